@@ -1,0 +1,63 @@
+//! An adapter's own addresses.
+
+use alloc::vec::Vec;
+
+use crate::{
+    addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port},
+    qp::Path,
+};
+
+/// The UDP source port of what an adapter sends.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SourcePort {
+    /// Always this one: the link has one socket.
+    Fixed(u16),
+    /// By flow; see [`udp_source_port`].
+    PerFlow,
+}
+
+/// The GID table of the adapter's only port, with what else a path starts from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct GidTable {
+    gids: Vec<Gid>,
+    port_mtu: Mtu,
+    source_port: SourcePort,
+}
+
+impl GidTable {
+    pub(super) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
+        Self { gids: Vec::new(), port_mtu, source_port }
+    }
+
+    pub(super) fn set(&mut self, gids: Vec<Gid>) {
+        self.gids = gids;
+    }
+
+    /// Every entry; unused ones are zero.
+    #[must_use]
+    pub fn entries(&self) -> &[Gid] {
+        &self.gids
+    }
+
+    /// The most payload that the link carries in a packet.
+    #[must_use]
+    pub const fn port_mtu(&self) -> Mtu {
+        self.port_mtu
+    }
+
+    pub(super) fn contains(&self, gid: Gid) -> bool {
+        self.gids.contains(&gid)
+    }
+
+    /// The way from one of these GIDs to a peer; `None` when the index names none, or one of another address family.
+    pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
+        let own = self.gids.get(usize::from(av.sgid_index)).filter(|gid| !gid.is_zero())?;
+        let (src, dst) = (own.to_ip(), av.dgid.to_ip());
+        let src_port = match self.source_port {
+            SourcePort::Fixed(port) => port,
+            SourcePort::PerFlow => udp_source_port(av.flow_label, local, remote),
+        };
+        let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
+        (src.is_ipv4() == dst.is_ipv4()).then_some(Path { src, dst, src_port, traffic_class: av.traffic_class, hop_limit })
+    }
+}

@@ -1,0 +1,157 @@
+//! Packets on their way out, gathered into runs that a link can send with one call.
+
+use alloc::{boxed::Box, vec, vec::Vec};
+use core::{net::IpAddr, ops::Range};
+
+use crate::{
+    qp::{Built, Path},
+    wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc},
+};
+
+/// A run of datagrams from one address to another: each `segment` bytes long but the last, which may be shorter. The n-th
+/// has to leave with IPv4 identification n and "don't fragment" set; its ICRC says so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Transmit {
+    /// Sender's address.
+    pub src: IpAddr,
+    /// Receiver's address.
+    pub dst: IpAddr,
+    /// UDP source port.
+    pub src_port: u16,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub traffic_class: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: u8,
+    /// Length of every UDP payload but the last.
+    pub segment: usize,
+    /// Where the payloads lie in the buffer, one after the other.
+    pub range: Range<usize>,
+}
+
+impl Transmit {
+    /// How many datagrams the run has.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.range.len().div_ceil(self.segment)
+    }
+
+    /// The network header of datagram `index`.
+    #[must_use]
+    pub const fn net_header(&self, index: usize) -> NetHeader {
+        NetHeader {
+            src: self.src,
+            dst: self.dst,
+            src_port: self.src_port,
+            traffic_class: self.traffic_class,
+            hop_limit: self.hop_limit,
+            ident: Ident::Known { id: index as u16, dont_fragment: true },
+        }
+    }
+
+    fn goes(&self, path: &Path) -> bool {
+        let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
+        (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit) == (src, dst, src_port, traffic_class, hop_limit)
+    }
+}
+
+/// How long a run may be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct TransmitLimits {
+    /// Datagrams; 1 for a link that cannot send several with one call.
+    pub segments: usize,
+    /// Bytes of UDP payload.
+    pub bytes: usize,
+}
+
+impl TransmitLimits {
+    /// One datagram a run.
+    pub const SINGLE: Self = Self { segments: 1, bytes: PACKET_MAX };
+}
+
+/// Runs of datagrams, and their bytes.
+#[derive(Debug)]
+pub struct TransmitBuffer {
+    bytes: Box<[u8]>,
+    len: usize,
+    runs: Vec<Transmit>,
+    limits: TransmitLimits,
+}
+
+impl TransmitBuffer {
+    /// A buffer for `capacity` bytes, and at least one packet, in runs within `limits`.
+    #[must_use]
+    pub fn new(capacity: usize, limits: TransmitLimits) -> Self {
+        Self { bytes: vec![0; capacity.max(PACKET_MAX)].into(), len: 0, runs: Vec::new(), limits }
+    }
+
+    /// The runs, in the order in which they are to leave.
+    #[must_use]
+    pub fn runs(&self) -> &[Transmit] {
+        &self.runs
+    }
+
+    /// The UDP payloads of a run, one after the other.
+    #[must_use]
+    pub fn payload(&self, run: &Transmit) -> &[u8] {
+        self.bytes.get(run.range.clone()).unwrap_or_default()
+    }
+
+    /// Every datagram with its network header.
+    pub fn datagrams(&self) -> impl Iterator<Item = (NetHeader, &[u8])> {
+        self.runs.iter().flat_map(|run| {
+            let payloads = self.payload(run).chunks(run.segment.max(1));
+            payloads.enumerate().map(|(index, payload)| (run.net_header(index), payload))
+        })
+    }
+
+    /// Whether there is nothing to send.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    /// Empties it.
+    pub fn clear(&mut self) {
+        self.len = 0;
+        self.runs.clear();
+    }
+
+    /// Room for the largest packet.
+    pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
+        self.bytes.get_mut(self.len..self.len + PACKET_MAX)
+    }
+
+    /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC.
+    pub(super) fn commit(&mut self, built: &Built) {
+        let Built { length: body, path } = built;
+        let start = self.len;
+        let end = start + body + ICRC_LEN;
+        self.len = end;
+        let length = end - start;
+        let TransmitLimits { segments, bytes } = self.limits;
+        let index = match self.runs.last_mut() {
+            // a shorter one before would end the run, so all are of full length here
+            Some(run)
+                if run.goes(path)
+                    && length <= run.segment
+                    && run.range.len() % run.segment == 0
+                    && run.range.len() / run.segment < segments
+                    && run.range.len() + length <= bytes =>
+            {
+                let index = run.range.len() / run.segment;
+                run.range.end = end;
+                index
+            }
+            _ => {
+                let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
+                self.runs.push(Transmit { src, dst, src_port, traffic_class, hop_limit, segment: length, range: start..end });
+                0
+            }
+        };
+        if let Some(run) = self.runs.last() {
+            let net = run.net_header(index);
+            let (body, tail) = self.bytes[start..end].split_at_mut(*body);
+            tail.copy_from_slice(&icrc(&net, body).to_le_bytes());
+        }
+    }
+}

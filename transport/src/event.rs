@@ -1,0 +1,304 @@
+//! What the transport reports besides packets and completions: asynchronous events, reasons for refusing packets, counters.
+
+use core::fmt;
+
+use crate::{
+    addr::Qpn,
+    mem::AccessError,
+    wire::{ParseError, Syndrome},
+    work::CqId,
+};
+
+/// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader that asked to be woken.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Event {
+    /// A completion arrived in a queue that was armed for it. Internal to the owner of the completion channel.
+    Completion(CqId),
+    /// The first packet arrived at a queue pair in RTR (`IBV_EVENT_COMM_EST`).
+    CommunicationEstablished(Qpn),
+    /// The send queue has drained after a transition to SQD (`IBV_EVENT_SQ_DRAINED`).
+    SendQueueDrained(Qpn),
+    /// A queue pair failed in a way that no completion can tell (`IBV_EVENT_QP_FATAL`).
+    QpFatal(Qpn),
+    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`).
+    QpRequestError(Qpn),
+    /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`).
+    QpAccessError(Qpn),
+    /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).
+    CqError(CqId),
+}
+
+macro_rules! drop_reasons {
+    ($($(#[doc = $doc:literal])* $variant:ident $name:literal $text:literal;)*) => {
+        /// Why a packet was refused. Each has a counter; see [`Counters::dropped`].
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        #[repr(u8)]
+        pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
+
+        impl DropReason {
+            /// Every reason.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            /// The counter's name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+        }
+
+        impl fmt::Display for DropReason {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $text,)* })
+            }
+        }
+    };
+}
+
+drop_reasons! {
+    /// Fewer bytes than its headers take.
+    TooShort "too_short" "shorter than its headers";
+    /// Length and pad count do not fit.
+    Padding "bad_padding" "length and pad count do not fit";
+    /// Reserved opcode, or one of a service not spoken here.
+    UnknownOpcode "unknown_opcode" "unknown opcode";
+    /// Transport version other than 0.
+    TransportVersion "bad_transport_version" "unknown transport version";
+    /// No such queue pair.
+    UnknownQp "unknown_qp" "no such queue pair";
+    /// The opcode's service is not the queue pair's.
+    WrongService "wrong_service" "the opcode is not of the queue pair's transport service";
+    /// The queue pair's state takes no such packet.
+    QpState "bad_qp_state" "the queue pair's state takes no such packet";
+    /// Not from the connected peer.
+    SourceAddress "bad_source_address" "not from the connected peer's address";
+    /// Not to the address that the queue pair uses.
+    DestinationAddress "bad_destination_address" "not to the queue pair's own address";
+    /// The partition key does not match.
+    PKey "bad_pkey" "partition key does not match";
+    /// The queue key does not match.
+    QKey "bad_qkey" "queue key does not match";
+    /// The invariant CRC is wrong.
+    Icrc "bad_icrc" "invariant CRC is wrong";
+    /// A request ahead of the expected PSN, for which a NAK is already on its way.
+    OutOfSequence "out_of_sequence" "ahead of the expected PSN, and a NAK was already sent";
+    /// A repeated READ or atomic whose first execution is no longer remembered or was another.
+    ReplayMissing "replay_missing" "a repeat of a request that is no longer remembered";
+    /// A repeated request while too many answers wait to be sent.
+    ResponderBusy "responder_busy" "too many answers wait to be sent";
+    /// A response to a PSN that was never sent.
+    ResponseOutsideWindow "response_outside_window" "a response to something that was not sent";
+    /// A response to what has long been acknowledged.
+    StaleResponse "stale_response" "a response to what is already acknowledged";
+    /// A response of another kind than the oldest request asks for.
+    UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
+    /// A READ response ahead of a missing one; the missing part is asked for again.
+    ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
+    /// An acknowledgement with a reserved syndrome.
+    ReservedSyndrome "reserved_syndrome" "an acknowledgement with a reserved syndrome";
+    /// A NAK while its own recovery is already under way.
+    RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
+    /// UC or UD: no receive request is posted.
+    NoReceiveRequest "no_receive_request" "no receive request is posted";
+    /// UD: more payload than the path MTU, or than the receive buffer holds.
+    TooLong "too_long" "longer than the path MTU or the receive buffer";
+    /// An operation that this queue pair does not carry out.
+    Unsupported "unsupported_operation" "an operation that this queue pair does not carry out";
+    /// The responder has failed and takes nothing more.
+    ResponderFailed "responder_failed" "the responder has already failed";
+}
+
+impl From<ParseError> for DropReason {
+    fn from(error: ParseError) -> Self {
+        match error {
+            ParseError::TooShort => Self::TooShort,
+            ParseError::Padding => Self::Padding,
+            ParseError::Opcode(_) => Self::UnknownOpcode,
+            ParseError::Version(_) => Self::TransportVersion,
+        }
+    }
+}
+
+/// What became of a datagram: for counters, captures and people.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Disposition {
+    /// A request, carried out.
+    Executed,
+    /// A request seen before, answered again without being carried out.
+    Repeated,
+    /// A request answered with this NAK or RNR NAK, for this reason.
+    Refused(Syndrome, Refusal),
+    /// A response that moved the requester on; so many work requests completed by it.
+    Acknowledged {
+        /// Work requests that this response completed, in error or not.
+        completed: u32,
+    },
+    /// A NAK that made the requester send again, wait, or fail.
+    NakTaken(Syndrome),
+    /// A congestion notification, counted.
+    Congestion,
+    /// Refused without an answer.
+    Dropped(DropReason),
+}
+
+impl fmt::Display for Disposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Executed => f.write_str("executed"),
+            Self::Repeated => f.write_str("a duplicate, answered again"),
+            Self::Refused(syndrome, why) => write!(f, "refused with {syndrome}: {why}"),
+            Self::Acknowledged { completed: 0 } => f.write_str("progress"),
+            Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
+            Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
+            Self::NakTaken(syndrome) => write!(f, "the requester heeds {syndrome}"),
+            Self::Congestion => f.write_str("congestion noted"),
+            Self::Dropped(reason) => write!(f, "dropped: {reason}"),
+        }
+    }
+}
+
+impl fmt::Display for Syndrome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        use crate::wire::NakCode;
+        match self {
+            Self::Ack { .. } => f.write_str("ACK"),
+            Self::RnrNak { timer } => write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros()),
+            Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
+            Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
+            Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
+            Self::Nak(NakCode::RemoteOperationalError) => f.write_str("NAK remote operational error"),
+            Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
+            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
+        }
+    }
+}
+
+/// Why a responder answered with a NAK.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// An earlier packet is missing.
+    MissingPacket,
+    /// No receive request is posted.
+    NoReceiveRequest,
+    /// The packet does not continue the message under way.
+    OpcodeOrder,
+    /// The payload's length is wrong for the packet's place, or does not add up to the announced length.
+    Length,
+    /// The message is longer than the posted buffer.
+    BufferTooSmall,
+    /// The queue pair does not allow this operation.
+    NotEnabled,
+    /// More READs than agreed on.
+    TooManyReads,
+    /// The R_Key or the access does not fit.
+    Access(AccessError),
+    /// The responder's own receive request is bad.
+    LocalBuffer(AccessError),
+    /// The address of an atomic is not a multiple of eight.
+    Misaligned,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingPacket => f.write_str("an earlier packet is missing"),
+            Self::NoReceiveRequest => f.write_str("no receive request is posted"),
+            Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
+            Self::Length => f.write_str("the payload's length is wrong for the packet"),
+            Self::BufferTooSmall => f.write_str("the message is longer than the posted buffer"),
+            Self::NotEnabled => f.write_str("the queue pair does not allow this operation"),
+            Self::TooManyReads => f.write_str("more READs outstanding than agreed on"),
+            Self::Access(error) => write!(f, "R_Key: {error}"),
+            Self::LocalBuffer(error) => write!(f, "receive buffer: {error}"),
+            Self::Misaligned => f.write_str("the address is not a multiple of eight"),
+        }
+    }
+}
+
+/// Totals of an adapter since it was made.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Counters {
+    /// Packets handed to the link.
+    pub sent_packets: u64,
+    /// Datagrams taken from the link, refused ones included.
+    pub received_packets: u64,
+    /// Request packets sent again.
+    pub retransmitted_packets: u64,
+    /// Acknowledge timeouts that fired.
+    pub timeouts: u64,
+    /// NAKs for a missing packet, sent.
+    pub sequence_naks_sent: u64,
+    /// NAKs for a missing packet, heeded.
+    pub sequence_naks_received: u64,
+    /// Gaps that an acknowledgement or a READ response showed without a NAK.
+    pub implied_naks: u64,
+    /// RNR NAKs sent.
+    pub rnr_naks_sent: u64,
+    /// RNR NAKs heeded.
+    pub rnr_naks_received: u64,
+    /// Duplicate requests answered again.
+    pub duplicate_requests: u64,
+    /// Packets whose ICRC was right with everything known.
+    pub icrc_exact: u64,
+    /// Packets whose ICRC was right for some IPv4 identification that was not known.
+    pub icrc_solved: u64,
+    /// Packets received with "congestion experienced" in their IP header.
+    pub ecn_marked: u64,
+    /// Congestion notification packets received.
+    pub cnp_received: u64,
+    dropped: [u64; DropReason::ALL.len()],
+}
+
+impl Default for Counters {
+    fn default() -> Self {
+        Self {
+            sent_packets: 0,
+            received_packets: 0,
+            retransmitted_packets: 0,
+            timeouts: 0,
+            sequence_naks_sent: 0,
+            sequence_naks_received: 0,
+            implied_naks: 0,
+            rnr_naks_sent: 0,
+            rnr_naks_received: 0,
+            duplicate_requests: 0,
+            icrc_exact: 0,
+            icrc_solved: 0,
+            ecn_marked: 0,
+            cnp_received: 0,
+            dropped: [0; DropReason::ALL.len()],
+        }
+    }
+}
+
+impl Counters {
+    /// Packets refused for this reason.
+    #[must_use]
+    pub const fn dropped(&self, reason: DropReason) -> u64 {
+        self.dropped[reason as usize]
+    }
+
+    pub(crate) const fn count_drop(&mut self, reason: DropReason) {
+        self.dropped[reason as usize] += 1;
+    }
+
+    /// Every counter with its name, drops last, in a fixed order.
+    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let totals = [
+            ("sent_packets", self.sent_packets),
+            ("received_packets", self.received_packets),
+            ("retransmitted_packets", self.retransmitted_packets),
+            ("timeouts", self.timeouts),
+            ("sequence_naks_sent", self.sequence_naks_sent),
+            ("sequence_naks_received", self.sequence_naks_received),
+            ("implied_naks", self.implied_naks),
+            ("rnr_naks_sent", self.rnr_naks_sent),
+            ("rnr_naks_received", self.rnr_naks_received),
+            ("duplicate_requests", self.duplicate_requests),
+            ("icrc_exact", self.icrc_exact),
+            ("icrc_solved", self.icrc_solved),
+            ("ecn_marked", self.ecn_marked),
+            ("cnp_received", self.cnp_received),
+        ];
+        totals.into_iter().chain(DropReason::ALL.iter().map(|&reason| (reason.name(), self.dropped(reason))))
+    }
+}

@@ -1,0 +1,46 @@
+//! Registered memory: keys, access rights and bounds.
+//!
+//! Read first: InfiniBand volume 1, 10.6 (memory management). The bytes themselves are behind the [`Memory`] trait, because a
+//! peer may write them at any time: nothing here ever holds a reference to them.
+
+mod heap;
+mod region;
+mod table;
+
+pub use heap::HeapMemory;
+pub use region::{Access, AccessError, LKey, RKey, Region};
+pub(crate) use table::RegionTable;
+pub use table::{MrAttr, RegisterError};
+
+use thiserror::Error;
+
+/// Memory that is gone: unmapped under us, or a file cut short.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[error("the memory behind the region cannot be reached")]
+pub struct MemoryFault;
+
+/// Bytes that both the program and its peers read and write, at any time and without a lock.
+///
+/// Offsets are checked by the caller against [`len`](Memory::len). An implementation must not panic for an offset beyond the
+/// end but answer [`MemoryFault`].
+pub trait Memory: Send + Sync {
+    /// Bytes in all.
+    fn len(&self) -> u64;
+
+    /// Whether there are none.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes from `offset` on into `to`.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory cannot be reached.
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault>;
+
+    /// Copies `from` to `offset`.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory cannot be reached.
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
+}

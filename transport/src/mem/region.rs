@@ -1,0 +1,186 @@
+//! A region: memory with a key, a protection domain, rights and bounds.
+
+use alloc::sync::Arc;
+use core::{
+    fmt,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use bitflags::bitflags;
+use thiserror::Error;
+
+use super::Memory;
+use crate::adapter::PdId;
+
+/// The key by which the owner of a region names it in work requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct LKey(pub u32);
+
+/// The key by which a peer names a region in its requests.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct RKey(pub u32);
+
+impl fmt::Debug for LKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "LKey({:#010x})", self.0)
+    }
+}
+
+impl fmt::Debug for RKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RKey({:#010x})", self.0)
+    }
+}
+
+bitflags! {
+    /// Rights to a region, or those that a queue pair grants to its peer (`ibv_access_flags`). None by default; local
+    /// reading is always allowed.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct Access: u32 {
+        /// The owner's receive requests and READs may write here.
+        const LOCAL_WRITE = 1;
+        /// The peer may write here. A region needs `LOCAL_WRITE` with it.
+        const REMOTE_WRITE = 1 << 1;
+        /// The peer may read here.
+        const REMOTE_READ = 1 << 2;
+        /// The peer may do atomic operations here. A region needs `LOCAL_WRITE` with it.
+        const REMOTE_ATOMIC = 1 << 3;
+    }
+}
+
+/// Why an access to memory is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum AccessError {
+    /// No region has this key.
+    #[error("key {0:#010x} names no region")]
+    UnknownKey(u32),
+    /// The region has been deregistered.
+    #[error("the region of key {0:#010x} is deregistered")]
+    Deregistered(u32),
+    /// The region belongs to another protection domain than the queue pair.
+    #[error("key {0:#010x} belongs to another protection domain")]
+    ProtectionDomain(u32),
+    /// The region does not grant this right.
+    #[error("the region of key {key:#010x} lacks the right {needed:?}")]
+    Rights {
+        /// The key used.
+        key: u32,
+        /// The right that is missing.
+        needed: Access,
+    },
+    /// The range is not inside the region.
+    #[error("{length} bytes at {address:#x} are not inside the region of key {key:#010x}")]
+    Bounds {
+        /// The key used.
+        key: u32,
+        /// First address of the range.
+        address: u64,
+        /// Bytes of the range.
+        length: u64,
+    },
+    /// The memory behind the region cannot be reached.
+    #[error("the memory behind key {0:#010x} cannot be reached")]
+    Fault(u32),
+}
+
+/// A memory region. The adapter, and each work request that uses it, hold it; its memory lives as long as any of them.
+pub struct Region {
+    pub(super) pd: PdId,
+    pub(super) access: Access,
+    pub(super) address: u64,
+    pub(super) length: u64,
+    pub(super) lkey: LKey,
+    pub(super) rkey: RKey,
+    pub(super) memory: Arc<dyn Memory>,
+    pub(super) revoked: AtomicBool,
+}
+
+impl Region {
+    /// The owner's key.
+    #[must_use]
+    pub const fn lkey(&self) -> LKey {
+        self.lkey
+    }
+
+    /// The peer's key.
+    #[must_use]
+    pub const fn rkey(&self) -> RKey {
+        self.rkey
+    }
+
+    /// The first address, as work requests and peers count.
+    #[must_use]
+    pub const fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes in all.
+    #[must_use]
+    pub const fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// The rights.
+    #[must_use]
+    pub const fn access(&self) -> Access {
+        self.access
+    }
+
+    /// The memory behind the region.
+    #[must_use]
+    pub const fn memory(&self) -> &Arc<dyn Memory> {
+        &self.memory
+    }
+
+    /// Whether a user of protection domain `pd` may use `length` bytes at `address` for `needed`. `key` is only for the
+    /// error. No sum here can overflow: the region's end was checked at registration.
+    pub(crate) fn check(&self, key: u32, pd: PdId, address: u64, length: u64, needed: Access) -> Result<(), AccessError> {
+        if self.revoked.load(Ordering::Relaxed) {
+            return Err(AccessError::Deregistered(key));
+        }
+        if self.pd != pd {
+            return Err(AccessError::ProtectionDomain(key));
+        }
+        if !self.access.contains(needed) {
+            return Err(AccessError::Rights { key, needed: needed - self.access });
+        }
+        let inside =
+            address.checked_sub(self.address).is_some_and(|offset| offset <= self.length && length <= self.length - offset);
+        if inside { Ok(()) } else { Err(AccessError::Bounds { key, address, length }) }
+    }
+
+    /// Reads bytes whose range was checked when the request was taken; the region may have been deregistered since.
+    pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        let offset = self.live_offset(self.lkey.0, address)?;
+        self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.lkey.0))
+    }
+
+    /// Writes bytes whose range was checked when the request was taken; the region may have been deregistered since.
+    pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
+        let offset = self.live_offset(self.lkey.0, address)?;
+        self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.lkey.0))
+    }
+
+    fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
+        if self.revoked.load(Ordering::Relaxed) {
+            return Err(AccessError::Deregistered(key));
+        }
+        address.checked_sub(self.address).ok_or(AccessError::Bounds { key, address, length: 0 })
+    }
+
+    pub(super) fn revoke(&self) {
+        self.revoked.store(true, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Region {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Region")
+            .field("lkey", &self.lkey)
+            .field("rkey", &self.rkey)
+            .field("address", &self.address)
+            .field("length", &self.length)
+            .field("access", &self.access)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,242 @@
+//! What creating, changing and using a queue pair takes, and what can be wrong with it.
+
+use alloc::sync::Arc;
+use core::fmt;
+
+use thiserror::Error;
+
+use super::state::State;
+use crate::{
+    adapter::PdId,
+    addr::{AddressVector, Mtu, QKey, Qpn},
+    mem::Access,
+    psn::Psn,
+    work::CompletionQueue,
+};
+
+/// The most READs and atomics that a queue pair may have outstanding, either way.
+pub const MAX_RD_ATOMIC: u8 = 128;
+
+/// The transport service of a queue pair (`ibv_qp_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+impl fmt::Display for QpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Ud => "UD",
+        })
+    }
+}
+
+/// Sizes of a queue pair's queues (`ibv_qp_cap`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct QpCaps {
+    /// Send requests outstanding at once.
+    pub max_send_wr: u32,
+    /// Receive requests outstanding at once.
+    pub max_recv_wr: u32,
+    /// Elements in a send request's list.
+    pub max_send_sge: u32,
+    /// Elements in a receive request's list.
+    pub max_recv_sge: u32,
+    /// Bytes that a send request can carry inline.
+    pub max_inline_data: u32,
+}
+
+impl Default for QpCaps {
+    /// 128 requests each way, four elements, 64 bytes inline.
+    fn default() -> Self {
+        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 }
+    }
+}
+
+/// What a new queue pair is (`ibv_qp_init_attr`).
+#[derive(Clone, Debug)]
+pub struct QpInit {
+    /// Its service.
+    pub qp_type: QpType,
+    /// Where its send requests complete.
+    pub send_cq: Arc<CompletionQueue>,
+    /// Where its receive requests complete.
+    pub recv_cq: Arc<CompletionQueue>,
+    /// Its sizes.
+    pub caps: QpCaps,
+    /// Every send request is signaled, whatever its flags say.
+    pub sq_sig_all: bool,
+    /// Its protection domain.
+    pub pd: PdId,
+}
+
+/// What RESET→INIT takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Init {
+    /// Index into the P_Key table; only 0 exists.
+    pub pkey_index: u16,
+    /// What the peer may do (RC): any of the remote rights. None by default.
+    pub access: Access,
+    /// The queue key (UD). 0 by default.
+    pub qkey: QKey,
+}
+
+/// What INIT→RTR takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rtr {
+    /// A reliable connection.
+    Rc {
+        /// The peer's queue pair.
+        dest_qpn: Qpn,
+        /// The most payload per packet; both ends must use the same.
+        path_mtu: Mtu,
+        /// The first PSN that the peer sends.
+        rq_psn: Psn,
+        /// The way to the peer.
+        av: AddressVector,
+        /// READs that the peer may have outstanding, 0..=128.
+        max_dest_rd_atomic: u8,
+        /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31; see
+        /// [`rnr_timer`](crate::time::rnr_timer).
+        min_rnr_timer: u8,
+    },
+    /// A datagram queue pair needs nothing more.
+    Ud,
+}
+
+/// What RTR→RTS takes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Rts {
+    /// A reliable connection.
+    Rc {
+        /// The first PSN sent.
+        sq_psn: Psn,
+        /// Code of the acknowledge timeout, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
+        timeout: u8,
+        /// How often something is sent again without progress, 0..=7.
+        retry_cnt: u8,
+        /// How often the peer may say "not ready" without progress, 0..=7; 7 means without limit.
+        rnr_retry: u8,
+        /// READs outstanding at once, 0..=128; no more than the peer allows.
+        max_rd_atomic: u8,
+    },
+    /// A datagram queue pair.
+    Ud {
+        /// The first PSN sent.
+        sq_psn: Psn,
+    },
+    /// Back from SQD or SQE, with everything as it was.
+    Resume,
+}
+
+/// Why a queue pair cannot be changed as asked. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum ModifyError {
+    /// There is no such queue pair.
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// There is no such edge.
+    #[error("a {qp_type} queue pair cannot go from {from} to {to}")]
+    IllegalTransition {
+        /// The queue pair's service.
+        qp_type: QpType,
+        /// Its state.
+        from: State,
+        /// The state asked for.
+        to: State,
+    },
+    /// SQD can be left only when the send queue has drained.
+    #[error("the send queue is still draining")]
+    StillDraining,
+    /// The attributes are those of another service, or of another edge.
+    #[error("these attributes are not for this transition of a {0} queue pair")]
+    WrongService(QpType),
+    /// No such entry of the P_Key table.
+    #[error("P_Key index {0} does not exist; only 0 does")]
+    PKeyIndex(u16),
+    /// No such entry of the GID table, or one of another address family than the peer's.
+    #[error("GID index {0} does not exist or is of another address family than the peer's GID")]
+    GidIndex(u16),
+    /// More than the port carries.
+    #[error("path MTU {} is more than the port's active MTU {}", asked.bytes(), port.bytes())]
+    PathMtu {
+        /// The path MTU asked for.
+        asked: Mtu,
+        /// The port's.
+        port: Mtu,
+    },
+    /// A number too large.
+    #[error("{what} must not be more than {limit}")]
+    Range {
+        /// The attribute.
+        what: &'static str,
+        /// Its greatest value.
+        limit: u32,
+    },
+}
+
+/// Why a request cannot be posted. Nothing has been posted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum PostError {
+    /// There is no such queue pair.
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// Nothing can be posted to this queue in this state.
+    #[error("nothing can be posted here in state {0}")]
+    State(State),
+    /// The queue holds as many requests as it can.
+    #[error("the queue is full")]
+    QueueFull,
+    /// More elements than the queue was made for.
+    #[error("more than {limit} scatter/gather elements")]
+    TooManySges {
+        /// Elements allowed.
+        limit: u32,
+    },
+    /// More inline bytes than the queue was made for.
+    #[error("more than {limit} bytes inline")]
+    InlineTooLong {
+        /// Bytes allowed.
+        limit: u32,
+    },
+    /// A READ needs a place for its data.
+    #[error("a READ cannot be inline")]
+    InlineRead,
+    /// Longer than any message may be.
+    #[error("a message of more than 2^30 bytes")]
+    TooLong,
+    /// The operation does not exist in this service.
+    #[error("a {0} queue pair has no such operation")]
+    WrongOperation(QpType),
+}
+
+/// What a queue pair tells of itself (`ibv_query_qp`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct QpInfo {
+    /// Its number.
+    pub qpn: Qpn,
+    /// Its service.
+    pub qp_type: QpType,
+    /// Its state.
+    pub state: State,
+    /// The peer's number (RC, from RTR on).
+    pub dest_qpn: Qpn,
+    /// Path MTU (RC, from RTR on).
+    pub path_mtu: Mtu,
+    /// The PSN expected next (RC).
+    pub rq_psn: Psn,
+    /// The PSN that the next new request gets.
+    pub sq_psn: Psn,
+    /// What the peer may do.
+    pub access: Access,
+    /// The queue key (UD).
+    pub qkey: QKey,
+    /// The way to the peer (RC, from RTR on).
+    pub av: Option<AddressVector>,
+    /// Sizes.
+    pub caps: QpCaps,
+}

@@ -1,0 +1,90 @@
+//! What both halves of a queue pair need: who it is, where its peer is, and where things are reported.
+
+use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
+use core::net::IpAddr;
+
+use super::{
+    attr::{QpCaps, QpType},
+    state::State,
+};
+use crate::{
+    adapter::{GidTable, PdId},
+    addr::{AddressVector, Mtu, QKey, Qpn},
+    event::{Counters, Event},
+    mem::{Access, RegionTable},
+    time::Instant,
+    work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, Wc, WcError, WcOk, WcOpcode},
+};
+
+/// The rest of the adapter, as a queue pair sees it during one call.
+pub(crate) struct Env<'a> {
+    pub(crate) now: Instant,
+    pub(crate) regions: &'a RegionTable,
+    pub(crate) gids: &'a GidTable,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) events: &'a mut VecDeque<Event>,
+    /// Completion queues that overflowed during the call.
+    pub(crate) overrun: &'a mut Vec<CqId>,
+}
+
+impl Env<'_> {
+    fn complete(&mut self, cq: &CompletionQueue, wc: Wc, solicited: bool) {
+        match cq.push(wc, solicited) {
+            Pushed::Quietly | Pushed::Lost => {}
+            Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
+            Pushed::Overrun => {
+                self.events.push_back(Event::CqError(cq.id()));
+                self.overrun.push(cq.id());
+            }
+        }
+    }
+}
+
+/// The addresses and fields of the datagrams of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) src_port: u16,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
+}
+
+/// A queue pair's identity, attributes and state.
+pub(crate) struct Common {
+    pub(crate) qpn: Qpn,
+    pub(crate) qp_type: QpType,
+    pub(crate) pd: PdId,
+    pub(crate) send_cq: Arc<CompletionQueue>,
+    pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) caps: QpCaps,
+    pub(crate) sq_sig_all: bool,
+    pub(crate) state: State,
+    pub(crate) access: Access,
+    pub(crate) qkey: QKey,
+    pub(crate) mtu: Mtu,
+    pub(crate) dest_qpn: Qpn,
+    pub(crate) path: Option<Path>,
+    pub(crate) av: Option<AddressVector>,
+}
+
+impl Common {
+    /// Completes a send request; a success only if it is signaled.
+    pub(crate) fn complete_send(&self, wqe: &SendWqe, result: Result<u32, WcError>, env: &mut Env<'_>) {
+        if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
+            return;
+        }
+        let opcode = match wqe.op {
+            SendOp::Send { .. } | SendOp::SendTo { .. } => WcOpcode::Send,
+            SendOp::Write { .. } => WcOpcode::RdmaWrite,
+            SendOp::Read { .. } => WcOpcode::RdmaRead,
+        };
+        let result = result.map(|byte_len| WcOk { opcode, byte_len, immediate: None, src_qp: None, grh: false });
+        env.complete(&self.send_cq, Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);
+    }
+
+    /// Completes a receive request.
+    pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
+        env.complete(&self.recv_cq, Wc { wr_id, qpn: self.qpn, result }, solicited);
+    }
+}

@@ -1,0 +1,185 @@
+//! The requester's receiving half: acknowledgements and READ responses.
+//!
+//! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester error handling).
+
+use super::{
+    common::{Common, Env},
+    requester::Requester,
+    retry::Verdict,
+};
+use crate::{
+    event::{Disposition, DropReason},
+    psn::Psn,
+    time::rnr_timer,
+    wire::{NakCode, Packet, Syndrome},
+    work::{Cause, WcStatus},
+};
+
+impl Requester {
+    /// Takes an acknowledgement, positive or negative.
+    pub(super) fn on_acknowledge(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
+        let psn = packet.headers.bth().psn;
+        let Some(aeth) = packet.headers.ext().aeth() else { return Disposition::Dropped(DropReason::UnexpectedResponse) };
+        if let Err(reason) = self.check_window(psn) {
+            return Disposition::Dropped(reason);
+        }
+        match aeth.syndrome {
+            Syndrome::Ack { .. } => match self.acknowledge(psn.plus(1), common, env) {
+                (completed, Gap::No) => Disposition::Acknowledged { completed },
+                (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
+            },
+            // A NAK acknowledges everything before its PSN (C9-112).
+            Syndrome::Nak(code) => match self.acknowledge(psn, common, env) {
+                (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
+                (_, Gap::No) => self.on_nak(psn, code, env),
+            },
+            Syndrome::RnrNak { timer } => match self.acknowledge(psn, common, env) {
+                (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
+                (_, Gap::No) => self.on_not_ready(psn, timer, env),
+            },
+            Syndrome::Reserved(_) => Disposition::Dropped(DropReason::ReservedSyndrome),
+        }
+    }
+
+    /// Takes a part of the answer to a READ.
+    pub(super) fn on_read_response(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
+        let psn = packet.headers.bth().psn;
+        if let Err(reason) = self.check_window(psn) {
+            return Disposition::Dropped(reason);
+        }
+        // The response acknowledges every request before its own (9.7.5.1.2).
+        let (before, gap) = self.acknowledge(psn, common, env);
+        if gap == Gap::Yes {
+            return self.on_gap(Disposition::Dropped(DropReason::ReadResponseGap), env);
+        }
+        let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_data()) else {
+            return Disposition::Dropped(DropReason::UnexpectedResponse);
+        };
+        let Some(index) = psn.after(wqe.first_psn) else {
+            return Disposition::Dropped(DropReason::UnexpectedResponse);
+        };
+        let mtu = common.mtu.bytes();
+        let offset = index * mtu;
+        let last = index + 1 == wqe.packets;
+        let place = packet.headers.bth().opcode.operation().place();
+        let expected = if last { wqe.length - offset } else { mtu };
+        // After a retry rxe answers from inside the original message, so FIRST and MIDDLE, and LAST and ONLY, are the same.
+        if place.ends() != last || packet.payload.len() != expected as usize {
+            self.fail_oldest(WcStatus::BadRespErr, Cause::ResponseMismatch);
+            return Disposition::Acknowledged { completed: before + 1 };
+        }
+        if let Err(error) = wqe.write(u64::from(offset), packet.payload) {
+            self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error));
+            return Disposition::Acknowledged { completed: before + 1 };
+        }
+        let completed = before + u32::from(last);
+        self.oldest_unacked = psn.plus(1);
+        if last {
+            self.complete_oldest(common, env);
+        }
+        self.on_progress(env);
+        Disposition::Acknowledged { completed }
+    }
+
+    /// Responses count only for what was sent and is not acknowledged.
+    fn check_window(&self, psn: Psn) -> Result<(), DropReason> {
+        if psn.is_before(self.oldest_unacked) {
+            Err(DropReason::StaleResponse)
+        } else if !psn.is_before(self.sent_end) {
+            Err(DropReason::ResponseOutsideWindow)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Acknowledges everything before `end`, oldest first, up to the first READ whose data has not all come. Returns how
+    /// many requests that completed, and whether such a READ is in the way.
+    fn acknowledge(&mut self, end: Psn, common: &Common, env: &mut Env<'_>) -> (u32, Gap) {
+        let start = self.oldest_unacked;
+        let mut completed = 0;
+        let mut gap = Gap::No;
+        while self.oldest_unacked.is_before(end) {
+            let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.failed.is_none()) else { break };
+            if wqe.awaits_data() {
+                gap = Gap::Yes;
+                break;
+            }
+            let its_end = wqe.end_psn();
+            if end.is_before(its_end) {
+                self.oldest_unacked = end;
+            } else {
+                self.oldest_unacked = its_end;
+                self.complete_oldest(common, env);
+                completed += 1;
+            }
+        }
+        if self.oldest_unacked != start {
+            self.on_progress(env);
+        }
+        (completed, gap)
+    }
+
+    fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
+        if let Some(wqe) = self.queue.pop() {
+            let reads = wqe.awaits_data();
+            self.reads -= u32::from(reads);
+            common.complete_send(&wqe, Ok(if reads { wqe.length } else { 0 }), env);
+        }
+    }
+
+    fn on_progress(&mut self, env: &Env<'_>) {
+        let outstanding = self.oldest_unacked.is_before(self.sent_end);
+        self.retry.on_progress(env.now, outstanding);
+        self.lift_cursor();
+    }
+
+    /// An answer to something later shows that the oldest READ's data, or a part of it, was lost: an implied NAK.
+    fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
+        let psn = self.oldest_unacked;
+        let verdict = self.retry.on_loss(psn, env.now);
+        if verdict != Verdict::UnderWay {
+            env.counters.implied_naks += 1;
+        }
+        self.recover(verdict, psn);
+        disposition
+    }
+
+    fn on_nak(&mut self, psn: Psn, code: NakCode, env: &mut Env<'_>) -> Disposition {
+        let syndrome = Syndrome::Nak(code);
+        let status = match code {
+            NakCode::PsnSequenceError => {
+                let verdict = self.retry.on_loss(psn, env.now);
+                if verdict == Verdict::UnderWay {
+                    return Disposition::Dropped(DropReason::RecoveryUnderWay);
+                }
+                env.counters.sequence_naks_received += 1;
+                self.recover(verdict, psn);
+                return Disposition::NakTaken(syndrome);
+            }
+            NakCode::InvalidRequest => WcStatus::RemInvReqErr,
+            NakCode::RemoteAccessError => WcStatus::RemAccessErr,
+            NakCode::RemoteOperationalError => WcStatus::RemOpErr,
+            // of the reliable datagram service, which nobody speaks
+            NakCode::InvalidRdRequest => return Disposition::Dropped(DropReason::ReservedSyndrome),
+        };
+        self.fail_oldest(status, Cause::Responder(syndrome));
+        Disposition::NakTaken(syndrome)
+    }
+
+    fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
+        match self.retry.on_not_ready(env.now, rnr_timer(timer)) {
+            Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
+            Verdict::Again => self.go_back(psn),
+            Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries }),
+        }
+        env.counters.rnr_naks_received += 1;
+        Disposition::NakTaken(Syndrome::RnrNak { timer })
+    }
+}
+
+/// Whether a READ without its data stands between what was acknowledged and what an answer acknowledges.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Gap {
+    No,
+    Yes,
+}

@@ -1,0 +1,388 @@
+//! A queue pair: its state and the protocol halves that it drives.
+//!
+//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (queue pair states). The
+//! halves are [`requester`] (what we ask), [`completer`] (the answers to it), [`responder`] (what we are asked); the halves
+//! yield packet values, and [`Qp::build`] turns them into bytes.
+
+mod attr;
+mod common;
+mod completer;
+mod replay;
+mod requester;
+mod responder;
+mod retry;
+mod state;
+mod ud;
+
+pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Rtr, Rts};
+pub(crate) use common::{Common, Env, Path};
+pub use state::{EDGES, State, is_legal};
+
+use crate::{
+    adapter::GidTable,
+    event::{Disposition, DropReason, Event},
+    time::Instant,
+    wire::{Headers, NetHeader, Operation, Packet, Service},
+    work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
+};
+use requester::Requester;
+use responder::{Outcome, Responder};
+
+/// The longest message, in bytes: 2^30, as ConnectX has it. Its packets stay within half of the PSN space at every MTU.
+pub const MAX_MESSAGE: u32 = 1 << 30;
+
+/// A queue pair.
+pub(crate) struct Qp {
+    pub(crate) common: Common,
+    requester: Requester,
+    responder: Responder,
+    /// Whether the peer has been heard since RTR.
+    established: bool,
+    /// In SQD: whether the send queue has drained, and whether someone wants to know.
+    drained: bool,
+    drain_event: bool,
+}
+
+/// A packet that has been written to a slot, but for its ICRC.
+pub(crate) struct Built {
+    pub(crate) length: usize,
+    pub(crate) path: Path,
+}
+
+impl Qp {
+    pub(crate) fn new(common: Common, caps: &QpCaps) -> Self {
+        Self {
+            requester: Requester::new(caps.max_send_wr),
+            responder: Responder::new(caps.max_recv_wr),
+            common,
+            established: false,
+            drained: false,
+            drain_event: false,
+        }
+    }
+
+    // Transitions. Each checks everything before it changes anything.
+
+    fn check_edge(&self, to: State) -> Result<(), ModifyError> {
+        let (from, qp_type) = (self.common.state, self.common.qp_type);
+        if !is_legal(qp_type, from, to) {
+            return Err(ModifyError::IllegalTransition { qp_type, from, to });
+        }
+        if from == State::Sqd && to != State::Err && to != State::Reset && !self.drained {
+            return Err(ModifyError::StillDraining);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn to_init(&mut self, init: &Init) -> Result<(), ModifyError> {
+        self.check_edge(State::Init)?;
+        if init.pkey_index != 0 {
+            return Err(ModifyError::PKeyIndex(init.pkey_index));
+        }
+        self.common.access = init.access;
+        self.common.qkey = init.qkey;
+        self.common.state = State::Init;
+        Ok(())
+    }
+
+    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, gids: &GidTable) -> Result<(), ModifyError> {
+        self.check_edge(State::Rtr)?;
+        match (self.common.qp_type, rtr) {
+            (QpType::Ud, Rtr::Ud) => {}
+            (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
+                if *path_mtu > gids.port_mtu() {
+                    return Err(ModifyError::PathMtu { asked: *path_mtu, port: gids.port_mtu() });
+                }
+                if *min_rnr_timer > 31 {
+                    return Err(ModifyError::Range { what: "min_rnr_timer", limit: 31 });
+                }
+                if *max_dest_rd_atomic > attr::MAX_RD_ATOMIC {
+                    return Err(ModifyError::Range { what: "max_dest_rd_atomic", limit: attr::MAX_RD_ATOMIC.into() });
+                }
+                let path = gids.path(av, self.common.qpn, *dest_qpn).ok_or(ModifyError::GidIndex(av.sgid_index))?;
+                self.common.path = Some(path);
+                self.common.av = Some(*av);
+                self.common.mtu = *path_mtu;
+                self.common.dest_qpn = *dest_qpn;
+                self.responder.start(*rq_psn, *max_dest_rd_atomic, *min_rnr_timer);
+            }
+            (qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
+        }
+        self.established = false;
+        self.common.state = State::Rtr;
+        Ok(())
+    }
+
+    pub(crate) fn to_rts(&mut self, rts: &Rts) -> Result<(), ModifyError> {
+        self.check_edge(State::Rts)?;
+        match (self.common.state, self.common.qp_type, rts) {
+            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) => self.requester.start_datagrams(*sq_psn),
+            (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
+                for (what, value, limit) in [
+                    ("timeout", *timeout, 31),
+                    ("retry_cnt", *retry_cnt, 7),
+                    ("rnr_retry", *rnr_retry, 7),
+                    ("max_rd_atomic", *max_rd_atomic, attr::MAX_RD_ATOMIC),
+                ] {
+                    if value > limit {
+                        return Err(ModifyError::Range { what, limit: limit.into() });
+                    }
+                }
+                self.requester.start(*sq_psn, *timeout, *retry_cnt, *rnr_retry, *max_rd_atomic);
+            }
+            (State::Sqd | State::Sqe, _, Rts::Resume) => {}
+            (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
+        }
+        self.common.state = State::Rts;
+        Ok(())
+    }
+
+    pub(crate) fn to_sqd(&mut self, notify: bool, env: &mut Env<'_>) -> Result<(), ModifyError> {
+        self.check_edge(State::Sqd)?;
+        self.common.state = State::Sqd;
+        self.drained = false;
+        self.drain_event = notify;
+        self.settle(env);
+        Ok(())
+    }
+
+    pub(crate) fn to_error(&mut self, env: &mut Env<'_>) -> Result<(), ModifyError> {
+        self.check_edge(State::Err)?;
+        self.responder.forget_replies();
+        self.enter_error(env);
+        Ok(())
+    }
+
+    /// Drops everything that was posted, without completions, and starts anew.
+    pub(crate) fn to_reset(&mut self) {
+        self.requester.reset();
+        self.responder.reset();
+        self.common.state = State::Reset;
+        self.common.path = None;
+        self.common.av = None;
+    }
+
+    pub(crate) fn info(&self) -> QpInfo {
+        QpInfo {
+            qpn: self.common.qpn,
+            qp_type: self.common.qp_type,
+            state: self.common.state,
+            dest_qpn: self.common.dest_qpn,
+            path_mtu: self.common.mtu,
+            rq_psn: self.responder.expected(),
+            sq_psn: self.requester.next_psn(),
+            access: self.common.access,
+            qkey: self.common.qkey,
+            av: self.common.av,
+            caps: self.common.caps,
+        }
+    }
+
+    // Posting.
+
+    pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
+        let Common { state, qp_type, caps, .. } = self.common;
+        if matches!(state, State::Reset | State::Init | State::Rtr) {
+            return Err(PostError::State(state));
+        }
+        let fits = match wr.op {
+            SendOp::SendTo { .. } => qp_type == QpType::Ud,
+            SendOp::Send { .. } | SendOp::Write { .. } | SendOp::Read { .. } => qp_type == QpType::Rc,
+        };
+        if !fits {
+            return Err(PostError::WrongOperation(qp_type));
+        }
+        match &wr.data {
+            Data::Sges(sges) if sges.len() > caps.max_send_sge as usize => {
+                return Err(PostError::TooManySges { limit: caps.max_send_sge });
+            }
+            Data::Inline(_) if matches!(wr.op, SendOp::Read { .. }) => return Err(PostError::InlineRead),
+            Data::Inline(bytes) if bytes.len() > caps.max_inline_data as usize => {
+                return Err(PostError::InlineTooLong { limit: caps.max_inline_data });
+            }
+            _ => {}
+        }
+        if wr.data.length() > u64::from(MAX_MESSAGE) {
+            return Err(PostError::TooLong);
+        }
+        if self.requester.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        let wqe = SendWqe::new(wr, env.regions);
+        if matches!(state, State::Err | State::Sqe) {
+            self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
+        } else {
+            self.requester.push(wqe);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn post_recv(&mut self, wr: &RecvWr, env: &mut Env<'_>) -> Result<(), PostError> {
+        let Common { state, caps, .. } = self.common;
+        if state == State::Reset {
+            return Err(PostError::State(state));
+        }
+        if wr.sges.len() > caps.max_recv_sge as usize {
+            return Err(PostError::TooManySges { limit: caps.max_recv_sge });
+        }
+        if state == State::Err {
+            self.common.complete_recv(wr.id, Err(WcError::FLUSHED), false, env);
+            return Ok(());
+        }
+        self.responder.post(wr, env.regions)
+    }
+
+    // The world.
+
+    /// Takes a packet whose destination, source and ICRC have been checked.
+    pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
+        let disposition = match packet.headers.bth().opcode.service() {
+            Service::Ud => self.handle_datagram(net, packet, length, env),
+            _ => self.handle_connected(packet, env),
+        };
+        self.settle(env);
+        disposition
+    }
+
+    fn handle_datagram(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
+        match ud::receive(&self.common, self.responder.queue(), net, packet, length, env) {
+            Ok(()) => Disposition::Executed,
+            Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
+            Err(ud::Refused::Failed) => {
+                self.enter_error(env);
+                Disposition::Executed
+            }
+        }
+    }
+
+    fn handle_connected(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
+        use Operation as Op;
+        if self.common.state == State::Rtr && !self.established {
+            self.established = true;
+            env.events.push_back(Event::CommunicationEstablished(self.common.qpn));
+        }
+        match packet.headers.bth().opcode.operation() {
+            Op::Acknowledge => self.requester.on_acknowledge(packet, &self.common, env),
+            Op::ReadResponseFirst | Op::ReadResponseMiddle | Op::ReadResponseLast | Op::ReadResponseOnly => {
+                self.requester.on_read_response(packet, &self.common, env)
+            }
+            Op::AtomicAcknowledge => Disposition::Dropped(DropReason::UnexpectedResponse),
+            _ => match self.responder.handle(packet, &self.common, env) {
+                Outcome::Done(disposition) => disposition,
+                Outcome::Fatal { disposition, event } => {
+                    if let Some(event) = event {
+                        env.events.push_back(event);
+                    }
+                    self.enter_error(env);
+                    disposition
+                }
+            },
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
+        self.requester.handle_timeout(env);
+        self.settle(env);
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.requester.deadline()
+    }
+
+    // Transmission.
+
+    /// Writes the next packet that is due, without its ICRC, to the start of `slot`.
+    pub(crate) fn build(&mut self, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+        if self.common.qp_type == QpType::Ud {
+            let built = ud::build(&self.common, &mut self.requester, slot, env);
+            self.settle(env);
+            return built;
+        }
+        let path = self.common.path?;
+        loop {
+            if let Some(response) = self.responder.next(&self.common) {
+                match response.write(slot) {
+                    Ok(length) => return Some(Built { length, path }),
+                    Err(error) => {
+                        self.responder.fail_response(&response, error);
+                        self.enter_error(env);
+                    }
+                }
+                continue;
+            }
+            if !matches!(self.common.state, State::Rts | State::Sqd) {
+                return None;
+            }
+            let Some(request) = self.requester.next(&self.common, env) else {
+                self.settle(env);
+                return None;
+            };
+            match self.requester.write(&request, slot) {
+                Ok(length) => return Some(Built { length, path }),
+                Err(error) => {
+                    self.requester.fail(request.number, error);
+                    self.settle(env);
+                }
+            }
+        }
+    }
+
+    // Consequences.
+
+    /// Brings the state in line after anything that may have failed the oldest request or emptied the send queue.
+    fn settle(&mut self, env: &mut Env<'_>) {
+        match self.common.state {
+            State::Rts | State::Sqd => {}
+            _ => return,
+        }
+        if let Some((wqe, error)) = self.requester.take_failed() {
+            self.common.complete_send(&wqe, Err(error), env);
+            if self.common.qp_type == QpType::Ud {
+                self.common.state = State::Sqe;
+                self.flush_sends(env);
+            } else {
+                self.enter_error(env);
+            }
+        } else if self.common.state == State::Sqd && !self.drained && self.requester.is_quiet() {
+            self.drained = true;
+            if self.drain_event {
+                env.events.push_back(Event::SendQueueDrained(self.common.qpn));
+            }
+        }
+    }
+
+    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
+    pub(crate) fn enter_error(&mut self, env: &mut Env<'_>) {
+        self.common.state = State::Err;
+        self.flush_sends(env);
+        while let Some(id) = self.responder.flush() {
+            self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
+        }
+    }
+
+    fn flush_sends(&mut self, env: &mut Env<'_>) {
+        while let Some(wqe) = self.requester.flush() {
+            self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
+        }
+    }
+}
+
+/// What the halves of a queue pair yield: headers, and how much payload goes with them.
+#[derive(Debug)]
+struct Outgoing {
+    headers: Headers,
+    payload: usize,
+}
+
+impl Outgoing {
+    /// Writes headers, payload (through `fill`) and padding; returns their length.
+    fn write<E>(&self, slot: &mut [u8], fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<usize, E> {
+        let headers = self.headers.encode(self.payload, slot);
+        let end = headers + self.payload;
+        fill(&mut slot[headers..end])?;
+        let padded = end + crate::wire::padding(self.payload);
+        slot[end..padded].fill(0);
+        Ok(padded)
+    }
+}

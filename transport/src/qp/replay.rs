@@ -1,0 +1,67 @@
+//! What a responder remembers of READs, so that it can answer them again (9.7.5.1.4, C9-105).
+
+use alloc::collections::VecDeque;
+
+use crate::psn::Psn;
+
+/// A READ that was carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Remembered {
+    pub(crate) first_psn: Psn,
+    pub(crate) packets: u32,
+    pub(crate) rkey: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+}
+
+/// The latest READs, as many as the next power of two of what was agreed on: rxe rounds its own limit up like that.
+#[derive(Debug, Default)]
+pub(crate) struct ReplayRing {
+    entries: VecDeque<Remembered>,
+    capacity: usize,
+}
+
+impl ReplayRing {
+    pub(crate) fn new(agreed: u8) -> Self {
+        let capacity = if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() };
+        Self { entries: VecDeque::with_capacity(capacity), capacity }
+    }
+
+    pub(crate) const fn capacity(&self) -> usize {
+        self.capacity
+    }
+
+    pub(crate) fn remember(&mut self, entry: Remembered) {
+        if self.entries.len() >= self.capacity {
+            self.entries.pop_front();
+        }
+        self.entries.push_back(entry);
+    }
+
+    /// The READ whose answer holds `psn`.
+    pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
+        self.entries.iter().rev().find(|entry| psn.after(entry.first_psn).is_some_and(|n| n < entry.packets)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(psn: u32, packets: u32) -> Remembered {
+        Remembered { first_psn: Psn::new(psn), packets, rkey: 0, address: 0, length: 0 }
+    }
+
+    #[test]
+    fn remembers_the_latest() {
+        let mut ring = ReplayRing::new(3);
+        assert_eq!(ring.capacity(), 4);
+        for psn in (0..50).step_by(10) {
+            ring.remember(read(psn, 10));
+        }
+        assert_eq!(ring.find(Psn::new(5)), None);
+        assert_eq!(ring.find(Psn::new(19)), Some(read(10, 10)));
+        assert_eq!(ring.find(Psn::new(49)), Some(read(40, 10)));
+        assert_eq!(ring.find(Psn::new(50)), None);
+    }
+}

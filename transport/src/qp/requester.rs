@@ -1,0 +1,314 @@
+//! The requester's sending half: turns send requests into request packets, new ones and old ones again.
+//!
+//! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs), 9.7.5.1 (responses).
+//!
+//! ```text
+//!        oldest_unacked          cursor             sent_end         next_psn
+//!  acknowledged |  sent, waiting   |   to send again   |  not sent yet  |   not numbered yet
+//! ```
+//!
+//! A request gets its PSNs when its first packet is built. The cursor is where the next packet comes from: at `sent_end`
+//! normally, behind it after a loss (go-back-N).
+
+use super::{
+    Outgoing,
+    common::{Common, Env},
+    retry::{Retry, Verdict},
+    state::State,
+};
+use crate::{
+    mem::AccessError,
+    psn::Psn,
+    time::{Instant, ack_timeout},
+    wire::{Bth, Ext, Headers, Opcode, Operation, Place, Reth},
+    work::{Cause, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
+};
+
+/// Packets that may wait for an acknowledgement at once. A READ counts its responses and may go beyond by one request.
+const WINDOW: u32 = 256;
+
+/// At the latest after so many request packets one asks for an acknowledgement, so that the window cannot close for want
+/// of one.
+const ACK_INTERVAL: u32 = 64;
+
+/// Where the next packet comes from: a request's running number and the packet inside it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Cursor {
+    number: u64,
+    packet: u32,
+}
+
+/// The send queue of a queue pair and how far it has come.
+#[derive(Debug)]
+pub(crate) struct Requester {
+    pub(super) queue: SendQueue,
+    cursor: Cursor,
+    pub(super) oldest_unacked: Psn,
+    pub(super) sent_end: Psn,
+    next_psn: Psn,
+    unasked: u32,
+    /// READs under way.
+    pub(super) reads: u32,
+    max_reads: u32,
+    pub(super) retry: Retry,
+}
+
+/// A request packet that is due.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(super) number: u64,
+    outgoing: Outgoing,
+    offset: u64,
+}
+
+impl Requester {
+    pub(crate) fn new(capacity: u32) -> Self {
+        Self {
+            queue: SendQueue::new(capacity),
+            cursor: Cursor::default(),
+            oldest_unacked: Psn::default(),
+            sent_end: Psn::default(),
+            next_psn: Psn::default(),
+            unasked: 0,
+            reads: 0,
+            max_reads: 0,
+            retry: Retry::default(),
+        }
+    }
+
+    /// RTR→RTS of a connection.
+    pub(crate) fn start(&mut self, psn: Psn, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
+        self.start_datagrams(psn);
+        self.max_reads = u32::from(max_rd_atomic);
+        self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
+    }
+
+    /// RTR→RTS of a datagram queue pair.
+    pub(crate) fn start_datagrams(&mut self, psn: Psn) {
+        self.oldest_unacked = psn;
+        self.sent_end = psn;
+        self.next_psn = psn;
+    }
+
+    /// Forgets everything that was posted.
+    pub(crate) fn reset(&mut self) {
+        while self.flush().is_some() {}
+        self.unasked = 0;
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.queue.is_full()
+    }
+
+    pub(crate) fn push(&mut self, wqe: SendWqe) {
+        self.queue.push(wqe);
+    }
+
+    pub(crate) const fn next_psn(&self) -> Psn {
+        self.next_psn
+    }
+
+    /// Whether nothing that was started is incomplete.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.queue.oldest().is_none_or(|wqe| !wqe.started)
+    }
+
+    /// Takes the oldest request if it has failed.
+    pub(crate) fn take_failed(&mut self) -> Option<(SendWqe, WcError)> {
+        let error = self.queue.oldest()?.failed?;
+        Some((self.queue.pop()?, error))
+    }
+
+    /// Takes the oldest request, on the way into the error state.
+    pub(crate) fn flush(&mut self) -> Option<SendWqe> {
+        self.retry = Retry::default();
+        self.reads = 0;
+        let wqe = self.queue.pop();
+        self.cursor = Cursor { number: self.queue.head(), packet: 0 };
+        wqe
+    }
+
+    /// Marks a request as failed by a local buffer. It completes when everything before it has.
+    pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
+        if let Some(wqe) = self.queue.get_mut(number) {
+            wqe.failed = Some(WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) });
+        }
+    }
+
+    pub(super) fn fail_oldest(&mut self, status: WcStatus, cause: Cause) {
+        let head = self.queue.head();
+        if let Some(wqe) = self.queue.get_mut(head) {
+            wqe.failed = Some(WcError { status, cause });
+        }
+    }
+
+    /// The oldest request of a datagram queue pair, which needs no acknowledgement, and its PSN.
+    pub(super) fn take_datagram(&mut self) -> Option<(SendWqe, Psn)> {
+        let wqe = self.queue.pop()?;
+        let psn = self.next_psn;
+        self.next_psn = psn.plus(1);
+        Some((wqe, psn))
+    }
+
+    fn outstanding(&self) -> u32 {
+        self.sent_end.after(self.oldest_unacked).unwrap_or(0)
+    }
+
+    /// The next request packet that is due, if any.
+    pub(crate) fn next(&mut self, common: &Common, env: &mut Env<'_>) -> Option<Request> {
+        if self.retry.is_paused() {
+            return None;
+        }
+        let outstanding = self.outstanding();
+        let Cursor { number, packet } = self.cursor;
+        if !self.queue.get(number)?.started && !self.begin(number, outstanding, common) {
+            return None;
+        }
+        let wqe = self.queue.get(number)?;
+        if wqe.failed.is_some() {
+            return None;
+        }
+        let psn = wqe.first_psn.plus(packet);
+        let again = psn.is_before(self.sent_end);
+        if !again && outstanding >= WINDOW {
+            return None;
+        }
+        let offset = packet * common.mtu.bytes();
+        let place = Place::of(packet, wqe.packets);
+        let (operation, ext, payload) = match wqe.op {
+            SendOp::Read { remote } => {
+                let reth = Reth {
+                    virtual_address: remote.address.wrapping_add(u64::from(offset)),
+                    rkey: remote.rkey.0,
+                    dma_length: wqe.length - offset,
+                };
+                (Operation::ReadRequest, Ext::Reth(reth), 0)
+            }
+            SendOp::Write { remote, immediate } => {
+                let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
+                let (operation, ext) = match (place, immediate) {
+                    (Place::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
+                    (Place::Middle, _) => (Operation::WriteMiddle, Ext::None),
+                    (Place::Last, None) => (Operation::WriteLast, Ext::None),
+                    (Place::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
+                    (Place::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
+                    (Place::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
+                };
+                (operation, ext, (wqe.length - offset).min(common.mtu.bytes()))
+            }
+            SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } => {
+                let (operation, ext) = match (place, immediate) {
+                    (Place::First, _) => (Operation::SendFirst, Ext::None),
+                    (Place::Middle, _) => (Operation::SendMiddle, Ext::None),
+                    (Place::Last, None) => (Operation::SendLast, Ext::None),
+                    (Place::Last, Some(imm)) => (Operation::SendLastImm, Ext::Imm(imm)),
+                    (Place::Only, None) => (Operation::SendOnly, Ext::None),
+                    (Place::Only, Some(imm)) => (Operation::SendOnlyImm, Ext::Imm(imm)),
+                };
+                (operation, ext, (wqe.length - offset).min(common.mtu.bytes()))
+            }
+        };
+        let ends = wqe.awaits_data() || place.ends();
+        let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
+        let wakes = matches!(wqe.op, SendOp::Send { .. }) || ext.immediate().is_some();
+        let mut bth = Bth::new(Opcode::rc(operation), common.dest_qpn, psn);
+        bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
+        self.unasked += 1;
+        bth.ack_req = ends || self.unasked >= ACK_INTERVAL;
+        if bth.ack_req {
+            self.unasked = 0;
+        }
+        self.cursor = if ends { Cursor { number: number + 1, packet: 0 } } else { Cursor { number, packet: packet + 1 } };
+        if again {
+            env.counters.retransmitted_packets += 1;
+        }
+        if self.sent_end.is_before(end) {
+            self.sent_end = end;
+        }
+        self.retry.on_sent(env.now);
+        Some(Request {
+            number,
+            outgoing: Outgoing { headers: Headers::built(bth, ext), payload: payload as usize },
+            offset: u64::from(offset),
+        })
+    }
+
+    /// Gives a request its PSNs, if its turn has come. Returns whether it has.
+    fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
+        let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
+        let Some(wqe) = self.queue.get_mut(number) else { return false };
+        let waits = common.state != State::Rts
+            || wqe.failed.is_some()
+            || outstanding >= WINDOW
+            || wqe.flags.contains(SendFlags::FENCE) && reads > 0
+            || wqe.awaits_data() && reads >= max_reads;
+        if waits {
+            return false;
+        }
+        if let Err(error) = wqe.check_local(common.pd) {
+            self.fail(number, error);
+            return false;
+        }
+        wqe.started = true;
+        wqe.first_psn = next_psn;
+        wqe.packets = common.mtu.packets(wqe.length);
+        self.next_psn = wqe.end_psn();
+        self.reads += u32::from(wqe.awaits_data());
+        true
+    }
+
+    /// Writes a request packet; its payload comes from the request's buffers.
+    pub(crate) fn write(&self, request: &Request, slot: &mut [u8]) -> Result<usize, AccessError> {
+        request.outgoing.write(slot, |payload| match self.queue.get(request.number) {
+            Some(wqe) if !payload.is_empty() => wqe.read(request.offset, payload),
+            _ => Ok(()),
+        })
+    }
+
+    // Going back.
+
+    /// Sends again from `psn` on, which is unacknowledged.
+    pub(super) fn go_back(&mut self, psn: Psn) {
+        if let Some((number, wqe)) = self.queue.find(psn) {
+            let packet = psn.after(wqe.first_psn).unwrap_or(0);
+            self.cursor = Cursor { number, packet };
+            self.unasked = 0;
+        }
+    }
+
+    /// Keeps the cursor from falling behind what has been acknowledged meanwhile.
+    pub(super) fn lift_cursor(&mut self) {
+        let head = self.queue.head();
+        if self.cursor.number < head {
+            self.cursor = Cursor { number: head, packet: 0 };
+        }
+        if self.cursor.number == head
+            && let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started)
+            && let Some(acknowledged) = self.oldest_unacked.after(wqe.first_psn)
+        {
+            self.cursor.packet = self.cursor.packet.max(acknowledged);
+        }
+    }
+
+    /// Acts on what the retry counter allows after `psn` was lost.
+    pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn) {
+        match verdict {
+            Verdict::Again => self.go_back(psn),
+            Verdict::UnderWay => {}
+            Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries }),
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
+        self.retry.end_pause(env.now);
+        if self.retry.is_due(env.now) {
+            env.counters.timeouts += 1;
+            let verdict = self.retry.on_timeout(env.now);
+            self.recover(verdict, self.oldest_unacked);
+        }
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.retry.next_deadline()
+    }
+}

@@ -1,0 +1,177 @@
+//! When a requester tries again, and when it gives up (9.7.6.1.3, 9.9.2.4.1).
+
+use core::time::Duration;
+
+use crate::{psn::Psn, time::Instant};
+
+/// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
+const RNR_WITHOUT_LIMIT: u8 = 7;
+
+/// Counters and timers of a requester.
+#[derive(Debug, Default)]
+pub(crate) struct Retry {
+    timeout: Option<Duration>,
+    retry_cnt: u8,
+    rnr_retry: u8,
+    retries_left: u8,
+    rnr_left: u8,
+    deadline: Option<Instant>,
+    /// The peer was not ready and is left alone until then.
+    paused_until: Option<Instant>,
+    /// The oldest PSN from which was sent again because a NAK or a gap asked for it. Until that PSN is acknowledged, or the
+    /// timer fires, further signs of the same loss are no news: everything that was under way when it happened shows it.
+    resent_from: Option<Psn>,
+}
+
+/// What a retry counter allows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    Again,
+    /// Recovery from this very loss is already under way.
+    UnderWay,
+    /// The counter is used up, after this many transmissions.
+    GiveUp {
+        tries: u8,
+    },
+}
+
+impl Retry {
+    pub(crate) fn new(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Self {
+        Self { timeout, retry_cnt, rnr_retry, retries_left: retry_cnt, rnr_left: rnr_retry, ..Self::default() }
+    }
+
+    /// A packet left that wants an answer.
+    pub(crate) fn on_sent(&mut self, now: Instant) {
+        if self.deadline.is_none() {
+            self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+        }
+    }
+
+    /// The peer acknowledged something new; `outstanding` tells whether it still owes an answer.
+    pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
+        self.retries_left = self.retry_cnt;
+        self.rnr_left = self.rnr_retry;
+        self.resent_from = None;
+        self.deadline = self.timeout.filter(|_| outstanding).map(|timeout| now.plus(timeout));
+    }
+
+    /// A NAK or a gap shows that `psn` was lost.
+    pub(crate) fn on_loss(&mut self, psn: Psn, now: Instant) -> Verdict {
+        if self.resent_from == Some(psn) || self.is_paused() {
+            return Verdict::UnderWay;
+        }
+        let verdict = self.spend();
+        if verdict == Verdict::Again {
+            self.resent_from = Some(psn);
+            self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+        }
+        verdict
+    }
+
+    /// The acknowledge timer fired.
+    pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
+        self.resent_from = None;
+        self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+        self.spend()
+    }
+
+    /// The peer is not ready and asks to be left alone for `pause`.
+    pub(crate) fn on_not_ready(&mut self, now: Instant, pause: Duration) -> Verdict {
+        if self.is_paused() {
+            return Verdict::UnderWay;
+        }
+        if self.rnr_retry != RNR_WITHOUT_LIMIT {
+            match self.rnr_left.checked_sub(1) {
+                Some(left) => self.rnr_left = left,
+                None => return Verdict::GiveUp { tries: self.rnr_retry + 1 },
+            }
+        }
+        self.paused_until = Some(now.plus(pause));
+        self.deadline = None;
+        self.resent_from = None;
+        Verdict::Again
+    }
+
+    pub(crate) const fn is_paused(&self) -> bool {
+        self.paused_until.is_some()
+    }
+
+    /// Ends the pause if it is over; the requester then sends again by itself.
+    pub(crate) fn end_pause(&mut self, now: Instant) {
+        self.paused_until = self.paused_until.filter(|&until| until > now);
+    }
+
+    /// Whether the acknowledge timer has fired.
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= now)
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.paused_until.or(self.deadline)
+    }
+
+    fn spend(&mut self) -> Verdict {
+        match self.retries_left.checked_sub(1) {
+            Some(left) => {
+                self.retries_left = left;
+                Verdict::Again
+            }
+            None => Verdict::GiveUp { tries: self.retry_cnt + 1 },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const T: Duration = Duration::from_millis(1);
+
+    fn at(ms: u64) -> Instant {
+        Instant::from_nanos(ms * 1_000_000)
+    }
+
+    #[test]
+    fn seven_retries_are_seven_and_progress_restores_them() {
+        let mut retry = Retry::new(Some(T), 7, 7);
+        for _ in 0..7 {
+            assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
+        }
+        assert_eq!(retry.on_timeout(at(0)), Verdict::GiveUp { tries: 8 });
+        retry.on_progress(at(0), true);
+        assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
+    }
+
+    #[test]
+    fn signs_of_one_loss_count_once() {
+        let mut retry = Retry::new(Some(T), 1, 0);
+        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::Again);
+        assert_eq!(retry.on_loss(Psn::new(5), at(0)), Verdict::UnderWay);
+        assert_eq!(retry.on_loss(Psn::new(6), at(0)), Verdict::GiveUp { tries: 2 });
+    }
+
+    #[test]
+    fn not_ready_pauses_and_stops_the_acknowledge_timer() {
+        let mut retry = Retry::new(Some(T), 0, 1);
+        retry.on_sent(at(0));
+        assert_eq!(retry.on_not_ready(at(0), T * 5), Verdict::Again);
+        assert_eq!(retry.next_deadline(), Some(at(5)));
+        assert!(!retry.is_due(at(4)));
+        assert_eq!(retry.on_not_ready(at(1), T), Verdict::UnderWay);
+        assert_eq!(retry.on_loss(Psn::new(1), at(1)), Verdict::UnderWay);
+        retry.end_pause(at(4));
+        assert!(retry.is_paused());
+        retry.end_pause(at(5));
+        assert!(!retry.is_paused());
+        assert_eq!(retry.on_not_ready(at(5), T), Verdict::GiveUp { tries: 2 });
+    }
+
+    #[test]
+    fn seven_not_ready_retries_are_without_limit() {
+        let mut retry = Retry::new(None, 0, 7);
+        for _ in 0..100 {
+            assert_eq!(retry.on_not_ready(at(0), T), Verdict::Again);
+            retry.end_pause(at(1));
+        }
+    }
+}

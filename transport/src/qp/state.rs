@@ -1,0 +1,67 @@
+//! The states of a queue pair and the edges between them (10.3.1).
+
+use core::fmt;
+
+use super::attr::QpType;
+
+/// A queue pair's state (`ibv_qp_state`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum State {
+    /// New; nothing can be posted.
+    Reset,
+    /// Receives can be posted; nothing is received.
+    Init,
+    /// Ready to receive.
+    Rtr,
+    /// Ready to receive and to send.
+    Rts,
+    /// The send queue is draining or drained; nothing new is sent.
+    Sqd,
+    /// Sending has failed (UC and UD); receiving goes on.
+    Sqe,
+    /// Failed; everything posted is flushed.
+    Err,
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Reset => "RESET",
+            Self::Init => "INIT",
+            Self::Rtr => "RTR",
+            Self::Rts => "RTS",
+            Self::Sqd => "SQD",
+            Self::Sqe => "SQE",
+            Self::Err => "ERR",
+        })
+    }
+}
+
+impl State {
+    /// Every state.
+    pub const ALL: [Self; 7] = [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
+}
+
+/// Every edge that a command can take, besides those from any state to RESET and from any but RESET to ERR. Only the
+/// adapter itself enters SQE.
+pub const EDGES: &[(State, State)] = &[
+    (State::Reset, State::Init),
+    (State::Init, State::Init),
+    (State::Init, State::Rtr),
+    (State::Rtr, State::Rts),
+    (State::Rts, State::Sqd),
+    (State::Sqd, State::Rts),
+    (State::Sqe, State::Rts),
+];
+
+/// Whether a queue pair of this type may be moved from one state to the other.
+#[must_use]
+pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
+    match (from, to) {
+        (_, State::Reset) => true,
+        (State::Reset, State::Err) => false,
+        (_, State::Err) => true,
+        (State::Sqe, _) if qp_type == QpType::Rc => false, // a reliable queue pair has no such state
+        edge => EDGES.contains(&edge),
+    }
+}

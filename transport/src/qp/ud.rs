@@ -1,0 +1,112 @@
+//! Unreliable datagrams: one packet a message, nothing acknowledged (9.8.3).
+
+use super::{
+    Built, Outgoing,
+    common::{Common, Env},
+    requester::Requester,
+};
+use crate::{
+    event::DropReason,
+    mem::Access,
+    wire::{Bth, Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
+    work::{Cause, RecvQueue, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
+};
+
+/// Why a datagram is not received.
+pub(super) enum Refused {
+    Dropped(DropReason),
+    /// The receive request itself was bad and has completed in error.
+    Failed,
+}
+
+/// Writes the next datagram to `slot` and completes its request. A request that cannot be sent is marked as failed.
+pub(super) fn build(common: &Common, requester: &mut Requester, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+    if common.state != super::State::Rts || requester.queue.oldest()?.failed.is_some() {
+        return None;
+    }
+    match write(common, requester, slot, env) {
+        Ok(built) => {
+            if let Some((wqe, _)) = requester.take_datagram() {
+                common.complete_send(&wqe, Ok(0), env);
+            }
+            Some(built)
+        }
+        Err(error) => {
+            requester.fail_oldest(error.status, error.cause);
+            None
+        }
+    }
+}
+
+fn write(common: &Common, requester: &Requester, slot: &mut [u8], env: &Env<'_>) -> Result<Built, WcError> {
+    let no_route = WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoRoute };
+    let Some(wqe @ SendWqe { op: SendOp::SendTo { to, immediate }, length, .. }) = requester.queue.oldest() else {
+        return Err(no_route); // posting lets nothing else in
+    };
+    let limit = env.gids.port_mtu().bytes();
+    if *length > limit {
+        return Err(WcError { status: WcStatus::LocLenErr, cause: Cause::TooLong { length: *length, limit } });
+    }
+    let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
+    wqe.check_local(common.pd).map_err(protection)?;
+    let path = env.gids.path(&to.av, common.qpn, to.qpn).ok_or(no_route)?;
+    let qkey = if to.qkey.is_controlled() { common.qkey } else { to.qkey };
+    let deth = Deth { qkey, source_qp: common.qpn };
+    let (operation, ext) = match immediate {
+        None => (Operation::SendOnly, Ext::Deth(deth)),
+        Some(imm) => (Operation::SendOnlyImm, Ext::DethImm(deth, *imm)),
+    };
+    let opcode = Opcode::new(Service::Ud, operation).ok_or(no_route)?;
+    let mut bth = Bth::new(opcode, to.qpn, requester.next_psn());
+    bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
+    let outgoing = Outgoing { headers: Headers::built(bth, ext), payload: *length as usize };
+    let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
+    Ok(Built { length, path })
+}
+
+/// Puts a datagram into the next receive request: the 40-byte GRH area, then the payload.
+pub(super) fn receive(
+    common: &Common,
+    queue: &mut RecvQueue,
+    net: &NetHeader,
+    packet: &Packet<'_>,
+    length: usize,
+    env: &mut Env<'_>,
+) -> Result<(), Refused> {
+    let (Ext::Deth(deth) | Ext::DethImm(deth, _)) = packet.headers.ext() else {
+        return Err(Refused::Dropped(DropReason::WrongService));
+    };
+    if deth.qkey != common.qkey {
+        return Err(Refused::Dropped(DropReason::QKey));
+    }
+    let Some(wqe) = queue.oldest() else { return Err(Refused::Dropped(DropReason::NoReceiveRequest)) };
+    let total = (GRH_LEN + packet.payload.len()) as u64;
+    if total > wqe.length || packet.payload.len() > env.gids.port_mtu().bytes() as usize {
+        return Err(Refused::Dropped(DropReason::TooLong));
+    }
+    let stored = wqe
+        .gather
+        .check(common.pd, Access::LOCAL_WRITE)
+        .and_then(|()| wqe.gather.write(0, &grh(net, length)))
+        .and_then(|()| wqe.gather.write(GRH_LEN as u64, packet.payload));
+    let id = wqe.id;
+    queue.pop();
+    match stored {
+        Ok(()) => {
+            let ok = WcOk {
+                opcode: WcOpcode::Recv,
+                byte_len: total as u32,
+                immediate: packet.headers.ext().immediate(),
+                src_qp: Some(deth.source_qp),
+                grh: true,
+            };
+            common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
+            Ok(())
+        }
+        Err(error) => {
+            let error = WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
+            common.complete_recv(id, Err(error), false, env);
+            Err(Refused::Failed)
+        }
+    }
+}

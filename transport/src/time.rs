@@ -1,0 +1,79 @@
+//! Time as an argument.
+
+use core::time::Duration;
+
+/// A point in time: nanoseconds since an origin of the caller's choice. Never goes backwards between calls.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(u64);
+
+impl Instant {
+    /// The origin.
+    pub const ZERO: Self = Self(0);
+
+    /// The instant `nanos` nanoseconds after the origin.
+    #[must_use]
+    pub const fn from_nanos(nanos: u64) -> Self {
+        Self(nanos)
+    }
+
+    /// Nanoseconds since the origin.
+    #[must_use]
+    pub const fn as_nanos(self) -> u64 {
+        self.0
+    }
+
+    /// The instant `duration` later, or the last one that exists.
+    #[must_use]
+    pub const fn plus(self, duration: Duration) -> Self {
+        let nanos = duration.as_nanos();
+        if nanos > u64::MAX as u128 { Self(u64::MAX) } else { Self(self.0.saturating_add(nanos as u64)) }
+    }
+
+    /// How long after `earlier` this is; zero when it is not after it.
+    #[must_use]
+    pub const fn since(self, earlier: Self) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+/// The RC acknowledge timeout of a 5-bit code: 4.096 µs · 2^code; code 0 means "never".
+///
+/// The specification lets a requester wait for up to four times as long; this one waits once.
+#[must_use]
+pub const fn ack_timeout(code: u8) -> Option<Duration> {
+    match code & 0x1F {
+        0 => None,
+        code => Some(Duration::from_nanos(4096 << code)),
+    }
+}
+
+/// The RNR NAK timer of a 5-bit code (table "Encoding for RNR NAK timer field"), in units of 10 µs.
+const RNR_TIMER_10US: [u32; 32] = [
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,
+    12288, 16384, 24576, 32768, 49152,
+];
+
+/// How long a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to 491.52 ms (code 31); code 0
+/// is the longest, 655.36 ms.
+#[must_use]
+pub const fn rnr_timer(code: u8) -> Duration {
+    Duration::from_micros(RNR_TIMER_10US[(code & 0x1F) as usize] as u64 * 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn timeouts_follow_their_tables() {
+        assert_eq!(ack_timeout(0), None);
+        assert_eq!(ack_timeout(1), Some(Duration::from_nanos(8192)));
+        assert_eq!(ack_timeout(14), Some(Duration::from_nanos(4096 << 14)));
+        assert_eq!(ack_timeout(31), Some(Duration::from_nanos(4096 << 31)));
+        assert_eq!(rnr_timer(0), Duration::from_micros(655_360));
+        assert_eq!(rnr_timer(1), Duration::from_micros(10));
+        assert_eq!(rnr_timer(12), Duration::from_micros(640));
+        assert_eq!(rnr_timer(25), Duration::from_micros(61_440));
+        assert_eq!(rnr_timer(31), Duration::from_micros(491_520));
+    }
+}

@@ -1,0 +1,342 @@
+//! The base transport header and the extended ones: fixed layouts, big-endian.
+
+use super::opcode::Opcode;
+use crate::{
+    addr::{PKey, QKey, Qpn},
+    psn::{Msn, Psn},
+};
+
+fn u24(bytes: [u8; 3]) -> u32 {
+    u32::from_be_bytes([0, bytes[0], bytes[1], bytes[2]])
+}
+
+fn put_u24(out: &mut [u8], value: u32) {
+    out.copy_from_slice(&value.to_be_bytes()[1..]);
+}
+
+/// Base transport header, 12 bytes (9.2). The pad count is not here: it follows from the payload's length. Nor is the
+/// transport version, which is always 0.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Bth {
+    /// What the packet is.
+    pub opcode: Opcode,
+    /// The receiver is asked for a solicited event.
+    pub solicited: bool,
+    /// Path migration state: "migrated". Hardware sends 1 in its normal state, rxe 0; either is accepted.
+    pub mig_req: bool,
+    /// Partition key.
+    pub pkey: PKey,
+    /// Forward congestion notification; not covered by the ICRC.
+    pub fecn: bool,
+    /// Backward congestion notification; not covered by the ICRC.
+    pub becn: bool,
+    /// Destination queue pair.
+    pub dest_qp: Qpn,
+    /// The responder is asked to acknowledge.
+    pub ack_req: bool,
+    /// Packet sequence number.
+    pub psn: Psn,
+}
+
+impl Bth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 12;
+
+    /// A header with everything at its usual value: migrated, default partition, no request for an acknowledgement.
+    #[must_use]
+    pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
+        Self {
+            opcode,
+            solicited: false,
+            mig_req: true,
+            pkey: PKey::DEFAULT,
+            fecn: false,
+            becn: false,
+            dest_qp,
+            ack_req: false,
+            psn,
+        }
+    }
+
+    pub(super) fn parse(b: &[u8; Self::LEN], opcode: Opcode) -> Self {
+        Self {
+            opcode,
+            solicited: b[1] & 0x80 != 0,
+            mig_req: b[1] & 0x40 != 0,
+            pkey: PKey(u16::from_be_bytes([b[2], b[3]])),
+            fecn: b[4] & 0x80 != 0,
+            becn: b[4] & 0x40 != 0,
+            dest_qp: Qpn::new(u24([b[5], b[6], b[7]])),
+            ack_req: b[8] & 0x80 != 0,
+            psn: Psn::new(u24([b[9], b[10], b[11]])),
+        }
+    }
+
+    pub(super) fn encode(&self, pad: u8) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[0] = self.opcode.to_wire();
+        b[1] = u8::from(self.solicited) << 7 | u8::from(self.mig_req) << 6 | (pad & 3) << 4;
+        b[2..4].copy_from_slice(&self.pkey.0.to_be_bytes());
+        b[4] = u8::from(self.fecn) << 7 | u8::from(self.becn) << 6;
+        put_u24(&mut b[5..8], self.dest_qp.get());
+        b[8] = u8::from(self.ack_req) << 7;
+        put_u24(&mut b[9..12], self.psn.get());
+        b
+    }
+}
+
+/// RDMA extended transport header, 16 bytes (9.3.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reth {
+    /// Address in the responder's region.
+    pub virtual_address: u64,
+    /// The responder's R_Key.
+    pub rkey: u32,
+    /// Length of the whole message in bytes.
+    pub dma_length: u32,
+}
+
+impl Reth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 16;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *b;
+        Self {
+            virtual_address: u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
+            rkey: u32::from_be_bytes([k0, k1, k2, k3]),
+            dma_length: u32::from_be_bytes([l0, l1, l2, l3]),
+        }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
+        b[8..12].copy_from_slice(&self.rkey.to_be_bytes());
+        b[12..].copy_from_slice(&self.dma_length.to_be_bytes());
+        b
+    }
+}
+
+/// Why a responder refuses a request for good.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum NakCode {
+    /// A packet is missing: the requester is to send again from the PSN of the NAK.
+    PsnSequenceError = 0,
+    /// The request is not valid for this queue pair.
+    InvalidRequest = 1,
+    /// The R_Key, its rights or its bounds do not allow the access.
+    RemoteAccessError = 2,
+    /// The responder failed to carry the request out.
+    RemoteOperationalError = 3,
+    /// Reliable datagram only.
+    InvalidRdRequest = 4,
+}
+
+/// The syndrome of an AETH (tables "AETH syndrome field" and "NAK codes").
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Syndrome {
+    /// Positive; the 5-bit credit count, 31 for "no end-to-end flow control".
+    Ack {
+        /// Encoded credits, 0..=31.
+        credits: u8,
+    },
+    /// Receiver not ready; the 5-bit code of how long to wait.
+    RnrNak {
+        /// Timer code, 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
+        timer: u8,
+    },
+    /// Refused.
+    Nak(NakCode),
+    /// A value that the specification reserves.
+    Reserved(u8),
+}
+
+impl Syndrome {
+    /// A positive acknowledgement without credits, as sent by a responder without end-to-end flow control.
+    pub const ACK: Self = Self::Ack { credits: 31 };
+
+    /// The value of this byte.
+    #[must_use]
+    pub const fn from_wire(byte: u8) -> Self {
+        match (byte >> 5, byte & 0x1F) {
+            (0, credits) => Self::Ack { credits },
+            (1, timer) => Self::RnrNak { timer },
+            (3, 0) => Self::Nak(NakCode::PsnSequenceError),
+            (3, 1) => Self::Nak(NakCode::InvalidRequest),
+            (3, 2) => Self::Nak(NakCode::RemoteAccessError),
+            (3, 3) => Self::Nak(NakCode::RemoteOperationalError),
+            (3, 4) => Self::Nak(NakCode::InvalidRdRequest),
+            _ => Self::Reserved(byte),
+        }
+    }
+
+    /// The byte on the wire.
+    #[must_use]
+    pub const fn to_wire(self) -> u8 {
+        match self {
+            Self::Ack { credits } => credits & 0x1F,
+            Self::RnrNak { timer } => 0x20 | timer & 0x1F,
+            Self::Nak(code) => 0x60 | code as u8,
+            Self::Reserved(byte) => byte,
+        }
+    }
+}
+
+/// ACK extended transport header, 4 bytes (9.3.5).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Aeth {
+    /// What the responder says.
+    pub syndrome: Syndrome,
+    /// How many messages it has completed.
+    pub msn: Msn,
+}
+
+impl Aeth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self { syndrome: Syndrome::from_wire(b[0]), msn: Msn::new(u24([b[1], b[2], b[3]])) }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = self.msn.get().to_be_bytes();
+        b[0] = self.syndrome.to_wire();
+        b
+    }
+}
+
+/// Datagram extended transport header, 8 bytes (9.3.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deth {
+    /// The destination's queue key.
+    pub qkey: QKey,
+    /// The sender's queue pair.
+    pub source_qp: Qpn,
+}
+
+impl Deth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 8;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self { qkey: QKey(u32::from_be_bytes([b[0], b[1], b[2], b[3]])), source_qp: Qpn::new(u24([b[5], b[6], b[7]])) }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[..4].copy_from_slice(&self.qkey.0.to_be_bytes());
+        put_u24(&mut b[5..], self.source_qp.get());
+        b
+    }
+}
+
+/// Atomic extended transport header, 28 bytes (9.3.4).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AtomicEth {
+    /// Address in the responder's region, a multiple of 8.
+    pub virtual_address: u64,
+    /// The responder's R_Key.
+    pub rkey: u32,
+    /// The value to swap in, or to add.
+    pub swap_or_add: u64,
+    /// The value to compare with; unused by FetchAdd.
+    pub compare: u64,
+}
+
+impl AtomicEth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 28;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        let u64_at = |i: usize| u64::from_be_bytes(core::array::from_fn(|k| b[i + k]));
+        Self {
+            virtual_address: u64_at(0),
+            rkey: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
+            swap_or_add: u64_at(12),
+            compare: u64_at(20),
+        }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
+        b[8..12].copy_from_slice(&self.rkey.to_be_bytes());
+        b[12..20].copy_from_slice(&self.swap_or_add.to_be_bytes());
+        b[20..].copy_from_slice(&self.compare.to_be_bytes());
+        b
+    }
+}
+
+/// The value that an atomic operation found, 8 bytes (9.3.5.3).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct AtomicAckEth(pub u64);
+
+impl AtomicAckEth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 8;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self(u64::from_be_bytes(*b))
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        self.0.to_be_bytes()
+    }
+}
+
+/// Immediate data, 4 bytes (9.3.6): passed to the receiver's completion as they are.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Immediate(pub [u8; 4]);
+
+/// Invalidate extended transport header, 4 bytes (9.3.7): the R_Key to invalidate at the receiver.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct InvalidateEth(pub u32);
+
+/// Flush extended transport header, 4 bytes: what to flush and how far.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Feth {
+    /// Placement types, 4 bits: 1 global visibility, 2 persistence.
+    pub placement: u8,
+    /// Selectivity level, 2 bits: 0 the range, 1 the whole region.
+    pub selectivity: u8,
+}
+
+impl Feth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self { placement: b[3] & 0x0F, selectivity: b[3] >> 4 & 3 }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub const fn encode(&self) -> [u8; Self::LEN] {
+        [0, 0, 0, (self.selectivity & 3) << 4 | self.placement & 0x0F]
+    }
+}

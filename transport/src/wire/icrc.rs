@@ -1,0 +1,301 @@
+//! The invariant CRC of RoCEv2 (annex A17.3.3): a CRC-32 over everything that no router changes.
+//!
+//! It covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC is linear: if the bytes are
+//! right but for a few unknown bits, then the difference between the CRC received and the one computed tells those bits.
+//! So for a datagram whose identification is not known the one that would make the CRC right is *computed*, and the packet
+//! is accepted if only the identification and the "don't fragment" bit had to change. That leaves 15 of the 32 bits of
+//! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are checked.
+
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use super::{header::Bth, packet::ICRC_LEN};
+use crate::addr::ROCE_UDP_PORT;
+
+/// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has neither.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Ident {
+    /// Both are known.
+    Known {
+        /// The identification.
+        id: u16,
+        /// The "don't fragment" bit.
+        dont_fragment: bool,
+    },
+    /// Neither is known; this identification with "don't fragment" set is likely.
+    Likely(u16),
+}
+
+/// What the network layers around a datagram say of it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct NetHeader {
+    /// Sender's address.
+    pub src: IpAddr,
+    /// Receiver's address; of the same family as `src`.
+    pub dst: IpAddr,
+    /// UDP source port.
+    pub src_port: u16,
+    /// IPv4 TOS or IPv6 traffic class, ECN bits included.
+    pub traffic_class: u8,
+    /// IPv4 TTL or IPv6 hop limit.
+    pub hop_limit: u8,
+    /// IPv4 identification.
+    pub ident: Ident,
+}
+
+/// How a packet's ICRC was found right.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum IcrcMatch {
+    /// All 32 bits match with what was known.
+    Exact,
+    /// It matches with this identification and "don't fragment" bit, which were not known before.
+    Solved {
+        /// The identification.
+        id: u16,
+        /// The "don't fragment" bit.
+        dont_fragment: bool,
+    },
+}
+
+/// The ICRC of a packet: `bytes` is the UDP payload from the BTH to the padding, without the ICRC itself. It is sent
+/// least significant byte first.
+///
+/// # Panics
+/// Never for a packet of at least a BTH's length.
+#[must_use]
+pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
+    let (id, dont_fragment) = match net.ident {
+        Ident::Known { id, dont_fragment } => (id, dont_fragment),
+        Ident::Likely(id) => (id, true),
+    };
+    let mut pseudo = Pseudo { bytes: [0xFF; Pseudo::MAX], len: 8 };
+    let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
+    match (net.src, net.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo.ipv4(src, dst, id, dont_fragment, udp_length),
+        (src, dst) => pseudo.ipv6(to_v6(src), to_v6(dst), udp_length),
+    }
+    pseudo.put(&net.src_port.to_be_bytes());
+    pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
+    pseudo.put(&udp_length.to_be_bytes());
+    pseudo.put(&[0xFF; 2]);
+    let (bth, rest) = bytes.split_at(Bth::LEN.min(bytes.len()));
+    pseudo.put(bth);
+    if let Some(congestion) = pseudo.bytes[..pseudo.len].get_mut(pseudo.len - bth.len() + 4) {
+        *congestion = 0xFF;
+    }
+    let mut crc = crc32fast::Hasher::new();
+    crc.update(&pseudo.bytes[..pseudo.len]);
+    crc.update(rest);
+    crc.finalize()
+}
+
+/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the BTH to the ICRC.
+#[must_use]
+pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
+    let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
+    let difference = icrc(net, body) ^ u32::from_le_bytes(*received);
+    if difference == 0 {
+        return Some(IcrcMatch::Exact);
+    }
+    match net.ident {
+        Ident::Likely(guess) if net.src.is_ipv4() => solve(difference, body.len(), guess),
+        _ => None,
+    }
+}
+
+/// Which change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment offset) explains this
+/// difference of CRCs, if it is one of the identification and of "don't fragment" alone.
+///
+/// Feeding four bytes into a CRC register that is zero gives the same as shifting them through it, so the difference is the
+/// changed word times x^(32 + 8·n) modulo the polynomial, with n the bytes that follow; dividing by that gives the word.
+fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
+    let bytes_after = IPV4_AFTER_IDENT + UDP_LEN + body;
+    let divisor = INVERSE_SHIFTS.get(bytes_after / 4 + 1).copied()?;
+    if bytes_after % 4 != 0 {
+        return None;
+    }
+    let change = multiply(difference, divisor);
+    if change & !0x0040_FFFF != 0 {
+        return None;
+    }
+    let [high, low, flags, _] = change.to_le_bytes();
+    Some(IcrcMatch::Solved { id: guess ^ u16::from_be_bytes([high, low]), dont_fragment: flags == 0 })
+}
+
+const UDP_LEN: usize = 8;
+const IPV4_AFTER_IDENT: usize = 12;
+
+fn to_v6(address: IpAddr) -> Ipv6Addr {
+    match address {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
+        IpAddr::V6(v6) => v6,
+    }
+}
+
+/// What the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand local route header), the IP and
+/// UDP headers and the BTH, with ones wherever a router may write.
+struct Pseudo {
+    bytes: [u8; Self::MAX],
+    len: usize,
+}
+
+impl Pseudo {
+    const MAX: usize = 8 + 40 + UDP_LEN + Bth::LEN;
+
+    fn put(&mut self, bytes: &[u8]) {
+        self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
+        self.len += bytes.len();
+    }
+
+    fn ipv4(&mut self, src: Ipv4Addr, dst: Ipv4Addr, id: u16, dont_fragment: bool, udp_length: u16) {
+        self.put(&[0x45, 0xFF]);
+        self.put(&(20 + udp_length).to_be_bytes());
+        self.put(&id.to_be_bytes());
+        self.put(&[u8::from(dont_fragment) << 6, 0, 0xFF, 17, 0xFF, 0xFF]);
+        self.put(&src.octets());
+        self.put(&dst.octets());
+    }
+
+    fn ipv6(&mut self, src: Ipv6Addr, dst: Ipv6Addr, udp_length: u16) {
+        self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
+        self.put(&udp_length.to_be_bytes());
+        self.put(&[17, 0xFF]);
+        self.put(&src.octets());
+        self.put(&dst.octets());
+    }
+}
+
+/// The polynomial of CRC-32, reflected: bit 31 is x^0.
+const POLYNOMIAL: u32 = 0xEDB8_8320;
+
+/// The product of two polynomials modulo [`POLYNOMIAL`].
+const fn multiply(a: u32, mut b: u32) -> u32 {
+    let mut product = 0;
+    let mut bit = 1 << 31;
+    while bit != 0 {
+        if a & bit != 0 {
+            product ^= b;
+        }
+        b = if b & 1 != 0 { b >> 1 ^ POLYNOMIAL } else { b >> 1 };
+        bit >>= 1;
+    }
+    product
+}
+
+/// Entry k is x^(-32·k): the inverse of shifting k words through the CRC. Enough of them for the largest packet.
+static INVERSE_SHIFTS: [u32; 1100] = {
+    let mut word = 1 << 31;
+    let mut i = 0;
+    while i < 32 {
+        // dividing by x: if the constant term is set, the polynomial is added first, which clears it
+        word = if word & 1 << 31 != 0 { (word ^ POLYNOMIAL) << 1 | 1 } else { word << 1 };
+        i += 1;
+    }
+    let mut table = [1 << 31; 1100];
+    let mut k = 1;
+    while k < table.len() {
+        table[k] = multiply(table[k - 1], word);
+        k += 1;
+    }
+    table
+};
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
+        digits.chunks(2).map(|d| u8::from_str_radix(core::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
+    }
+
+    fn v4(bytes: &[u8]) -> NetHeader {
+        let ip = |i: usize| IpAddr::from([bytes[i], bytes[i + 1], bytes[i + 2], bytes[i + 3]]);
+        NetHeader {
+            src: ip(12),
+            dst: ip(16),
+            src_port: u16::from_be_bytes([bytes[20], bytes[21]]),
+            traffic_class: bytes[1],
+            hop_limit: bytes[8],
+            ident: Ident::Known { id: u16::from_be_bytes([bytes[4], bytes[5]]), dont_fragment: bytes[6] & 0x40 != 0 },
+        }
+    }
+
+    fn check_v4(datagram: &str, icrc_bytes: &str) {
+        let mut datagram = hex(datagram);
+        let net = v4(&datagram);
+        assert_eq!(icrc(&net, &datagram[28..]).to_le_bytes(), hex(icrc_bytes)[..]);
+        datagram.extend(hex(icrc_bytes));
+        assert_eq!(verify_icrc(&net, &datagram[28..]), Some(IcrcMatch::Exact));
+        let Ident::Known { id, dont_fragment } = net.ident else { unreachable!() };
+        for guess in [0, 1, 0x1234, 0xFFFF].into_iter().filter(|&guess| guess != id || !dont_fragment) {
+            let net = NetHeader { ident: Ident::Likely(guess), ..net };
+            assert_eq!(verify_icrc(&net, &datagram[28..]), Some(IcrcMatch::Solved { id, dont_fragment }));
+        }
+    }
+
+    #[test]
+    fn connectx_uc_send_only() {
+        check_v4(
+            "45010040 0478 4000 4011b4e4c0a80007c0a80007 c00012b7002c0000
+             2460ffff000000d300cf1690 4630818be28935d90e9a95505401be885e50 0000",
+            "78f353f3",
+        );
+    }
+
+    #[test]
+    fn connectx_cnp() {
+        check_v4(
+            "45c2003c718c4000401191610a0011010a001201000012b700280000 8100ffff40000118000000000000000000000000
+             0000000000000000",
+            "82fd002a",
+        );
+    }
+
+    #[test]
+    fn rc_send_only_hello() {
+        check_v4("4502003400004000401126b50a0000010a000002c12312b700200000 0470ffff000000128000012368656c6c6f000000", "cc96a2dc");
+    }
+
+    #[test]
+    fn ipv6_rc_ack() {
+        let ip = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, last));
+        let net =
+            NetHeader { src: ip(1), dst: ip(2), src_port: 0xC123, traffic_class: 2, hop_limit: 64, ident: Ident::Likely(0) };
+        let mut bytes = hex("1140ffff00000011000001231f000001");
+        assert_eq!(icrc(&net, &bytes).to_le_bytes(), hex("2d0d3b3f")[..]);
+        bytes.extend(hex("2d0d3b3f"));
+        assert_eq!(verify_icrc(&net, &bytes), Some(IcrcMatch::Exact));
+        bytes[15] ^= 1;
+        assert_eq!(verify_icrc(&net, &bytes), None);
+    }
+
+    #[test]
+    fn a_cleared_dont_fragment_bit_is_solved_too() {
+        let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));
+        let mut bytes = hex("0470ffff000000128000012368656c6c6f000000");
+        let sent = NetHeader { ident: Ident::Known { id: 77, dont_fragment: false }, ..net };
+        bytes.extend(icrc(&sent, &bytes.clone()).to_le_bytes());
+        let net = NetHeader { ident: Ident::Likely(0), ..net };
+        assert_eq!(verify_icrc(&net, &bytes), Some(IcrcMatch::Solved { id: 77, dont_fragment: false }));
+    }
+
+    /// Of corrupted packets with an unknown identification, about one in 2^15 may pass; with a known one none of these.
+    #[test]
+    fn corruption_is_found() {
+        let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));
+        let mut bytes = hex("0470ffff000000128000012368656c6c6f000000cc96a2dc");
+        let mut solved = 0;
+        for bit in 0..bytes.len() * 8 {
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            if bit / 8 != 4 {
+                assert_eq!(verify_icrc(&net, &bytes), None, "bit {bit}");
+                let unknown = NetHeader { ident: Ident::Likely(0), ..net };
+                solved += usize::from(verify_icrc(&unknown, &bytes).is_some());
+            }
+            bytes[bit / 8] ^= 1 << (bit % 8);
+        }
+        assert_eq!(solved, 0);
+    }
+}

@@ -1,0 +1,315 @@
+//! The opcode table: which operations exist, where in a message they stand and which headers follow the BTH.
+
+use core::fmt;
+
+/// The transport service: the upper three bits of an opcode.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[repr(u8)]
+pub enum Service {
+    /// Reliable connection.
+    Rc = 0,
+    /// Unreliable connection.
+    Uc = 1,
+    /// Unreliable datagram.
+    Ud = 3,
+    /// Congestion notification.
+    Cnp = 4,
+}
+
+impl Service {
+    const fn from_bits(bits: u8) -> Option<Self> {
+        match bits {
+            0 => Some(Self::Rc),
+            1 => Some(Self::Uc),
+            3 => Some(Self::Ud),
+            4 => Some(Self::Cnp),
+            _ => None,
+        }
+    }
+
+    /// The name as opcodes spell it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+            Self::Cnp => "CNP",
+        }
+    }
+}
+
+/// Where in its message a packet stands.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Place {
+    /// The first of several.
+    First,
+    /// Neither first nor last.
+    Middle,
+    /// The last of several.
+    Last,
+    /// The whole message.
+    Only,
+}
+
+impl Place {
+    /// Whether a message starts here.
+    #[must_use]
+    pub const fn starts(self) -> bool {
+        matches!(self, Self::First | Self::Only)
+    }
+
+    /// Whether a message ends here.
+    #[must_use]
+    pub const fn ends(self) -> bool {
+        matches!(self, Self::Last | Self::Only)
+    }
+
+    /// The place of packet `index` of `count`.
+    #[must_use]
+    pub const fn of(index: u32, count: u32) -> Self {
+        match (index == 0, index + 1 >= count) {
+            (true, true) => Self::Only,
+            (true, false) => Self::First,
+            (false, true) => Self::Last,
+            (false, false) => Self::Middle,
+        }
+    }
+}
+
+/// The extended transport headers that follow a BTH, in their order.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs, reason = "each is named after the headers it stands for")]
+pub enum Extension {
+    None,
+    Imm,
+    Ieth,
+    Reth,
+    RethImm,
+    Aeth,
+    AethAtomicAck,
+    Atomic,
+    FethReth,
+    Deth,
+    DethImm,
+}
+
+macro_rules! operations {
+    ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $place:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
+        /// What a packet does: the lower five bits of an opcode.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum Operation {
+            $($(#[doc = $doc])* $variant = $code,)*
+        }
+
+        impl Operation {
+            /// Every operation, by code.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+
+            const fn from_bits(bits: u8) -> Option<Self> {
+                match bits {
+                    $($code => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            /// The name, as the specification's opcode table has it.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            /// Where in its message such a packet stands.
+            #[must_use]
+            pub const fn place(self) -> Place {
+                match self { $(Self::$variant => Place::$place,)* }
+            }
+
+            /// Whether it answers a request.
+            #[must_use]
+            pub const fn is_response(self) -> bool {
+                (self as u8) >= Self::ReadResponseFirst as u8 && (self as u8) <= Self::AtomicAcknowledge as u8
+            }
+
+            const fn extension(self, service: Service) -> Option<Extension> {
+                match (self, service) {
+                    $(
+                        (Self::$variant, Service::Rc) => operations!(@ext $rc),
+                        (Self::$variant, Service::Uc) => operations!(@ext $uc),
+                        (Self::$variant, Service::Ud) => operations!(@ext $ud),
+                        (Self::$variant, Service::Cnp) => operations!(@ext $cnp),
+                    )*
+                }
+            }
+        }
+    };
+    (@ext -) => { None };
+    (@ext $ext:ident) => { Some(Extension::$ext) };
+}
+
+// code, variant, name, place; then the headers after the BTH in RC, UC, UD and CNP; "-": the service has no such packet.
+operations! {
+    /// The first packet of a SEND.
+    0x00 SendFirst "SEND First" First  None None - -;
+    /// A packet in the middle of a SEND. In the congestion service this code is unused.
+    0x01 SendMiddle "SEND Middle" Middle  None None - None;
+    /// The last packet of a SEND.
+    0x02 SendLast "SEND Last" Last  None None - -;
+    /// The last packet of a SEND, with immediate data.
+    0x03 SendLastImm "SEND Last with Immediate" Last  Imm Imm - -;
+    /// A SEND of one packet.
+    0x04 SendOnly "SEND Only" Only  None None Deth -;
+    /// A SEND of one packet, with immediate data.
+    0x05 SendOnlyImm "SEND Only with Immediate" Only  Imm Imm DethImm -;
+    /// The first packet of an RDMA WRITE.
+    0x06 WriteFirst "RDMA WRITE First" First  Reth Reth - -;
+    /// A packet in the middle of an RDMA WRITE.
+    0x07 WriteMiddle "RDMA WRITE Middle" Middle  None None - -;
+    /// The last packet of an RDMA WRITE.
+    0x08 WriteLast "RDMA WRITE Last" Last  None None - -;
+    /// The last packet of an RDMA WRITE, with immediate data.
+    0x09 WriteLastImm "RDMA WRITE Last with Immediate" Last  Imm Imm - -;
+    /// An RDMA WRITE of one packet.
+    0x0A WriteOnly "RDMA WRITE Only" Only  Reth Reth - -;
+    /// An RDMA WRITE of one packet, with immediate data.
+    0x0B WriteOnlyImm "RDMA WRITE Only with Immediate" Only  RethImm RethImm - -;
+    /// The request for an RDMA READ.
+    0x0C ReadRequest "RDMA READ Request" Only  Reth - - -;
+    /// The first packet of the answer to an RDMA READ.
+    0x0D ReadResponseFirst "RDMA READ response First" First  Aeth - - -;
+    /// A packet in the middle of the answer to an RDMA READ.
+    0x0E ReadResponseMiddle "RDMA READ response Middle" Middle  None - - -;
+    /// The last packet of the answer to an RDMA READ.
+    0x0F ReadResponseLast "RDMA READ response Last" Last  Aeth - - -;
+    /// The answer to an RDMA READ in one packet.
+    0x10 ReadResponseOnly "RDMA READ response Only" Only  Aeth - - -;
+    /// An acknowledgement, positive or negative.
+    0x11 Acknowledge "Acknowledge" Only  Aeth - - -;
+    /// The answer to an atomic operation.
+    0x12 AtomicAcknowledge "ATOMIC Acknowledge" Only  AethAtomicAck - - -;
+    /// An atomic compare and swap.
+    0x13 CmpSwap "CmpSwap" Only  Atomic - - -;
+    /// An atomic fetch and add.
+    0x14 FetchAdd "FetchAdd" Only  Atomic - - -;
+    /// The last packet of a SEND that invalidates an R_Key.
+    0x16 SendLastInvalidate "SEND Last with Invalidate" Last  Ieth - - -;
+    /// A SEND of one packet that invalidates an R_Key.
+    0x17 SendOnlyInvalidate "SEND Only with Invalidate" Only  Ieth - - -;
+    /// A FLUSH of remote memory.
+    0x1C Flush "FLUSH" Only  FethReth - - -;
+    /// An atomic write of eight bytes.
+    0x1D AtomicWrite "ATOMIC WRITE" Only  Reth - - -;
+}
+
+/// An opcode that this transport knows: a service and an operation that exists in it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Opcode {
+    service: Service,
+    operation: Operation,
+    extension: Extension,
+}
+
+impl Opcode {
+    /// The congestion notification packet, 0x81.
+    pub const CNP: Self = Self { service: Service::Cnp, operation: Operation::SendMiddle, extension: Extension::None };
+
+    /// The opcode of `operation` in `service`; `None` where the service has no such operation.
+    #[must_use]
+    pub const fn new(service: Service, operation: Operation) -> Option<Self> {
+        match operation.extension(service) {
+            Some(extension) => Some(Self { service, operation, extension }),
+            None => None,
+        }
+    }
+
+    /// The opcode of a reliable connection.
+    #[must_use]
+    pub(crate) const fn rc(operation: Operation) -> Self {
+        match Self::new(Service::Rc, operation) {
+            Some(opcode) => opcode,
+            None => unreachable!(), // the table has an RC column for every operation
+        }
+    }
+
+    /// The opcode of this byte, or `None` when it is reserved or of a service that this transport does not speak.
+    #[must_use]
+    pub const fn from_wire(byte: u8) -> Option<Self> {
+        match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {
+            (Some(service), Some(operation)) => Self::new(service, operation),
+            _ => None,
+        }
+    }
+
+    /// The byte on the wire.
+    #[must_use]
+    pub const fn to_wire(self) -> u8 {
+        (self.service as u8) << 5 | self.operation as u8
+    }
+
+    /// The transport service.
+    #[must_use]
+    pub const fn service(self) -> Service {
+        self.service
+    }
+
+    /// What the packet does.
+    #[must_use]
+    pub const fn operation(self) -> Operation {
+        self.operation
+    }
+
+    /// Which headers follow the BTH.
+    #[must_use]
+    pub const fn extension(self) -> Extension {
+        self.extension
+    }
+}
+
+impl fmt::Display for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.service {
+            Service::Cnp => f.write_str("CNP"),
+            service => write!(f, "{} {}", service.name(), self.operation.name()),
+        }
+    }
+}
+
+impl fmt::Debug for Opcode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{self}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+
+    #[test]
+    fn bytes_and_opcodes_are_one_to_one() {
+        let known: Vec<u8> = (0..=255).filter(|&b| Opcode::from_wire(b).is_some()).collect();
+        for &byte in &known {
+            assert_eq!(Opcode::from_wire(byte).unwrap().to_wire(), byte);
+        }
+        let mut expected: Vec<u8> = (0x00..=0x14).chain([0x16, 0x17, 0x1C, 0x1D]).collect();
+        expected.extend(0x20..=0x2B);
+        expected.extend([0x64, 0x65, 0x81]);
+        assert_eq!(known, expected);
+        assert_eq!(Opcode::from_wire(0x81), Some(Opcode::CNP));
+    }
+
+    #[test]
+    fn every_operation_exists_in_rc() {
+        for &operation in Operation::ALL {
+            assert_eq!(Opcode::rc(operation).operation(), operation);
+        }
+    }
+
+    #[test]
+    fn places() {
+        assert_eq!(Place::of(0, 1), Place::Only);
+        assert_eq!([0, 1, 2].map(|i| Place::of(i, 3)), [Place::First, Place::Middle, Place::Last]);
+    }
+}

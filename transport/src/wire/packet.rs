@@ -1,0 +1,261 @@
+//! A whole packet: the UDP payload of a RoCEv2 datagram.
+
+use thiserror::Error;
+
+use super::{
+    header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth},
+    opcode::{Extension, Opcode},
+};
+
+/// Bytes of the invariant CRC at a packet's end.
+pub const ICRC_LEN: usize = 4;
+
+/// The most bytes that a BTH and what follows it take before the payload: BTH and AtomicETH.
+pub const HEADERS_MAX: usize = Bth::LEN + AtomicEth::LEN;
+
+/// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
+pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
+
+/// How many zero bytes follow a payload so that it ends on a multiple of four.
+#[must_use]
+pub const fn padding(payload: usize) -> usize {
+    payload.wrapping_neg() & 3
+}
+
+/// The headers that follow the BTH.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each is named after the headers it holds")]
+pub enum Ext {
+    None,
+    Imm(Immediate),
+    Ieth(InvalidateEth),
+    Reth(Reth),
+    RethImm(Reth, Immediate),
+    Aeth(Aeth),
+    AethAtomicAck(Aeth, AtomicAckEth),
+    Atomic(AtomicEth),
+    FethReth(Feth, Reth),
+    Deth(Deth),
+    DethImm(Deth, Immediate),
+}
+
+impl Ext {
+    /// Which headers these are.
+    #[must_use]
+    pub const fn extension(&self) -> Extension {
+        match self {
+            Self::None => Extension::None,
+            Self::Imm(_) => Extension::Imm,
+            Self::Ieth(_) => Extension::Ieth,
+            Self::Reth(_) => Extension::Reth,
+            Self::RethImm(..) => Extension::RethImm,
+            Self::Aeth(_) => Extension::Aeth,
+            Self::AethAtomicAck(..) => Extension::AethAtomicAck,
+            Self::Atomic(_) => Extension::Atomic,
+            Self::FethReth(..) => Extension::FethReth,
+            Self::Deth(_) => Extension::Deth,
+            Self::DethImm(..) => Extension::DethImm,
+        }
+    }
+
+    /// The immediate data, where there is some.
+    #[must_use]
+    pub const fn immediate(&self) -> Option<Immediate> {
+        match self {
+            Self::Imm(imm) | Self::RethImm(_, imm) | Self::DethImm(_, imm) => Some(*imm),
+            _ => None,
+        }
+    }
+
+    /// The RETH, where there is one.
+    #[must_use]
+    pub const fn reth(&self) -> Option<Reth> {
+        match self {
+            Self::Reth(reth) | Self::RethImm(reth, _) | Self::FethReth(_, reth) => Some(*reth),
+            _ => None,
+        }
+    }
+
+    /// The AETH, where there is one.
+    #[must_use]
+    pub const fn aeth(&self) -> Option<Aeth> {
+        match self {
+            Self::Aeth(aeth) | Self::AethAtomicAck(aeth, _) => Some(*aeth),
+            _ => None,
+        }
+    }
+
+    fn parse(extension: Extension, bytes: &[u8]) -> Option<(Self, &[u8])> {
+        fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+            let (head, rest) = bytes.split_first_chunk()?;
+            *bytes = rest;
+            Some(head)
+        }
+        let b = &mut { bytes };
+        let ext = match extension {
+            Extension::None => Self::None,
+            Extension::Imm => Self::Imm(Immediate(*take(b)?)),
+            Extension::Ieth => Self::Ieth(InvalidateEth(u32::from_be_bytes(*take(b)?))),
+            Extension::Reth => Self::Reth(Reth::parse(take(b)?)),
+            Extension::RethImm => Self::RethImm(Reth::parse(take(b)?), Immediate(*take(b)?)),
+            Extension::Aeth => Self::Aeth(Aeth::parse(take(b)?)),
+            Extension::AethAtomicAck => Self::AethAtomicAck(Aeth::parse(take(b)?), AtomicAckEth::parse(take(b)?)),
+            Extension::Atomic => Self::Atomic(AtomicEth::parse(take(b)?)),
+            Extension::FethReth => Self::FethReth(Feth::parse(take(b)?), Reth::parse(take(b)?)),
+            Extension::Deth => Self::Deth(Deth::parse(take(b)?)),
+            Extension::DethImm => Self::DethImm(Deth::parse(take(b)?), Immediate(*take(b)?)),
+        };
+        Some((ext, *b))
+    }
+
+    fn encode(&self, out: &mut Writer<'_>) {
+        match self {
+            Self::None => {}
+            Self::Imm(imm) => out.put(&imm.0),
+            Self::Ieth(ieth) => out.put(&ieth.0.to_be_bytes()),
+            Self::Reth(reth) => out.put(&reth.encode()),
+            Self::RethImm(reth, imm) => {
+                out.put(&reth.encode());
+                out.put(&imm.0);
+            }
+            Self::Aeth(aeth) => out.put(&aeth.encode()),
+            Self::AethAtomicAck(aeth, value) => {
+                out.put(&aeth.encode());
+                out.put(&value.encode());
+            }
+            Self::Atomic(atomic) => out.put(&atomic.encode()),
+            Self::FethReth(feth, reth) => {
+                out.put(&feth.encode());
+                out.put(&reth.encode());
+            }
+            Self::Deth(deth) => out.put(&deth.encode()),
+            Self::DethImm(deth, imm) => {
+                out.put(&deth.encode());
+                out.put(&imm.0);
+            }
+        }
+    }
+}
+
+struct Writer<'a> {
+    out: &'a mut [u8],
+    at: usize,
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        self.out[self.at..self.at + bytes.len()].copy_from_slice(bytes);
+        self.at += bytes.len();
+    }
+}
+
+/// A BTH and the headers that follow it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Headers {
+    bth: Bth,
+    ext: Ext,
+}
+
+impl Headers {
+    /// These headers, or `None` when `ext` is not what the opcode calls for.
+    #[must_use]
+    pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
+        (bth.opcode.extension() == ext.extension()).then_some(Self { bth, ext })
+    }
+
+    /// For packets that this transport builds itself, whose opcode and headers agree by construction.
+    pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
+        debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
+        Self { bth, ext }
+    }
+
+    /// The base transport header.
+    #[must_use]
+    pub const fn bth(&self) -> &Bth {
+        &self.bth
+    }
+
+    /// What follows it.
+    #[must_use]
+    pub const fn ext(&self) -> &Ext {
+        &self.ext
+    }
+
+    /// Writes the headers of a packet with `payload` bytes of payload to the start of `out`, and returns their length.
+    ///
+    /// # Panics
+    /// When `out` is shorter than the headers; [`HEADERS_MAX`] bytes are always enough.
+    pub fn encode(&self, payload: usize, out: &mut [u8]) -> usize {
+        let mut writer = Writer { out, at: 0 };
+        writer.put(&self.bth.encode(padding(payload) as u8));
+        self.ext.encode(&mut writer);
+        writer.at
+    }
+}
+
+/// What is wrong with bytes that should be a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum ParseError {
+    /// Fewer bytes than its headers and the ICRC take.
+    #[error("shorter than its headers")]
+    TooShort,
+    /// Not a multiple of four bytes, or a pad count larger than the payload.
+    #[error("length and pad count do not fit")]
+    Padding,
+    /// An opcode that is reserved, or of a service not spoken here.
+    #[error("unknown opcode {0:#04x}")]
+    Opcode(u8),
+    /// A transport version other than 0.
+    #[error("unknown transport version {0}")]
+    Version(u8),
+}
+
+/// A parsed packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Packet<'a> {
+    /// The headers.
+    pub headers: Headers,
+    /// The payload, without its padding.
+    pub payload: &'a [u8],
+    /// The invariant CRC as it came, in the order of [`icrc`](super::icrc).
+    pub icrc: u32,
+}
+
+impl<'a> Packet<'a> {
+    /// Parses a UDP payload, BTH to ICRC.
+    ///
+    /// # Errors
+    /// A [`ParseError`] for every byte string that is no packet of this transport. The ICRC is not checked here, because it
+    /// covers headers that are not in `bytes`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
+        let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
+        let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
+        match bth[1] & 0x0F {
+            0 => {}
+            version => return Err(ParseError::Version(version)),
+        }
+        let (body, icrc) = bytes.split_last_chunk::<ICRC_LEN>().ok_or(ParseError::TooShort)?;
+        let rest = body.get(Bth::LEN..).ok_or(ParseError::TooShort)?;
+        let (ext, padded) = Ext::parse(opcode.extension(), rest).ok_or(ParseError::TooShort)?;
+        let pad = usize::from(bth[1] >> 4 & 3);
+        let length = padded.len().checked_sub(pad).ok_or(ParseError::Padding)?;
+        if padded.len() % 4 != 0 {
+            return Err(ParseError::Padding);
+        }
+        let headers = Headers { bth: Bth::parse(bth, opcode), ext };
+        Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
+    }
+
+    /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its length.
+    ///
+    /// # Panics
+    /// When `out` is too short: [`HEADERS_MAX`], the padded payload and [`ICRC_LEN`] are always enough.
+    pub fn encode(&self, out: &mut [u8]) -> usize {
+        let headers = self.headers.encode(self.payload.len(), out);
+        let mut writer = Writer { out, at: headers };
+        writer.put(self.payload);
+        writer.put(&[0; 3][..padding(self.payload.len())]);
+        writer.put(&self.icrc.to_le_bytes());
+        writer.at
+    }
+}

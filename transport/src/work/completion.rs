@@ -1,0 +1,156 @@
+//! Completions.
+
+use core::fmt;
+
+use thiserror::Error;
+
+use crate::{
+    addr::Qpn,
+    event::Refusal,
+    mem::AccessError,
+    wire::{Immediate, Syndrome},
+};
+
+/// A work completion (`ibv_wc`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Wc {
+    /// The request's identifier.
+    pub wr_id: u64,
+    /// The queue pair it was posted to.
+    pub qpn: Qpn,
+    /// How it ended.
+    pub result: Result<WcOk, WcError>,
+}
+
+/// Which kind of request completed (`ibv_wc_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WcOpcode {
+    /// A SEND of ours.
+    Send,
+    /// An RDMA WRITE of ours.
+    RdmaWrite,
+    /// An RDMA READ of ours.
+    RdmaRead,
+    /// A receive request, by a SEND of the peer.
+    Recv,
+    /// A receive request, by an RDMA WRITE with immediate of the peer.
+    RecvRdmaWithImm,
+}
+
+/// A success.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct WcOk {
+    /// The kind of request.
+    pub opcode: WcOpcode,
+    /// Bytes received or read. On a datagram queue pair the 40 bytes of the GRH area count too. 0 for SEND and WRITE.
+    pub byte_len: u32,
+    /// Immediate data that came with the message.
+    pub immediate: Option<Immediate>,
+    /// The sender's queue pair, for a datagram.
+    pub src_qp: Option<Qpn>,
+    /// Whether the receive buffer starts with a 40-byte GRH area (`IBV_WC_GRH`).
+    pub grh: bool,
+}
+
+/// A failure: the specification's status and, where known, what lies behind it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub struct WcError {
+    /// The specification's status.
+    pub status: WcStatus,
+    /// What lies behind it.
+    pub cause: Cause,
+}
+
+impl WcError {
+    pub(crate) const FLUSHED: Self = Self { status: WcStatus::WrFlushErr, cause: Cause::Flushed };
+}
+
+impl fmt::Display for WcError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.status, self.cause)
+    }
+}
+
+macro_rules! statuses {
+    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal;)*) => {
+        /// Why a request failed (`ibv_wc_status`); the numbers are those of the C API.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        #[repr(u8)]
+        pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
+
+        impl fmt::Display for WcStatus {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $name,)* })
+            }
+        }
+    };
+}
+
+statuses! {
+    /// The message does not fit the posted buffer, or is longer than the service allows.
+    LocLenErr = 1 "local length error";
+    /// Something inside the queue pair is inconsistent.
+    LocQpOpErr = 2 "local QP operation error";
+    /// A local scatter or gather element is not valid for this use.
+    LocProtErr = 4 "local protection error";
+    /// The queue pair went into the error state before this request was carried out.
+    WrFlushErr = 5 "work request flushed";
+    /// The responder answered with something that does not fit the request.
+    BadRespErr = 7 "bad response";
+    /// A receive buffer turned out not to allow the access of an incoming RDMA WRITE.
+    LocAccessErr = 8 "local access error";
+    /// The responder found the request invalid.
+    RemInvReqErr = 9 "remote invalid request";
+    /// The responder refused the access to its memory.
+    RemAccessErr = 10 "remote access error";
+    /// The responder could not carry the request out.
+    RemOpErr = 11 "remote operation error";
+    /// The responder did not answer, however often it was asked.
+    RetryExcErr = 12 "transport retry counter exceeded";
+    /// The responder was not ready, however often it was asked.
+    RnrRetryExcErr = 13 "RNR retry counter exceeded";
+}
+
+/// What lies behind a failed completion.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Cause {
+    /// The queue pair was in the error state.
+    Flushed,
+    /// A local buffer.
+    Access(AccessError),
+    /// What the responder said; it knows why.
+    Responder(Syndrome),
+    /// No answer to this many tries.
+    NoAnswer {
+        /// Transmissions of the oldest packet.
+        tries: u8,
+    },
+    /// A message longer than what it may be.
+    TooLong {
+        /// Its bytes.
+        length: u32,
+        /// The bytes allowed.
+        limit: u32,
+    },
+    /// A READ response whose opcode or length does not fit the request.
+    ResponseMismatch,
+    /// What our responder told the peer when this receive request was being filled.
+    Refused(Refusal),
+    /// The address handle names a GID index that does not exist, or one of another address family.
+    NoRoute,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Flushed => f.write_str("the queue pair was in the error state"),
+            Self::Access(error) => error.fmt(f),
+            Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
+            Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
+            Self::TooLong { length, limit } => write!(f, "{length} bytes where {limit} are allowed"),
+            Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
+            Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
+            Self::NoRoute => f.write_str("the address handle's GID index does not exist or is of another address family"),
+        }
+    }
+}

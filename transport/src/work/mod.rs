@@ -1,0 +1,14 @@
+//! Work: requests as values, the queues that hold them, and completions.
+//!
+//! Read first: InfiniBand volume 1, 10.8 (work requests) and 11.4 (posting and polling).
+
+mod completion;
+mod cq;
+mod queue;
+mod request;
+
+pub use completion::{Cause, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub(crate) use cq::Pushed;
+pub use cq::{ArmKind, CompletionQueue, CqId};
+pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
+pub use request::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};

@@ -1,0 +1,272 @@
+//! Work queues: requests that were posted and are not complete.
+
+use alloc::{collections::VecDeque, sync::Arc};
+
+use smallvec::SmallVec;
+
+use super::{
+    completion::WcError,
+    request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
+};
+use crate::{
+    adapter::PdId,
+    mem::{Access, AccessError, LKey, Region, RegionTable},
+    psn::Psn,
+};
+
+/// A piece of a region that a posted request holds, so that the memory outlives the request.
+#[derive(Debug)]
+struct Piece {
+    region: Option<Arc<Region>>,
+    sge: Sge,
+}
+
+/// A scatter or gather list of a posted request.
+#[derive(Debug, Default)]
+pub(crate) struct Gather {
+    pieces: SmallVec<[Piece; 2]>,
+}
+
+impl Gather {
+    fn new(sges: &[Sge], regions: &RegionTable) -> Self {
+        let pieces = sges.iter().map(|&sge| Piece { region: regions.local(sge.lkey).cloned(), sge });
+        Self { pieces: pieces.collect() }
+    }
+
+    /// Bytes in all. Posting refuses a request of 4 GiB and more.
+    pub(crate) fn length(&self) -> u64 {
+        self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
+    }
+
+    /// Whether a queue pair of `pd` may use every piece for `needed`. An empty piece is not looked at.
+    pub(crate) fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
+        for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
+            let LKey(key) = sge.lkey;
+            let region = region.as_ref().ok_or(AccessError::UnknownKey(key))?;
+            region.check(key, pd, sge.address, u64::from(sge.length), needed)?;
+        }
+        Ok(())
+    }
+
+    /// Copies `to.len()` bytes from `offset` on; the caller stays inside [`length`](Self::length).
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        let mut done = 0;
+        self.walk(offset, to.len(), |region, address, len| {
+            region.read(address, &mut to[done..done + len])?;
+            done += len;
+            Ok(())
+        })
+    }
+
+    /// Copies `from` to `offset`; the caller stays inside [`length`](Self::length).
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+        let mut done = 0;
+        self.walk(offset, from.len(), |region, address, len| {
+            region.write(address, &from[done..done + len])?;
+            done += len;
+            Ok(())
+        })
+    }
+
+    /// Calls `each` with every piece's part of the range, in order.
+    fn walk(
+        &self,
+        offset: u64,
+        length: usize,
+        mut each: impl FnMut(&Region, u64, usize) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
+        let (mut skip, mut left) = (offset, length as u64);
+        for Piece { region, sge } in &self.pieces {
+            if left == 0 {
+                break;
+            }
+            let here = u64::from(sge.length).saturating_sub(skip).min(left);
+            if here > 0 {
+                let region = region.as_ref().ok_or(AccessError::UnknownKey(sge.lkey.0))?;
+                each(region, sge.address + skip, here as usize)?;
+            }
+            skip = skip.saturating_sub(u64::from(sge.length));
+            left -= here;
+        }
+        Ok(())
+    }
+}
+
+/// The bytes of a posted send request.
+#[derive(Debug)]
+enum Bytes {
+    Gather(Gather),
+    Inline(SmallVec<[u8; 64]>),
+}
+
+/// A posted send request.
+#[derive(Debug)]
+pub(crate) struct SendWqe {
+    pub(crate) id: u64,
+    pub(crate) op: SendOp,
+    pub(crate) flags: SendFlags,
+    pub(crate) length: u32,
+    bytes: Bytes,
+    /// Whether packets of it have been built; only then are the next two meaningful.
+    pub(crate) started: bool,
+    pub(crate) first_psn: Psn,
+    /// Sequence numbers that it takes: request packets, or response packets of a READ.
+    pub(crate) packets: u32,
+    /// A local error found before its turn to complete; nothing after it is sent.
+    pub(crate) failed: Option<WcError>,
+}
+
+impl SendWqe {
+    pub(crate) fn new(wr: &SendWr, regions: &RegionTable) -> Self {
+        Self {
+            id: wr.id,
+            op: wr.op,
+            flags: wr.flags,
+            length: wr.data.length() as u32,
+            bytes: match &wr.data {
+                Data::Sges(sges) => Bytes::Gather(Gather::new(sges, regions)),
+                Data::Inline(bytes) => Bytes::Inline(bytes.clone()),
+            },
+            started: false,
+            first_psn: Psn::default(),
+            packets: 0,
+            failed: None,
+        }
+    }
+
+    /// Whether the responder answers it with data, so that an acknowledgement of something later shows a loss.
+    pub(crate) const fn awaits_data(&self) -> bool {
+        matches!(self.op, SendOp::Read { .. })
+    }
+
+    /// The PSN after its last.
+    pub(crate) const fn end_psn(&self) -> Psn {
+        self.first_psn.plus(self.packets)
+    }
+
+    /// Whether a queue pair of `pd` may use its local buffers as its operation needs.
+    pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
+        let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
+        match &self.bytes {
+            Bytes::Gather(gather) => gather.check(pd, needed),
+            Bytes::Inline(_) => Ok(()),
+        }
+    }
+
+    /// Copies payload from `offset` on.
+    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
+        match &self.bytes {
+            Bytes::Gather(gather) => gather.read(offset, to),
+            Bytes::Inline(bytes) => {
+                let start = offset as usize;
+                to.copy_from_slice(&bytes[start..start + to.len()]);
+                Ok(())
+            }
+        }
+    }
+
+    /// Stores data that a READ brought.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+        match &self.bytes {
+            Bytes::Gather(gather) => gather.write(offset, from),
+            Bytes::Inline(_) => Ok(()), // a READ into inline data cannot be posted
+        }
+    }
+}
+
+/// The send queue: requests by their running number, so that a position outlives the requests before it.
+#[derive(Debug)]
+pub(crate) struct SendQueue {
+    wqes: VecDeque<SendWqe>,
+    head: u64,
+    capacity: u32,
+}
+
+impl SendQueue {
+    pub(crate) const fn new(capacity: u32) -> Self {
+        Self { wqes: VecDeque::new(), head: 0, capacity }
+    }
+
+    /// The number of the oldest request.
+    pub(crate) const fn head(&self) -> u64 {
+        self.head
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.wqes.len() >= self.capacity as usize
+    }
+
+    pub(crate) fn push(&mut self, wqe: SendWqe) {
+        self.wqes.push_back(wqe);
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&SendWqe> {
+        self.wqes.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<SendWqe> {
+        let wqe = self.wqes.pop_front()?;
+        self.head += 1;
+        Some(wqe)
+    }
+
+    pub(crate) fn get(&self, number: u64) -> Option<&SendWqe> {
+        self.wqes.get(number.checked_sub(self.head)? as usize)
+    }
+
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut SendWqe> {
+        self.wqes.get_mut(number.checked_sub(self.head)? as usize)
+    }
+
+    /// The started request that holds `psn`, with its number.
+    pub(crate) fn find(&self, psn: Psn) -> Option<(u64, &SendWqe)> {
+        // started requests come first, and all their ends lie within half of the number space after the oldest
+        let oldest = self.wqes.front()?.first_psn;
+        let at = psn.after(oldest)?;
+        let index = self.wqes.partition_point(|wqe| wqe.started && wqe.end_psn().after(oldest).is_some_and(|end| end <= at));
+        let wqe = self.wqes.get(index).filter(|wqe| wqe.started)?;
+        Some((self.head + index as u64, wqe))
+    }
+}
+
+/// A posted receive request.
+#[derive(Debug)]
+pub(crate) struct RecvWqe {
+    pub(crate) id: u64,
+    pub(crate) gather: Gather,
+    pub(crate) length: u64,
+}
+
+/// A receive queue.
+#[derive(Debug)]
+pub(crate) struct RecvQueue {
+    wqes: VecDeque<RecvWqe>,
+    capacity: u32,
+}
+
+impl RecvQueue {
+    pub(crate) const fn new(capacity: u32) -> Self {
+        Self { wqes: VecDeque::new(), capacity }
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.wqes.len() >= self.capacity as usize
+    }
+
+    pub(crate) fn push(&mut self, wr: &RecvWr, regions: &RegionTable) {
+        let gather = Gather::new(&wr.sges, regions);
+        self.wqes.push_back(RecvWqe { id: wr.id, length: gather.length(), gather });
+    }
+
+    pub(crate) fn oldest(&self) -> Option<&RecvWqe> {
+        self.wqes.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
+        self.wqes.pop_front()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.wqes.is_empty()
+    }
+}

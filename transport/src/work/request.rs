@@ -1,0 +1,205 @@
+//! Work requests: plain values that say what to do with which bytes.
+
+use bitflags::bitflags;
+use smallvec::SmallVec;
+
+use crate::{
+    addr::{AddressVector, QKey, Qpn},
+    mem::{LKey, RKey},
+    wire::Immediate,
+};
+
+/// A piece of a local region (`ibv_sge`). Checked when the request is carried out, not when it is posted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Sge {
+    /// The region's key.
+    pub lkey: LKey,
+    /// First address, as the region counts.
+    pub address: u64,
+    /// Bytes.
+    pub length: u32,
+}
+
+/// A scatter or gather list; up to two elements need no allocation.
+pub type SgeList = SmallVec<[Sge; 2]>;
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Remote {
+    /// First address, as the peer's region counts.
+    pub address: u64,
+    /// The key that the peer has told.
+    pub rkey: RKey,
+}
+
+/// Where a datagram goes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct UdDestination {
+    /// The way to the peer.
+    pub av: AddressVector,
+    /// The peer's queue pair.
+    pub qpn: Qpn,
+    /// Its queue key; with the high bit set, the sender's own queue key is used instead.
+    pub qkey: QKey,
+}
+
+/// What a send request does (`ibv_wr_opcode`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum SendOp {
+    /// A message to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
+    Send {
+        /// Immediate data for the receiver's completion.
+        immediate: Option<Immediate>,
+    },
+    /// The same on a datagram queue pair.
+    SendTo {
+        /// The receiver.
+        to: UdDestination,
+        /// Immediate data for the receiver's completion.
+        immediate: Option<Immediate>,
+    },
+    /// Writes the bytes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
+    Write {
+        /// Where to.
+        remote: Remote,
+        /// Immediate data; with it the write uses up a receive request of the peer and completes it.
+        immediate: Option<Immediate>,
+    },
+    /// Reads the peer's memory into the list (`IBV_WR_RDMA_READ`).
+    Read {
+        /// Where from.
+        remote: Remote,
+    },
+}
+
+bitflags! {
+    /// Modifiers of a send request (`ibv_send_flags`).
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+    pub struct SendFlags: u32 {
+        /// Not before all READs and atomics posted earlier are complete.
+        const FENCE = 1;
+        /// Success gives a completion. Failure always does.
+        const SIGNALED = 1 << 1;
+        /// The receiver's completion counts as solicited.
+        const SOLICITED = 1 << 2;
+    }
+}
+
+/// The bytes of a send request.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub enum Data {
+    /// Pieces of regions, read when packets are built (written, for a READ).
+    Sges(SgeList),
+    /// Bytes copied when the request is posted (`IBV_SEND_INLINE`); not for a READ.
+    Inline(SmallVec<[u8; 64]>),
+}
+
+impl Data {
+    /// No bytes.
+    #[must_use]
+    pub fn empty() -> Self {
+        Self::Sges(SgeList::new())
+    }
+
+    /// A copy of `bytes`.
+    #[must_use]
+    pub fn inline(bytes: &[u8]) -> Self {
+        Self::Inline(SmallVec::from_slice(bytes))
+    }
+
+    /// Bytes in all; more than 2^32 cannot be sent anyway.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        match self {
+            Self::Sges(sges) => sges.iter().map(|sge| u64::from(sge.length)).sum(),
+            Self::Inline(bytes) => bytes.len() as u64,
+        }
+    }
+}
+
+impl<const N: usize> From<[Sge; N]> for Data {
+    fn from(sges: [Sge; N]) -> Self {
+        Self::Sges(sges.into_iter().collect())
+    }
+}
+
+impl From<Sge> for Data {
+    fn from(sge: Sge) -> Self {
+        [sge].into()
+    }
+}
+
+/// A request for the send queue (`ibv_send_wr`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct SendWr {
+    /// Returned in the completion.
+    pub id: u64,
+    /// What to do.
+    pub op: SendOp,
+    /// With which bytes.
+    pub data: Data,
+    /// How.
+    pub flags: SendFlags,
+}
+
+impl SendWr {
+    /// A signaled SEND.
+    #[must_use]
+    pub fn send(id: u64, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::Send { immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled SEND on a datagram queue pair.
+    #[must_use]
+    pub fn send_to(id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::SendTo { to, immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled WRITE.
+    #[must_use]
+    pub fn write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::Write { remote, immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled READ.
+    #[must_use]
+    pub fn read(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::Read { remote }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// The same request with immediate data, where its operation can carry some.
+    #[must_use]
+    pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
+        match &mut self.op {
+            SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } | SendOp::Write { immediate, .. } => {
+                *immediate = Some(Immediate(bytes));
+            }
+            SendOp::Read { .. } => {}
+        }
+        self
+    }
+
+    /// The same request with exactly these flags.
+    #[must_use]
+    pub const fn with_flags(mut self, flags: SendFlags) -> Self {
+        self.flags = flags;
+        self
+    }
+}
+
+/// A request for the receive queue (`ibv_recv_wr`).
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct RecvWr {
+    /// Returned in the completion.
+    pub id: u64,
+    /// Where the message goes.
+    pub sges: SgeList,
+}
+
+impl RecvWr {
+    /// A request with these pieces of regions.
+    #[must_use]
+    pub fn new(id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
+        Self { id, sges: sges.into_iter().collect() }
+    }
+}
