@@ -1,1 +1,24 @@
-//! x
+//! Devices, links and verbs: what a program holds of a RoCEv2 adapter in user space.
+//!
+//! [`devices`] lists what can be opened on this host; [`Device::open`] gives a [`Context`], from which everything else is made:
+//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]. Each object's documentation names its
+//! counterpart in the C API. Handles are cheap to clone; the object goes when its last handle does.
+
+mod clock;
+mod device;
+mod engine;
+pub mod fabric;
+pub mod link;
+mod region;
+mod verbs;
+
+pub use device::{Device, DeviceAddress, OpenError, OpenOptions, PortAttr, devices};
+pub use engine::{LinkCounters, Progress};
+pub use region::MmapMemory;
+pub use verbs::{
+    AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, PostFailed,
+    ProtectionDomain, QpAttr, QueuePair, RegionError,
+};
+
+/// The protocol and its vocabulary.
+pub use roce_transport as transport;

@@ -90,6 +90,12 @@ impl TransmitBuffer {
         &self.runs
     }
 
+    /// Every run's payloads; a run's range is an index into it.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+
     /// The UDP payloads of a run, one after the other.
     #[must_use]
     pub fn payload(&self, run: &Transmit) -> &[u8] {

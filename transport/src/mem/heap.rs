@@ -1,9 +1,12 @@
 //! Memory of our own: a boxed slice of atomic words.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::AtomicU64;
 
-use super::{Memory, MemoryFault};
+use super::{
+    Memory, MemoryFault,
+    words::{read_words, write_words},
+};
 
 /// Zeroed memory on the heap, accessed word by word with relaxed atomics.
 #[derive(Debug)]
@@ -18,15 +21,6 @@ impl HeapMemory {
     pub fn new(len: usize) -> Self {
         Self { words: (0..len.div_ceil(8)).map(|_| AtomicU64::new(0)).collect(), len: len as u64 }
     }
-
-    fn load(&self, word: usize) -> [u8; 8] {
-        self.words[word].load(Ordering::Relaxed).to_ne_bytes()
-    }
-
-    fn range(&self, offset: u64, len: usize) -> Result<usize, MemoryFault> {
-        let end = offset.checked_add(len as u64).ok_or(MemoryFault)?;
-        if end > self.len { Err(MemoryFault) } else { Ok(offset as usize) }
-    }
 }
 
 impl Memory for HeapMemory {
@@ -34,59 +28,19 @@ impl Memory for HeapMemory {
         self.len
     }
 
+    fn words(&self) -> Option<&[AtomicU64]> {
+        Some(&self.words)
+    }
+
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        let offset = self.range(offset, to.len())?;
-        let (mut word, skip) = (offset / 8, offset % 8);
-        let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
-        let (first, rest) = to.split_at_mut(head);
-        if head > 0 {
-            first.copy_from_slice(&self.load(word)[skip..skip + head]);
-            word += 1;
-        }
-        let whole = rest.len() / 8;
-        let mut chunks = rest.chunks_exact_mut(8);
-        for (chunk, word) in (&mut chunks).zip(&self.words[word..]) {
-            chunk.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
-        }
-        let tail = chunks.into_remainder();
-        if !tail.is_empty() {
-            tail.copy_from_slice(&self.load(word + whole)[..tail.len()]);
-        }
-        Ok(())
+        self.check(offset, to.len())?;
+        read_words(&self.words, offset, to)
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        let offset = self.range(offset, from.len())?;
-        let (mut word, skip) = (offset / 8, offset % 8);
-        let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };
-        let (first, rest) = from.split_at(head);
-        if head > 0 {
-            merge(&self.words[word], skip, first);
-            word += 1;
-        }
-        let chunks = rest.chunks_exact(8);
-        let tail = chunks.remainder();
-        for (chunk, word) in chunks.zip(&self.words[word..]) {
-            let mut bytes = [0; 8];
-            bytes.copy_from_slice(chunk);
-            word.store(u64::from_ne_bytes(bytes), Ordering::Relaxed);
-        }
-        if !tail.is_empty() {
-            merge(&self.words[word + rest.len() / 8], 0, tail);
-        }
-        Ok(())
+        self.check(offset, from.len())?;
+        write_words(&self.words, offset, from)
     }
-}
-
-/// Puts `bytes` at `skip` into a word, leaving its other bytes as another writer may be setting them.
-fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
-    let mut value = [0; 8];
-    let mut mask = [0; 8];
-    value[skip..skip + bytes.len()].copy_from_slice(bytes);
-    mask[skip..skip + bytes.len()].fill(0xFF);
-    let (value, mask) = (u64::from_ne_bytes(value), u64::from_ne_bytes(mask));
-    // only the loop's own closure can refuse, and it never does
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
 }
 
 #[cfg(test)]

@@ -6,10 +6,14 @@
 mod heap;
 mod region;
 mod table;
+mod words;
 
 pub use heap::HeapMemory;
 pub use region::{Access, AccessError, LKey, RKey, Region};
 pub(crate) use table::RegionTable;
+pub use words::{read_words, write_words};
+
+use core::sync::atomic::AtomicU64;
 pub use table::{MrAttr, RegisterError};
 
 use thiserror::Error;
@@ -30,6 +34,20 @@ pub trait Memory: Send + Sync {
     /// Whether there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// The memory as words, where it starts on one and ends with a whole one: for accesses that are atomic on a word.
+    fn words(&self) -> Option<&[AtomicU64]> {
+        None
+    }
+
+    /// Whether `length` bytes at `offset` are inside.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when they are not.
+    fn check(&self, offset: u64, length: usize) -> Result<(), MemoryFault> {
+        let end = offset.checked_add(length as u64).ok_or(MemoryFault)?;
+        if end > self.len() { Err(MemoryFault) } else { Ok(()) }
     }
 
     /// Copies the bytes from `offset` on into `to`.

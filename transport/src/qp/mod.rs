@@ -96,8 +96,8 @@ impl Qp {
                 if *min_rnr_timer > 31 {
                     return Err(ModifyError::Range { what: "min_rnr_timer", limit: 31 });
                 }
-                if *max_dest_rd_atomic > attr::MAX_RD_ATOMIC {
-                    return Err(ModifyError::Range { what: "max_dest_rd_atomic", limit: attr::MAX_RD_ATOMIC.into() });
+                if *max_dest_rd_atomic > MAX_RD_ATOMIC {
+                    return Err(ModifyError::Range { what: "max_dest_rd_atomic", limit: MAX_RD_ATOMIC.into() });
                 }
                 let path = gids.path(av, self.common.qpn, *dest_qpn).ok_or(ModifyError::GidIndex(av.sgid_index))?;
                 self.common.path = Some(path);
@@ -122,7 +122,7 @@ impl Qp {
                     ("timeout", *timeout, 31),
                     ("retry_cnt", *retry_cnt, 7),
                     ("rnr_retry", *rnr_retry, 7),
-                    ("max_rd_atomic", *max_rd_atomic, attr::MAX_RD_ATOMIC),
+                    ("max_rd_atomic", *max_rd_atomic, MAX_RD_ATOMIC),
                 ] {
                     if value > limit {
                         return Err(ModifyError::Range { what, limit: limit.into() });

@@ -22,7 +22,8 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
                 Ident::Likely(id) => (id, true),
             };
             header[..2].copy_from_slice(&[0x45, net.traffic_class]);
-            header[2..4].copy_from_slice(&(udp_length + 20).to_be_bytes());
+            // wraps only for more bytes than IPv4 carries, which no link delivers
+            header[2..4].copy_from_slice(&udp_length.wrapping_add(20).to_be_bytes());
             header[4..6].copy_from_slice(&id.to_be_bytes());
             header[6] = u8::from(dont_fragment) << 6;
             header[8..10].copy_from_slice(&[net.hop_limit, 17]);

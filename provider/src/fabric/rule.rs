@@ -1,0 +1,166 @@
+//! Rules: which datagrams, how often, and what happens to them.
+
+use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
+
+use roce_transport::{
+    addr::Qpn,
+    psn::Psn,
+    wire::{NetHeader, Operation, Packet, Place, Service, Syndrome},
+};
+
+use super::faults::Corruption;
+
+/// A family of packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Kind {
+    /// SEND, WRITE and READ requests and atomics; datagrams of UD, too.
+    Request,
+    /// Acknowledgements of every kind and READ responses.
+    Response,
+    /// A packet of a SEND.
+    Send,
+    /// A packet of an RDMA WRITE.
+    Write,
+    /// A READ request.
+    ReadRequest,
+    /// A packet of the answer to a READ.
+    ReadResponse,
+    /// A positive acknowledgement.
+    Ack,
+    /// A NAK that is not an RNR NAK.
+    Nak,
+    /// An RNR NAK.
+    RnrNak,
+    /// A congestion notification.
+    Cnp,
+    /// This operation and no other.
+    Operation(Operation),
+}
+
+impl Kind {
+    fn matches(self, packet: &Packet<'_>) -> bool {
+        use Operation as Op;
+        let operation = packet.headers.bth().opcode.operation();
+        let syndrome = packet.headers.ext().aeth().map(|aeth| aeth.syndrome);
+        let is_cnp = packet.headers.bth().opcode.service() == Service::Cnp;
+        if is_cnp || self == Self::Cnp {
+            return is_cnp && self == Self::Cnp;
+        }
+        match self {
+            Self::Request => !operation.is_response(),
+            Self::Response => operation.is_response(),
+            Self::Send => (operation as u8) < Op::WriteFirst as u8,
+            Self::Write => (Op::WriteFirst as u8..Op::ReadRequest as u8).contains(&(operation as u8)),
+            Self::ReadRequest => operation == Op::ReadRequest,
+            Self::ReadResponse => (Op::ReadResponseFirst as u8..Op::Acknowledge as u8).contains(&(operation as u8)),
+            Self::Ack => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Ack { .. })),
+            Self::Nak => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Nak(_))),
+            Self::RnrNak => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::RnrNak { .. })),
+            Self::Operation(this) => operation == this,
+            Self::Cnp => false,
+        }
+    }
+}
+
+/// Which datagrams a rule looks at: those that agree with every field that is set. By default all of them.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Matcher {
+    /// The kind of packet.
+    pub kind: Option<Kind>,
+    /// The packet's place in its message.
+    pub place: Option<Place>,
+    /// The destination queue pair.
+    pub dest_qp: Option<Qpn>,
+    /// The packet's PSN, both ends included. A range whose end is the smaller number goes across the wrap.
+    pub psn: Option<RangeInclusive<u32>>,
+    /// The sender's address.
+    pub src: Option<IpAddr>,
+    /// The receiver's address.
+    pub dst: Option<IpAddr>,
+}
+
+impl Matcher {
+    /// Whether the datagram is meant. Something that is no packet of this transport has an address and nothing else.
+    #[must_use]
+    pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
+        let Self { kind, place, dest_qp, psn, src, dst } = self;
+        let needs_packet = kind.is_some() || place.is_some() || dest_qp.is_some() || psn.is_some();
+        let addresses = src.is_none_or(|src| src == net.src) && dst.is_none_or(|dst| dst == net.dst);
+        let Some(packet) = packet else { return addresses && !needs_packet };
+        let bth = packet.headers.bth();
+        addresses
+            && kind.is_none_or(|kind| kind.matches(packet))
+            && place.is_none_or(|place| place == bth.opcode.operation().place())
+            && dest_qp.is_none_or(|qpn| qpn == bth.dest_qp)
+            && psn.as_ref().is_none_or(|range| {
+                let (first, last) = (Psn::new(*range.start()), Psn::new(*range.end()));
+                bth.psn.after(first).is_some() && last.after(bth.psn).is_some()
+            })
+    }
+}
+
+/// Which of the datagrams that match are hit.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub enum Frequency {
+    /// All.
+    #[default]
+    Always,
+    /// Each with this probability, 0..=1.
+    Chance(f64),
+    /// Every n-th: with 3, the third, the sixth, …
+    Every(u64),
+    /// Only the n-th, counted from 1.
+    Nth(u64),
+}
+
+/// What happens to a datagram that a rule hits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Action {
+    /// Nothing: it arrives, whatever later rules and the conditions say.
+    Pass,
+    /// It is lost.
+    Drop,
+    /// It arrives twice.
+    Duplicate,
+    /// It arrives so much later than otherwise.
+    Delay(Duration),
+    /// Some of its bits change; `None` for a random byte.
+    Corrupt(Option<Corruption>),
+    /// It is marked "congestion experienced".
+    Mark,
+}
+
+/// A rule for single datagrams. Of several rules the first that hits decides, and the general conditions are left aside.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Rule {
+    /// Which datagrams it looks at.
+    pub matcher: Matcher,
+    /// Which of those it hits.
+    pub frequency: Frequency,
+    /// What happens to them.
+    pub action: Action,
+    /// How many it hits at most; `None` for no limit.
+    pub times: Option<u64>,
+}
+
+impl Rule {
+    /// A rule that hits everything that matches.
+    #[must_use]
+    pub const fn new(matcher: Matcher, action: Action) -> Self {
+        Self { matcher, frequency: Frequency::Always, action, times: None }
+    }
+
+    /// The same rule, but it hits at most so many datagrams.
+    #[must_use]
+    pub const fn times(mut self, times: u64) -> Self {
+        self.times = Some(times);
+        self
+    }
+
+    /// The same rule, but it hits only the `n`-th datagram that matches, counted from 1.
+    #[must_use]
+    pub const fn nth(mut self, n: u64) -> Self {
+        self.frequency = Frequency::Nth(n);
+        self
+    }
+}

@@ -1,0 +1,328 @@
+//! Faults as text.
+
+use std::{net::IpAddr, str::FromStr, time::Duration};
+
+use roce_transport::{addr::Qpn, wire::Place};
+use thiserror::Error;
+
+use super::{
+    faults::{Conditions, Corruption, FaultPlan},
+    rule::{Action, Frequency, Kind, Matcher, Rule},
+};
+
+/// What is wrong with a text that should be a [`FaultPlan`], and what to write instead.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[error("in the fault \"{clause}\": {problem}")]
+pub struct FaultSyntaxError {
+    /// The clause with the mistake.
+    pub clause: String,
+    /// The mistake, and what is possible.
+    pub problem: String,
+}
+
+impl FromStr for FaultPlan {
+    type Err = FaultSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut plan = Self::default();
+        for clause in text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty()) {
+            let words = Words { words: clause.split_whitespace().collect(), at: 0 };
+            add(&mut plan, words).map_err(|problem| FaultSyntaxError { clause: clause.to_owned(), problem })?;
+        }
+        Ok(plan)
+    }
+}
+
+impl FromStr for Rule {
+    type Err = FaultSyntaxError;
+
+    /// A single clause, as a rule even where a plan would take it for a general condition.
+    fn from_str(clause: &str) -> Result<Self, Self::Err> {
+        let words = Words { words: clause.split_whitespace().collect(), at: 0 };
+        parse(words).and_then(Clause::into_rule).map_err(|problem| FaultSyntaxError { clause: clause.to_owned(), problem })
+    }
+}
+
+/// The words of a clause.
+struct Words<'a> {
+    words: Vec<&'a str>,
+    at: usize,
+}
+
+impl<'a> Words<'a> {
+    fn next(&mut self) -> Option<&'a str> {
+        let word = self.words.get(self.at).copied()?;
+        self.at += 1;
+        Some(word)
+    }
+
+    /// The word after `what`.
+    fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
+        self.next().ok_or_else(|| format!("something is missing after \"{what}\"; write for example \"{example}\""))
+    }
+}
+
+/// The first word of a clause.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Verb {
+    Pass,
+    Drop,
+    Duplicate,
+    Reorder,
+    Corrupt,
+    Mark,
+    Delay,
+    Jitter,
+}
+
+struct Clause {
+    verb: Verb,
+    time: Duration,
+    corruption: Option<Corruption>,
+    matcher: Matcher,
+    frequency: Option<Frequency>,
+    times: Option<u64>,
+}
+
+fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
+    let clause = parse(words)?;
+    let general = clause.matcher == Matcher::default() && clause.times.is_none() && clause.corruption.is_none();
+    let conditions = &mut plan.conditions;
+    match (clause.verb, general, clause.frequency) {
+        (Verb::Drop, true, Some(Frequency::Chance(p))) => conditions.loss = p,
+        (Verb::Duplicate, true, Some(Frequency::Chance(p))) => conditions.duplication = p,
+        (Verb::Reorder, true, Some(Frequency::Chance(p))) => conditions.reordering = p,
+        (Verb::Corrupt, true, Some(Frequency::Chance(p))) => conditions.corruption = p,
+        (Verb::Mark, true, Some(Frequency::Chance(p))) => conditions.ecn = p,
+        (Verb::Delay, true, None) => conditions.delay = clause.time,
+        (Verb::Jitter, true, None) => conditions.jitter = clause.time,
+        (Verb::Jitter, ..) => return Err("jitter is for every datagram: write only \"jitter 50us\"".to_owned()),
+        _ => plan.rules.push(clause.into_rule()?),
+    }
+    Ok(())
+}
+
+impl Clause {
+    fn into_rule(self) -> Result<Rule, String> {
+        let action = match self.verb {
+            Verb::Pass => Action::Pass,
+            Verb::Drop => Action::Drop,
+            Verb::Duplicate => Action::Duplicate,
+            // held back for a while is all that reordering is
+            Verb::Reorder => Action::Delay(Conditions::default().reorder_by),
+            Verb::Corrupt => Action::Corrupt(self.corruption),
+            Verb::Mark => Action::Mark,
+            Verb::Delay => Action::Delay(self.time),
+            Verb::Jitter => return Err("jitter cannot be bound to single datagrams".to_owned()),
+        };
+        let Self { matcher, frequency, times, .. } = self;
+        Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times })
+    }
+}
+
+fn parse(mut words: Words<'_>) -> Result<Clause, String> {
+    let verb = match words.next().unwrap_or_default() {
+        "pass" => Verb::Pass,
+        "drop" | "lose" => Verb::Drop,
+        "duplicate" | "dup" => Verb::Duplicate,
+        "reorder" => Verb::Reorder,
+        "corrupt" => Verb::Corrupt,
+        "mark" | "ecn" => Verb::Mark,
+        "delay" => Verb::Delay,
+        "jitter" => Verb::Jitter,
+        word => {
+            return Err(format!(
+                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark, delay, jitter or pass"
+            ));
+        }
+    };
+    let mut clause =
+        Clause { verb, time: Duration::ZERO, corruption: None, matcher: Matcher::default(), frequency: None, times: None };
+    if matches!(verb, Verb::Delay | Verb::Jitter) {
+        clause.time = time(words.value("delay", "delay 2ms")?)?;
+    }
+    while let Some(word) = words.next() {
+        option(&mut clause, word, &mut words)?;
+    }
+    if matches!(verb, Verb::Drop | Verb::Duplicate | Verb::Reorder | Verb::Corrupt | Verb::Mark) && words.at == 1 {
+        return Err(format!(
+            "say which datagrams, as in \"{0} 3%\", \"{0} every 7\", \"{0} once\" or \"{0} ack\"",
+            words.words[0]
+        ));
+    }
+    Ok(clause)
+}
+
+fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), String> {
+    let Clause { matcher, corruption, times, .. } = clause;
+    if let Some(kind) = kind(word) {
+        return set(&mut matcher.kind, kind, "kinds of packet");
+    }
+    if let Some(place) = place(word) {
+        return set(&mut matcher.place, place, "places");
+    }
+    match word {
+        "psn" => {
+            let range = words.value(word, "psn 5..9")?;
+            let (first, last) = range.split_once("..").unwrap_or((range, range));
+            let range = number(first, "psn 5..9")?..=number(last.trim_start_matches('='), "psn 5..9")?;
+            set(&mut matcher.psn, range, "PSN ranges")
+        }
+        "qp" => set(&mut matcher.dest_qp, Qpn::new(number(words.value(word, "qp 0x12")?, "qp 0x12")?), "queue pairs"),
+        "to" => set(&mut matcher.dst, address(words.value(word, "to 10.0.0.2")?)?, "destinations"),
+        "from" => set(&mut matcher.src, address(words.value(word, "from 10.0.0.1")?)?, "sources"),
+        "byte" if clause.verb == Verb::Corrupt => {
+            let offset = number(words.value(word, "byte 12")?, "byte 12")? as usize;
+            set(corruption, Corruption { offset, mask: 0xFF }, "bytes")
+        }
+        "every" => frequency(clause, Frequency::Every(count(words.value(word, "every 7")?, "every 7")?)),
+        "nth" => frequency(clause, Frequency::Nth(count(words.value(word, "nth 3")?, "nth 3")?)),
+        "once" => set(times, 1, "limits"),
+        "twice" => set(times, 2, "limits"),
+        "times" => set(times, count(words.value(word, "times 5")?, "times 5")?, "limits"),
+        _ => match word.strip_suffix('%').map(str::parse::<f64>) {
+            Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => frequency(clause, Frequency::Chance(percent / 100.0)),
+            Some(_) => Err(format!("\"{word}\" must be a percentage from 0% to 100%")),
+            None if word.parse::<f64>().is_ok() => Err(format!("write \"{word}%\" for a probability, or \"every {word}\"")),
+            None => Err(format!(
+                "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
+                 from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
+                 last, only"
+            )),
+        },
+    }
+}
+
+fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
+    match slot.replace(value) {
+        None => Ok(()),
+        Some(_) => Err(format!("there are two {what} in one clause; write two clauses")),
+    }
+}
+
+fn frequency(clause: &mut Clause, frequency: Frequency) -> Result<(), String> {
+    set(&mut clause.frequency, frequency, "frequencies")
+}
+
+fn kind(word: &str) -> Option<Kind> {
+    Some(match word {
+        "request" => Kind::Request,
+        "response" => Kind::Response,
+        "send" => Kind::Send,
+        "write" => Kind::Write,
+        "read" => Kind::ReadRequest,
+        "read-response" => Kind::ReadResponse,
+        "ack" => Kind::Ack,
+        "nak" => Kind::Nak,
+        "rnr-nak" => Kind::RnrNak,
+        "cnp" => Kind::Cnp,
+        _ => return None,
+    })
+}
+
+fn place(word: &str) -> Option<Place> {
+    Some(match word {
+        "first" => Place::First,
+        "middle" => Place::Middle,
+        "last" => Place::Last,
+        "only" => Place::Only,
+        _ => return None,
+    })
+}
+
+fn number(word: &str, example: &str) -> Result<u32, String> {
+    let parsed = match word.strip_prefix("0x") {
+        Some(hex) => u32::from_str_radix(hex, 16),
+        None => word.parse(),
+    };
+    match parsed {
+        Ok(number) if number < 1 << 24 => Ok(number),
+        _ => Err(format!("\"{word}\" is not a number below 2^24; write for example \"{example}\"")),
+    }
+}
+
+fn count(word: &str, example: &str) -> Result<u64, String> {
+    match word.parse() {
+        Ok(count) if count > 0 => Ok(count),
+        _ => Err(format!("\"{word}\" is not a positive number; write for example \"{example}\"")),
+    }
+}
+
+fn address(word: &str) -> Result<IpAddr, String> {
+    word.parse().map_err(|_| format!("\"{word}\" is not an IP address"))
+}
+
+fn time(word: &str) -> Result<Duration, String> {
+    let digits = word.trim_end_matches(|c: char| c.is_alphabetic());
+    let seconds_per_unit = match &word[digits.len()..] {
+        "ns" => 1e-9,
+        "us" | "µs" => 1e-6,
+        "ms" => 1e-3,
+        "s" => 1.0,
+        _ => return Err(format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\"")),
+    };
+    let seconds = digits.parse::<f64>().map(|count| count * seconds_per_unit).ok();
+    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    duration.ok_or_else(|| format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\""))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn general_conditions() {
+        let plan: FaultPlan = "drop 3%, duplicate 1%; reorder 5%, corrupt 0.1%, ecn 2%, delay 2ms, jitter 50us".parse().unwrap();
+        let expected = Conditions {
+            loss: 0.03,
+            duplication: 0.01,
+            reordering: 0.05,
+            corruption: 0.001,
+            ecn: 0.02,
+            delay: Duration::from_millis(2),
+            jitter: Duration::from_micros(50),
+            ..Conditions::default()
+        };
+        assert_eq!(plan, FaultPlan { conditions: expected, rules: vec![] });
+        assert_eq!("".parse(), Ok(FaultPlan::default()));
+    }
+
+    #[test]
+    fn rules() {
+        let rule: Rule = "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3".parse().unwrap();
+        let matcher = Matcher {
+            kind: Some(Kind::Write),
+            place: Some(Place::Last),
+            dest_qp: Some(Qpn::new(7)),
+            psn: Some(16..=31),
+            src: Some("::1".parse().unwrap()),
+            dst: Some("10.0.0.1".parse().unwrap()),
+        };
+        let action = Action::Delay(Duration::from_millis(5));
+        assert_eq!(rule, Rule { matcher, frequency: Frequency::Chance(0.5), action, times: Some(3) });
+    }
+
+    #[test]
+    fn mistakes_are_explained() {
+        for (text, hint) in [
+            ("drop", "say which datagrams"),
+            ("drop 3", "write \"3%\""),
+            ("drop 300%", "0% to 100%"),
+            ("explode 3%", "start with drop"),
+            ("delay", "delay 2ms"),
+            ("delay 2", "\"2ms\""),
+            ("delay -2ms", "\"2ms\""),
+            ("drop psn", "psn 5..9"),
+            ("drop psn x", "psn 5..9"),
+            ("drop qp 0x1000000", "below 2^24"),
+            ("drop every 0", "positive"),
+            ("drop ack nak", "two kinds"),
+            ("drop to nowhere", "not an IP address"),
+            ("drop sometimes", "possible are"),
+            ("jitter 5us ack", "every datagram"),
+        ] {
+            let error = text.parse::<FaultPlan>().unwrap_err().to_string();
+            assert!(error.contains(hint) && error.contains(text), "{text}: {error}");
+        }
+    }
+}

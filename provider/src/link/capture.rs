@@ -1,0 +1,163 @@
+//! Captures: every datagram of a device, as Wireshark reads them.
+
+use std::{
+    borrow::Cow,
+    fs::File,
+    io::{self, BufWriter, Write},
+    net::IpAddr,
+    path::Path,
+    time::Duration,
+};
+
+use pcap_file::{
+    DataLink, PcapError,
+    pcapng::{
+        PcapNgWriter,
+        blocks::{
+            enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption},
+            interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption},
+        },
+    },
+};
+use roce_transport::{
+    addr::ROCE_UDP_PORT,
+    event::Disposition,
+    wire::{Ident, NetHeader, checksum},
+};
+
+/// Which way a datagram went.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// From the adapter to the link.
+    Sent,
+    /// From the link to the adapter.
+    Received,
+}
+
+/// A datagram on its way between adapter and link.
+#[derive(Clone, Copy, Debug)]
+pub struct Observed<'a> {
+    /// Time of day, since the Unix epoch.
+    pub at: Duration,
+    /// Which way.
+    pub direction: Direction,
+    /// What its network layers say.
+    pub net: &'a NetHeader,
+    /// UDP payload, BTH to ICRC.
+    pub bytes: &'a [u8],
+    /// What became of a received one.
+    pub disposition: Option<Disposition>,
+}
+
+/// Sees every datagram of a device. Called under the device's lock: it must be quick and must not use the device.
+pub trait Observer: Send {
+    /// A datagram passed.
+    fn observe(&mut self, observed: &Observed<'_>);
+}
+
+/// Writes a pcapng file of raw IP packets. What became of a received packet is its comment.
+///
+/// IP headers are as they were sent, or as they must have been: the identification of a received IPv4 packet is the one
+/// that makes its ICRC right, or a guess where that is unknown.
+pub struct Capture {
+    writer: PcapNgWriter<BufWriter<File>>,
+}
+
+impl Capture {
+    /// Starts a capture in a new file, or one that is overwritten.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
+        let file = BufWriter::new(File::create(path)?);
+        let mut writer = PcapNgWriter::new(file).map_err(to_io)?;
+        let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
+        let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
+        let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options: vec![name, nanoseconds] };
+        writer.write_pcapng_block(interface).map_err(to_io)?;
+        Ok(Self { writer })
+    }
+}
+
+impl Observer for Capture {
+    fn observe(&mut self, observed: &Observed<'_>) {
+        let frame = ip_packet(observed.net, observed.bytes);
+        let options = observed.disposition.map(|what| EnhancedPacketOption::Comment(what.to_string().into()));
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: observed.at,
+            original_len: frame.len() as u32,
+            data: frame.into(),
+            options: options.into_iter().collect(),
+        };
+        // A full disk must not stop the adapter; the file ends where it was full.
+        let _ = self.writer.write_pcapng_block(block);
+        let _ = self.writer.get_mut().flush();
+    }
+}
+
+fn to_io(error: PcapError) -> io::Error {
+    match error {
+        PcapError::IoError(error) => error,
+        other => io::Error::other(other.to_string()),
+    }
+}
+
+/// The IP packet around a UDP payload.
+fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
+    let udp_length = (payload.len() + 8) as u16;
+    let mut packet = Vec::with_capacity(payload.len() + 48);
+    let (id, dont_fragment) = match net.ident {
+        Ident::Known { id, dont_fragment } => (id, dont_fragment),
+        Ident::Likely(id) => (id, true),
+    };
+    match (net.src, net.dst) {
+        (IpAddr::V4(src), IpAddr::V4(dst)) => {
+            packet.extend([0x45, net.traffic_class]);
+            packet.extend((udp_length + 20).to_be_bytes());
+            packet.extend(id.to_be_bytes());
+            packet.extend([u8::from(dont_fragment) << 6, 0, net.hop_limit, 17, 0, 0]);
+            packet.extend(src.octets());
+            packet.extend(dst.octets());
+            let sum = checksum(&packet);
+            packet[10..12].copy_from_slice(&sum.to_be_bytes());
+        }
+        (src, dst) => {
+            let octets = |address| match address {
+                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+                IpAddr::V6(v6) => v6.octets(),
+            };
+            packet.extend((6 << 28 | u32::from(net.traffic_class) << 20).to_be_bytes());
+            packet.extend(udp_length.to_be_bytes());
+            packet.extend([17, net.hop_limit]);
+            packet.extend(octets(src));
+            packet.extend(octets(dst));
+        }
+    }
+    let udp = packet.len();
+    packet.extend(net.src_port.to_be_bytes());
+    packet.extend(ROCE_UDP_PORT.to_be_bytes());
+    packet.extend(udp_length.to_be_bytes());
+    packet.extend([0, 0]);
+    packet.extend(payload);
+    if net.src.is_ipv6() {
+        let sum = udp6_checksum(&packet, udp);
+        packet[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
+    }
+    packet
+}
+
+/// The UDP checksum, which IPv6 asks for: over the addresses, the length, the protocol, and the datagram.
+fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
+    let mut covered = packet[8..40].to_vec();
+    covered.extend(((packet.len() - udp) as u32).to_be_bytes());
+    covered.extend([0, 0, 0, 17]);
+    covered.extend(&packet[udp..]);
+    if covered.len() % 2 == 1 {
+        covered.push(0);
+    }
+    match checksum(&covered) {
+        0 => 0xFFFF,
+        sum => sum,
+    }
+}

@@ -1,0 +1,49 @@
+//! Links: what carries datagrams between an adapter and the world.
+
+mod capture;
+mod udp;
+
+use std::{io, net::IpAddr, os::fd::BorrowedFd};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    time::Instant,
+    wire::NetHeader,
+};
+
+pub use capture::{Capture, Direction, Observed, Observer};
+pub(crate) use udp::is_loopback;
+pub use udp::{BindError, UdpLink};
+
+/// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait for packets.
+pub trait Link: Send {
+    /// The addresses it sends from and receives on.
+    fn addresses(&self) -> Vec<IpAddr>;
+
+    /// How long the runs may be that it is given.
+    fn limits(&self) -> TransmitLimits;
+
+    /// Which UDP source port its packets have.
+    fn source_port(&self) -> SourcePort;
+
+    /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be sent are lost, as on a
+    /// wire.
+    ///
+    /// # Errors
+    /// The last thing that went wrong, with the rest sent all the same.
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
+
+    /// Hands over datagrams that have arrived, some at a time; returns how many. Zero: there are no more for now.
+    ///
+    /// # Errors
+    /// When the link cannot be read.
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize>;
+
+    /// Descriptors that become readable when something has arrived.
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// When it wants [`receive`](Self::receive) to be called although no descriptor is readable.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+}

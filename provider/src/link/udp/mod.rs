@@ -1,0 +1,203 @@
+//! The link that needs no privilege: one UDP socket per local address.
+//!
+//! The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An unconnected socket that forbids
+//! fragmentation sends identification 0, and with `UDP_SEGMENT` 0, 1, 2, … within one call: that is what the transport is
+//! told to count on. On receiving, the transport solves for it (see `roce_transport::wire`).
+
+mod message;
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    addr::ROCE_UDP_PORT,
+    time::Instant,
+    wire::{Ident, NetHeader},
+};
+use socket2::{Domain, Protocol, Socket, Type};
+use thiserror::Error;
+
+use super::Link;
+use message::{Outgoing, Receiver};
+
+/// What a datagram's payload may add up to in one call: the greatest IPv4 datagram less its headers.
+const MAX_RUN: usize = 65_507;
+/// As many segments as every kernel with `UDP_SEGMENT` takes.
+const MAX_SEGMENTS: usize = 64;
+/// Asked of the kernel; it grants what its limit allows.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// Why an address cannot be used.
+#[derive(Debug, Error)]
+pub enum BindError {
+    /// Another program has the port.
+    #[error(
+        "port 4791 on {0} is taken: rdma_rxe is loaded or another roce device has this address; unload it (rmmod rdma_rxe), \
+         close the other, or choose another address"
+    )]
+    Taken(IpAddr),
+    /// The address is not (or not yet) one of this host's.
+    #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
+    NotLocal(IpAddr),
+    /// Every address of 127.0.0.0/24 is in use.
+    #[error("port 4791 is taken on every address from 127.0.0.1 to 127.0.0.254; close some of the programs that use them")]
+    LoopbackFull,
+    /// Something else that the system said.
+    #[error("cannot open UDP port 4791 on {address}: {source}")]
+    System {
+        /// The address.
+        address: IpAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+struct Port {
+    socket: Socket,
+    address: IpAddr,
+    scope: u32,
+}
+
+/// See the [module's documentation](self).
+pub struct UdpLink {
+    ports: Vec<Port>,
+    limits: TransmitLimits,
+    outgoing: Outgoing,
+    receiver: Receiver,
+}
+
+impl UdpLink {
+    /// A link on these addresses; the number is the interface's index, which a link-local IPv6 address needs.
+    ///
+    /// # Errors
+    /// See [`BindError`]: the first address that cannot be used.
+    pub fn bind(addresses: &[(IpAddr, u32)]) -> Result<Self, BindError> {
+        let ports = addresses.iter().map(|&(address, scope)| Port::open(address, scope)).collect::<Result<Vec<_>, _>>()?;
+        let segments = if ports.iter().all(|port| message::can_segment(&port.socket)) { MAX_SEGMENTS } else { 1 };
+        Ok(Self {
+            ports,
+            limits: TransmitLimits { segments, bytes: MAX_RUN },
+            outgoing: Outgoing::default(),
+            receiver: Receiver::new(),
+        })
+    }
+
+    /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254.
+    ///
+    /// # Errors
+    /// [`BindError::LoopbackFull`] or [`BindError::System`].
+    pub fn bind_loopback() -> Result<Self, BindError> {
+        for last in 1..255 {
+            match Self::bind(&[(Ipv4Addr::new(127, 0, 0, last).into(), 0)]) {
+                Err(BindError::Taken(_)) => {}
+                other => return other,
+            }
+        }
+        Err(BindError::LoopbackFull)
+    }
+}
+
+impl Port {
+    fn open(address: IpAddr, scope: u32) -> Result<Self, BindError> {
+        let scope = match address {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => scope,
+            _ => 0,
+        };
+        let socket = Self::socket(address, scope).map_err(|source| match source.kind() {
+            io::ErrorKind::AddrInUse => BindError::Taken(address),
+            io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
+            _ => BindError::System { address, source },
+        })?;
+        Ok(Self { socket, address, scope })
+    }
+
+    fn socket(address: IpAddr, scope: u32) -> io::Result<Socket> {
+        let socket = Socket::new(Domain::for_address(SocketAddr::new(address, 0)), Type::DGRAM, Some(Protocol::UDP))?;
+        // a smaller buffer than asked for only means more loss under load
+        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+        let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
+        message::configure(&socket, address.is_ipv6())?;
+        socket.bind(&Self::socket_address(address, scope).into())?;
+        Ok(socket)
+    }
+
+    fn socket_address(address: IpAddr, scope: u32) -> SocketAddr {
+        match address {
+            IpAddr::V4(v4) => SocketAddrV4::new(v4, ROCE_UDP_PORT).into(),
+            IpAddr::V6(v6) => SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, scope).into(),
+        }
+    }
+
+    fn destination(&self, address: IpAddr) -> SocketAddr {
+        let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
+        Self::socket_address(address, if link_local { self.scope } else { 0 })
+    }
+}
+
+impl Link for UdpLink {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.ports.iter().map(|port| port.address).collect()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        self.limits
+    }
+
+    fn source_port(&self) -> SourcePort {
+        // One socket both receives and sends: a peer's answers must find it, and nobody looks at the source port.
+        SourcePort::Fixed(ROCE_UDP_PORT)
+    }
+
+    fn send(&mut self, _now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+        let mut result = Ok(());
+        // runs of one source address go out with one call
+        for group in runs.chunk_by(|a, b| a.src == b.src) {
+            let Some(port) = self.ports.iter().find(|port| port.address == group[0].src) else { continue };
+            let to = |run: &Transmit| port.destination(run.dst);
+            if let Err(error) = self.outgoing.send(&port.socket, bytes, group, to) {
+                result = Err(error);
+            }
+        }
+        result
+    }
+
+    fn receive(&mut self, _now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        let mut count = 0;
+        for port in &self.ports {
+            count += self.receiver.receive(&port.socket, |meta, payload| {
+                for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
+                    let net = NetHeader {
+                        src: unmapped(meta.source.ip()),
+                        dst: port.address,
+                        src_port: meta.source.port(),
+                        traffic_class: meta.traffic_class,
+                        hop_limit: meta.hop_limit,
+                        ident: Ident::Likely(index as u16),
+                    };
+                    sink(&net, datagram);
+                }
+            })?;
+        }
+        Ok(count)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.ports.iter().map(|port| port.socket.as_fd()).collect()
+    }
+}
+
+fn unmapped(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
+        IpAddr::V4(_) => address,
+    }
+}
+
+/// Whether a loopback address of IPv4 or IPv6.
+pub(crate) fn is_loopback(address: IpAddr) -> bool {
+    address.is_loopback() || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
+}

@@ -1,0 +1,75 @@
+//! Memory for regions: pages straight from the kernel.
+
+use std::{io, sync::atomic::AtomicU64};
+
+use memmap2::{MmapOptions, MmapRaw};
+use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
+
+/// Zeroed pages of our own, never behind a reference to their bytes.
+#[derive(Debug)]
+pub struct MmapMemory {
+    map: MmapRaw,
+    len: usize,
+}
+
+impl MmapMemory {
+    /// `len` bytes of zeros, already backed by pages, so that the first packet does not wait for the kernel.
+    ///
+    /// # Errors
+    /// What the kernel says: usually that there is not so much memory.
+    pub fn new(len: usize) -> io::Result<Self> {
+        let whole_words = len.next_multiple_of(8).max(8);
+        let map = MmapOptions::new().len(whole_words).populate().map_anon()?;
+        Ok(Self { map: map.into(), len })
+    }
+
+    /// The address of the first byte, for use as a number.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.map.as_ptr() as u64
+    }
+
+    #[allow(unsafe_code, reason = "the one place where a mapping becomes atomic words")]
+    fn slice(&self) -> &[AtomicU64] {
+        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, a multiple of eight, readable and writable,
+        // and lives as long as `self`. It is private to this process and this value hands out no other pointer to it, so
+        // every access is through these atomics. All bit patterns are valid.
+        unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>(), self.map.len() / 8) }
+    }
+}
+
+impl Memory for MmapMemory {
+    fn len(&self) -> u64 {
+        self.len as u64
+    }
+
+    fn words(&self) -> Option<&[AtomicU64]> {
+        Some(&self.slice()[..self.len / 8])
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.check(offset, to.len())?;
+        read_words(self.slice(), offset, to)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.check(offset, from.len())?;
+        write_words(self.slice(), offset, from)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_come_back_and_the_end_is_the_end() {
+        let memory = MmapMemory::new(13).unwrap();
+        memory.write_at(3, b"0123456789").unwrap();
+        let mut bytes = [0; 13];
+        memory.read_at(0, &mut bytes).unwrap();
+        assert_eq!(&bytes, b"\0\0\x000123456789");
+        assert_eq!(memory.write_at(4, b"0123456789"), Err(MemoryFault));
+        assert_eq!(MmapMemory::new(0).unwrap().write_at(0, b"x"), Err(MemoryFault));
+    }
+}

@@ -1,0 +1,154 @@
+//! An open device.
+
+use std::{
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use roce_transport::{
+    adapter::{Limits, ObjectError},
+    addr::{Gid, Mtu},
+    event::Counters,
+    psn::Psn,
+    time::Instant,
+};
+
+use super::{AsyncQueue, CompletionChannel, CompletionQueue, ProtectionDomain, event::AsyncEvent};
+use crate::{
+    device::PortAttr,
+    engine::{Engine, LinkCounters},
+};
+
+/// An open device (`ibv_context`): an adapter of its own, with its own addresses. Closed with its last handle, which every
+/// object made from it also holds.
+#[derive(Clone)]
+pub struct Context {
+    pub(crate) inner: Arc<ContextInner>,
+}
+
+pub(crate) struct ContextInner {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) events: Arc<AsyncQueue>,
+    pub(crate) name: String,
+    pub(crate) port: PortAttr,
+}
+
+impl Drop for ContextInner {
+    fn drop(&mut self) {
+        self.engine.stop();
+    }
+}
+
+impl Context {
+    /// The device's name (`ibv_get_device_name`).
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.inner.name
+    }
+
+    /// The port's attributes (`ibv_query_port`).
+    #[must_use]
+    pub fn port(&self) -> PortAttr {
+        self.inner.port
+    }
+
+    /// How much of everything the device holds (`ibv_query_device`).
+    #[must_use]
+    pub fn limits(&self) -> Limits {
+        *self.inner.engine.lock().adapter().limits()
+    }
+
+    /// The GID table (`ibv_query_gid`).
+    #[must_use]
+    pub fn gids(&self) -> Vec<Gid> {
+        self.inner.engine.lock().adapter().gids().entries().to_vec()
+    }
+
+    /// The most payload per packet that the port carries.
+    #[must_use]
+    pub fn active_mtu(&self) -> Mtu {
+        self.inner.port.active_mtu
+    }
+
+    /// Totals of the transport, since the device was opened.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.inner.engine.lock().adapter().counters().clone()
+    }
+
+    /// Totals of the link, since the device was opened.
+    #[must_use]
+    pub fn link_counters(&self) -> LinkCounters {
+        self.inner.engine.lock().link_counters.clone()
+    }
+
+    /// A random PSN to start a connection with.
+    #[must_use]
+    pub fn random_psn(&self) -> Psn {
+        self.inner.engine.lock().adapter().random_psn()
+    }
+
+    /// Makes a protection domain (`ibv_alloc_pd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn alloc_pd(&self) -> Result<ProtectionDomain, ObjectError> {
+        ProtectionDomain::new(self)
+    }
+
+    /// Makes a completion channel (`ibv_create_comp_channel`).
+    ///
+    /// # Errors
+    /// When the process may not open more descriptors (`EMFILE`).
+    pub fn create_channel(&self) -> io::Result<CompletionChannel> {
+        CompletionChannel::new(self)
+    }
+
+    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells of them on `channel`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_cq(&self, capacity: usize, channel: Option<&CompletionChannel>) -> Result<CompletionQueue, ObjectError> {
+        CompletionQueue::new(self, capacity, channel)
+    }
+
+    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking descriptor).
+    #[must_use]
+    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.inner.events.pop()
+    }
+
+    /// A descriptor that is readable while there are asynchronous events.
+    #[must_use]
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        self.inner.events.descriptor()
+    }
+
+    /// Receives, handles and sends what there is, on the caller's thread. Needed only with
+    /// [`Progress::Manual`](crate::Progress::Manual).
+    pub fn progress(&self) {
+        self.inner.engine.progress();
+    }
+
+    /// For an event loop with [`Progress::Manual`](crate::Progress::Manual): how long until [`progress`](Self::progress) is
+    /// wanted although [`progress_fd`](Self::progress_fd) is not readable. `None`: for ever.
+    #[must_use]
+    pub fn progress_timeout(&self) -> Option<std::time::Duration> {
+        let deadline: Option<Instant> = self.inner.engine.deadline();
+        deadline.map(|deadline| deadline.since(self.inner.engine.now()))
+    }
+
+    /// A descriptor that is readable when [`progress`](Self::progress) has something to do.
+    #[must_use]
+    pub fn progress_fd(&self) -> BorrowedFd<'_> {
+        self.inner.engine.sockets()
+    }
+}
+
+impl AsFd for Context {
+    /// The same as [`async_fd`](Context::async_fd).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.async_fd()
+    }
+}

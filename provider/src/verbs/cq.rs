@@ -1,0 +1,92 @@
+//! Completion queues.
+
+use std::sync::Arc;
+
+use roce_transport::{
+    adapter::ObjectError,
+    work::{self, ArmKind, Wc},
+};
+
+use super::{
+    CompletionChannel, Context,
+    channel::{ChannelInner, CqWaker},
+};
+
+/// A completion queue (`ibv_cq`).
+#[derive(Clone)]
+pub struct CompletionQueue {
+    pub(super) inner: Arc<CqInner>,
+}
+
+pub(crate) struct CqInner {
+    pub(super) context: Context,
+    pub(super) ring: Arc<work::CompletionQueue>,
+    channel: Option<Arc<ChannelInner>>,
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        let mut shard = self.context.inner.engine.lock();
+        shard.wakers.completions.remove(&self.ring.id());
+        // every queue pair that completes here held it
+        let _ = shard.adapter().destroy_cq(self.ring.id());
+    }
+}
+
+impl CompletionQueue {
+    pub(super) fn new(context: &Context, capacity: usize, channel: Option<&CompletionChannel>) -> Result<Self, ObjectError> {
+        let mut shard = context.inner.engine.lock();
+        let ring = shard.adapter().create_cq(capacity)?;
+        let id = ring.id();
+        let channel = channel.map(|channel| channel.inner.clone());
+        let inner = Arc::new(CqInner { context: context.clone(), ring, channel });
+        if let Some(channel) = &inner.channel {
+            let waker = CqWaker { cq: Arc::downgrade(&inner), channel: channel.clone() };
+            shard.wakers.completions.insert(id, Arc::new(waker));
+        }
+        drop(shard);
+        Ok(Self { inner })
+    }
+
+    /// How many completions it can hold. One more, and the queue and all its queue pairs fail.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.inner.ring.capacity()
+    }
+
+    /// Takes completions, the oldest first, as many as there are and `to` holds; returns how many (`ibv_poll_cq`). If there
+    /// are none, first serves the device on this thread.
+    pub fn poll(&self, to: &mut [Wc]) -> usize {
+        match self.inner.ring.poll(to) {
+            0 => {
+                self.inner.context.inner.engine.progress();
+                self.inner.ring.poll(to)
+            }
+            count => count,
+        }
+    }
+
+    /// Takes the oldest completion, as [`poll`](Self::poll) does.
+    #[must_use]
+    pub fn poll_one(&self) -> Option<Wc> {
+        self.inner.ring.pop().or_else(|| {
+            self.inner.context.inner.engine.progress();
+            self.inner.ring.pop()
+        })
+    }
+
+    /// Asks its channel for one event, at the next completion of this kind (`ibv_req_notify_cq`). Completions that are there
+    /// already give none: poll once more after arming.
+    pub fn arm(&self, kind: ArmKind) {
+        self.inner.ring.arm(kind);
+        if self.inner.channel.as_ref().is_some_and(|channel| channel.is_exposed()) {
+            self.inner.context.inner.engine.hand_over();
+        }
+    }
+
+    /// Whether a completion was lost for want of room; such a queue is dead.
+    #[must_use]
+    pub fn has_overrun(&self) -> bool {
+        self.inner.ring.has_overrun()
+    }
+}

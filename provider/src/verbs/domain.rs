@@ -1,0 +1,71 @@
+//! Protection domains.
+
+use std::sync::Arc;
+
+use roce_transport::{
+    adapter::{ObjectError, PdId},
+    mem::{Access, Memory},
+};
+
+use super::{Context, MemoryRegion, QpAttr, QueuePair, RegionError};
+use crate::region::MmapMemory;
+
+/// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
+#[derive(Clone)]
+pub struct ProtectionDomain {
+    pub(super) inner: Arc<DomainInner>,
+}
+
+pub(super) struct DomainInner {
+    pub(super) context: Context,
+    pub(super) id: PdId,
+}
+
+impl Drop for DomainInner {
+    fn drop(&mut self) {
+        // everything made in it held it, so nothing uses it any more
+        let _ = self.context.inner.engine.lock().adapter().dealloc_pd(self.id);
+    }
+}
+
+impl ProtectionDomain {
+    pub(super) fn new(context: &Context) -> Result<Self, ObjectError> {
+        let id = context.inner.engine.lock().adapter().alloc_pd()?;
+        Ok(Self { inner: Arc::new(DomainInner { context: context.clone(), id }) })
+    }
+
+    /// The device it belongs to.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
+    /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).
+    ///
+    /// # Errors
+    /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`); [`RegionError::Register`] for rights that do not
+    /// go together (`EINVAL`) or too many regions (`ENOMEM`).
+    pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
+        let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
+        let address = memory.address();
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// Registers memory that a program brings (`ibv_reg_mr_iova`); its first byte has the address `address` in work requests
+    /// and for peers.
+    ///
+    /// # Errors
+    /// [`RegionError::Register`], as above, and when the region would wrap past the end of the address space (`EINVAL`).
+    pub fn register(&self, memory: Arc<dyn Memory>, address: u64, access: Access) -> Result<MemoryRegion, RegionError> {
+        MemoryRegion::new(self, memory, address, access)
+    }
+
+    /// Makes a queue pair in RESET (`ibv_create_qp`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Unknown`] when a completion
+    /// queue is of another device (`EINVAL`).
+    pub fn create_qp(&self, attr: &QpAttr) -> Result<QueuePair, ObjectError> {
+        QueuePair::new(self, attr)
+    }
+}

@@ -1,0 +1,241 @@
+//! Queue pairs.
+
+use std::sync::Arc;
+
+use roce_transport::{
+    adapter::ObjectError,
+    addr::{AddressVector, Gid, Mtu, Qpn},
+    mem::Access,
+    psn::Psn,
+    qp::{Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Rtr, Rts},
+    work::{RecvWr, SendWr},
+};
+use thiserror::Error;
+
+use super::{CompletionQueue, ProtectionDomain, cq::CqInner, domain::DomainInner};
+
+/// What a new queue pair is (`ibv_qp_init_attr`).
+#[derive(Clone)]
+pub struct QpAttr {
+    /// Its service.
+    pub qp_type: QpType,
+    /// Where its send requests complete.
+    pub send_cq: CompletionQueue,
+    /// Where its receive requests complete.
+    pub recv_cq: CompletionQueue,
+    /// Its sizes.
+    pub caps: QpCaps,
+    /// Every send request is signaled, whatever its flags say. Off by default.
+    pub sq_sig_all: bool,
+}
+
+impl QpAttr {
+    /// A queue pair that completes everything in one queue, with default sizes.
+    #[must_use]
+    pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
+        Self { qp_type, send_cq: cq.clone(), recv_cq: cq.clone(), caps: QpCaps::default(), sq_sig_all: false }
+    }
+}
+
+/// What a peer must know to connect to a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoint {
+    /// Its address.
+    pub gid: Gid,
+    /// Its number.
+    pub qpn: Qpn,
+    /// The first PSN that it sends.
+    pub psn: Psn,
+}
+
+/// A queue pair (`ibv_qp`). Destroyed with its last handle; what is still posted then gives no completions.
+#[derive(Clone)]
+pub struct QueuePair {
+    inner: Arc<QpInner>,
+}
+
+struct QpInner {
+    domain: Arc<DomainInner>,
+    qpn: Qpn,
+    psn: Psn,
+    // held so that they outlive it
+    _cqs: [Arc<CqInner>; 2],
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        let _ = self.domain.context.inner.engine.lock().adapter().destroy_qp(self.qpn);
+    }
+}
+
+/// Why posting a list stopped. The requests before `index` are posted.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[error("request {index}: {error}")]
+pub struct PostFailed {
+    /// The first request that is not posted.
+    pub index: usize,
+    /// What is wrong with it.
+    pub error: PostError,
+}
+
+/// Why a queue pair cannot be connected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum ConnectError {
+    /// No own GID of the peer's address family.
+    #[error("this device has no address of the same family as the peer's {0}")]
+    NoAddress(Gid),
+    /// A transition was refused.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+}
+
+impl QueuePair {
+    pub(super) fn new(pd: &ProtectionDomain, attr: &QpAttr) -> Result<Self, ObjectError> {
+        let domain = pd.inner.clone();
+        let init = QpInit {
+            qp_type: attr.qp_type,
+            send_cq: attr.send_cq.inner.ring.clone(),
+            recv_cq: attr.recv_cq.inner.ring.clone(),
+            caps: attr.caps,
+            sq_sig_all: attr.sq_sig_all,
+            pd: domain.id,
+        };
+        let (qpn, psn) = {
+            let mut shard = domain.context.inner.engine.lock();
+            (shard.adapter().create_qp(init)?, shard.adapter().random_psn())
+        };
+        let cqs = [attr.send_cq.inner.clone(), attr.recv_cq.inner.clone()];
+        Ok(Self { inner: Arc::new(QpInner { domain, qpn, psn, _cqs: cqs }) })
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn qpn(&self) -> Qpn {
+        self.inner.qpn
+    }
+
+    /// What it tells of itself (`ibv_query_qp`).
+    ///
+    /// # Panics
+    /// Never: the handle keeps the queue pair alive.
+    #[must_use]
+    pub fn query(&self) -> QpInfo {
+        let engine = &self.inner.domain.context.inner.engine;
+        engine.command(|adapter, _| adapter.query_qp(self.inner.qpn)).expect("a handle keeps its queue pair alive")
+    }
+
+    /// RESET→INIT, and INIT→INIT (`ibv_modify_qp`).
+    ///
+    /// # Errors
+    /// See [`ModifyError`] (`EINVAL`); then nothing has changed. The same holds for every transition.
+    pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init))
+    }
+
+    /// INIT→RTR.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_rtr(&self, rtr: Rtr) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr))
+    }
+
+    /// RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_rts(&self, rts: Rts) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts))
+    }
+
+    /// RTS→SQD: nothing new is sent. With `notify` an asynchronous event tells when the rest has completed.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_sqd(&self, notify: bool) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify))
+    }
+
+    /// Any state but RESET to ERR: everything posted completes as flushed.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_error(&self) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn))
+    }
+
+    /// Any state to RESET: everything posted is forgotten without completions.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_reset(&self) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn))
+    }
+
+    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such address.
+    #[must_use]
+    pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
+        let gid = self.inner.domain.context.gids().get(usize::from(gid_index)).copied()?;
+        Some(Endpoint { gid, qpn: self.inner.qpn, psn: self.inner.psn })
+    }
+
+    /// Takes a new RC queue pair all the way to RTS: path MTU as the port has it, all remote rights, 16 READs each way,
+    /// acknowledge timeout 14 (67 ms), 7 retries, no limit on "receiver not ready" (timer 12, 0.64 ms). The peer must do the
+    /// same with this side's [`endpoint`](Self::endpoint).
+    ///
+    /// # Errors
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or not RC.
+    pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
+        self.connect_with_mtu(peer, self.inner.domain.context.active_mtu())
+    }
+
+    /// The same with a given path MTU, which both ends must have alike.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
+        let context = &self.inner.domain.context;
+        let wants_v4 = peer.gid.to_ip().is_ipv4();
+        let own = context.gids().iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
+        let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        self.to_init(Init { access, ..Init::default() })?;
+        self.to_rtr(Rtr::Rc {
+            dest_qpn: peer.qpn,
+            path_mtu,
+            rq_psn: peer.psn,
+            av: AddressVector::new(peer.gid, sgid_index),
+            max_dest_rd_atomic: 16,
+            min_rnr_timer: 12,
+        })?;
+        self.to_rts(Rts::Rc { sq_psn: self.inner.psn, timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 })?;
+        Ok(())
+    }
+
+    /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
+    ///
+    /// # Errors
+    /// [`PostFailed`] tells the first that is not posted; those before it are.
+    pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
+        self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
+    }
+
+    /// Posts receive requests, in order (`ibv_post_recv`).
+    ///
+    /// # Errors
+    /// [`PostFailed`] tells the first that is not posted; those before it are.
+    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
+        self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
+    }
+
+    fn engine_command<R>(
+        &self,
+        command: impl FnOnce(&mut roce_transport::adapter::Adapter, roce_transport::time::Instant, Qpn) -> R,
+    ) -> R {
+        self.inner.domain.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
+    }
+}
+
+fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), PostFailed> {
+    wrs.iter().enumerate().try_for_each(|(index, wr)| one(wr).map_err(|error| PostFailed { index, error }))
+}

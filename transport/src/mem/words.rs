@@ -1,0 +1,86 @@
+//! Bytes inside a slice of atomic words: how every region of our own is read and written.
+//!
+//! Whole words are loaded and stored with relaxed ordering. A word of which only a part is written is changed by
+//! compare-and-swap, so that its other bytes are as another writer sets them.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use super::MemoryFault;
+
+/// Copies the bytes from `offset` on into `to`.
+///
+/// # Errors
+/// [`MemoryFault`] when the range is not inside the words.
+pub fn read_words(words: &[AtomicU64], offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+    let Span { mut words, skip } = span(words, offset, to.len())?;
+    let head = if skip == 0 { 0 } else { (8 - skip).min(to.len()) };
+    let (first, rest) = to.split_at_mut(head);
+    if head > 0
+        && let Some((word, others)) = words.split_first()
+    {
+        first.copy_from_slice(&bytes_of(word)[skip..skip + head]);
+        words = others;
+    }
+    let whole = rest.len() / 8;
+    let mut chunks = rest.chunks_exact_mut(8);
+    for (chunk, word) in (&mut chunks).zip(words) {
+        chunk.copy_from_slice(&bytes_of(word));
+    }
+    let tail = chunks.into_remainder();
+    if let Some(word) = words.get(whole) {
+        tail.copy_from_slice(&bytes_of(word)[..tail.len()]);
+    }
+    Ok(())
+}
+
+/// Copies `from` to `offset`.
+///
+/// # Errors
+/// [`MemoryFault`] when the range is not inside the words.
+pub fn write_words(words: &[AtomicU64], offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+    let Span { mut words, skip } = span(words, offset, from.len())?;
+    let head = if skip == 0 { 0 } else { (8 - skip).min(from.len()) };
+    let (first, rest) = from.split_at(head);
+    if head > 0
+        && let Some((word, others)) = words.split_first()
+    {
+        merge(word, skip, first);
+        words = others;
+    }
+    let (chunks, tail) = rest.as_chunks::<8>();
+    for (chunk, word) in chunks.iter().zip(words) {
+        word.store(u64::from_ne_bytes(*chunk), Ordering::Relaxed);
+    }
+    if let Some(word) = words.get(chunks.len()).filter(|_| !tail.is_empty()) {
+        merge(word, 0, tail);
+    }
+    Ok(())
+}
+
+/// The words that hold a range, and how many bytes of the first come before it.
+struct Span<'a> {
+    words: &'a [AtomicU64],
+    skip: usize,
+}
+
+fn span(words: &[AtomicU64], offset: u64, len: usize) -> Result<Span<'_>, MemoryFault> {
+    let start = usize::try_from(offset).map_err(|_| MemoryFault)?;
+    let end = start.checked_add(len).ok_or(MemoryFault)?;
+    let words = words.get(start / 8..end.div_ceil(8).max(start / 8)).ok_or(MemoryFault)?;
+    Ok(Span { words, skip: start % 8 })
+}
+
+fn bytes_of(word: &AtomicU64) -> [u8; 8] {
+    word.load(Ordering::Relaxed).to_ne_bytes()
+}
+
+/// Puts `bytes` at `skip` into a word.
+fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
+    let mut value = [0; 8];
+    let mut mask = [0; 8];
+    value[skip..skip + bytes.len()].copy_from_slice(bytes);
+    mask[skip..skip + bytes.len()].fill(0xFF);
+    let (value, mask) = (u64::from_ne_bytes(value), u64::from_ne_bytes(mask));
+    // only the closure could refuse, and it never does
+    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
+}
