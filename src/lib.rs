@@ -36,7 +36,7 @@
 pub use roce_provider::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Device, DeviceAddress, Endpoint,
     LinkCounters, MemoryRegion, MmapMemory, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, QpAttr,
-    QueuePair, RegionError, devices, link,
+    QueuePair, RegionError, devices, fabric, link,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -1,27 +1,29 @@
 //! The only place where the time is read.
 
-use std::time::{Duration, SystemTime};
+use std::{
+    sync::OnceLock,
+    time::{Duration, SystemTime},
+};
 
 use roce_transport::time::Instant;
 
-/// Time since a device was opened.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Clock {
-    origin: std::time::Instant,
+struct Origin {
+    monotonic: std::time::Instant,
     wall: SystemTime,
 }
 
-impl Clock {
-    pub(crate) fn start() -> Self {
-        Self { origin: std::time::Instant::now(), wall: SystemTime::now() }
-    }
+/// The same for every device of the process, so that devices on one fabric agree about the time.
+fn origin() -> &'static Origin {
+    static ORIGIN: OnceLock<Origin> = OnceLock::new();
+    ORIGIN.get_or_init(|| Origin { monotonic: std::time::Instant::now(), wall: SystemTime::now() })
+}
 
-    pub(crate) fn now(&self) -> Instant {
-        Instant::ZERO.plus(self.origin.elapsed())
-    }
+/// Time since the process first asked for it.
+pub(crate) fn now() -> Instant {
+    Instant::ZERO.plus(origin().monotonic.elapsed())
+}
 
-    /// The time of day of an instant, since the Unix epoch.
-    pub(crate) fn wall(&self, at: Instant) -> Duration {
-        self.wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + at.since(Instant::ZERO)
-    }
+/// The time of day of an instant, since the Unix epoch.
+pub(crate) fn wall(at: Instant) -> Duration {
+    origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + at.since(Instant::ZERO)
 }

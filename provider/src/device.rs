@@ -16,7 +16,8 @@ use thiserror::Error;
 
 use crate::{
     engine::{Engine, Progress, Wakers},
-    link::{BindError, Capture, Link, Observer, UdpLink, is_loopback},
+    fabric::FaultPlan,
+    link::{BindError, Capture, FaultyLink, Link, Observer, UdpLink, is_loopback},
     verbs::{AsyncQueue, Context, ContextInner},
 };
 
@@ -70,6 +71,10 @@ pub struct OpenOptions {
     pub pcap: Option<PathBuf>,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
+    /// What is to go wrong on the way to and from the link. By default nothing. With faults, packets leave one by one.
+    pub faults: FaultPlan,
+    /// Where the faults' chance comes from; the same seed gives the same faults to the same datagrams.
+    pub fault_seed: u64,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
     /// Where all random numbers come from. By default 32 bytes from the operating system; a given seed makes every key and
@@ -246,7 +251,8 @@ impl Device {
 
 /// Opens an adapter on a link of the caller's choice.
 pub(crate) fn open_link(name: String, port: PortAttr, link: Box<dyn Link>, options: OpenOptions) -> Result<Context, OpenError> {
-    let OpenOptions { progress, pcap, observer, limits, seed } = options;
+    let OpenOptions { progress, pcap, observer, faults, fault_seed, limits, seed } = options;
+    let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, faults, fault_seed)) };
     let seed = match seed {
         Some(seed) => seed,
         None => {

@@ -11,7 +11,7 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -22,7 +22,7 @@ use roce_transport::{adapter::Adapter, time::Instant};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
 
 use crate::{
-    clock::Clock,
+    clock,
     link::{Link, Observer},
 };
 pub use shard::LinkCounters;
@@ -30,6 +30,9 @@ pub(crate) use shard::{Shard, Wakers};
 
 /// How often the background thread looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// After so many polls in vain a program's thread lets others run, if there are any.
+const YIELD_AFTER: u32 = 64;
 
 /// Who moves packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -45,13 +48,14 @@ pub enum Progress {
 /// See the [module's documentation](self).
 pub(crate) struct Engine {
     shard: Mutex<Shard>,
-    clock: Clock,
     /// Readable when any of the link's descriptors is.
     sockets: OwnedFd,
     /// Ends a sleep of the background thread.
     wake: OwnedFd,
     /// Grows with every call of the program that served the adapter.
     activity: AtomicU64,
+    /// Polls in a row that found nothing.
+    idle_polls: AtomicU32,
     /// Threads of the program that wait on the sockets themselves.
     drivers: AtomicU32,
     /// Someone sleeps on a descriptor that only the background thread makes readable.
@@ -76,13 +80,12 @@ impl Engine {
         for descriptor in link.descriptors() {
             epoll::add(&sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let clock = Clock::start();
         let engine = Arc::new(Self {
-            shard: Mutex::new(Shard::new(adapter, link, observer, wakers, clock)),
-            clock,
+            shard: Mutex::new(Shard::new(adapter, link, observer, wakers)),
             sockets,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
+            idle_polls: AtomicU32::new(0),
             drivers: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
             sleeps_until: AtomicU64::new(0),
@@ -99,17 +102,13 @@ impl Engine {
 
     /// Sends what is still due and ends the background thread, so that the addresses are free afterwards.
     pub(crate) fn stop(&self) {
-        self.lock().serve(self.clock.now());
+        self.lock().serve(clock::now());
         self.stop.store(true, Ordering::SeqCst);
         self.wake_background();
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(background) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = background.join(); // a panic there has been printed already
         }
-    }
-
-    pub(crate) fn now(&self) -> Instant {
-        self.clock.now()
     }
 
     /// The lock. A panic under it is a bug of ours; the state behind it is as good as it was.
@@ -120,7 +119,7 @@ impl Engine {
     /// Runs a command of the program and sends what follows from it.
     pub(crate) fn command<R>(&self, command: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
         let mut shard = self.lock();
-        let now = self.clock.now();
+        let now = clock::now();
         let result = command(shard.adapter(), now);
         shard.transmit(now);
         self.after_service(&mut shard);
@@ -132,11 +131,18 @@ impl Engine {
         self.activity.fetch_add(1, Ordering::Relaxed);
         let mut shard = match self.shard.try_lock() {
             Ok(shard) => shard,
-            Err(std::sync::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(std::sync::TryLockError::WouldBlock) => return,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return,
         };
-        shard.serve(self.clock.now());
+        let received = shard.serve(clock::now());
         self.after_service(&mut shard);
+        drop(shard);
+        // A program that polls in vain may keep the peer's program from the processor.
+        if received > 0 {
+            self.idle_polls.store(0, Ordering::Relaxed);
+        } else if self.idle_polls.fetch_add(1, Ordering::Relaxed) % YIELD_AFTER == YIELD_AFTER - 1 {
+            thread::yield_now();
+        }
     }
 
     /// Sees to it that the background thread does not oversleep a timer that was just set.
@@ -157,7 +163,7 @@ impl Engine {
     /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires or `limit` has passed.
     pub(crate) fn drive(&self, wanted: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<()> {
         self.drivers.fetch_add(1, Ordering::SeqCst);
-        let due = self.lock().deadline().map(|deadline| deadline.since(self.clock.now()));
+        let due = self.lock().deadline().map(|deadline| deadline.since(clock::now()));
         let timeout = [due, limit].into_iter().flatten().min();
         let result = wait(&[wanted, self.sockets.as_fd()], timeout);
         self.drivers.fetch_sub(1, Ordering::SeqCst);
@@ -194,7 +200,7 @@ impl Engine {
             }
             let deadline = {
                 let mut shard = self.lock();
-                let received = if drivers { shard.serve_timers(self.clock.now()) } else { shard.serve(self.clock.now()) };
+                let received = if drivers { shard.serve_timers(clock::now()) } else { shard.serve(clock::now()) };
                 if received == 0 && program_serves {
                     // it polls faster than this thread wakes: leave it to it until it hands over again
                     self.handed_over.store(false, Ordering::SeqCst);
@@ -203,7 +209,7 @@ impl Engine {
                 self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
                 deadline
             };
-            let timeout = deadline.map(|deadline| deadline.since(self.clock.now()));
+            let timeout = deadline.map(|deadline| deadline.since(clock::now()));
             let result = if drivers {
                 // A driver that leaves does not say so; this thread looks now and then.
                 wait(&[self.wake.as_fd()], Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))

@@ -10,7 +10,7 @@ use roce_transport::{
 };
 
 use crate::{
-    clock::Clock,
+    clock,
     link::{Direction, Link, Observed, Observer},
     verbs::{AsyncQueue, CqWaker},
 };
@@ -48,19 +48,12 @@ pub(crate) struct Shard {
     pub(crate) wakers: Wakers,
     pub(crate) link_counters: LinkCounters,
     buffer: TransmitBuffer,
-    clock: Clock,
 }
 
 impl Shard {
-    pub(super) fn new(
-        adapter: Adapter,
-        link: Box<dyn Link>,
-        observer: Option<Box<dyn Observer>>,
-        wakers: Wakers,
-        clock: Clock,
-    ) -> Self {
+    pub(super) fn new(adapter: Adapter, link: Box<dyn Link>, observer: Option<Box<dyn Observer>>, wakers: Wakers) -> Self {
         let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
-        Self { adapter, link, observer, wakers, link_counters: LinkCounters::default(), buffer, clock }
+        Self { adapter, link, observer, wakers, link_counters: LinkCounters::default(), buffer }
     }
 
     pub(crate) const fn adapter(&mut self) -> &mut Adapter {
@@ -95,12 +88,12 @@ impl Shard {
     }
 
     fn receive(&mut self, now: Instant) -> usize {
-        let Self { adapter, link, observer, clock, .. } = self;
+        let Self { adapter, link, observer, .. } = self;
         let result = link.receive(now, &mut |net, bytes| {
             let disposition = adapter.handle_datagram(now, net, bytes);
             if let Some(observer) = observer {
                 observer.observe(&Observed {
-                    at: clock.wall(now),
+                    at: clock::wall(now),
                     direction: Direction::Received,
                     net,
                     bytes,
@@ -123,7 +116,7 @@ impl Shard {
                 break;
             }
             if let Some(observer) = &mut self.observer {
-                let at = self.clock.wall(now);
+                let at = clock::wall(now);
                 for (net, bytes) in self.buffer.datagrams() {
                     observer.observe(&Observed { at, direction: Direction::Sent, net: &net, bytes, disposition: None });
                 }

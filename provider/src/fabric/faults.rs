@@ -281,8 +281,8 @@ fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
 mod tests {
     use roce_transport::wire::Ident;
 
-    use super::*;
     use super::super::rule::Matcher;
+    use super::*;
 
     fn judge(faults: &mut Faults) -> Verdict {
         let net = NetHeader {

@@ -1,6 +1,8 @@
 //! Links: what carries datagrams between an adapter and the world.
 
 mod capture;
+mod fabric;
+mod faulty;
 mod udp;
 
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
@@ -12,6 +14,8 @@ use roce_transport::{
 };
 
 pub use capture::{Capture, Direction, Observed, Observer};
+pub use fabric::{Fabric, FabricLink};
+pub use faulty::FaultyLink;
 pub(crate) use udp::is_loopback;
 pub use udp::{BindError, UdpLink};
 

@@ -17,6 +17,7 @@ use super::{
     cq::{CompletionQueue, CqInner},
     event::Notifier,
 };
+use crate::clock;
 
 /// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a thread that waits.
 #[derive(Clone)]
@@ -84,7 +85,7 @@ impl CompletionChannel {
     /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] when the system cannot wait.
     pub fn wait(&self, limit: Option<Duration>) -> Result<CompletionQueue, ChannelError> {
         let engine = &self.inner.context.inner.engine;
-        let end = limit.map(|limit| engine.now().plus(limit));
+        let end = limit.map(|limit| clock::now().plus(limit));
         loop {
             if let Some(cq) = self.poll() {
                 return Ok(cq);
@@ -93,7 +94,7 @@ impl CompletionChannel {
             if let Some(cq) = self.poll() {
                 return Ok(cq);
             }
-            let left = end.map(|end| end.since(engine.now()));
+            let left = end.map(|end| end.since(clock::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(ChannelError::TimedOut);
             }

@@ -16,6 +16,7 @@ use roce_transport::{
 
 use super::{AsyncQueue, CompletionChannel, CompletionQueue, ProtectionDomain, event::AsyncEvent};
 use crate::{
+    clock,
     device::PortAttr,
     engine::{Engine, LinkCounters},
 };
@@ -136,7 +137,7 @@ impl Context {
     #[must_use]
     pub fn progress_timeout(&self) -> Option<std::time::Duration> {
         let deadline: Option<Instant> = self.inner.engine.deadline();
-        deadline.map(|deadline| deadline.since(self.inner.engine.now()))
+        deadline.map(|deadline| deadline.since(clock::now()))
     }
 
     /// A descriptor that is readable when [`progress`](Self::progress) has something to do.

@@ -1,2 +1,46 @@
-//! x
-fn main() {}
+//! The `roce` command-line tool.
+
+mod demo;
+mod devinfo;
+mod pingpong;
+
+use std::{error::Error, process::ExitCode};
+
+use clap::{Parser, Subcommand};
+
+/// RDMA without hardware: a RoCEv2 adapter in software, in user space.
+///
+/// Every command opens devices of its own, which live as long as the command runs: no kernel module, no daemon, no privilege.
+/// A device sends and receives RoCEv2 packets on UDP port 4791 of this host's addresses, and talks to other roce programs, to
+/// the Linux kernel's rxe, and to RDMA network adapters.
+#[derive(Parser)]
+#[command(name = "roce", version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Demo(demo::Args),
+    Devinfo(devinfo::Args),
+    Pingpong(pingpong::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Devinfo(args) => devinfo::run(&args),
+        Command::Pingpong(args) => pingpong::run(&args),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("roce: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command fails with: one line that says what to do.
+type Failure = Box<dyn Error>;

@@ -107,7 +107,7 @@ pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let bytes_after = IPV4_AFTER_IDENT + UDP_LEN + body;
     let divisor = INVERSE_SHIFTS.get(bytes_after / 4 + 1).copied()?;
-    if bytes_after % 4 != 0 {
+    if !bytes_after.is_multiple_of(4) {
         return None;
     }
     let change = multiply(difference, divisor);

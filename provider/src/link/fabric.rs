@@ -1,0 +1,176 @@
+//! A network inside the process: devices on it need no sockets, and its faults are chosen by the program.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    addr::Mtu,
+    time::Instant,
+    wire::NetHeader,
+};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::Link;
+use crate::{
+    Context, OpenError, OpenOptions, PortAttr,
+    device::open_link,
+    fabric::{Datagram, FaultPlan, Faults, Network},
+    link::BindError,
+};
+
+/// Datagrams that wait for a device; what comes beyond is lost.
+const INBOX: usize = 65_536;
+
+/// A network that any number of devices of this process can be opened on.
+///
+/// ```
+/// use roce_provider::{OpenOptions, link::Fabric};
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let fabric = Fabric::new("drop every 10, delay 50us".parse()?, 1);
+/// let one = fabric.open("10.0.0.1".parse()?, OpenOptions::default())?;
+/// let two = fabric.open("10.0.0.2".parse()?, OpenOptions::default())?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Fabric {
+    shared: Arc<Mutex<Shared>>,
+}
+
+struct Shared {
+    network: Network,
+    nodes: BTreeMap<IpAddr, Node>,
+}
+
+struct Node {
+    inbox: VecDeque<Datagram>,
+    descriptor: Arc<OwnedFd>,
+}
+
+impl Fabric {
+    /// A network with these faults; `FaultPlan::default()` has none. The same seed and the same datagrams give the same
+    /// faults.
+    #[must_use]
+    pub fn new(plan: FaultPlan, seed: u64) -> Self {
+        Self { shared: Arc::new(Mutex::new(Shared { network: Network::with_plan(plan, seed), nodes: BTreeMap::new() })) }
+    }
+
+    /// Opens a device with this address on the network; its port carries 4,096 bytes of payload.
+    ///
+    /// # Errors
+    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and [`OpenError::Capture`].
+    pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
+        let link = self.link(address)?;
+        let port =
+            PortAttr { active: true, active_mtu: Mtu::B4096, max_mtu: Mtu::B4096, max_message: roce_transport::qp::MAX_MESSAGE };
+        open_link(format!("fabric:{address}"), port, Box::new(link), options)
+    }
+
+    /// A link with this address.
+    ///
+    /// # Errors
+    /// [`BindError::Taken`]; [`BindError::System`] when the process may not open more descriptors.
+    pub fn link(&self, address: IpAddr) -> Result<FabricLink, BindError> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let descriptor = eventfd(0, flags).map_err(|error| BindError::System { address, source: error.into() })?;
+        let descriptor = Arc::new(descriptor);
+        let mut shared = self.lock();
+        if shared.nodes.contains_key(&address) {
+            return Err(BindError::Taken(address));
+        }
+        shared.nodes.insert(address, Node { inbox: VecDeque::new(), descriptor: descriptor.clone() });
+        drop(shared);
+        Ok(FabricLink { fabric: self.clone(), address, descriptor })
+    }
+
+    /// Looks at, or changes, what goes wrong on the network.
+    pub fn with_faults<R>(&self, act: impl FnOnce(&mut Faults) -> R) -> R {
+        act(self.lock().network.faults_mut())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Shared> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Shared {
+    /// Puts what has arrived into the inboxes.
+    fn deliver(&mut self, now: Instant) {
+        while let Some(datagram) = self.network.poll_deliver(now) {
+            if let Some(node) = self.nodes.get_mut(&datagram.net.dst)
+                && node.inbox.len() < INBOX
+            {
+                node.inbox.push_back(datagram);
+                let _ = rustix::io::write(&*node.descriptor, &1u64.to_ne_bytes()); // full means readable already
+            }
+        }
+    }
+}
+
+/// A device's place on a [`Fabric`].
+pub struct FabricLink {
+    fabric: Fabric,
+    address: IpAddr,
+    descriptor: Arc<OwnedFd>,
+}
+
+impl Drop for FabricLink {
+    fn drop(&mut self) {
+        self.fabric.lock().nodes.remove(&self.address);
+    }
+}
+
+impl Link for FabricLink {
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec![self.address]
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits { segments: 64, bytes: 65_507 }
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::PerFlow
+    }
+
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+        let mut shared = self.fabric.lock();
+        for run in runs {
+            let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
+            for (index, payload) in payloads.enumerate() {
+                shared.network.send(now, &run.net_header(index), payload);
+            }
+        }
+        shared.deliver(now);
+        Ok(())
+    }
+
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        let inbox = {
+            let mut shared = self.fabric.lock();
+            let _ = rustix::io::read(&*self.descriptor, &mut [0; 8]);
+            shared.deliver(now);
+            let node = shared.nodes.get_mut(&self.address);
+            node.map(|node| std::mem::take(&mut node.inbox)).unwrap_or_default()
+        };
+        for datagram in &inbox {
+            sink(&datagram.net, &datagram.bytes);
+        }
+        Ok(inbox.len())
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.descriptor.as_fd()]
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.fabric.lock().network.poll_timeout()
+    }
+}

@@ -1,0 +1,213 @@
+//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong` or `ibv_ud_pingpong`.
+
+mod exchange;
+mod session;
+
+use std::{path::PathBuf, time::Instant};
+
+use clap::ValueEnum;
+use roce::{AddressVector, Device, Endpoint, Init, Mtu, OpenOptions, QKey, QpType, Rtr, Rts, UdDestination, fabric::FaultPlan};
+
+use crate::Failure;
+use exchange::{Exchange, Shown};
+use session::Session;
+
+/// The queue key that the stock tools use.
+const QKEY: QKey = QKey(0x1111_1111);
+
+/// Send messages back and forth with a peer.
+///
+/// Start it without SERVER on one side, then with the name or address of that side on the other. On one host:
+///
+///     roce pingpong rc
+///     roce pingpong rc 127.0.0.1
+///
+/// The other side may as well be ibv_rc_pingpong or ibv_ud_pingpong, on the kernel's rxe or on an RDMA network adapter; options
+/// mean what they mean there. The two sides tell each other their addresses over TCP. The size, path MTU and number of
+/// exchanges have to be the same on both sides.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// rc: reliable connection; ud: unreliable datagrams
+    service: Service,
+    /// Where the server is; without it, this is the server
+    server: Option<String>,
+    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP connection to the peer uses
+    #[arg(short = 'd', long, value_name = "DEV")]
+    device: Option<String>,
+    /// Index of the own GID. By default the first of the peer's address family
+    #[arg(short, long, value_name = "GID_INDEX")]
+    gid: Option<u16>,
+    /// TCP port on which the server listens
+    #[arg(short, long, default_value_t = 18515)]
+    port: u16,
+    /// Bytes per message [default: 4096 for rc, 1024 for ud]
+    #[arg(short, long)]
+    size: Option<u32>,
+    /// Messages each way
+    #[arg(short = 'n', long, default_value_t = 1000)]
+    iters: u32,
+    /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: 1024; for ud what the port carries]
+    #[arg(short, long)]
+    mtu: Option<u32>,
+    /// Receive requests kept posted
+    #[arg(short, long, default_value_t = 500)]
+    rx_depth: u32,
+    /// Validate every byte of every message
+    #[arg(short, long)]
+    chk: bool,
+    /// Sleep until a completion arrives, instead of polling
+    #[arg(short, long)]
+    events: bool,
+    /// Capture every packet into this pcapng file, for Wireshark
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Let something go wrong with this side's packets, in both directions: "drop 3%", "drop ack every 7", "delay 2ms",
+    /// "corrupt 0.1%", "duplicate 1%", "reorder 5%", "drop psn 5..9 once"; several with commas between them
+    #[arg(long, value_name = "FAULTS")]
+    fault: Vec<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Service {
+    Rc,
+    Ud,
+}
+
+/// The arguments, checked and completed.
+struct Plan {
+    qp_type: QpType,
+    size: usize,
+    iters: u32,
+    mtu: Option<Mtu>,
+    rx_depth: u32,
+    validate: bool,
+    events: bool,
+}
+
+impl Args {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let mtu = match self.mtu {
+            Some(bytes) => {
+                let mtu = Mtu::from_bytes(bytes);
+                Some(mtu.ok_or_else(|| format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096"))?)
+            }
+            None => None,
+        };
+        if self.iters == 0 || self.rx_depth == 0 {
+            return Err("-n and -r must be at least 1".into());
+        }
+        let (qp_type, size, mtu) = match self.service {
+            Service::Rc => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
+            Service::Ud => (QpType::Ud, self.size.unwrap_or(1024), mtu),
+        };
+        let plan = Plan {
+            qp_type,
+            size: size as usize,
+            iters: self.iters,
+            mtu,
+            rx_depth: self.rx_depth,
+            validate: self.chk,
+            events: self.events,
+        };
+        if let (QpType::Ud, Some(mtu)) = (qp_type, mtu) {
+            plan.check_datagram(mtu)?;
+        }
+        Ok(plan)
+    }
+
+    fn options(&self) -> Result<OpenOptions, Failure> {
+        let faults: FaultPlan = self.fault.join(", ").parse()?;
+        Ok(OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() })
+    }
+}
+
+impl Plan {
+    /// A datagram is one packet.
+    fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
+        if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
+            let (size, mtu) = (self.size, mtu.bytes());
+            return Err(format!(
+                "size {size} is more than the path MTU {mtu}: a datagram is one packet; use -s {mtu} or less, or a larger -m"
+            )
+            .into());
+        }
+        Ok(())
+    }
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let plan = args.plan()?;
+    // A device named on the command line is opened first, so that what is wrong with it is said at once.
+    let named = match &args.device {
+        Some(spec) => Some(Device::named(spec)?.open(args.options()?)?),
+        None => None,
+    };
+    let (exchange, is_client) = match &args.server {
+        Some(server) => (Exchange::connect(server, args.port)?, true),
+        None => (Exchange::accept(&Exchange::listen(args.port)?)?, false),
+    };
+    let local = exchange.local()?.ip().to_canonical();
+    let context = match named {
+        Some(context) => context,
+        None => Device::for_local(local)?.open(args.options()?)?,
+    };
+    plan.check_datagram(context.active_mtu())?;
+    let gids = context.gids();
+    let gid_index = args.gid.unwrap_or_else(|| {
+        let same = gids.iter().position(|gid| gid.to_ip() == local);
+        let alike = gids.iter().position(|gid| gid.to_ip().is_ipv4() == local.is_ipv4());
+        same.or(alike).unwrap_or(0) as u16
+    });
+
+    let mut session = Session::new(&context, &plan, is_client)?;
+    let ours = session
+        .qp()
+        .endpoint(gid_index)
+        .ok_or_else(|| format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len()))?;
+    println!("  local address:  {}", Shown(ours));
+    let theirs = exchange.swap(&ours, |theirs| {
+        connect(&session, &plan, gid_index, &ours, theirs)?;
+        Ok(())
+    })?;
+    println!("  remote address: {}", Shown(theirs));
+    if plan.qp_type == QpType::Ud {
+        session.send_to(UdDestination { av: AddressVector::new(theirs.gid, gid_index), qpn: theirs.qpn, qkey: QKEY });
+    }
+
+    let start = Instant::now();
+    session.play()?;
+    let seconds = start.elapsed().as_secs_f64();
+    let bytes = plan.size as f64 * f64::from(plan.iters) * 2.0;
+    println!("{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec", bytes * 8.0 / 1e6 / seconds);
+    println!("{} iters in {seconds:.2} seconds = {:.2} usec/iter", plan.iters, seconds * 1e6 / f64::from(plan.iters));
+    session.linger();
+    Ok(())
+}
+
+/// Takes the queue pair to RTS, with the stock tools' attributes, receive requests posted.
+fn connect(session: &Session, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs: &Endpoint) -> Result<(), Failure> {
+    let qp = session.qp();
+    match plan.qp_type {
+        QpType::Rc => {
+            qp.to_rtr(Rtr::Rc {
+                dest_qpn: theirs.qpn,
+                path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
+                rq_psn: theirs.psn,
+                av: AddressVector::new(theirs.gid, gid_index),
+                max_dest_rd_atomic: 1,
+                min_rnr_timer: 12,
+            })?;
+            qp.to_rts(Rts::Rc { sq_psn: ours.psn, timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 })?;
+        }
+        QpType::Ud => {
+            qp.to_rtr(Rtr::Ud)?;
+            qp.to_rts(Rts::Ud { sq_psn: ours.psn })?;
+        }
+    }
+    Ok(())
+}
+
+/// What a new queue pair of a ping-pong is taken to INIT with.
+fn init() -> Init {
+    Init { qkey: QKEY, ..Init::default() }
+}

@@ -1,0 +1,202 @@
+//! One side of a ping-pong: its buffers, its queue pair, and the exchange of messages.
+
+use std::time::{Duration, Instant};
+
+use roce::{
+    Access, ArmKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpAttr, QpCaps, QpType, QueuePair, RecvWr,
+    SendWr, UdDestination, Wc, WcOpcode,
+};
+
+use super::{Plan, init};
+use crate::Failure;
+
+/// Bytes in front of a received datagram.
+const GRH: usize = 40;
+/// The stock tools look only at the first byte of each page of this size, which has to be zero.
+const PAGE: usize = 4096;
+/// With nothing from the peer for so long, it is gone.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(super) struct Session {
+    context: Context,
+    qp: QueuePair,
+    cq: CompletionQueue,
+    channel: Option<CompletionChannel>,
+    /// What is sent. The server sends back what it has received.
+    outgoing: MemoryRegion,
+    incoming: MemoryRegion,
+    /// Where the message lies in `incoming`.
+    start: usize,
+    size: usize,
+    iters: u32,
+    rx_depth: u32,
+    validate: bool,
+    is_client: bool,
+    destination: Option<UdDestination>,
+    /// What every message has to be; a server learns it from the first.
+    expected: Option<Vec<u8>>,
+}
+
+impl Session {
+    pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
+        let &Plan { qp_type, size, iters, rx_depth, validate, events, .. } = plan;
+        let start = if qp_type == QpType::Ud { GRH } else { 0 };
+        let pd = context.alloc_pd()?;
+        let incoming = pd.allocate(start + size, Access::LOCAL_WRITE)?;
+        let outgoing = pd.allocate(size, Access::empty())?;
+        let expected = is_client.then(|| pattern(size));
+        if let Some(pattern) = &expected {
+            outgoing.write_at(0, pattern)?;
+        }
+        let channel = if events { Some(context.create_channel()?) } else { None };
+        let cq = context.create_cq(rx_depth as usize + 1, channel.as_ref())?;
+        let caps = QpCaps { max_send_wr: 1, max_recv_wr: rx_depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let qp = pd.create_qp(&QpAttr { caps, ..QpAttr::new(qp_type, &cq) })?;
+        qp.to_init(init())?;
+        let session = Self {
+            context: context.clone(),
+            qp,
+            cq,
+            channel,
+            outgoing,
+            incoming,
+            start,
+            size,
+            iters,
+            rx_depth,
+            validate,
+            is_client,
+            destination: None,
+            expected,
+        };
+        session.post_receives(rx_depth)?;
+        if session.channel.is_some() {
+            session.cq.arm(ArmKind::Next);
+        }
+        Ok(session)
+    }
+
+    pub(super) const fn qp(&self) -> &QueuePair {
+        &self.qp
+    }
+
+    pub(super) const fn send_to(&mut self, destination: UdDestination) {
+        self.destination = Some(destination);
+    }
+
+    fn post_receives(&self, count: u32) -> Result<(), Failure> {
+        let wr = RecvWr::new(0, [self.incoming.whole()]);
+        Ok(self.qp.post_recv(&vec![wr; count as usize])?)
+    }
+
+    fn post_send(&self) -> Result<(), Failure> {
+        let data = if self.is_client { self.outgoing.whole() } else { self.incoming.sge(self.start..self.start + self.size) };
+        let wr = match self.destination {
+            Some(to) => SendWr::send_to(0, to, data),
+            None => SendWr::send(0, data),
+        };
+        Ok(self.qp.post_send(&[wr])?)
+    }
+
+    /// Sends and receives `iters` messages. The next is sent when the one before has both gone and been answered.
+    pub(super) fn play(&mut self) -> Result<(), Failure> {
+        let (mut sent, mut received) = (0, 0);
+        let mut posted = self.rx_depth;
+        let (mut sending, mut waiting) = (self.is_client, true);
+        if self.is_client {
+            self.post_send()?;
+        }
+        let mut patience = Instant::now();
+        while sent < self.iters || received < self.iters {
+            let Some(wc) = self.next_completion(patience)? else { continue };
+            patience = Instant::now();
+            let ok = wc.result.map_err(|error| format!("after {sent} messages sent and {received} received: {error}"))?;
+            if ok.opcode == WcOpcode::Recv {
+                received += 1;
+                waiting = false;
+                self.check(ok.byte_len as usize, received)?;
+                posted -= 1;
+                if posted <= 1 {
+                    self.post_receives(self.rx_depth - posted)?;
+                    posted = self.rx_depth;
+                }
+            } else {
+                sent += 1;
+                sending = false;
+            }
+            if !sending && !waiting && sent < self.iters {
+                (sending, waiting) = (true, true);
+                self.post_send()?;
+            }
+        }
+        Ok(())
+    }
+
+    fn next_completion(&self, since: Instant) -> Result<Option<Wc>, Failure> {
+        let wc = match (&self.channel, self.cq.poll_one()) {
+            (_, Some(wc)) => Some(wc),
+            (None, None) => None,
+            (Some(channel), None) => {
+                let left = PATIENCE.saturating_sub(since.elapsed());
+                // arming and then finding a completion all the same leaves an event behind, which is harmless here
+                let _ = channel.wait(Some(left));
+                self.cq.arm(ArmKind::Next);
+                self.cq.poll_one()
+            }
+        };
+        if wc.is_none() && since.elapsed() > PATIENCE {
+            return Err(format!("nothing from the peer for {} seconds; is it still running?", PATIENCE.as_secs()).into());
+        }
+        Ok(wc)
+    }
+
+    /// Compares a message with what it has to be, byte by byte.
+    fn check(&mut self, length: usize, number: u32) -> Result<(), Failure> {
+        if !self.validate {
+            return Ok(());
+        }
+        let size = length - self.start;
+        if size != self.size {
+            return Err(
+                format!("message {number} has {size} bytes instead of {}; use the same -s on both sides", self.size).into()
+            );
+        }
+        let message = self.incoming.to_vec(self.start..length)?;
+        let expected = self.expected.get_or_insert_with(|| {
+            // a client of ours sends our pattern, a stock one its own
+            let stock = stock_pattern(size);
+            if message == stock { stock } else { pattern(size) }
+        });
+        if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
+            let (got, wanted) = (message[at], expected[at]);
+            return Err(format!("invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
+        }
+        // so that the next one is not mistaken for this one
+        Ok(if self.is_client {
+            self.incoming.fill(0)?
+        })
+    }
+
+    /// Stays for what the peer may still have to ask again, when packets were lost.
+    pub(super) fn linger(&self) {
+        let lossy = |context: &Context| {
+            let counters = context.counters();
+            counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent > 0
+        };
+        let end = Instant::now() + Duration::from_millis(500);
+        while lossy(&self.context) && Instant::now() < end {
+            self.context.progress();
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// What a client of ours sends: every byte tells its place, but the first of each page is zero, as stock servers want it.
+fn pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 }).collect()
+}
+
+/// What a stock client sends with `-c`.
+fn stock_pattern(size: usize) -> Vec<u8> {
+    (0..size).map(|at| if at % PAGE == 0 { 0 } else { 0x7B }).collect()
+}
