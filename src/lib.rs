@@ -33,6 +33,7 @@
 //! # }
 //! ```
 
+pub use roce_provider::link::BindError;
 pub use roce_provider::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Device, DeviceAddress, Endpoint,
     LinkCounters, MemoryRegion, MmapMemory, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, QpAttr,

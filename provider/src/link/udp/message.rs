@@ -6,11 +6,12 @@ use std::{
     io, mem,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, RawFd},
+    sync::OnceLock,
 };
 
 use libc::{c_int, c_void};
 use roce_transport::adapter::Transmit;
-use socket2::{SockAddr, Socket};
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
 /// Datagrams, or runs of them, that one call takes from the kernel.
 const BATCH: usize = 16;
@@ -44,9 +45,20 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the kernel cuts one buffer into datagrams for us.
-pub(super) fn can_segment(socket: &Socket) -> bool {
-    set(socket.as_raw_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok()
+/// Into how many datagrams the kernel cuts one buffer for us: 1 where it does not, 64 in older kernels, 128 in newer ones.
+/// Found out by trying, once, on a socket that sends to itself.
+pub(super) fn max_segments() -> usize {
+    static SEGMENTS: OnceLock<usize> = OnceLock::new();
+    *SEGMENTS.get_or_init(|| [128, 64].into_iter().find(|&count| try_segments(count).is_ok()).unwrap_or(1))
+}
+
+fn try_segments(count: usize) -> io::Result<()> {
+    let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
+    socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+    let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
+    let (src, dst) = (address.ip(), address.ip());
+    let run = Transmit { src, dst, src_port: 0, traffic_class: 0, hop_limit: 64, segment: 1, range: 0..count };
+    Outgoing::default().send(&socket, &vec![0; count], &[run], |_| address)
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {

@@ -26,8 +26,6 @@ use message::{Outgoing, Receiver};
 
 /// What a datagram's payload may add up to in one call: the greatest IPv4 datagram less its headers.
 const MAX_RUN: usize = 65_507;
-/// As many segments as every kernel with `UDP_SEGMENT` takes.
-const MAX_SEGMENTS: usize = 64;
 /// Asked of the kernel; it grants what its limit allows.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
@@ -77,10 +75,9 @@ impl UdpLink {
     /// See [`BindError`]: the first address that cannot be used.
     pub fn bind(addresses: &[(IpAddr, u32)]) -> Result<Self, BindError> {
         let ports = addresses.iter().map(|&(address, scope)| Port::open(address, scope)).collect::<Result<Vec<_>, _>>()?;
-        let segments = if ports.iter().all(|port| message::can_segment(&port.socket)) { MAX_SEGMENTS } else { 1 };
         Ok(Self {
             ports,
-            limits: TransmitLimits { segments, bytes: MAX_RUN },
+            limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
             outgoing: Outgoing::default(),
             receiver: Receiver::new(),
         })

@@ -1,0 +1,322 @@
+//! Real sockets on loopback, without privilege: what virtual time cannot show.
+
+use std::{
+    net::{IpAddr, Ipv4Addr},
+    os::fd::AsFd,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU8, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Access, ArmKind, BindError, CompletionChannel, CompletionQueue, Context, Device, MemoryRegion, Mtu, OpenError, OpenOptions,
+    Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, Wc, WcStatus, link::Fabric,
+};
+
+const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Side {
+    context: Context,
+    cq: CompletionQueue,
+    qp: QueuePair,
+    memory: MemoryRegion,
+    channel: CompletionChannel,
+}
+
+impl Side {
+    fn on(context: Context) -> Self {
+        let pd = context.alloc_pd().unwrap();
+        let channel = context.create_channel().unwrap();
+        let cq = context.create_cq(1024, Some(&channel)).unwrap();
+        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        let memory = pd.allocate(1 << 20, ALL).unwrap();
+        Self { context, cq, qp, memory, channel }
+    }
+
+    fn next(&self) -> Wc {
+        let start = Instant::now();
+        loop {
+            if let Some(wc) = self.cq.poll_one() {
+                return wc;
+            }
+            assert!(start.elapsed() < PATIENCE, "no completion; counters: {:?}", self.context.counters());
+        }
+    }
+}
+
+fn loopback(options: OpenOptions) -> Context {
+    Device::named("roce_lo").unwrap().open(options).unwrap()
+}
+
+fn connect(a: &Side, b: &Side) {
+    let (end_a, end_b) = (a.qp.endpoint(0).unwrap(), b.qp.endpoint(0).unwrap());
+    a.qp.connect_to(end_b).unwrap();
+    b.qp.connect_to(end_a).unwrap();
+}
+
+fn pair() -> (Side, Side) {
+    let (a, b) = (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
+    connect(&a, &b);
+    (a, b)
+}
+
+fn noise(length: usize, seed: u32) -> Vec<u8> {
+    let mut state = seed | 1;
+    (0..length)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 17;
+            state ^= state << 5;
+            state as u8
+        })
+        .collect()
+}
+
+/// An address of 127/8 of its own for each test that needs one at a known place, outside of what devices pick by themselves.
+fn own_address() -> IpAddr {
+    static NEXT: AtomicU8 = AtomicU8::new(1);
+    Ipv4Addr::new(127, 77, std::process::id() as u8, NEXT.fetch_add(1, Ordering::Relaxed)).into()
+}
+
+/// Tests of the one IPv6 loopback address take turns.
+fn ipv6_turn() -> MutexGuard<'static, ()> {
+    static TURN: Mutex<()> = Mutex::new(());
+    TURN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[test]
+fn send_write_and_read_carry_every_byte() {
+    let (a, b) = pair();
+    for (round, size) in [0, 1, 7, 4095, 4096, 4097, 65_539, 1 << 20].into_iter().enumerate() {
+        let data = noise(size, round as u32 + 1);
+        a.memory.write_at(0, &data).unwrap();
+        b.memory.fill(0xEE).unwrap();
+        b.qp.post_recv(&[RecvWr::new(1, [b.memory.whole()])]).unwrap();
+        a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..size)).with_immediate([1, 2, 3, 4])]).unwrap();
+        let received = b.next().result.unwrap();
+        assert_eq!((received.byte_len as usize, received.immediate.unwrap().0), (size, [1, 2, 3, 4]));
+        a.next().result.unwrap();
+        assert!(b.memory.to_vec(0..size).unwrap() == data, "SEND of {size} bytes");
+
+        b.memory.fill(0xEE).unwrap();
+        a.qp.post_send(&[SendWr::write(3, b.memory.remote(0), a.memory.sge(0..size))]).unwrap();
+        a.next().result.unwrap();
+        assert!(b.memory.to_vec(0..size).unwrap() == data, "WRITE of {size} bytes");
+
+        a.memory.fill(0).unwrap();
+        a.qp.post_send(&[SendWr::read(4, b.memory.remote(0), a.memory.sge(0..size))]).unwrap();
+        assert_eq!(a.next().result.unwrap().byte_len as usize, size);
+        assert!(a.memory.to_vec(0..size).unwrap() == data, "READ of {size} bytes");
+    }
+}
+
+/// The target's program sleeps; its background thread serves the requests.
+#[test]
+fn one_sided_operations_need_no_call_at_the_target() {
+    let (a, b) = pair();
+    for word in 1..=50_u64 {
+        a.memory.store_u64(0, word).unwrap();
+        a.qp.post_send(&[SendWr::write(word, b.memory.remote(8), a.memory.sge(0..8))]).unwrap();
+        a.next().result.unwrap();
+        assert_eq!(b.memory.load_u64(8).unwrap(), word);
+    }
+}
+
+#[test]
+fn ipv6_checks_the_whole_icrc() {
+    let _turn = ipv6_turn();
+    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6 on this host
+    let context = device.open(OpenOptions::default()).unwrap();
+    let (a, b) = (Side::on(context.clone()), Side::on(context.clone()));
+    connect(&a, &b);
+    a.memory.write_at(0, &noise(300_000, 5)).unwrap();
+    a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..300_000))]).unwrap();
+    a.next().result.unwrap();
+    assert!(b.memory.to_vec(0..300_000).unwrap() == noise(300_000, 5));
+    assert_eq!(context.counters().icrc_solved, 0);
+}
+
+#[test]
+fn packet_loss_and_damage_are_recovered_from() {
+    let faulty = || OpenOptions {
+        faults: "drop 2%, duplicate 2%, reorder 2%, corrupt 1%".parse().unwrap(),
+        fault_seed: 7,
+        ..OpenOptions::default()
+    };
+    let (a, b) = (Side::on(loopback(faulty())), Side::on(loopback(faulty())));
+    connect(&a, &b);
+    let data = noise(1 << 20, 9);
+    a.memory.write_at(0, &data).unwrap();
+    for half in 0..8 {
+        let range = half << 17..(half + 1) << 17;
+        a.qp.post_send(&[SendWr::write(1, b.memory.remote(range.start), a.memory.sge(range))]).unwrap();
+    }
+    for _ in 0..8 {
+        a.next().result.unwrap();
+    }
+    assert!(b.memory.to_vec(0..1 << 20).unwrap() == data);
+    assert!(a.context.counters().retransmitted_packets > 0);
+}
+
+#[test]
+fn a_fabric_of_the_process_carries_the_same() {
+    let fabric = Fabric::new("delay 20us, drop every 50".parse().unwrap(), 3);
+    let open = |ip: &str| Side::on(fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap());
+    let (a, b) = (open("10.0.0.1"), open("10.0.0.2"));
+    connect(&a, &b);
+    let data = noise(500_000, 2);
+    a.memory.write_at(0, &data).unwrap();
+    a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..500_000))]).unwrap();
+    a.next().result.unwrap();
+    assert!(b.memory.to_vec(0..500_000).unwrap() == data);
+    assert!(matches!(
+        fabric.open("10.0.0.1".parse().unwrap(), OpenOptions::default()),
+        Err(OpenError::Bind(BindError::Taken(_)))
+    ));
+}
+
+#[test]
+fn a_channel_wakes_a_thread_that_waits() {
+    let (a, b) = pair();
+    for _ in 0..20 {
+        b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..64)])]).unwrap();
+        b.cq.arm(ArmKind::Next);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| b.channel.wait(Some(PATIENCE)).unwrap());
+            a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..64))]).unwrap();
+            waiting.join().unwrap();
+        });
+        b.next().result.unwrap();
+        a.next().result.unwrap();
+    }
+}
+
+#[test]
+fn only_solicited_completions_wake_a_queue_armed_for_them() {
+    let (a, b) = pair();
+    b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..8)]), RecvWr::new(2, [b.memory.sge(0..8)])]).unwrap();
+    b.cq.arm(ArmKind::Solicited);
+    a.qp.post_send(&[SendWr::send(1, a.memory.sge(0..8))]).unwrap();
+    a.next().result.unwrap();
+    assert!(b.channel.poll().is_none());
+    let solicited = SendWr::send(2, a.memory.sge(0..8)).with_flags(SendFlags::SOLICITED | SendFlags::SIGNALED);
+    a.qp.post_send(&[solicited]).unwrap();
+    b.channel.wait(Some(PATIENCE)).unwrap();
+    assert_eq!([b.next().wr_id, b.next().wr_id], [1, 2]);
+    assert!(b.channel.wait(Some(Duration::from_millis(5))).is_err());
+}
+
+/// As tokio, or any other event loop, would use it: the program sleeps on the descriptor in its own way.
+#[test]
+fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
+    let (a, b) = pair();
+    let descriptor = b.channel.as_fd();
+    for round in 0..20 {
+        b.qp.post_recv(&[RecvWr::new(round, [b.memory.sge(0..8)])]).unwrap();
+        b.cq.arm(ArmKind::Next);
+        let sender = SendWr::send(round, a.memory.sge(0..8));
+        a.qp.post_send(&[sender]).unwrap();
+        let mut polled = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+        let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
+        assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1));
+        assert!(b.channel.poll().is_some());
+        assert_eq!(b.next().wr_id, round);
+        assert_eq!(a.next().wr_id, round);
+    }
+}
+
+#[test]
+fn by_hand_nothing_moves_until_progress_is_called() {
+    let manual = || OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+    let (a, b) = (Side::on(loopback(manual())), Side::on(loopback(manual())));
+    connect(&a, &b);
+    a.memory.write_at(0, b"x").unwrap();
+    a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..1))]).unwrap();
+    assert!(a.context.progress_timeout().is_some(), "the acknowledge timer runs");
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(b.context.progress_fd(), rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut polled, None), Ok(1));
+    assert_eq!(b.memory.to_vec(0..1).unwrap(), [0]);
+    b.context.progress();
+    assert_eq!(b.memory.to_vec(0..1).unwrap(), *b"x");
+    a.next().result.unwrap();
+}
+
+#[test]
+fn sixty_four_kibibytes_leave_in_three_runs_at_every_mtu() {
+    let (a, b) = (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
+    connect(&a, &b);
+    for mtu in Mtu::ALL {
+        a.qp.to_reset().unwrap();
+        b.qp.to_reset().unwrap();
+        let (end_a, end_b) = (a.qp.endpoint(0).unwrap(), b.qp.endpoint(0).unwrap());
+        a.qp.connect_with_mtu(end_b, mtu).unwrap();
+        b.qp.connect_with_mtu(end_a, mtu).unwrap();
+        let before = (a.context.link_counters().sent_runs, a.context.counters().retransmitted_packets);
+        a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..65_536))]).unwrap();
+        a.next().result.unwrap();
+        let runs = a.context.link_counters().sent_runs - before.0;
+        let again = a.context.counters().retransmitted_packets - before.1;
+        assert!(runs <= 3 || again > 0, "{} bytes: {runs} runs", mtu.bytes());
+    }
+}
+
+#[test]
+fn a_silent_peer_ends_in_retry_exceeded() {
+    let (a, b) = pair();
+    b.qp.to_reset().unwrap();
+    a.qp.to_reset().unwrap();
+    let (end_a, end_b) = (a.qp.endpoint(0).unwrap(), b.qp.endpoint(0).unwrap());
+    drop(b);
+    a.qp.connect_to(end_b).unwrap();
+    let _ = end_a;
+    a.qp.post_send(&[SendWr::send(5, a.memory.sge(0..8))]).unwrap();
+    // eight transmissions, 67 ms apart
+    assert_eq!(a.next().result.unwrap_err().status, WcStatus::RetryExcErr);
+}
+
+#[test]
+fn an_address_is_free_again_when_its_device_is_closed() {
+    let address = own_address();
+    let device = Device::at(address).unwrap();
+    for _ in 0..3 {
+        let context = device.open(OpenOptions::default()).unwrap();
+        let taken = device.open(OpenOptions::default()).err().unwrap().to_string();
+        assert!(taken.starts_with(&format!("port 4791 on {address} is taken")), "{taken}");
+        drop(context);
+    }
+}
+
+#[test]
+fn device_names_that_name_nothing() {
+    let error = |spec: &str| Device::named(spec).err().unwrap().to_string();
+    assert!(error("mlx5_0").starts_with("there is no device mlx5_0"));
+    assert!(error("udp:here").starts_with("here is no IP address"));
+    assert!(error("udp:192.0.2.1").starts_with("192.0.2.1 is not an address of this host"));
+}
+
+/// Keys, numbers and queues are gone with their objects; nothing is left of a thousand rounds.
+#[test]
+fn objects_come_and_go() {
+    let context = loopback(OpenOptions::default());
+    for _ in 0..1000 {
+        let side = Side::on_small(&context);
+        assert!(side.is_ok());
+    }
+}
+
+impl Side {
+    fn on_small(context: &Context) -> Result<(), Box<dyn std::error::Error>> {
+        let pd = context.alloc_pd()?;
+        let cq = context.create_cq(1, None)?;
+        let memory = pd.allocate(100, Access::LOCAL_WRITE)?;
+        let qp = pd.create_qp(&QpAttr::new(QpType::Ud, &cq))?;
+        qp.to_init(roce::Init::default())?;
+        qp.post_recv(&[RecvWr::new(1, [memory.whole()])])?;
+        // the region goes before the request that uses it, the domain's handle before both
+        drop((pd, memory));
+        Ok(())
+    }
+}
