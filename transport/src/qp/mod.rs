@@ -1,8 +1,8 @@
 //! A queue pair: its state and the protocol halves that it drives.
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (queue pair states). The
-//! halves are [`requester`] (what we ask), [`completer`] (the answers to it), [`responder`] (what we are asked); the halves
-//! yield packet values, and [`Qp::build`] turns them into bytes.
+//! halves are `requester` (what we ask), `completer` (the answers to it), `responder` (what we are asked); the halves
+//! yield packet values, and `Qp::build` turns them into bytes.
 
 mod attr;
 mod common;
@@ -49,6 +49,7 @@ pub(crate) struct Built {
     pub(crate) path: Path,
 }
 
+#[allow(clippy::wrong_self_convention, reason = "transitions are named after the state that they lead to")]
 impl Qp {
     pub(crate) fn new(common: Common, caps: &QpCaps) -> Self {
         Self {

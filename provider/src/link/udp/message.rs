@@ -223,7 +223,7 @@ impl Receiver {
             let payload = &self.buffers[index * BUFFER..][..length.min(BUFFER)];
             let Some(source) = source_address(&self.names[index]) else { continue };
             let mut meta = Meta { source, segment: length, traffic_class: 0, hop_limit: 0 };
-            read_ancillary(&self.controls[index].0[..(header.msg_hdr.msg_controllen as usize).min(CONTROL)], &mut meta);
+            read_ancillary(&self.controls[index].0[..header.msg_hdr.msg_controllen.min(CONTROL)], &mut meta);
             each(&meta, payload);
         }
         Ok(count)

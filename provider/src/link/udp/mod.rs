@@ -1,8 +1,4 @@
-//! The link that needs no privilege: one UDP socket per local address.
-//!
-//! The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An unconnected socket that forbids
-//! fragmentation sends identification 0, and with `UDP_SEGMENT` 0, 1, 2, … within one call: that is what the transport is
-//! told to count on. On receiving, the transport solves for it (see `roce_transport::wire`).
+//! The `udp` link.
 
 mod message;
 
@@ -24,8 +20,8 @@ use thiserror::Error;
 use super::Link;
 use message::{Outgoing, Receiver};
 
-/// What a datagram's payload may add up to in one call: the greatest IPv4 datagram less its headers.
-const MAX_RUN: usize = 65_507;
+/// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the receiver.
+const MAX_RUN: usize = 65_487;
 /// Asked of the kernel; it grants what its limit allows.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
@@ -60,7 +56,11 @@ struct Port {
     scope: u32,
 }
 
-/// See the [module's documentation](self).
+/// The link that needs no privilege: one UDP socket per local address.
+///
+/// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An unconnected socket that forbids
+/// fragmentation sends identification 0, and with `UDP_SEGMENT` 0, 1, 2, … within one call: that is what the transport is
+/// told to count on. On receiving, the transport solves for it (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
     limits: TransmitLimits,

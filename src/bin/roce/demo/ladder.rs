@@ -64,7 +64,7 @@ pub(super) fn print(ladder: &Mutex<Ladder>, title: &str) {
         let Ok(packet) = Packet::parse(&rung.bytes) else { continue };
         let bth = packet.headers.bth();
         let arrow = if rung.from == 'A' { "A ──▶ B" } else { "A ◀── B" };
-        let arrow = if rung.outcome.is_none() { arrow.replace('▶', "✗").replace('◀', "✗") } else { arrow.into() };
+        let arrow = if rung.outcome.is_none() { arrow.replace(['▶', '◀'], "✗") } else { arrow.into() };
         println!(
             "  {:>7.1} µs  {arrow}  {:<32} qp {}  psn {:>8}  {:<24} {}",
             (rung.at - start).as_nanos() as f64 / 1e3,

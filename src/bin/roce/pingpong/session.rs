@@ -171,10 +171,11 @@ impl Session {
             let (got, wanted) = (message[at], expected[at]);
             return Err(format!("invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
         }
-        // so that the next one is not mistaken for this one
-        Ok(if self.is_client {
-            self.incoming.fill(0)?
-        })
+        if self.is_client {
+            // so that the next one is not mistaken for this one
+            self.incoming.fill(0)?;
+        }
+        Ok(())
     }
 
     /// Stays for what the peer may still have to ask again, when packets were lost.
