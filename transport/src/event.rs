@@ -101,10 +101,6 @@ drop_reasons! {
     NoReceiveRequest "no_receive_request" "no receive request is posted";
     /// UD: more payload than the path MTU, or than the receive buffer holds.
     TooLong "too_long" "longer than the path MTU or the receive buffer";
-    /// An operation that this queue pair does not carry out.
-    Unsupported "unsupported_operation" "an operation that this queue pair does not carry out";
-    /// The responder has failed and takes nothing more.
-    ResponderFailed "responder_failed" "the responder has already failed";
 }
 
 impl From<ParseError> for DropReason {

@@ -70,7 +70,6 @@ pub(crate) struct Responder {
     replay: ReplayRing,
     replies: VecDeque<Reply>,
     min_rnr_timer: u8,
-    failed: bool,
 }
 
 /// What became of a request.
@@ -122,7 +121,6 @@ impl Responder {
             replay: ReplayRing::default(),
             replies: VecDeque::new(),
             min_rnr_timer: 0,
-            failed: false,
         }
     }
 
@@ -140,7 +138,6 @@ impl Responder {
         while self.queue.pop().is_some() {}
         self.message = Message::None;
         self.nak_sent = false;
-        self.failed = false;
         self.replies.clear();
     }
 
@@ -176,9 +173,6 @@ impl Responder {
     // Requests.
 
     pub(super) fn handle(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Outcome {
-        if self.failed {
-            return Outcome::Done(Disposition::Dropped(DropReason::ResponderFailed));
-        }
         match packet.headers.bth().psn.after(self.expected) {
             None => Outcome::Done(self.repeat(packet, common, env)),
             Some(0) => {
@@ -457,7 +451,6 @@ impl Responder {
 
     /// Refuses the expected request for good.
     fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
-        self.failed = true;
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         let told = self.fail_receive(code, refusal, common, env);
         let event = match (told, code) {
@@ -517,7 +510,6 @@ impl Responder {
 
     /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
     pub(super) fn fail_response(&mut self, response: &Response, error: AccessError) {
-        self.failed = true;
         self.replies.clear();
         let code = match error {
             AccessError::Fault(_) => NakCode::RemoteOperationalError,
