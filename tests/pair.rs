@@ -1,0 +1,30 @@
+//! The rules of the transport, one file a concept: two adapters in virtual time, or one adapter against packet values.
+
+mod harness;
+
+#[path = "pair/acks.rs"]
+mod acks;
+#[path = "pair/completion.rs"]
+mod completion;
+#[path = "pair/duplicates.rs"]
+mod duplicates;
+#[path = "pair/errors.rs"]
+mod errors;
+#[path = "pair/fairness.rs"]
+mod fairness;
+#[path = "pair/loss.rs"]
+mod loss;
+#[path = "pair/memory.rs"]
+mod memory;
+#[path = "pair/read.rs"]
+mod read;
+#[path = "pair/rnr.rs"]
+mod rnr;
+#[path = "pair/segmentation.rs"]
+mod segmentation;
+#[path = "pair/states.rs"]
+mod states;
+#[path = "pair/trust.rs"]
+mod trust;
+#[path = "pair/ud.rs"]
+mod ud;

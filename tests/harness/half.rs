@@ -1,0 +1,259 @@
+//! One adapter with one queue pair; the test is its peer and speaks in packet values.
+
+use std::{fmt, net::IpAddr, time::Duration};
+
+use roce_transport::{
+    addr::Qpn,
+    event::Disposition,
+    psn::{Msn, Psn},
+    qp::{QpType, State},
+    time::Instant,
+    wire::{
+        Aeth, AtomicAckEth, Bth, Ext, Headers, Ident, Immediate, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service,
+        Syndrome, icrc,
+    },
+    work::{RecvWr, Remote, SendWr},
+};
+
+use super::node::{Buffer, End, Node, Options, Side};
+
+/// A packet of a reliable connection, as a value.
+#[derive(Clone, PartialEq)]
+pub struct Pkt {
+    pub operation: Operation,
+    pub psn: u32,
+    pub ack_req: bool,
+    pub solicited: bool,
+    pub ext: Ext,
+    pub payload: Vec<u8>,
+}
+
+/// A packet without extended headers and payload.
+pub fn pkt(operation: Operation, psn: u32) -> Pkt {
+    Pkt { operation, psn, ack_req: false, solicited: false, ext: Ext::None, payload: Vec::new() }
+}
+
+/// A positive acknowledgement.
+pub fn ack(psn: u32, msn: u32) -> Pkt {
+    pkt(Operation::Acknowledge, psn).aeth(Syndrome::ACK, msn)
+}
+
+pub fn nak(code: NakCode, psn: u32, msn: u32) -> Pkt {
+    pkt(Operation::Acknowledge, psn).aeth(Syndrome::Nak(code), msn)
+}
+
+/// An RNR NAK with this timer code.
+pub fn rnr(timer: u8, psn: u32, msn: u32) -> Pkt {
+    pkt(Operation::Acknowledge, psn).aeth(Syndrome::RnrNak { timer }, msn)
+}
+
+impl Pkt {
+    /// The same packet, with a request for an acknowledgement.
+    pub fn ask(mut self) -> Self {
+        self.ack_req = true;
+        self
+    }
+
+    pub fn payload(mut self, bytes: &[u8]) -> Self {
+        self.payload = bytes.to_vec();
+        self
+    }
+
+    pub fn aeth(mut self, syndrome: Syndrome, msn: u32) -> Self {
+        self.ext = Ext::Aeth(Aeth { syndrome, msn: Msn::new(msn) });
+        self
+    }
+
+    pub fn reth(mut self, remote: Remote, dma_length: u32) -> Self {
+        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length };
+        self.ext = match self.ext.immediate() {
+            None => Ext::Reth(reth),
+            Some(immediate) => Ext::RethImm(reth, immediate),
+        };
+        self
+    }
+
+    pub fn atomic_ack(mut self, value: u64) -> Self {
+        self.ext = Ext::AethAtomicAck(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(1) }, AtomicAckEth(value));
+        self
+    }
+
+    pub fn imm(mut self, bytes: [u8; 4]) -> Self {
+        self.ext = match self.ext.reth() {
+            None => Ext::Imm(Immediate(bytes)),
+            Some(reth) => Ext::RethImm(reth, Immediate(bytes)),
+        };
+        self
+    }
+}
+
+impl fmt::Debug for Pkt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} psn {:#x}", self.operation.name(), self.psn)?;
+        if self.ack_req {
+            f.write_str(" A")?;
+        }
+        if self.solicited {
+            f.write_str(" S")?;
+        }
+        if self.ext != Ext::None {
+            write!(f, " {:?}", self.ext)?;
+        }
+        match self.payload.len() {
+            0 => Ok(()),
+            len @ 1..=16 => write!(f, " {:?} ({len})", self.payload),
+            len => write!(f, " [{len}]"),
+        }
+    }
+}
+
+/// One adapter, and the test as its peer.
+pub struct Half {
+    pub node: Node,
+    pub qp: End,
+    pub now: Instant,
+}
+
+impl Half {
+    /// The first PSN of the adapter under test.
+    pub const OURS: u32 = 0x100;
+    /// The first PSN that it expects.
+    pub const THEIRS: u32 = 0x200;
+    /// The peer's queue pair.
+    pub const PEER: Qpn = Qpn::new(0x77);
+    pub const PEER_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    /// With a queue pair in RTS.
+    pub fn new(options: Options) -> Self {
+        let mut half = Self::reset(options);
+        half.node.connect(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, Self::OURS, &options);
+        half
+    }
+
+    /// With a queue pair in RESET.
+    pub fn reset(options: Options) -> Self {
+        let mut node = Node::new([10, 0, 0, 1].into(), 0xA, super::UDP_SEGMENT);
+        let qp = node.qp(Side::A, QpType::Rc, &options);
+        Self { node, qp, now: Instant::from_nanos(1_000_000) }
+    }
+
+    pub fn state(&self) -> State {
+        self.node.state(self.qp.qpn)
+    }
+
+    pub fn buffer(&mut self, len: usize) -> Buffer {
+        self.node.buffer(len)
+    }
+
+    #[track_caller]
+    pub fn post_send(&mut self, wr: &SendWr) {
+        self.node.adapter.post_send(self.now, self.qp.qpn, wr).unwrap();
+    }
+
+    #[track_caller]
+    pub fn post_recv(&mut self, wr: &RecvWr) {
+        self.node.adapter.post_recv(self.now, self.qp.qpn, wr).unwrap();
+    }
+
+    /// The network header of what the peer sends.
+    pub fn net(&self) -> NetHeader {
+        NetHeader {
+            src: Self::PEER_IP,
+            dst: self.node.ip,
+            src_port: 0xC000,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Known { id: 7, dont_fragment: true },
+        }
+    }
+
+    pub fn bth(&self, packet: &Pkt) -> Bth {
+        let opcode = Opcode::new(Service::Rc, packet.operation).unwrap();
+        let mut bth = Bth::new(opcode, self.qp.qpn, Psn::new(packet.psn));
+        bth.ack_req = packet.ack_req;
+        bth.solicited = packet.solicited;
+        bth
+    }
+
+    /// The adapter gets this packet from its peer.
+    pub fn send(&mut self, packet: &Pkt) -> Disposition {
+        let headers = Headers::new(self.bth(packet), packet.ext).expect("headers that the opcode does not call for");
+        self.send_as(&self.net(), headers, &packet.payload)
+    }
+
+    /// The adapter gets a packet with these headers, under this network header, with a right ICRC.
+    pub fn send_as(&mut self, net: &NetHeader, headers: Headers, payload: &[u8]) -> Disposition {
+        let bytes = encode(net, headers, payload);
+        self.send_bytes(net, &bytes)
+    }
+
+    pub fn send_bytes(&mut self, net: &NetHeader, bytes: &[u8]) -> Disposition {
+        let disposition = self.node.adapter.handle_datagram(self.now, net, bytes);
+        self.node.drain_events();
+        disposition
+    }
+
+    /// What the adapter sends now.
+    pub fn take(&mut self) -> Vec<Pkt> {
+        let mut packets = Vec::new();
+        loop {
+            self.node.transmit.clear();
+            self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);
+            self.node.drain_events();
+            if self.node.transmit.is_empty() {
+                return packets;
+            }
+            packets.extend(self.node.transmit.datagrams().map(|(_, bytes)| decode(bytes)));
+        }
+    }
+
+    /// The adapter sends exactly these packets now.
+    #[track_caller]
+    pub fn expect(&mut self, packets: &[Pkt]) {
+        assert_eq!(self.take(), packets);
+    }
+
+    #[track_caller]
+    pub fn expect_nothing(&mut self) {
+        self.expect(&[]);
+    }
+
+    /// Lets time pass, and the adapter do what is due in it. What it sends waits for [`take`](Self::take).
+    pub fn advance(&mut self, time: Duration) {
+        let end = self.now.plus(time);
+        while let Some(next) = self.node.adapter.poll_timeout().filter(|&next| next <= end) {
+            self.now = self.now.max(next);
+            self.node.adapter.handle_timeout(self.now);
+            if self.node.adapter.poll_timeout() == Some(next) {
+                break;
+            }
+        }
+        self.now = end;
+        self.node.drain_events();
+    }
+}
+
+/// The UDP payload of a packet, with the right ICRC.
+pub fn encode(net: &NetHeader, headers: Headers, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = vec![0; 64 + payload.len()];
+    let mut packet = Packet { headers, payload, icrc: 0 };
+    let length = packet.encode(&mut bytes);
+    packet.icrc = icrc(net, &bytes[..length - 4]);
+    let length = packet.encode(&mut bytes);
+    bytes.truncate(length);
+    bytes
+}
+
+fn decode(bytes: &[u8]) -> Pkt {
+    let packet = Packet::parse(bytes).expect("an adapter sent something that is no packet");
+    let bth = packet.headers.bth();
+    assert_eq!(bth.dest_qp, Half::PEER);
+    Pkt {
+        operation: bth.opcode.operation(),
+        psn: bth.psn.get(),
+        ack_req: bth.ack_req,
+        solicited: bth.solicited,
+        ext: *packet.headers.ext(),
+        payload: packet.payload.to_vec(),
+    }
+}

@@ -1,0 +1,276 @@
+//! Two adapters in virtual time over a simulated network, and one adapter against a peer that the test plays by hand.
+//!
+//! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that a timeout of seconds costs
+//! nothing. It fails the test when a packet is dropped for a reason that the test has not allowed. When a test fails it
+//! prints every packet. A [`Half`] is for the rules of one side: the test sends packet values and expects packet values.
+
+#![allow(dead_code, reason = "every test program uses another part")]
+#![allow(unused_imports, reason = "every test program uses another part")]
+#![allow(unreachable_pub, reason = "a module of test programs, not of a library")]
+
+mod half;
+mod node;
+mod trace;
+
+use std::{collections::BTreeSet, path::Path, time::Duration};
+
+use roce_provider::fabric::{Conditions, Matcher, Network, Rule, RuleId};
+use roce_transport::{
+    adapter::TransmitLimits,
+    event::{Disposition, DropReason, Event},
+    qp::{PostError, QpType, State},
+    time::Instant,
+    work::{RecvWr, SendWr},
+};
+
+pub use half::{Half, Pkt, ack, nak, pkt, rnr};
+pub use node::{Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern};
+pub use trace::{Record, Trace};
+
+/// The limits of Linux's UDP_SEGMENT.
+pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
+
+/// Two adapters, A and B.
+pub struct Pair {
+    pub a: Node,
+    pub b: Node,
+    pub network: Network,
+    pub now: Instant,
+    pub trace: Trace,
+    allowed: BTreeSet<DropReason>,
+}
+
+impl Pair {
+    /// Over IPv4, through a network that does nothing but take a microsecond.
+    pub fn new() -> Self {
+        Self::with_network(Network::new(Self::conditions(), 0))
+    }
+
+    /// Over IPv6.
+    pub fn over_ipv6() -> Self {
+        Self::build(Network::new(Self::conditions(), 0), true)
+    }
+
+    pub fn with_network(network: Network) -> Self {
+        Self::build(network, false)
+    }
+
+    pub fn build(network: Network, ipv6: bool) -> Self {
+        let ip = |n: u8| match ipv6 {
+            false => [10, 0, 0, n].into(),
+            true => [0xFD, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, n].into(),
+        };
+        Self {
+            a: Node::new(ip(1), 0xA, UDP_SEGMENT),
+            b: Node::new(ip(2), 0xB, UDP_SEGMENT),
+            network,
+            now: Instant::from_nanos(1_000_000),
+            trace: Trace::default(),
+            allowed: BTreeSet::new(),
+        }
+    }
+
+    pub fn conditions() -> Conditions {
+        Conditions { delay: Duration::from_micros(1), ..Conditions::default() }
+    }
+
+    pub fn node(&mut self, side: Side) -> &mut Node {
+        match side {
+            Side::A => &mut self.a,
+            Side::B => &mut self.b,
+        }
+    }
+
+    // Setting up.
+
+    /// Connects a new queue pair of A to a new one of B.
+    pub fn connect(&mut self, options: Options) -> (End, End) {
+        self.connect_with(options, options)
+    }
+
+    /// The same, with different options on both sides. The PSNs are those of `a`.
+    pub fn connect_with(&mut self, a: Options, b: Options) -> (End, End) {
+        let ends = (self.a.qp(Side::A, QpType::Rc, &a), self.b.qp(Side::B, QpType::Rc, &b));
+        self.a.connect(ends.0.qpn, self.b.ip, ends.1.qpn, a.b_psn, a.a_psn, &a);
+        self.b.connect(ends.1.qpn, self.a.ip, ends.0.qpn, a.a_psn, a.b_psn, &b);
+        ends
+    }
+
+    /// A datagram queue pair on each side.
+    pub fn datagrams(&mut self, options: Options) -> (End, End) {
+        let ends = (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));
+        self.a.start_datagrams(ends.0.qpn, &options);
+        self.b.start_datagrams(ends.1.qpn, &options);
+        ends
+    }
+
+    /// Drops for this reason do not fail the test any more.
+    pub fn allow(&mut self, reason: DropReason) {
+        self.allowed.insert(reason);
+    }
+
+    pub fn allow_all(&mut self, reasons: &[DropReason]) {
+        self.allowed.extend(reasons);
+    }
+
+    /// Adds a rule to the network.
+    pub fn rule(&mut self, rule: Rule) -> RuleId {
+        self.network.faults_mut().add(rule)
+    }
+
+    /// Adds a rule written as text; see `FaultPlan`.
+    pub fn fault(&mut self, text: &str) -> RuleId {
+        self.rule(text.parse().unwrap())
+    }
+
+    /// Adds a rule written as text for the packets that one side sends.
+    pub fn fault_from(&mut self, side: Side, text: &str) -> RuleId {
+        let rule: Rule = text.parse().unwrap();
+        let src = Some(self.node(side).ip);
+        self.rule(Rule { matcher: Matcher { src, ..rule.matcher }, ..rule })
+    }
+
+    /// Whether a rule has hit exactly once.
+    #[track_caller]
+    pub fn assert_hit(&self, rule: RuleId) {
+        assert_eq!(self.network.faults().hits(rule), 1, "packets that the rule hit");
+    }
+
+    // Working.
+
+    #[track_caller]
+    pub fn post_send(&mut self, end: &End, wr: &SendWr) {
+        self.try_post_send(end, wr).unwrap();
+    }
+
+    #[track_caller]
+    pub fn post_recv(&mut self, end: &End, wr: &RecvWr) {
+        self.try_post_recv(end, wr).unwrap();
+    }
+
+    pub fn try_post_send(&mut self, end: &End, wr: &SendWr) -> Result<(), PostError> {
+        let now = self.now;
+        self.node(end.side).adapter.post_send(now, end.qpn, wr)
+    }
+
+    pub fn try_post_recv(&mut self, end: &End, wr: &RecvWr) -> Result<(), PostError> {
+        let now = self.now;
+        self.node(end.side).adapter.post_recv(now, end.qpn, wr)
+    }
+
+    pub fn state(&self, end: &End) -> State {
+        match end.side {
+            Side::A => self.a.state(end.qpn),
+            Side::B => self.b.state(end.qpn),
+        }
+    }
+
+    pub fn events(&mut self, side: Side) -> Vec<Event> {
+        std::mem::take(&mut self.node(side).events)
+    }
+
+    /// Refused packets of both sides.
+    pub fn dropped(&self, reason: DropReason) -> u64 {
+        self.a.adapter.counters().dropped(reason) + self.b.adapter.counters().dropped(reason)
+    }
+
+    // Time.
+
+    /// Runs until nothing is left to do. A pair that does not come to rest fails.
+    #[track_caller]
+    pub fn run(&mut self) {
+        self.run_until(Instant::from_nanos(u64::MAX));
+    }
+
+    #[track_caller]
+    pub fn run_for(&mut self, time: Duration) {
+        self.run_until(self.now.plus(time));
+    }
+
+    /// Runs until then, or until nothing is left to do.
+    #[track_caller]
+    pub fn run_until(&mut self, end: Instant) {
+        for _ in 0..1_000_000 {
+            self.transmit(Side::A);
+            self.transmit(Side::B);
+            if self.deliver() {
+                continue;
+            }
+            let next = [self.network.poll_timeout(), self.a.adapter.poll_timeout(), self.b.adapter.poll_timeout()];
+            match next.into_iter().flatten().min() {
+                Some(next) if next <= end => self.now = self.now.max(next),
+                _ => {
+                    if end.as_nanos() != u64::MAX {
+                        self.now = end;
+                    }
+                    return;
+                }
+            }
+            self.a.adapter.handle_timeout(self.now);
+            self.b.adapter.handle_timeout(self.now);
+        }
+        panic!("the pair does not come to rest");
+    }
+
+    /// Sends what one side has to send.
+    pub fn transmit(&mut self, side: Side) {
+        let now = self.now;
+        let (node, network) = match side {
+            Side::A => (&mut self.a, &mut self.network),
+            Side::B => (&mut self.b, &mut self.network),
+        };
+        loop {
+            node.transmit.clear();
+            node.adapter.poll_transmit(now, &mut node.transmit);
+            if node.transmit.is_empty() {
+                break;
+            }
+            for (net, bytes) in node.transmit.datagrams() {
+                let verdict = network.send(now, &net, bytes);
+                if !self.trace.off {
+                    self.trace.records.push(Record::new(now, side, net, bytes, verdict));
+                }
+            }
+        }
+        node.drain_events();
+    }
+
+    /// Delivers what has arrived; returns whether something has.
+    #[track_caller]
+    pub fn deliver(&mut self) -> bool {
+        let mut any = false;
+        while let Some(datagram) = self.network.poll_deliver(self.now) {
+            any = true;
+            let node = if datagram.net.dst == self.a.ip { &mut self.a } else { &mut self.b };
+            let disposition = node.adapter.handle_datagram(self.now, &datagram.net, &datagram.bytes);
+            node.drain_events();
+            if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
+                record.arrivals.push((self.now, disposition));
+            }
+            if let Disposition::Dropped(reason) = disposition
+                && !self.allowed.contains(&reason)
+            {
+                panic!("a packet was dropped ({reason}), which this test does not allow");
+            }
+        }
+        any
+    }
+
+    /// Writes every packet so far to a capture.
+    pub fn write_pcapng(&self, path: &Path) {
+        self.trace.write_pcapng(path).unwrap();
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("{}", self.trace.ladder());
+        }
+    }
+}
+
+/// `(id, Ok(byte_len))` for each id, for comparing with outcomes.
+pub fn all_ok(ids: impl IntoIterator<Item = u64>, byte_len: u32) -> Vec<Outcome> {
+    ids.into_iter().map(|id| (id, Ok(byte_len))).collect()
+}

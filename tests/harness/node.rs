@@ -1,0 +1,284 @@
+//! One adapter with what a program would hold of it: memory, queue pairs, completion queues.
+
+use std::{net::IpAddr, sync::Arc};
+
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
+    addr::{AddressVector, Mtu, QKey, Qpn},
+    event::Event,
+    mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
+    psn::Psn,
+    qp::{Init, QpCaps, QpInit, QpType, Rtr, Rts, State},
+    time::Instant,
+    work::{CompletionQueue, Remote, Sge, UdDestination, Wc, WcStatus},
+};
+
+/// Which of two adapters.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Side {
+    A,
+    B,
+}
+
+impl Side {
+    pub fn other(self) -> Self {
+        match self {
+            Self::A => Self::B,
+            Self::B => Self::A,
+        }
+    }
+}
+
+/// How a connection is set up. Everything at a value that is harmless: a test names what it is about.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    pub mtu: Mtu,
+    /// 10 is 4.2 ms.
+    pub timeout: u8,
+    pub retry_cnt: u8,
+    pub rnr_retry: u8,
+    /// 12 is 0.64 ms.
+    pub min_rnr_timer: u8,
+    pub max_rd_atomic: u8,
+    pub max_dest_rd_atomic: u8,
+    pub access: Access,
+    pub caps: QpCaps,
+    pub sq_sig_all: bool,
+    /// The first PSN that side A sends.
+    pub a_psn: u32,
+    /// The first PSN that side B sends.
+    pub b_psn: u32,
+    /// Room in each completion queue.
+    pub cqe: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::B1024,
+            timeout: 10,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            max_rd_atomic: 16,
+            max_dest_rd_atomic: 16,
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE,
+            caps: QpCaps { max_send_sge: 16, max_recv_sge: 16, max_inline_data: 256, ..QpCaps::default() },
+            sq_sig_all: false,
+            a_psn: 0x100,
+            b_psn: 0x200,
+            cqe: 4096,
+        }
+    }
+}
+
+/// The queue key of every datagram queue pair that a test does not give another.
+pub const QKEY: QKey = QKey(0x1111_1111);
+
+/// An adapter and its program.
+pub struct Node {
+    pub ip: IpAddr,
+    pub adapter: Adapter,
+    pub pd: PdId,
+    pub transmit: TransmitBuffer,
+    /// Everything it has reported.
+    pub events: Vec<Event>,
+}
+
+impl Node {
+    pub fn new(ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
+        let config = AdapterConfig { limits: Limits::default(), ..AdapterConfig::new([seed; 32]) };
+        let mut adapter = Adapter::new(config);
+        adapter.set_gids(vec![ip.into()]);
+        let pd = adapter.alloc_pd().unwrap();
+        Self { ip, adapter, pd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new() }
+    }
+
+    /// Zeroed memory with every right.
+    pub fn buffer(&mut self, len: usize) -> Buffer {
+        self.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)
+    }
+
+    pub fn buffer_with(&mut self, len: usize, access: Access) -> Buffer {
+        let pd = self.pd;
+        self.buffer_in(pd, len, access)
+    }
+
+    pub fn buffer_in(&mut self, pd: PdId, len: usize, access: Access) -> Buffer {
+        let memory = Arc::new(HeapMemory::new(len));
+        let attr = MrAttr { memory: memory.clone(), address: 0x10_0000, access };
+        Buffer { region: self.adapter.register(pd, attr).unwrap(), memory }
+    }
+
+    /// A queue pair in RESET with queues of its own.
+    pub fn qp(&mut self, side: Side, qp_type: QpType, options: &Options) -> End {
+        let send_cq = self.adapter.create_cq(options.cqe).unwrap();
+        let recv_cq = self.adapter.create_cq(options.cqe).unwrap();
+        self.qp_with(side, qp_type, options, send_cq, recv_cq)
+    }
+
+    pub fn qp_with(
+        &mut self,
+        side: Side,
+        qp_type: QpType,
+        options: &Options,
+        send_cq: Arc<CompletionQueue>,
+        recv_cq: Arc<CompletionQueue>,
+    ) -> End {
+        let init = QpInit {
+            qp_type,
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            caps: options.caps,
+            sq_sig_all: options.sq_sig_all,
+            pd: self.pd,
+        };
+        let qpn = self.adapter.create_qp(init).unwrap();
+        End { side, qpn, send_cq, recv_cq }
+    }
+
+    pub fn to_init(&mut self, qpn: Qpn, options: &Options) {
+        self.adapter.to_init(qpn, &Init { access: options.access, qkey: QKEY, ..Init::default() }).unwrap();
+    }
+
+    pub fn to_rtr(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
+        let rtr = Rtr::Rc {
+            dest_qpn,
+            path_mtu: options.mtu,
+            rq_psn: Psn::new(rq_psn),
+            av: AddressVector::new(dest_ip.into(), 0),
+            max_dest_rd_atomic: options.max_dest_rd_atomic,
+            min_rnr_timer: options.min_rnr_timer,
+        };
+        self.adapter.to_rtr(qpn, &rtr).unwrap();
+    }
+
+    pub fn to_rts(&mut self, qpn: Qpn, sq_psn: u32, options: &Options) {
+        let rts = Rts::Rc {
+            sq_psn: Psn::new(sq_psn),
+            timeout: options.timeout,
+            retry_cnt: options.retry_cnt,
+            rnr_retry: options.rnr_retry,
+            max_rd_atomic: options.max_rd_atomic,
+        };
+        self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
+    }
+
+    /// From RESET to RTS, connected to that peer.
+    pub fn connect(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, sq_psn: u32, options: &Options) {
+        self.to_init(qpn, options);
+        self.to_rtr(qpn, dest_ip, dest_qpn, rq_psn, options);
+        self.to_rts(qpn, sq_psn, options);
+    }
+
+    /// A datagram queue pair, from RESET to RTS.
+    pub fn start_datagrams(&mut self, qpn: Qpn, options: &Options) {
+        self.to_init(qpn, options);
+        self.adapter.to_rtr(qpn, &Rtr::Ud).unwrap();
+        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Ud { sq_psn: Psn::new(0) }).unwrap();
+    }
+
+    pub fn state(&self, qpn: Qpn) -> State {
+        self.adapter.query_qp(qpn).unwrap().state
+    }
+
+    pub fn drain_events(&mut self) {
+        while let Some(event) = self.adapter.poll_event() {
+            self.events.push(event);
+        }
+    }
+
+    /// The way to a datagram queue pair of this node.
+    pub fn destination(&self, qpn: Qpn) -> UdDestination {
+        UdDestination { av: AddressVector::new(self.ip.into(), 0), qpn, qkey: QKEY }
+    }
+}
+
+/// A queue pair and where it completes.
+#[derive(Clone, Debug)]
+pub struct End {
+    pub side: Side,
+    pub qpn: Qpn,
+    pub send_cq: Arc<CompletionQueue>,
+    pub recv_cq: Arc<CompletionQueue>,
+}
+
+/// How a request ended, in short: its identifier, and its `byte_len` or its status.
+pub type Outcome = (u64, Result<u32, WcStatus>);
+
+impl End {
+    /// Takes what has completed on the send queue.
+    pub fn sent(&self) -> Vec<Wc> {
+        std::iter::from_fn(|| self.send_cq.pop()).collect()
+    }
+
+    /// Takes what has completed on the receive queue.
+    pub fn received(&self) -> Vec<Wc> {
+        std::iter::from_fn(|| self.recv_cq.pop()).collect()
+    }
+
+    pub fn send_outcomes(&self) -> Vec<Outcome> {
+        outcomes(self.sent())
+    }
+
+    pub fn recv_outcomes(&self) -> Vec<Outcome> {
+        outcomes(self.received())
+    }
+}
+
+pub fn outcomes(wcs: Vec<Wc>) -> Vec<Outcome> {
+    let outcome = |wc: Wc| (wc.wr_id, wc.result.map(|ok| ok.byte_len).map_err(|error| error.status));
+    wcs.into_iter().map(outcome).collect()
+}
+
+/// Registered memory.
+#[derive(Clone)]
+pub struct Buffer {
+    pub region: Arc<Region>,
+    memory: Arc<HeapMemory>,
+}
+
+impl Buffer {
+    pub fn len(&self) -> usize {
+        self.memory.len() as usize
+    }
+
+    /// All of it, for a work request.
+    pub fn all(&self) -> Sge {
+        self.sge(0, self.len())
+    }
+
+    pub fn sge(&self, offset: usize, length: usize) -> Sge {
+        let LKey(_) = self.region.lkey();
+        Sge { lkey: self.region.lkey(), address: self.region.address() + offset as u64, length: length as u32 }
+    }
+
+    /// A place in it, for a peer.
+    pub fn remote(&self, offset: usize) -> Remote {
+        Remote { address: self.region.address() + offset as u64, rkey: self.region.rkey() }
+    }
+
+    pub fn put(&self, offset: usize, bytes: &[u8]) {
+        self.memory.write_at(offset as u64, bytes).unwrap();
+    }
+
+    /// Fills it with bytes that repeat only after a long while, so that what is at the wrong place shows.
+    pub fn fill(self, seed: u8) -> Self {
+        self.put(0, &pattern(seed, self.len()));
+        self
+    }
+
+    pub fn bytes(&self) -> Vec<u8> {
+        self.part(0, self.len())
+    }
+
+    pub fn part(&self, offset: usize, length: usize) -> Vec<u8> {
+        let mut bytes = vec![0; length];
+        self.memory.read_at(offset as u64, &mut bytes).unwrap();
+        bytes
+    }
+}
+
+pub fn pattern(seed: u8, len: usize) -> Vec<u8> {
+    (0..len).map(|i| (i % 251) as u8 ^ (i / 251) as u8 ^ seed).collect()
+}

@@ -1,0 +1,174 @@
+//! Every packet of a test, to be asked about, printed as a ladder, or written as a capture.
+
+use std::{borrow::Cow, fmt::Write as _, fs::File, io, net::IpAddr, path::Path, time::Duration};
+
+use pcap_file::{
+    DataLink,
+    pcapng::{
+        PcapNgWriter,
+        blocks::{
+            enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption},
+            interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption},
+        },
+    },
+};
+use roce_provider::fabric::Verdict;
+use roce_transport::{
+    addr::ROCE_UDP_PORT,
+    event::Disposition,
+    time::Instant,
+    wire::{Headers, NetHeader, Operation, Packet, grh},
+};
+
+use super::node::Side;
+
+/// A packet that an adapter sent.
+pub struct Record {
+    pub time: Instant,
+    pub from: Side,
+    pub net: NetHeader,
+    pub bytes: Vec<u8>,
+    pub headers: Headers,
+    pub payload: usize,
+    pub verdict: Verdict,
+    /// When it arrived and what became of it: nothing when it was lost, two when it was duplicated.
+    pub arrivals: Vec<(Instant, Disposition)>,
+}
+
+impl Record {
+    pub fn new(time: Instant, from: Side, net: NetHeader, bytes: &[u8], verdict: Verdict) -> Self {
+        let packet = Packet::parse(bytes).expect("an adapter sent something that is no packet");
+        let (headers, payload) = (packet.headers, packet.payload.len());
+        Self { time, from, net, bytes: bytes.to_vec(), headers, payload, verdict, arrivals: Vec::new() }
+    }
+
+    pub fn operation(&self) -> Operation {
+        self.headers.bth().opcode.operation()
+    }
+
+    pub fn psn(&self) -> u32 {
+        self.headers.bth().psn.get()
+    }
+
+    /// What became of it, in words.
+    fn fate(&self) -> String {
+        let mut fate = String::new();
+        if self.verdict.lost {
+            fate.push_str("LOST");
+        } else if self.arrivals.is_empty() {
+            fate.push_str("on its way");
+        }
+        if self.verdict.corruption.is_some() {
+            fate.push_str("corrupted; ");
+        }
+        for (i, (at, disposition)) in self.arrivals.iter().enumerate() {
+            let separator = if i == 0 { "" } else { "; again" };
+            let _ = write!(fate, "{separator} at {:.1}: {disposition}", micros(*at));
+        }
+        fate
+    }
+
+    fn summary(&self) -> String {
+        let bth = self.headers.bth();
+        let mut line = format!("{} psn {:#x}", bth.opcode, bth.psn.get());
+        if bth.ack_req {
+            line.push_str(" A");
+        }
+        if bth.solicited {
+            line.push_str(" S");
+        }
+        if let Some(aeth) = self.headers.ext().aeth() {
+            let _ = write!(line, " {} msn {}", aeth.syndrome, aeth.msn.get());
+        }
+        if let Some(reth) = self.headers.ext().reth() {
+            let _ = write!(line, " {:#x}+{}", reth.virtual_address, reth.dma_length);
+        }
+        if self.payload > 0 {
+            let _ = write!(line, " [{}]", self.payload);
+        }
+        line
+    }
+}
+
+fn micros(time: Instant) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// Every packet, in the order of sending.
+#[derive(Default)]
+pub struct Trace {
+    pub records: Vec<Record>,
+    /// Set to keep no records: of a long run nobody reads them.
+    pub off: bool,
+}
+
+impl Trace {
+    /// What one side has sent.
+    pub fn from(&self, side: Side) -> impl Iterator<Item = &Record> {
+        self.records.iter().filter(move |record| record.from == side)
+    }
+
+    pub fn operations(&self, side: Side) -> Vec<Operation> {
+        self.from(side).map(Record::operation).collect()
+    }
+
+    pub fn psns(&self, side: Side) -> Vec<u32> {
+        self.from(side).map(Record::psn).collect()
+    }
+
+    /// How many packets of this operation one side has sent.
+    pub fn count(&self, side: Side, operation: Operation) -> usize {
+        self.from(side).filter(|record| record.operation() == operation).count()
+    }
+
+    /// One line a packet; of a long trace the end.
+    pub fn ladder(&self) -> String {
+        let skip = self.records.len().saturating_sub(400);
+        let mut text = if skip > 0 { format!("({skip} packets before)\n") } else { String::new() };
+        for record in &self.records[skip..] {
+            let arrow = match record.from {
+                Side::A => "A --> B",
+                Side::B => "A <-- B",
+            };
+            let summary = record.summary();
+            let _ = writeln!(text, "{:>12.1} µs  {arrow}  {summary:<64} {}", micros(record.time), record.fate());
+        }
+        text
+    }
+
+    /// Writes a capture that Wireshark reads: whole IP packets, each with a comment on what became of it.
+    pub fn write_pcapng(&self, path: &Path) -> io::Result<()> {
+        let fail = |error| io::Error::other(format!("{error}"));
+        let mut writer = PcapNgWriter::new(io::BufWriter::new(File::create(path)?)).map_err(fail)?;
+        let options = vec![InterfaceDescriptionOption::IfTsResol(9)];
+        let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
+        writer.write_pcapng_block(interface).map_err(fail)?;
+        for record in &self.records {
+            let data = ip_packet(&record.net, &record.bytes);
+            let block = EnhancedPacketBlock {
+                interface_id: 0,
+                timestamp: Duration::from_nanos(record.time.as_nanos()),
+                original_len: data.len() as u32,
+                data: Cow::Owned(data),
+                options: vec![EnhancedPacketOption::Comment(Cow::Owned(record.fate()))],
+            };
+            writer.write_pcapng_block(block).map_err(fail)?;
+        }
+        Ok(())
+    }
+}
+
+/// The datagram with its IP and UDP headers.
+fn ip_packet(net: &NetHeader, bytes: &[u8]) -> Vec<u8> {
+    let area = grh(net, bytes.len());
+    let mut packet = match net.src {
+        IpAddr::V4(_) => area[20..].to_vec(),
+        IpAddr::V6(_) => area.to_vec(),
+    };
+    packet.extend(net.src_port.to_be_bytes());
+    packet.extend(ROCE_UDP_PORT.to_be_bytes());
+    packet.extend((bytes.len() as u16 + 8).to_be_bytes());
+    packet.extend([0; 2]);
+    packet.extend(bytes);
+    packet
+}

@@ -1,0 +1,73 @@
+"""What is tried: a list of cases, each one conversation between our tool and the stock one."""
+
+from dataclasses import dataclass
+
+FAMILIES = ["ipv4", "ipv6"]
+ROLES = ["server", "client"]
+MTUS = [256, 1024, 4096]
+
+# One byte, not a multiple of four (so it is padded), a whole page, and more than 16 bits of length with a rest.
+SIZES = {"rc": [1, 1021, 4096, 65539], "ud": [1, 1021, 4096]}
+
+
+@dataclass(frozen=True)
+class Case:
+    kind: str  # "rc" or "ud"
+    role: str  # ours; the stock tool has the other
+    family: str
+    mtu: int
+    size: int
+    faults: tuple = ()  # rules that make our link drop packets
+    events: bool = False  # we sleep on completion events instead of polling
+    capture: bool = False  # we write a capture, which is then examined
+
+    @property
+    def iterations(self):
+        # The guest is emulated: a packet costs it a good part of a millisecond.
+        return 20 if self.size <= 4096 else 5
+
+    @property
+    def refused(self):
+        """A UD message is one packet; a longer one must be refused before anything is sent."""
+        return self.kind == "ud" and self.size > self.mtu
+
+    @property
+    def name(self):
+        parts = [self.kind, self.role, self.family, f"mtu{self.mtu}", f"size{self.size}"]
+        parts += [rule.replace(" ", "-") for rule in self.faults]
+        parts += ["events"] if self.events else []
+        parts += ["capture"] if self.capture else []
+        return "/".join(parts)
+
+
+def cases():
+    return [*plain(), *lossy(), *events(), *captured()]
+
+
+def plain():
+    for kind in ["rc", "ud"]:
+        for role in ROLES:
+            for family in FAMILIES:
+                for mtu in MTUS:
+                    for size in SIZES[kind]:
+                        yield Case(kind, role, family, mtu, size)
+
+
+def lossy():
+    for role in ROLES:
+        for mtu in [1024, 4096]:
+            for rule in ["drop 3%", "drop every 20"]:
+                yield Case("rc", role, "ipv4", mtu, 65539, faults=(rule,))
+
+
+def events():
+    for role in ROLES:
+        for family in FAMILIES:
+            yield Case("rc", role, family, 1024, 4096, events=True)
+
+
+def captured():
+    for role in ROLES:
+        for family in FAMILIES:
+            for size in [1021, 65539]:
+                yield Case("rc", role, family, 1024, size, capture=True)

@@ -1,0 +1,70 @@
+"""The two pingpong tools: their command lines and what they print. The one place that knows their options."""
+
+import re
+
+from net import HOST_IPV4, HOST_IPV6
+
+PORT = 18515  # both tools' default
+
+
+def our_command(binary, case, guest, pcap):
+    argv = [binary, "pingpong", case.kind]
+    if case.role == "client":
+        # Always by IPv4: the stock server listens on the first address that the C library offers, and that is 0.0.0.0.
+        # The exchange over TCP has nothing to do with the GIDs in it.
+        argv.append(guest.ipv4)
+    argv += ["-d", f"udp:{our_address(case)}", "-m", case.mtu, "-s", case.size, "-n", case.iterations, "-c"]
+    if case.events:
+        argv.append("-e")
+    for rule in case.faults:
+        argv += ["--fault", rule]
+    if case.capture:
+        argv += ["--pcap", pcap]
+    return [str(a) for a in argv]
+
+
+def stock_command(case, guest):
+    argv = [f"ibv_{case.kind}_pingpong", "-d", "rxe0", "-g", guest.gids()[guest_address(case, guest)]]
+    if case.kind == "rc":
+        argv += ["-m", case.mtu]
+    argv += ["-s", case.size, "-n", case.iterations, "-c"]
+    if case.role == "server":
+        argv.append(our_address(case))
+    return [str(a) for a in argv]
+
+
+def our_address(case):
+    return HOST_IPV4 if case.family == "ipv4" else HOST_IPV6
+
+
+def guest_address(case, guest):
+    return guest.ipv4 if case.family == "ipv4" else guest.ipv6
+
+
+def output_problems(who, case, output):
+    """What is wrong with the output of a tool that ended well."""
+    number = r"\d+\.\d\d"
+    total = case.size * case.iterations * 2
+    wanted = [
+        rf"{total} bytes in {number} seconds = {number} Mbit/sec",
+        rf"{case.iterations} iters in {number} seconds = {number} usec/iter",
+    ]
+    problems = [f"{who} did not print a line like: {line}" for line in wanted
+                if not re.search(f"^{line}$", output, re.MULTILINE)]
+    # The stock tool says this and still exits with 0.
+    if "invalid data" in output:
+        problems.append(f"{who} received invalid data")
+    return problems
+
+
+def refusal_problems(case, status, stderr):
+    """What is wrong with our tool's answer to a UD message that does not fit into one packet."""
+    problems = []
+    if status != 1:
+        problems.append(f"exit status {status}, wanted 1")
+    lines = stderr.splitlines()
+    if len(lines) != 1:
+        problems.append(f"{len(lines)} lines on standard error, wanted 1")
+    elif not {str(case.size), str(case.mtu)} <= set(re.findall(r"\d+", lines[0])):
+        problems.append(f"the error does not name the size {case.size} and the MTU {case.mtu}")
+    return problems

@@ -1,0 +1,162 @@
+//! When a requester asks for acknowledgements, and when a responder gives them (9.7.2, 9.7.5.1.2).
+
+use roce_transport::{
+    addr::Mtu,
+    event::Disposition,
+    wire::{Aeth, Ext, Operation as Op, Syndrome},
+    work::{Data, RecvWr, SendWr},
+};
+
+use crate::harness::{Half, Options, Pair, Side, ack, all_ok, pkt};
+
+#[test]
+fn the_last_packet_of_a_message_asks() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(600).fill(1);
+    half.post_send(&SendWr::send(1, from.all()));
+    half.post_send(&SendWr::send(2, from.sge(0, 3)));
+    half.expect(&[
+        pkt(Op::SendFirst, 0x100).payload(&from.part(0, 256)),
+        pkt(Op::SendMiddle, 0x101).payload(&from.part(256, 256)),
+        pkt(Op::SendLast, 0x102).payload(&from.part(512, 88)).ask(),
+        pkt(Op::SendOnly, 0x103).payload(&from.part(0, 3)).ask(),
+    ]);
+}
+
+#[test]
+fn at_least_every_64th_packet_asks() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(200 * 256);
+    half.post_send(&SendWr::send(1, from.all()));
+    let asking: Vec<u32> = half.take().iter().filter(|packet| packet.ack_req).map(|packet| packet.psn - 0x100).collect();
+    assert_eq!(asking, [63, 127, 191, 199]);
+}
+
+/// The window is 256 packets, and the acknowledgements that are asked for in between keep it open.
+#[test]
+fn no_more_than_256_packets_wait_for_acknowledgement() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(300 * 256);
+    half.post_send(&SendWr::send(1, from.all()));
+    assert_eq!(half.take().len(), 256);
+    half.send(&ack(0x100 + 63, 0));
+    let more = half.take();
+    assert_eq!((more.len(), more[0].psn), (44, 0x200));
+}
+
+#[test]
+fn one_acknowledgement_stands_for_all_before_it() {
+    let mut half = Half::new(Options::default());
+    for id in 1..=4 {
+        half.post_send(&SendWr::send(id, Data::empty()));
+    }
+    assert_eq!(half.take().len(), 4);
+    assert_eq!(half.send(&ack(0x102, 3)), Disposition::Acknowledged { completed: 3 });
+    assert_eq!(half.qp.send_outcomes(), all_ok(1..=3, 0));
+    assert_eq!(half.send(&ack(0x103, 4)), Disposition::Acknowledged { completed: 1 });
+    assert_eq!(half.qp.send_outcomes(), all_ok([4], 0));
+    assert_eq!(half.node.adapter.poll_timeout(), None, "nothing is left to wait for");
+}
+
+/// An acknowledgement from the middle of a message moves the window, and completes nothing.
+#[test]
+fn a_message_completes_with_its_last_packet() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1024);
+    half.post_send(&SendWr::send(1, from.all()));
+    half.take();
+    assert_eq!(half.send(&ack(0x102, 0)), Disposition::Acknowledged { completed: 0 });
+    assert_eq!(half.qp.sent(), []);
+    assert_eq!(half.send(&ack(0x103, 1)), Disposition::Acknowledged { completed: 1 });
+}
+
+#[test]
+fn a_responder_answers_only_who_asks() {
+    let mut half = Half::new(Options::default());
+    let to = half.buffer(64);
+    for id in 1..=3 {
+        half.post_recv(&RecvWr::new(id, [to.all()]));
+    }
+    half.send(&pkt(Op::SendOnly, 0x200).payload(b"one"));
+    half.expect_nothing();
+    half.send(&pkt(Op::SendOnly, 0x201).payload(b"two").ask());
+    half.expect(&[ack(0x201, 2)]);
+    half.send(&pkt(Op::SendOnly, 0x202).payload(b"three"));
+    half.expect_nothing();
+}
+
+#[test]
+fn acknowledgements_of_one_batch_become_one() {
+    let mut half = Half::new(Options::default());
+    for id in 0..5 {
+        half.post_recv(&RecvWr::new(id, []));
+    }
+    for psn in 0x200..0x205 {
+        assert_eq!(half.send(&pkt(Op::SendOnly, psn).ask()), Disposition::Executed);
+    }
+    half.expect(&[ack(0x204, 5)]);
+
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    for id in 0..10 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+        pair.post_send(&a, &SendWr::send(id, Data::empty()));
+    }
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok(0..10, 0));
+    assert_eq!(pair.trace.from(Side::B).count(), 1);
+}
+
+/// The MSN counts messages, not packets; a READ counts when it is carried out, a WRITE when its last packet is.
+#[test]
+fn the_msn_counts_messages() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let to = half.buffer(1024);
+    half.post_recv(&RecvWr::new(1, [to.all()]));
+    half.send(&pkt(Op::WriteFirst, 0x200).reth(to.remote(0), 300).payload(&[1; 256]).ask());
+    half.expect(&[ack(0x200, 0)]);
+    half.send(&pkt(Op::WriteLast, 0x201).payload(&[1; 44]).ask());
+    half.expect(&[ack(0x201, 1)]);
+    half.send(&pkt(Op::ReadRequest, 0x202).reth(to.remote(0), 257));
+    half.expect(&[
+        pkt(Op::ReadResponseFirst, 0x202).aeth(Syndrome::ACK, 2).payload(&[1; 256]),
+        pkt(Op::ReadResponseLast, 0x203).aeth(Syndrome::ACK, 2).payload(&[1]),
+    ]);
+    half.send(&pkt(Op::SendOnly, 0x204).ask());
+    half.expect(&[ack(0x204, 3)]);
+}
+
+/// Answers leave in the order of the requests: the acknowledgement of what came after a READ waits for the READ's data.
+#[test]
+fn answers_keep_the_order_of_requests() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let memory = half.buffer(1024).fill(1);
+    half.send(&pkt(Op::WriteOnly, 0x200).reth(memory.remote(0), 1).payload(&[9]).ask());
+    half.send(&pkt(Op::ReadRequest, 0x201).reth(memory.remote(256), 256));
+    half.send(&pkt(Op::WriteOnly, 0x202).reth(memory.remote(1), 1).payload(&[8]).ask());
+    half.expect(&[
+        ack(0x200, 1),
+        pkt(Op::ReadResponseOnly, 0x201).aeth(Syndrome::ACK, 2).payload(&memory.part(256, 256)),
+        ack(0x202, 3),
+    ]);
+}
+
+#[test]
+fn credits_are_not_used() {
+    let mut half = Half::new(Options::default());
+    half.send(&pkt(Op::WriteOnly, 0x200).reth(half_remote(), 0).ask());
+    let answers = half.take();
+    let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = answers[0].ext else { panic!("{answers:?}") };
+    assert_eq!(credits, 31, "31 says that there is no end-to-end flow control");
+    // and whatever a peer says of its credits does not matter
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.take();
+    half.send(&pkt(Op::Acknowledge, 0x100).aeth(Syndrome::Ack { credits: 0 }, 1));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    assert_eq!(half.take().len(), 1);
+}
+
+/// A place in nobody's memory: good for no bytes.
+fn half_remote() -> roce_transport::work::Remote {
+    roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
+}

@@ -1,0 +1,234 @@
+//! What comes twice is answered twice and done once (9.7.5.1.4).
+
+use roce_transport::{
+    addr::Mtu,
+    event::{Disposition, DropReason},
+    mem::RKey,
+    wire::{Operation as Op, Syndrome},
+    work::{Data, RecvWr, Remote, SendWr},
+};
+
+use crate::harness::{Half, Options, Pair, Pkt, Side, ack, all_ok, pkt};
+
+const MISSING: Disposition = Disposition::Dropped(DropReason::ReplayMissing);
+
+fn response(place: Op, psn: u32, msn: u32, bytes: &[u8]) -> Pkt {
+    match place {
+        Op::ReadResponseMiddle => pkt(place, psn).payload(bytes),
+        _ => pkt(place, psn).aeth(Syndrome::ACK, msn).payload(bytes),
+    }
+}
+
+#[test]
+fn a_send_is_received_once() {
+    let mut half = Half::new(Options::default());
+    let to = half.buffer(8);
+    for id in 1..=2 {
+        half.post_recv(&RecvWr::new(id, [to.all()]));
+    }
+    half.send(&pkt(Op::SendOnly, 0x200).payload(b"once").ask());
+    half.expect(&[ack(0x200, 1)]);
+    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()), Disposition::Repeated);
+    half.expect(&[ack(0x200, 1)]);
+    assert_eq!(half.qp.recv_outcomes(), all_ok([1], 4));
+    assert_eq!(to.part(0, 4), b"once");
+}
+
+/// Whoever repeats has lost the answer, so a repeat is acknowledged even if it does not ask.
+#[test]
+fn a_repeat_is_always_acknowledged() {
+    let mut half = Half::new(Options::default());
+    half.post_recv(&RecvWr::new(1, []));
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.expect_nothing();
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.expect(&[ack(0x200, 1)]);
+}
+
+/// The program may use the memory as soon as it knows of the WRITE; a late copy must not write over that.
+#[test]
+fn a_write_is_written_once() {
+    let mut half = Half::new(Options::default());
+    let to = half.buffer(8);
+    let write = pkt(Op::WriteOnly, 0x200).reth(to.remote(0), 4).payload(b"peer").ask();
+    half.send(&write);
+    half.take();
+    to.put(0, b"mine");
+    assert_eq!(half.send(&write), Disposition::Repeated);
+    half.expect(&[ack(0x200, 1)]);
+    assert_eq!(to.part(0, 4), b"mine");
+}
+
+/// A repeat in the middle of a message does not disturb the message.
+#[test]
+fn a_message_under_way_survives_repeats() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let to = half.buffer(600).fill(7);
+    half.post_recv(&RecvWr::new(1, [to.all()]));
+    half.send(&pkt(Op::SendFirst, 0x200).payload(&[1; 256]));
+    half.send(&pkt(Op::SendMiddle, 0x201).payload(&[2; 256]));
+    half.send(&pkt(Op::SendFirst, 0x200).payload(&[9; 256]));
+    half.expect(&[ack(0x201, 0)]);
+    half.send(&pkt(Op::SendLast, 0x202).payload(&[3; 88]).ask());
+    half.expect(&[ack(0x202, 1)]);
+    assert_eq!(to.bytes(), [vec![1; 256], vec![2; 256], vec![3; 88]].concat());
+}
+
+/// The answer to a repeat acknowledges all that was done, but no READ: for that, only its data counts.
+#[test]
+fn a_repeat_never_acknowledges_a_read() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(512).fill(1);
+    let write = pkt(Op::WriteOnly, 0x200).reth(from.remote(0), 0).ask();
+    half.send(&write);
+    half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(0), 512));
+    half.take();
+    half.send(&write);
+    half.expect(&[ack(0x200, 2)]);
+    // once something later is done, the READ is history for whoever asks for it
+    half.send(&pkt(Op::WriteOnly, 0x203).reth(from.remote(0), 0));
+    half.send(&write);
+    half.expect(&[ack(0x203, 3)]);
+}
+
+#[test]
+fn a_read_is_answered_again() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1000).fill(1);
+    let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600);
+    half.send(&read);
+    let answers = half.take();
+    assert_eq!(answers.len(), 3);
+    assert_eq!(half.send(&read), Disposition::Repeated);
+    half.expect(&answers);
+}
+
+/// From inside, on packet boundaries, to any end that the first one had too.
+#[test]
+fn a_part_of_a_read_is_answered_again() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1000).fill(1);
+    half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600));
+    half.take();
+    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(256), 344)), Disposition::Repeated);
+    half.expect(&[
+        response(Op::ReadResponseFirst, 0x201, 1, &from.part(256, 256)),
+        response(Op::ReadResponseLast, 0x202, 1, &from.part(512, 88)),
+    ]);
+    half.send(&pkt(Op::ReadRequest, 0x202).reth(from.remote(512), 88));
+    half.expect(&[response(Op::ReadResponseOnly, 0x202, 1, &from.part(512, 88))]);
+    half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 256));
+    half.expect(&[response(Op::ReadResponseOnly, 0x200, 1, &from.part(0, 256))]);
+}
+
+#[test]
+fn what_is_no_part_of_the_first_read_is_not_answered() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1000).fill(1);
+    let other = half.buffer(1000);
+    half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600));
+    half.take();
+    for (psn, remote, length) in [
+        (0x200, other.remote(0), 600),
+        (0x200, from.remote(1), 599),
+        (0x200, from.remote(0), 601),
+        (0x201, from.remote(0), 344),
+        (0x201, from.remote(256), 345),
+        (0x200, Remote { rkey: RKey(from.region.rkey().0 ^ 1), ..from.remote(0) }, 600),
+        (0x1FF, from.remote(0), 600),
+    ] {
+        assert_eq!(half.send(&pkt(Op::ReadRequest, psn).reth(remote, length)), MISSING, "{psn:#x} {remote:?} {length}");
+    }
+    half.expect_nothing();
+}
+
+/// As many READs are remembered as were agreed on, rounded up to a power of two.
+#[test]
+fn the_oldest_read_is_forgotten() {
+    for (agreed, remembered) in [(1, 1), (2, 2), (3, 4), (4, 4), (5, 8), (16, 16)] {
+        let mut half = Half::new(Options { max_dest_rd_atomic: agreed, ..Options::default() });
+        let from = half.buffer(8);
+        let read = |psn| pkt(Op::ReadRequest, psn).reth(from.remote(0), 8);
+        for psn in 0..=remembered {
+            half.send(&read(0x200 + psn));
+            half.take();
+        }
+        assert_eq!(half.send(&read(0x200)), MISSING);
+        for psn in 1..=remembered {
+            assert_eq!(half.send(&read(0x200 + psn)), Disposition::Repeated);
+            assert_eq!(half.take().len(), 1);
+        }
+    }
+}
+
+/// A READ is answered from the memory as it is; if the memory is gone, a repeat is not answered.
+#[test]
+fn a_repeated_read_needs_the_region() {
+    let mut half = Half::new(Options::default());
+    let from = half.buffer(8);
+    let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 8);
+    half.send(&read);
+    half.take();
+    half.node.adapter.deregister(&from.region);
+    assert_eq!(half.send(&read), MISSING);
+    half.expect_nothing();
+}
+
+/// A READ that is asked for again while its answer is still being sent starts over and is not sent twice.
+#[test]
+fn a_repeat_of_a_read_under_way_starts_it_over() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1000).fill(1);
+    let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 1000);
+    half.send(&read);
+    for _ in 0..10 {
+        half.send(&read);
+    }
+    assert_eq!(half.take().len(), 4);
+}
+
+/// However many repeats come before anything can be sent, the answers that wait stay few.
+#[test]
+fn a_flood_of_repeats_makes_no_flood_of_answers() {
+    let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..Options::default() });
+    let memory = half.buffer(64);
+    half.post_recv(&RecvWr::new(1, [memory.all()]));
+    let send = pkt(Op::SendOnly, 0x200).ask();
+    let reads: Vec<Pkt> = (0x201..0x205).map(|psn| pkt(Op::ReadRequest, psn).reth(memory.remote(0), 8)).collect();
+    half.send(&send);
+    for read in &reads {
+        half.send(read);
+    }
+    for i in 0..10_000 {
+        half.send(&send);
+        half.send(&reads[i % 4]);
+    }
+    let answers = half.take().len();
+    assert!(answers <= 9, "{answers} answers: four READs and an acknowledgement around each");
+    assert_eq!(half.qp.received().len(), 1);
+}
+
+/// The same with everything: each kind of request, and every packet of the network twice.
+#[test]
+fn a_network_that_duplicates_everything_changes_nothing() {
+    let mut pair = Pair::new();
+    let mut conditions = Pair::conditions();
+    conditions.duplication = 1.0;
+    pair.network.faults_mut().set_conditions(conditions);
+    pair.allow_all(&[DropReason::StaleResponse, DropReason::ReplayMissing, DropReason::RecoveryUnderWay]);
+    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (near, far) = (pair.a.buffer(4000).fill(1), pair.b.buffer(4000));
+    for id in 0..4 {
+        pair.post_recv(&b, &RecvWr::new(id, [far.sge(3000, 1000)]));
+    }
+    pair.post_send(&a, &SendWr::send(1, near.sge(0, 1000)));
+    pair.post_send(&a, &SendWr::write(2, far.remote(0), near.sge(0, 1000)));
+    pair.post_send(&a, &SendWr::write(3, far.remote(1000), near.sge(1000, 1000)).with_immediate([0; 4]));
+    pair.post_send(&a, &SendWr::read(4, far.remote(0), near.sge(2000, 1000)));
+    pair.post_send(&a, &SendWr::send(5, Data::empty()));
+    pair.run();
+    assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(0)), (3, Ok(0)), (4, Ok(1000)), (5, Ok(0))]);
+    assert_eq!(b.recv_outcomes(), [(0, Ok(1000)), (1, Ok(1000)), (2, Ok(0))]);
+    assert_eq!(near.part(2000, 1000), near.part(0, 1000));
+    assert!(pair.trace.count(Side::B, Op::Acknowledge) > 0);
+}
