@@ -6,6 +6,7 @@ use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
     event::Event,
     time::Instant,
+    wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
     work::CqId,
 };
 
@@ -95,7 +96,7 @@ impl Shard {
                 observer.observe(&Observed {
                     at: clock::wall(now),
                     direction: Direction::Received,
-                    net,
+                    net: &identified(net, bytes),
                     bytes,
                     disposition: Some(disposition),
                 });
@@ -143,4 +144,13 @@ impl Shard {
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());
     }
+}
+
+/// The network header with the identification that makes the ICRC right, where the link could only guess it.
+fn identified(net: &NetHeader, bytes: &[u8]) -> NetHeader {
+    let ident = match (verify_icrc(net, bytes), net.ident) {
+        (Some(IcrcMatch::Solved { id, dont_fragment }), _) => Ident::Known { id, dont_fragment },
+        (_, ident) => ident,
+    };
+    NetHeader { ident, ..*net }
 }
