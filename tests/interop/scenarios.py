@@ -56,7 +56,7 @@ def plain():
 def lossy():
     for role in ROLES:
         for mtu in [1024, 4096]:
-            for rule in ["drop 3%", "drop every 20"]:
+            for rule in ["drop 3%", "drop request 5%"]:
                 yield Case("rc", role, "ipv4", mtu, 65539, faults=(rule,))
 
 
