@@ -23,7 +23,7 @@ use roce_transport::{
     work::{RecvWr, SendWr},
 };
 
-pub use half::{Half, Pkt, ack, nak, pkt, rnr};
+pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
 pub use node::{Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern};
 pub use trace::{Record, Trace};
 

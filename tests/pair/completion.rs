@@ -1,1 +1,198 @@
+//! Completions: which requests give one, what it says, and whom it wakes (11.4.2, 11.6.2).
 
+use roce_transport::{
+    adapter::ObjectError,
+    event::Event,
+    qp::{QpType, State},
+    wire::{Immediate, Operation as Op},
+    work::{ArmKind, Data, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
+};
+
+use crate::harness::{Half, Options, Pair, Side, all_ok, pkt};
+
+const UNSIGNALED: SendFlags = SendFlags::empty();
+
+#[test]
+fn only_signaled_requests_complete() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    for id in 0..6 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+        let wr = SendWr::send(id, Data::empty());
+        pair.post_send(&a, &if id % 3 == 2 { wr } else { wr.with_flags(UNSIGNALED) });
+    }
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([2, 5], 0));
+    assert_eq!(b.recv_outcomes(), all_ok(0..6, 0), "a receive request always completes");
+}
+
+#[test]
+fn a_queue_pair_can_signal_everything() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options { sq_sig_all: true, ..Options::default() });
+    for id in 0..3 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+        pair.post_send(&a, &SendWr::send(id, Data::empty()).with_flags(UNSIGNALED));
+    }
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok(0..3, 0));
+}
+
+/// The place of an unsignaled request is free once it is done, or a program that never signals would get stuck at once.
+#[test]
+fn unsignaled_requests_free_their_places() {
+    let mut pair = Pair::new();
+    let mut options = Options::default();
+    options.caps.max_send_wr = 2;
+    let (a, _b) = pair.connect(options);
+    let far = pair.b.buffer(8);
+    for id in 0..100 {
+        pair.post_send(&a, &SendWr::write(id, far.remote(0), Data::inline(&[1; 8])).with_flags(UNSIGNALED));
+        pair.run();
+    }
+    assert_eq!(a.sent(), []);
+}
+
+#[test]
+fn what_a_completion_says() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let (near, far) = (pair.a.buffer(100), pair.b.buffer(100));
+    for id in 11..=13 {
+        pair.post_recv(&b, &RecvWr::new(id, [far.all()]));
+    }
+    let imm = [0xDE, 0xAD, 0xBE, 0xEF];
+    pair.post_send(&a, &SendWr::send(1, near.sge(0, 30)));
+    pair.post_send(&a, &SendWr::send(2, near.sge(0, 40)).with_immediate(imm));
+    pair.post_send(&a, &SendWr::write(3, far.remote(0), near.sge(0, 50)));
+    pair.post_send(&a, &SendWr::write(4, far.remote(0), near.sge(0, 60)).with_immediate(imm));
+    pair.post_send(&a, &SendWr::read(5, far.remote(0), near.sge(0, 70)));
+    pair.run();
+    let ok = |qpn, wr_id, opcode, byte_len, immediate: Option<[u8; 4]>| {
+        let ok = WcOk { opcode, byte_len, immediate: immediate.map(Immediate), src_qp: None, grh: false };
+        Wc { wr_id, qpn, result: Ok(ok) }
+    };
+    let sent = [
+        (1, WcOpcode::Send, 0),
+        (2, WcOpcode::Send, 0),
+        (3, WcOpcode::RdmaWrite, 0),
+        (4, WcOpcode::RdmaWrite, 0),
+        (5, WcOpcode::RdmaRead, 70),
+    ];
+    assert_eq!(a.sent(), sent.map(|(id, opcode, byte_len)| ok(a.qpn, id, opcode, byte_len, None)));
+    let received = [
+        ok(b.qpn, 11, WcOpcode::Recv, 30, None),
+        ok(b.qpn, 12, WcOpcode::Recv, 40, Some(imm)),
+        ok(b.qpn, 13, WcOpcode::RecvRdmaWithImm, 60, Some(imm)),
+    ];
+    assert_eq!(b.received(), received);
+}
+
+/// A queue armed for solicited completions wakes its reader for those, and for failures.
+#[test]
+fn solicited_events() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let far = pair.b.buffer(8);
+    for id in 0..8 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+    }
+    let wakes = |pair: &mut Pair, wr: &SendWr| {
+        b.recv_cq.arm(ArmKind::Solicited);
+        pair.post_send(&a, wr);
+        pair.run();
+        let events = pair.events(Side::B);
+        assert!(events.is_empty() || events == [Event::Completion(b.recv_cq.id())]);
+        !events.is_empty()
+    };
+    let solicited = SendFlags::SIGNALED | SendFlags::SOLICITED;
+    assert!(!wakes(&mut pair, &SendWr::send(1, Data::empty())));
+    assert!(wakes(&mut pair, &SendWr::send(2, Data::empty()).with_flags(solicited)));
+    let write = SendWr::write(3, far.remote(0), Data::empty()).with_flags(solicited);
+    assert!(!wakes(&mut pair, &write), "a WRITE without immediate completes nothing");
+    assert!(wakes(&mut pair, &write.with_immediate([0; 4])));
+    let solicited: Vec<bool> = pair.trace.from(Side::A).map(|record| record.headers.bth().solicited).collect();
+    assert_eq!(solicited, [false, true, false, true]);
+    pair.b.adapter.to_error(pair.now, b.qpn).unwrap();
+    pair.b.drain_events();
+    assert_eq!(pair.events(Side::B), [], "the last event has disarmed the queue");
+}
+
+/// Of a message of several packets only the last carries the mark.
+#[test]
+fn the_last_packet_is_solicited() {
+    let mut half = Half::new(Options { mtu: roce_transport::addr::Mtu::B256, ..Options::default() });
+    let from = half.buffer(600);
+    half.post_send(&SendWr::send(1, from.all()).with_flags(SendFlags::SOLICITED));
+    assert_eq!(half.take().iter().map(|packet| packet.solicited).collect::<Vec<_>>(), [false, false, true]);
+}
+
+#[test]
+fn an_event_for_the_next_completion() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    for id in 0..3 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+    }
+    a.send_cq.arm(ArmKind::Next);
+    b.recv_cq.arm(ArmKind::Next);
+    for id in 0..3 {
+        pair.post_send(&a, &SendWr::send(id, Data::empty()));
+    }
+    pair.run();
+    assert_eq!(pair.events(Side::A), [Event::Completion(a.send_cq.id())], "one event, however many completions");
+    assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
+}
+
+/// A completion that finds no room is lost; the queue and all that use it are dead, and the program is told.
+#[test]
+fn overrun() {
+    let mut pair = Pair::new();
+    let options = Options { cqe: 2, ..Options::default() };
+    let (a, b) = pair.connect_with(Options::default(), options);
+    let other = pair.b.qp_with(Side::B, QpType::Rc, &options, b.send_cq.clone(), b.recv_cq.clone());
+    let elsewhere = pair.b.qp(Side::B, QpType::Rc, &options);
+    for qp in [&other, &elsewhere] {
+        pair.b.to_init(qp.qpn, &options);
+    }
+    for id in 0..4 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+        pair.post_send(&a, &SendWr::send(id, Data::empty()));
+    }
+    pair.allow(roce_transport::event::DropReason::QpState);
+    pair.run();
+    assert!(b.recv_cq.has_overrun());
+    assert_eq!(b.recv_outcomes(), all_ok(0..2, 0));
+    let mut events = pair.events(Side::B);
+    assert_eq!(events.remove(0), Event::CqError(b.recv_cq.id()));
+    assert_eq!(events, [Event::QpFatal(b.qpn), Event::QpFatal(other.qpn)]);
+    assert_eq!((pair.state(&b), pair.state(&other), pair.state(&elsewhere)), (State::Err, State::Err, State::Init));
+}
+
+#[test]
+fn a_queue_in_use_cannot_be_destroyed() {
+    let mut half = Half::reset(Options::default());
+    let adapter = &mut half.node.adapter;
+    let (send_cq, recv_cq) = (half.qp.send_cq.id(), half.qp.recv_cq.id());
+    assert_eq!(adapter.destroy_cq(send_cq), Err(ObjectError::InUse));
+    adapter.destroy_qp(half.qp.qpn).unwrap();
+    assert_eq!(adapter.destroy_cq(send_cq), Ok(()));
+    assert_eq!(adapter.destroy_cq(recv_cq), Ok(()));
+    assert_eq!(adapter.destroy_cq(recv_cq), Err(ObjectError::Unknown));
+}
+
+/// Sends and receives of one queue pair can complete in one queue.
+#[test]
+fn one_queue_for_both() {
+    let mut half = Half::reset(Options::default());
+    let cq = half.node.adapter.create_cq(8).unwrap();
+    let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
+    half.node.connect(qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.qp = qp;
+    half.post_recv(&RecvWr::new(1, []));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    half.take();
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.send(&crate::harness::ack(0x100, 1));
+    assert_eq!(half.qp.sent().iter().map(|wc| wc.wr_id).collect::<Vec<_>>(), [1, 2]);
+}

@@ -1,1 +1,409 @@
+//! What is refused for good: which NAK says so, and how both sides learn of it (9.7.4.1, 9.9.2, 9.9.3).
 
+use std::time::Duration;
+
+use roce_transport::{
+    addr::Mtu,
+    event::{Disposition, Event, Refusal},
+    mem::{Access, AccessError, LKey, RKey},
+    qp::State,
+    wire::{NakCode, Operation as Op, Syndrome},
+    work::{Cause, Data, RecvWr, Remote, SendWr, Sge, WcStatus},
+};
+
+use crate::harness::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
+
+const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
+
+/// A request that the peer refuses: what A learns of it, what B's program is told, and that everything else is flushed.
+#[derive(Debug)]
+struct Refused {
+    code: NakCode,
+    status: WcStatus,
+    event: Event,
+}
+
+impl Refused {
+    /// A's request is the third of its send queue; more requests are behind it and in all other queues.
+    fn check(
+        mut pair: Pair,
+        a: &crate::harness::End,
+        b: &crate::harness::End,
+        bad: &SendWr,
+        expected: fn(&Pair) -> Self,
+        what: &str,
+    ) {
+        let local = pair.a.buffer(16);
+        for id in 1..=2 {
+            pair.post_send(a, &SendWr::write(id, Remote { address: 0, rkey: RKey(0) }, Data::empty()));
+        }
+        pair.post_send(a, bad);
+        pair.post_send(a, &SendWr::send(4, local.all()));
+        pair.post_recv(a, &RecvWr::new(5, []));
+        pair.post_recv(b, &RecvWr::new(6, []));
+        pair.allow(roce_transport::event::DropReason::QpState);
+        pair.run();
+        let expected = expected(&pair);
+        let answer = pair.trace.from(Side::B).last().unwrap();
+        assert_eq!(answer.headers.ext().aeth().unwrap().syndrome, Syndrome::Nak(expected.code), "{what}");
+        assert_eq!(answer.psn(), 0x102, "{what}: a NAK has the PSN of the refused request");
+        let outcomes: [Outcome; 4] = [(1, Ok(0)), (2, Ok(0)), (bad.id, Err(expected.status)), (4, FLUSHED)];
+        assert_eq!(a.send_outcomes(), outcomes, "{what}");
+        assert_eq!(a.recv_outcomes(), [(5, FLUSHED)], "{what}");
+        assert_eq!(b.recv_outcomes(), [(6, FLUSHED)], "{what}");
+        assert_eq!((pair.state(a), pair.state(b)), (State::Err, State::Err), "{what}");
+        assert_eq!(pair.events(Side::B), [expected.event], "{what}: no completion tells B what happened");
+        assert_eq!(pair.events(Side::A), [], "{what}: a completion has told A");
+    }
+}
+
+#[test]
+fn access_that_the_region_does_not_allow() {
+    let full = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+    type Target = fn(&mut Pair) -> (Remote, u32);
+    let cases: [(&str, Target); 9] = [
+        ("no such key", |_| (Remote { address: 0x10_0000, rkey: RKey(0xBAD) }, 8)),
+        ("the L_Key", |pair| {
+            let buffer = pair.b.buffer(8);
+            (Remote { rkey: RKey(buffer.region.lkey().0), ..buffer.remote(0) }, 8)
+        }),
+        ("another protection domain", |pair| {
+            let pd = pair.b.adapter.alloc_pd().unwrap();
+            let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+            (pair.b.buffer_in(pd, 8, all).remote(0), 8)
+        }),
+        ("no right", |pair| (pair.b.buffer_with(8, Access::LOCAL_WRITE).remote(0), 8)),
+        ("one byte too many", |pair| (pair.b.buffer(7).remote(0), 8)),
+        ("before the start", |pair| {
+            let buffer = pair.b.buffer(64);
+            (Remote { address: buffer.region.address() - 1, ..buffer.remote(0) }, 8)
+        }),
+        ("past the end", |pair| (pair.b.buffer(64).remote(65), 8)),
+        ("past the end of the address space", |pair| {
+            let buffer = pair.b.buffer(64);
+            (Remote { address: u64::MAX - 3, ..buffer.remote(0) }, 8)
+        }),
+        ("deregistered", |pair| {
+            let buffer = pair.b.buffer(8);
+            pair.b.adapter.deregister(&buffer.region);
+            (buffer.remote(0), 8)
+        }),
+    ];
+    for (what, target) in cases {
+        for write in [true, false] {
+            let mut pair = Pair::new();
+            let (a, b) = pair.connect(Options { access: full - Access::LOCAL_WRITE, ..Options::default() });
+            let local = pair.a.buffer(8);
+            let (remote, length) = target(&mut pair);
+            let sge = local.sge(0, length as usize);
+            let bad = if write { SendWr::write(3, remote, sge) } else { SendWr::read(3, remote, sge) };
+            Refused::check(
+                pair,
+                &a,
+                &b,
+                &bad,
+                |pair| Refused {
+                    code: NakCode::RemoteAccessError,
+                    status: WcStatus::RemAccessErr,
+                    event: Event::QpAccessError(qpn_of_b(pair)),
+                },
+                what,
+            );
+        }
+    }
+}
+
+/// B's only queue pair: the one that A's packets go to.
+fn qpn_of_b(pair: &Pair) -> roce_transport::addr::Qpn {
+    pair.trace.from(Side::A).next().unwrap().headers.bth().dest_qp
+}
+
+#[test]
+fn access_that_the_queue_pair_does_not_allow() {
+    for (granted, write) in [(Access::REMOTE_READ, true), (Access::REMOTE_WRITE, false), (Access::empty(), false)] {
+        // without bytes there is no key to check, but the right is still needed
+        for length in [8, 0] {
+            let mut pair = Pair::new();
+            // B must let A's first two WRITEs through, unless writing is what is forbidden
+            let (a, b) = pair.connect(Options { access: granted, ..Options::default() });
+            let (local, far) = (pair.a.buffer(8), pair.b.buffer(8));
+            let sge = local.sge(0, length);
+            let bad = if write { SendWr::write(3, far.remote(0), sge) } else { SendWr::read(3, far.remote(0), sge) };
+            pair.post_send(&a, &bad);
+            pair.run();
+            let answer = pair.trace.from(Side::B).last().unwrap();
+            assert_eq!(answer.headers.ext().aeth().unwrap().syndrome, Syndrome::Nak(NakCode::InvalidRequest));
+            assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemInvReqErr))]);
+            assert_eq!(pair.events(Side::B), [Event::QpRequestError(b.qpn)]);
+        }
+    }
+}
+
+/// What an opcode may follow. Each list is sent in order; the last packet is the one refused.
+#[test]
+fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
+    let mtu = [1; 256];
+    let reth = |packet: Pkt, to: &Buffer, length: u32| packet.reth(to.remote(0), length);
+    type Packets = fn(&Buffer, &[u8], &dyn Fn(Pkt, &Buffer, u32) -> Pkt) -> Vec<Pkt>;
+    let cases: [(&str, Refusal, Packets); 22] = [
+        ("SEND middle first", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::SendMiddle, 0).payload(mtu)]),
+        ("SEND last first", Refusal::OpcodeOrder, |_, _, _| vec![pkt(Op::SendLast, 0).payload(b"x")]),
+        ("WRITE middle first", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::WriteMiddle, 0).payload(mtu)]),
+        ("WRITE last first", Refusal::OpcodeOrder, |_, _, _| vec![pkt(Op::WriteLast, 0).payload(b"x")]),
+        ("WRITE last with immediate first", Refusal::OpcodeOrder, |_, _, _| {
+            vec![pkt(Op::WriteLastImm, 0).imm([0; 4]).payload(b"x")]
+        }),
+        ("SEND in a SEND", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendOnly, 0)]),
+        ("SEND first twice", Refusal::OpcodeOrder, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendFirst, 0).payload(mtu)]
+        }),
+        ("WRITE in a SEND", Refusal::OpcodeOrder, |to, mtu, reth| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), reth(pkt(Op::WriteOnly, 0), to, 0)]
+        }),
+        ("WRITE last in a SEND", Refusal::OpcodeOrder, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::WriteLast, 0).payload(b"x")]
+        }),
+        ("SEND last in a WRITE", Refusal::OpcodeOrder, |to, mtu, reth| {
+            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), pkt(Op::SendLast, 0).payload(b"x")]
+        }),
+        ("READ in a WRITE", Refusal::OpcodeOrder, |to, mtu, reth| {
+            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), reth(pkt(Op::ReadRequest, 0), to, 1)]
+        }),
+        ("READ in a SEND", Refusal::OpcodeOrder, |to, mtu, reth| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), reth(pkt(Op::ReadRequest, 0), to, 1)]
+        }),
+        ("SEND first too short", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(&mtu[1..])]),
+        ("SEND only too long", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendOnly, 0).payload(&[mtu, b"x"].concat())]),
+        ("SEND last empty", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendLast, 0)]),
+        ("SEND middle too short", Refusal::Length, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendMiddle, 0).payload(&mtu[1..])]
+        }),
+        ("WRITE only shorter than it says", Refusal::Length, |to, _, reth| {
+            vec![reth(pkt(Op::WriteOnly, 0), to, 5).payload(b"four")]
+        }),
+        ("WRITE only longer than it says", Refusal::Length, |to, _, reth| {
+            vec![reth(pkt(Op::WriteOnly, 0), to, 3).payload(b"four")]
+        }),
+        ("WRITE first that is all of it", Refusal::Length, |to, mtu, reth| {
+            vec![reth(pkt(Op::WriteFirst, 0), to, 256).payload(mtu)]
+        }),
+        ("WRITE last longer than it says", Refusal::Length, |to, mtu, reth| {
+            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), pkt(Op::WriteLast, 0).payload(b"xx")]
+        }),
+        ("READ with a payload", Refusal::Length, |to, _, reth| vec![reth(pkt(Op::ReadRequest, 0), to, 1).payload(b"four")]),
+        ("READ of more than 2^30 bytes", Refusal::Length, |to, _, reth| vec![reth(pkt(Op::ReadRequest, 0), to, (1 << 30) + 1)]),
+    ];
+    for (what, refusal, packets) in cases {
+        let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+        let to = half.buffer(1024);
+        for id in 0..2 {
+            half.post_recv(&RecvWr::new(id, [to.all()]));
+        }
+        let packets = packets(&to, &mtu, &reth);
+        let mut psn = 0x200;
+        for packet in &packets[..packets.len() - 1] {
+            assert_eq!(half.send(&Pkt { psn, ..packet.clone() }), Disposition::Executed, "{what}");
+            psn += 1;
+        }
+        let disposition = half.send(&Pkt { psn, ..packets.last().unwrap().clone() });
+        let syndrome = Syndrome::Nak(NakCode::InvalidRequest);
+        assert_eq!(disposition, Disposition::Refused(syndrome, refusal), "{what}");
+        half.expect(&[nak(NakCode::InvalidRequest, psn, 0)]);
+        assert_eq!(half.state(), State::Err, "{what}");
+        let received = half.qp.recv_outcomes();
+        if packets.len() > 1 && packets[0].operation == Op::SendFirst {
+            assert_eq!(received, [(0, Err(WcStatus::RemInvReqErr)), (1, FLUSHED)], "{what}");
+            assert_eq!(half.node.events, []);
+        } else {
+            assert_eq!(received, [(0, FLUSHED), (1, FLUSHED)], "{what}");
+            assert_eq!(half.node.events, [Event::QpRequestError(half.qp.qpn)]);
+        }
+        // and from now on it says nothing
+        half.send(&Pkt { psn, ..packets[0].clone() });
+        half.expect_nothing();
+    }
+}
+
+#[test]
+fn operations_that_are_not_carried_out_are_invalid_requests() {
+    for (operation, ext) in [
+        (Op::CmpSwap, roce_transport::wire::Ext::Atomic(Default::default())),
+        (Op::FetchAdd, roce_transport::wire::Ext::Atomic(Default::default())),
+        (Op::SendOnlyInvalidate, roce_transport::wire::Ext::Ieth(Default::default())),
+        (Op::Flush, roce_transport::wire::Ext::FethReth(Default::default(), Default::default())),
+        (Op::AtomicWrite, roce_transport::wire::Ext::Reth(Default::default())),
+    ] {
+        let mut half = Half::new(Options::default());
+        let packet = Pkt { ext, ..pkt(operation, 0x200) };
+        half.send(&packet);
+        half.expect(&[nak(NakCode::InvalidRequest, 0x200, 0)]);
+        assert_eq!(half.state(), State::Err, "{operation:?}");
+    }
+}
+
+/// The specification calls this an invalid request; only the receiver knows that its buffer was the reason.
+#[test]
+fn a_message_longer_than_the_buffer() {
+    for length in [101, 300, 600] {
+        let mut pair = Pair::new();
+        let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+        pair.allow(roce_transport::event::DropReason::QpState);
+        let (near, far) = (pair.a.buffer(length), pair.b.buffer(4096));
+        pair.post_recv(&b, &RecvWr::new(5, [far.sge(0, 60), far.sge(60, 40)]));
+        pair.post_recv(&b, &RecvWr::new(6, [far.all()]));
+        pair.post_send(&a, &SendWr::send(1, near.all()));
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RemInvReqErr))]);
+        let received = b.received();
+        assert_eq!(received[0].result.unwrap_err().status, WcStatus::LocLenErr);
+        assert_eq!(received[0].result.unwrap_err().cause, Cause::Refused(Refusal::BufferTooSmall));
+        assert_eq!(received[1].result.unwrap_err().status, WcStatus::WrFlushErr);
+        assert_eq!(far.part(100, 100), [0; 100], "nothing is written past the end");
+    }
+}
+
+#[test]
+fn a_receive_buffer_that_cannot_be_written() {
+    type Bad = fn(&mut Pair) -> Sge;
+    let cases: [(&str, Bad); 5] = [
+        ("no such key", |_| Sge { lkey: LKey(0xBAD), address: 0, length: 64 }),
+        ("the R_Key", |pair| {
+            let buffer = pair.b.buffer(64);
+            Sge { lkey: LKey(buffer.region.rkey().0), ..buffer.all() }
+        }),
+        ("no right", |pair| pair.b.buffer_with(64, Access::REMOTE_READ).all()),
+        ("out of bounds", |pair| Sge { length: 65, ..pair.b.buffer(64).all() }),
+        ("another protection domain", |pair| {
+            let pd = pair.b.adapter.alloc_pd().unwrap();
+            pair.b.buffer_in(pd, 64, Access::LOCAL_WRITE).all()
+        }),
+    ];
+    for (what, bad) in cases {
+        let mut pair = Pair::new();
+        let (a, b) = pair.connect(Options::default());
+        let near = pair.a.buffer(8);
+        let sge = bad(&mut pair);
+        pair.post_recv(&b, &RecvWr::new(5, [sge]));
+        pair.post_send(&a, &SendWr::send(1, near.all()));
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RemOpErr))], "{what}");
+        assert_eq!(b.recv_outcomes(), [(5, Err(WcStatus::LocProtErr))], "{what}");
+        assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err));
+    }
+}
+
+/// A bad local buffer fails its request when the requests before it are done, and not before.
+#[test]
+fn a_bad_send_buffer_fails_in_its_turn() {
+    for read in [false, true] {
+        let mut pair = Pair::new();
+        let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+        let (near, far) = (pair.a.buffer(2000).fill(1), pair.b.buffer(2000));
+        let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
+        pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
+        pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
+        pair.post_send(&a, &if read { SendWr::read(3, far.remote(0), bad) } else { SendWr::write(3, far.remote(0), bad) });
+        pair.post_send(&a, &SendWr::write(4, far.remote(0), near.all()));
+        pair.run();
+        let failed = Err(WcStatus::LocProtErr);
+        assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000)), (3, failed), (4, FLUSHED)]);
+        assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts), "nothing of it was sent");
+        assert_eq!(pair.trace.count(Side::A, Op::ReadRequest), 1);
+    }
+}
+
+/// A READ needs a local buffer that can be written.
+#[test]
+fn a_read_into_a_read_only_buffer_fails() {
+    let mut half = Half::new(Options::default());
+    let to = half.node.buffer_with(8, Access::REMOTE_READ);
+    half.post_send(&SendWr::read(1, to.remote(0), to.all()));
+    half.expect_nothing();
+    let failed = half.qp.sent()[0].result.unwrap_err();
+    let needed = Access::LOCAL_WRITE;
+    assert_eq!(failed.cause, Cause::Access(AccessError::Rights { key: to.region.lkey().0, needed }));
+}
+
+/// A source whose key dies in the middle of its message: the message stops, and is an error after what came before.
+#[test]
+fn a_source_deregistered_under_way() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(300 * 256);
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.post_send(&SendWr::send(2, from.all()));
+    assert_eq!(half.take().len(), 256);
+    half.node.adapter.deregister(&from.region);
+    half.send(&crate::harness::ack(0x100 + 64, 1));
+    half.expect_nothing();
+    assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocProtErr))]);
+    assert_eq!(half.state(), State::Err);
+}
+
+#[test]
+fn a_target_deregistered_under_way() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let to = half.buffer(1024);
+    half.send(&pkt(Op::WriteFirst, 0x200).reth(to.remote(0), 1024).payload(&[1; 256]));
+    half.node.adapter.deregister(&to.region);
+    half.send(&pkt(Op::WriteMiddle, 0x201).payload(&[1; 256]));
+    half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
+    assert_eq!(to.part(256, 256), [0; 256]);
+    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn)]);
+}
+
+#[test]
+fn a_read_source_deregistered_under_way() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(1024);
+    half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 1024));
+    half.node.adapter.deregister(&from.region);
+    half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 1)]);
+    assert_eq!(half.state(), State::Err);
+}
+
+#[test]
+fn a_receive_buffer_deregistered_under_way() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let to = half.buffer(1024);
+    half.post_recv(&RecvWr::new(1, [to.all()]));
+    half.send(&pkt(Op::SendFirst, 0x200).payload(&[1; 256]));
+    half.node.adapter.deregister(&to.region);
+    half.send(&pkt(Op::SendLast, 0x201).payload(&[1; 256]));
+    half.expect(&[nak(NakCode::RemoteOperationalError, 0x201, 0)]);
+    assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
+}
+
+/// Every NAK code, as the requester reports it.
+#[test]
+fn statuses_of_naks() {
+    for (code, status) in [
+        (NakCode::InvalidRequest, WcStatus::RemInvReqErr),
+        (NakCode::RemoteAccessError, WcStatus::RemAccessErr),
+        (NakCode::RemoteOperationalError, WcStatus::RemOpErr),
+    ] {
+        let mut half = Half::new(Options::default());
+        for id in 1..=3 {
+            half.post_send(&SendWr::send(id, Data::empty()));
+        }
+        half.post_recv(&RecvWr::new(9, []));
+        half.take();
+        half.send(&nak(code, 0x101, 1));
+        assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(status)), (3, FLUSHED)]);
+        assert_eq!(half.qp.recv_outcomes(), [(9, FLUSHED)]);
+        assert_eq!(half.state(), State::Err);
+        half.advance(Duration::from_secs(10));
+        half.expect_nothing();
+    }
+}
+
+/// An unsignaled request that fails completes nevertheless.
+#[test]
+fn failure_always_completes() {
+    let mut half = Half::new(Options::default());
+    for id in 1..=3 {
+        half.post_send(&SendWr::send(id, Data::empty()).with_flags(Default::default()));
+    }
+    half.take();
+    half.send(&nak(NakCode::InvalidRequest, 0x101, 1));
+    assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
+}

@@ -1,1 +1,167 @@
+//! Buffers in pieces, inline data, regions and protection domains (10.6, 11.2.6).
 
+use roce_transport::{
+    adapter::ObjectError,
+    addr::Mtu,
+    mem::{Access, LKey, MrAttr, RegisterError},
+    qp::{PostError, QpCaps, QpType},
+    wire::Operation as Op,
+    work::{Data, RecvWr, SendWr, Sge},
+};
+
+use crate::harness::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
+
+/// Pieces of these lengths, at odd addresses, last one first in memory.
+fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {
+    let mut at = buffer.len();
+    lengths
+        .iter()
+        .map(|&length| {
+            at -= length + 1;
+            buffer.sge(at, length)
+        })
+        .collect()
+}
+
+fn bytes(buffer: &Buffer, sges: &[Sge]) -> Vec<u8> {
+    let part = |sge: &Sge| buffer.part((sge.address - buffer.region.address()) as usize, sge.length as usize);
+    sges.iter().flat_map(part).collect()
+}
+
+const GATHER: [usize; 9] = [1, 0, 7, 256, 255, 3, 513, 0, 2];
+const SCATTER: [usize; 8] = [300, 1, 1, 0, 254, 2, 475, 4];
+
+#[test]
+fn gathered_and_scattered_at_odd_boundaries() {
+    assert_eq!(GATHER.iter().sum::<usize>(), SCATTER.iter().sum());
+    for mtu in [Mtu::B256, Mtu::B512, Mtu::B4096] {
+        let mut pair = Pair::new();
+        let (a, b) = pair.connect(Options { mtu, ..Options::default() });
+        let (near, back, far) = (pair.a.buffer(1100).fill(1), pair.a.buffer(1100), pair.b.buffer(1100));
+        let gather = pieces(&near, &GATHER);
+        let scatter = pieces(&far, &SCATTER);
+        let written = pair.b.buffer(1037);
+        pair.post_recv(&b, &RecvWr::new(1, scatter.clone()));
+        pair.post_send(&a, &SendWr::send(1, Data::Sges(gather.iter().copied().collect())));
+        pair.post_send(&a, &SendWr::write(2, written.remote(0), Data::Sges(gather.iter().copied().collect())));
+        let into = pieces(&back, &SCATTER);
+        pair.post_send(&a, &SendWr::read(3, written.remote(0), Data::Sges(into.iter().copied().collect())));
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(0)), (3, Ok(1037))]);
+        let expected = bytes(&near, &gather);
+        assert_eq!(bytes(&far, &scatter), expected);
+        assert_eq!(written.bytes(), expected);
+        assert_eq!(bytes(&back, &into), expected);
+        // the gaps between the pieces stay as they were
+        let total: u64 = far.bytes().iter().map(|&byte| u64::from(byte)).sum();
+        assert_eq!(total, expected.iter().map(|&byte| u64::from(byte)).sum());
+    }
+}
+
+#[test]
+fn an_empty_piece_needs_no_key() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let (near, far) = (pair.a.buffer(4).fill(1), pair.b.buffer(4));
+    let empty = Sge { lkey: LKey(0xBAD), address: u64::MAX, length: 0 };
+    pair.post_recv(&b, &RecvWr::new(1, [empty, far.all(), empty]));
+    pair.post_send(&a, &SendWr::send(1, [empty, near.all(), empty]));
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([1], 0));
+    assert_eq!(far.bytes(), near.bytes());
+}
+
+/// A WRITE or READ of no bytes names no memory: any key and any address will do.
+#[test]
+fn no_bytes_need_no_key() {
+    let nowhere = roce_transport::work::Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    pair.post_recv(&b, &RecvWr::new(9, []));
+    pair.post_send(&a, &SendWr::write(1, nowhere, Data::empty()));
+    pair.post_send(&a, &SendWr::read(2, nowhere, Data::empty()));
+    pair.post_send(&a, &SendWr::write(3, nowhere, Data::empty()).with_immediate([1; 4]));
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([1, 2, 3], 0));
+    assert_eq!(b.recv_outcomes(), all_ok([9], 0));
+    assert_eq!(pair.trace.count(Side::B, Op::ReadResponseOnly), 1);
+}
+
+/// Inline bytes are taken when the request is posted; pieces of regions when the packets are built.
+#[test]
+fn inline_data_is_a_copy() {
+    let mut half = Half::new(Options::default());
+    let from = half.buffer(4);
+    from.put(0, b"then");
+    half.post_send(&SendWr::send(1, Data::inline(&from.bytes())));
+    half.post_send(&SendWr::send(2, from.all()));
+    from.put(0, b"now!");
+    half.expect(&[pkt(Op::SendOnly, 0x100).payload(b"then").ask(), pkt(Op::SendOnly, 0x101).payload(b"now!").ask()]);
+}
+
+/// A long inline message is cut into packets as any other, and is still there when it has to be sent again.
+#[test]
+fn inline_data_of_several_packets_comes_again() {
+    let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
+    let mut half = Half::new(Options { mtu: Mtu::B256, timeout: 8, caps, ..Options::default() });
+    let bytes = pattern(1, 500);
+    half.post_send(&SendWr::send(1, Data::inline(&bytes)));
+    let packets = half.take();
+    assert_eq!(packets.iter().flat_map(|packet| packet.payload.clone()).collect::<Vec<_>>(), bytes);
+    half.advance(roce_transport::time::ack_timeout(8).unwrap());
+    half.expect(&packets);
+}
+
+#[test]
+fn what_cannot_be_posted() {
+    let caps = QpCaps { max_send_wr: 2, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 8 };
+    let mut pair = Pair::new();
+    let (a, _b) = pair.connect(Options { caps, ..Options::default() });
+    let near = pair.a.buffer(8);
+    let send = |data: Data| SendWr::send(1, data);
+    assert_eq!(pair.try_post_send(&a, &send([near.all(), near.all()].into())), Err(PostError::TooManySges { limit: 1 }));
+    assert_eq!(pair.try_post_send(&a, &send(Data::inline(&[0; 9]))), Err(PostError::InlineTooLong { limit: 8 }));
+    let read = SendWr::read(1, near.remote(0), Data::inline(&[0; 4]));
+    assert_eq!(pair.try_post_send(&a, &read), Err(PostError::InlineRead));
+    let huge = Sge { length: (1 << 30) + 1, ..near.all() };
+    assert_eq!(pair.try_post_send(&a, &send(huge.into())), Err(PostError::TooLong));
+    let datagram = SendWr::send_to(1, pair.b.destination(a.qpn), Data::empty());
+    assert_eq!(pair.try_post_send(&a, &datagram), Err(PostError::WrongOperation(QpType::Rc)));
+    pair.post_send(&a, &send(Data::empty()));
+    pair.post_send(&a, &send(Data::empty()));
+    assert_eq!(pair.try_post_send(&a, &send(Data::empty())), Err(PostError::QueueFull));
+    let two = RecvWr::new(1, [near.all(), near.all()]);
+    assert_eq!(pair.try_post_recv(&a, &two), Err(PostError::TooManySges { limit: 1 }));
+    pair.post_recv(&a, &RecvWr::new(1, []));
+    assert_eq!(pair.try_post_recv(&a, &RecvWr::new(1, [])), Err(PostError::QueueFull));
+}
+
+#[test]
+fn memory_lives_as_long_as_a_request_that_uses_it() {
+    let mut half = Half::new(Options::default());
+    let from = half.buffer(8);
+    half.post_send(&SendWr::send(1, from.all()));
+    let weak = std::sync::Arc::downgrade(from.region.memory());
+    let region = from.region.clone();
+    half.node.adapter.deregister(&region);
+    drop((from, region));
+    assert!(weak.upgrade().is_some());
+    half.take();
+    assert!(weak.upgrade().is_none(), "the request has failed and is gone");
+}
+
+#[test]
+fn regions_of_a_domain_keep_it_alive() {
+    let mut node = Half::reset(Options::default()).node;
+    let pd = node.adapter.alloc_pd().unwrap();
+    let buffer = node.buffer_in(pd, 8, Access::empty());
+    assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::InUse));
+    assert_eq!(node.adapter.dealloc_pd(node.pd), Err(ObjectError::InUse), "a queue pair belongs to it");
+    node.adapter.deregister(&buffer.region);
+    assert_eq!(node.adapter.dealloc_pd(pd), Ok(()));
+    assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::Unknown));
+    let memory = buffer.region.memory().clone();
+    assert_eq!(memory.len(), 8);
+    let attr = MrAttr { memory, address: 0, access: Access::empty() };
+    assert_eq!(node.adapter.register(pd, attr).map(|_| ()), Err(RegisterError::UnknownPd));
+}

@@ -1,1 +1,365 @@
+//! The states of a queue pair: which edges exist, what can be posted and what is heard in each (10.3.1).
 
+use roce_transport::{
+    addr::{AddressVector, Mtu, Qpn},
+    event::{Disposition, DropReason, Event},
+    psn::Psn,
+    qp::{EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
+    time::Instant,
+    wire::Operation as Op,
+    work::{Data, RecvWr, SendFlags, SendWr, WcStatus},
+};
+
+use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, pkt};
+
+const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
+
+fn node() -> Node {
+    Node::new([10, 0, 0, 1].into(), 1, crate::harness::UDP_SEGMENT)
+}
+
+/// Tries to move a queue pair; every attribute is right for the edge, if it exists.
+fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), ModifyError> {
+    let adapter = &mut node.adapter;
+    let from = adapter.query_qp(qp.qpn).unwrap().state;
+    match to {
+        State::Reset => adapter.to_reset(qp.qpn),
+        State::Init => adapter.to_init(qp.qpn, &Init::default()),
+        State::Rtr => {
+            let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
+            let rc = Rtr::Rc {
+                dest_qpn: Qpn::new(7),
+                path_mtu: Mtu::B1024,
+                rq_psn: Psn::new(0),
+                av,
+                max_dest_rd_atomic: 1,
+                min_rnr_timer: 0,
+            };
+            adapter.to_rtr(qp.qpn, if qp_type == QpType::Rc { &rc } else { &Rtr::Ud })
+        }
+        State::Rts => {
+            let sq_psn = Psn::new(0);
+            let rts = match (from, qp_type) {
+                (State::Rtr, QpType::Ud) => Rts::Ud { sq_psn },
+                (State::Rtr, QpType::Rc) => Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 },
+                _ => Rts::Resume,
+            };
+            adapter.to_rts(Instant::ZERO, qp.qpn, &rts)
+        }
+        State::Sqd => adapter.to_sqd(Instant::ZERO, qp.qpn, false),
+        State::Err => adapter.to_error(Instant::ZERO, qp.qpn),
+        State::Sqe => panic!("no command leads to SQE"),
+    }
+}
+
+/// A queue pair in this state; `None` for SQE of a reliable connection, which does not exist.
+fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
+    let qp = node.qp(Side::A, qp_type, &Options::default());
+    let way: &[State] = match state {
+        State::Reset => &[],
+        State::Init => &[State::Init],
+        State::Rtr => &[State::Init, State::Rtr],
+        State::Rts | State::Sqe => &[State::Init, State::Rtr, State::Rts],
+        State::Sqd => &[State::Init, State::Rtr, State::Rts, State::Sqd],
+        State::Err => &[State::Init, State::Err],
+    };
+    for &step in way {
+        go(node, &qp, qp_type, step).unwrap();
+    }
+    if state == State::Sqe {
+        if qp_type == QpType::Rc {
+            return None;
+        }
+        fail_a_datagram(node, &qp);
+    }
+    assert_eq!(node.state(qp.qpn), state);
+    Some(qp)
+}
+
+/// A datagram that cannot be sent takes its queue pair to SQE.
+fn fail_a_datagram(node: &mut Node, qp: &End) {
+    let mut to = node.destination(qp.qpn);
+    to.av.sgid_index = 9;
+    node.adapter.post_send(Instant::ZERO, qp.qpn, &SendWr::send_to(1, to, Data::empty())).unwrap();
+    node.transmit.clear();
+    node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
+}
+
+#[test]
+fn exactly_the_edges_of_the_table_exist() {
+    for qp_type in [QpType::Rc, QpType::Ud] {
+        for from in State::ALL {
+            for to in State::ALL.into_iter().filter(|&to| to != State::Sqe) {
+                let mut node = node();
+                let Some(qp) = in_state(&mut node, qp_type, from) else { continue };
+                let legal = to == State::Reset || (to == State::Err && from != State::Reset) || EDGES.contains(&(from, to));
+                let result = go(&mut node, &qp, qp_type, to);
+                if legal {
+                    assert_eq!(result, Ok(()), "{qp_type} {from} to {to}");
+                    assert_eq!(node.state(qp.qpn), to);
+                } else {
+                    assert_eq!(result, Err(ModifyError::IllegalTransition { qp_type, from, to }));
+                    assert_eq!(node.state(qp.qpn), from);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn attributes_are_checked_before_anything_changes() {
+    let mut node = node();
+    let rc = in_state(&mut node, QpType::Rc, State::Init).unwrap();
+    let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
+    let good = (av, Mtu::B1024, 1, 1);
+    let other_family = AddressVector::new(std::net::IpAddr::from([0xFD; 16]).into(), 0);
+    for ((av, path_mtu, max_dest_rd_atomic, min_rnr_timer), error) in [
+        ((AddressVector { sgid_index: 1, ..av }, Mtu::B1024, 1, 1), ModifyError::GidIndex(1)),
+        ((other_family, Mtu::B1024, 1, 1), ModifyError::GidIndex(0)),
+        ((av, Mtu::B1024, 129, 1), ModifyError::Range { what: "max_dest_rd_atomic", limit: 128 }),
+        ((av, Mtu::B1024, 1, 32), ModifyError::Range { what: "min_rnr_timer", limit: 31 }),
+        (good, ModifyError::WrongService(QpType::Ud)),
+    ] {
+        let rtr = Rtr::Rc { dest_qpn: Qpn::new(7), path_mtu, rq_psn: Psn::new(0), av, max_dest_rd_atomic, min_rnr_timer };
+        if error == ModifyError::WrongService(QpType::Ud) {
+            let ud = in_state(&mut node, QpType::Ud, State::Init).unwrap();
+            assert_eq!(node.adapter.to_rtr(ud.qpn, &rtr), Err(error));
+            assert_eq!(node.adapter.to_rtr(rc.qpn, &Rtr::Ud), Err(ModifyError::WrongService(QpType::Rc)));
+        } else {
+            assert_eq!(node.adapter.to_rtr(rc.qpn, &rtr), Err(error));
+        }
+        assert_eq!(node.state(rc.qpn), State::Init);
+    }
+    let rtr = in_state(&mut node, QpType::Rc, State::Rtr).unwrap();
+    for (timeout, retry_cnt, rnr_retry, max_rd_atomic, what, limit) in [
+        (32, 0, 0, 0, "timeout", 31),
+        (0, 8, 0, 0, "retry_cnt", 7),
+        (0, 0, 8, 0, "rnr_retry", 7),
+        (0, 0, 0, 129, "max_rd_atomic", 128),
+    ] {
+        let rts = Rts::Rc { sq_psn: Psn::new(0), timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        let result = node.adapter.to_rts(Instant::ZERO, rtr.qpn, &rts);
+        assert_eq!(result, Err(ModifyError::Range { what, limit }));
+    }
+    let reset = in_state(&mut node, QpType::Rc, State::Reset).unwrap();
+    let init = Init { pkey_index: 1, ..Init::default() };
+    assert_eq!(node.adapter.to_init(reset.qpn, &init), Err(ModifyError::PKeyIndex(1)));
+    assert_eq!(node.adapter.to_reset(Qpn::new(0x123456)), Err(ModifyError::UnknownQp));
+}
+
+#[test]
+fn what_can_be_posted_in_each_state() {
+    for qp_type in [QpType::Rc, QpType::Ud] {
+        for state in State::ALL {
+            let mut node = node();
+            let Some(qp) = in_state(&mut node, qp_type, state) else { continue };
+            qp.sent();
+            let to = node.destination(qp.qpn);
+            let wr = if qp_type == QpType::Rc { SendWr::send(1, Data::empty()) } else { SendWr::send_to(1, to, Data::empty()) };
+            let sent = node.adapter.post_send(Instant::ZERO, qp.qpn, &wr);
+            let received = node.adapter.post_recv(Instant::ZERO, qp.qpn, &RecvWr::new(2, []));
+            match state {
+                State::Reset | State::Init | State::Rtr => assert_eq!(sent, Err(PostError::State(state))),
+                _ => assert_eq!(sent, Ok(())),
+            }
+            assert_eq!(received, if state == State::Reset { Err(PostError::State(state)) } else { Ok(()) });
+            let flushed = |id| vec![(id, Err(WcStatus::WrFlushErr))];
+            let send_flushed = matches!(state, State::Err | State::Sqe);
+            assert_eq!(qp.send_outcomes(), if send_flushed { flushed(1) } else { vec![] }, "{qp_type} {state}");
+            assert_eq!(qp.recv_outcomes(), if state == State::Err { flushed(2) } else { vec![] }, "{qp_type} {state}");
+            // in SQD a request can be posted, but is not carried out
+            node.transmit.clear();
+            node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
+            assert_eq!(node.transmit.is_empty(), state != State::Rts, "{qp_type} {state}");
+        }
+    }
+}
+
+#[test]
+fn what_is_heard_in_each_state() {
+    for state in State::ALL {
+        let options = Options::default();
+        let mut half = Half::reset(options);
+        let node = &mut half.node;
+        let qpn = half.qp.qpn;
+        if state != State::Reset {
+            node.to_init(qpn, &options);
+        }
+        if matches!(state, State::Rtr | State::Rts | State::Sqd | State::Err) {
+            node.to_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
+        }
+        if matches!(state, State::Rts | State::Sqd | State::Err) {
+            node.to_rts(qpn, Half::OURS, &options);
+        }
+        match state {
+            State::Sqd => node.adapter.to_sqd(Instant::ZERO, qpn, false).unwrap(),
+            State::Err => node.adapter.to_error(Instant::ZERO, qpn).unwrap(),
+            State::Sqe => continue,
+            _ => {}
+        }
+        let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(NOWHERE, 0).ask());
+        let answer = half.send(&ack(0x100, 1));
+        match state {
+            State::Reset | State::Init | State::Err => {
+                assert_eq!((request, answer), (DROPPED, DROPPED), "{state}");
+                half.expect_nothing();
+            }
+            State::Rtr => {
+                assert_eq!((request, answer), (Disposition::Executed, DROPPED));
+                half.expect(&[ack(0x200, 1)]);
+                assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
+            }
+            _ => {
+                let outside = Disposition::Dropped(DropReason::ResponseOutsideWindow);
+                assert_eq!((request, answer), (Disposition::Executed, outside), "{state}");
+                half.expect(&[ack(0x200, 1)]);
+                assert_eq!(half.node.events, []);
+            }
+        }
+    }
+}
+
+const NOWHERE: roce_transport::work::Remote = roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) };
+
+#[test]
+fn the_first_packet_in_rtr_is_reported_once() {
+    let options = Options::default();
+    let mut half = Half::reset(options);
+    let qpn = half.qp.qpn;
+    half.node.to_init(qpn, &options);
+    half.node.to_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
+    for psn in 0x200..0x203 {
+        half.send(&pkt(Op::WriteOnly, psn).reth(NOWHERE, 0));
+    }
+    assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
+}
+
+/// In SQD what was started is finished, nothing new is started, and the program is told when the queue is quiet.
+#[test]
+fn draining() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(300 * 256);
+    let qpn = half.qp.qpn;
+    half.post_send(&SendWr::send(1, from.all()));
+    assert_eq!(half.take().len(), 256);
+    half.node.adapter.to_sqd(half.now, qpn, true).unwrap();
+    half.post_send(&SendWr::send(2, Data::empty()));
+    assert_eq!(half.node.adapter.to_rts(half.now, qpn, &Rts::Resume), Err(ModifyError::StillDraining));
+    half.send(&ack(0x100 + 255, 0));
+    assert_eq!(half.take().len(), 44, "the message goes on to its end");
+    assert_eq!(half.node.events, []);
+    half.send(&ack(0x100 + 299, 1));
+    half.expect_nothing();
+    assert_eq!(half.node.events, [Event::SendQueueDrained(qpn)]);
+    assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
+    half.node.adapter.to_rts(half.now, qpn, &Rts::Resume).unwrap();
+    half.expect(&[pkt(Op::SendOnly, 0x100 + 300).ask()]);
+}
+
+#[test]
+fn an_idle_queue_is_drained_at_once() {
+    for notify in [true, false] {
+        let mut half = Half::new(Options::default());
+        half.node.adapter.to_sqd(half.now, half.qp.qpn, notify).unwrap();
+        half.node.drain_events();
+        let event = notify.then_some(Event::SendQueueDrained(half.qp.qpn));
+        assert_eq!(half.node.events, event.into_iter().collect::<Vec<_>>());
+    }
+}
+
+/// Into the error state by command: everything completes, sends and receives each in order, and nothing more is sent.
+#[test]
+fn error_flushes_everything_in_order() {
+    let mut half = Half::new(Options { cqe: 64, ..Options::default() });
+    let cq = half.node.adapter.create_cq(64).unwrap();
+    let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
+    half.node.connect(qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.qp = qp;
+    for id in 1..=3 {
+        half.post_recv(&RecvWr::new(10 + id, []));
+        half.post_send(&SendWr::send(id, Data::empty()).with_flags(SendFlags::empty()));
+    }
+    half.send(&pkt(Op::SendOnly, 0x200).ask());
+    assert_eq!(half.qp.recv_outcomes(), all_ok([11], 0));
+    half.node.adapter.to_error(half.now, half.qp.qpn).unwrap();
+    let flushed: Vec<u64> = half.qp.send_outcomes().iter().map(|(id, _)| *id).collect();
+    assert_eq!(flushed, [1, 2, 3, 12, 13]);
+    half.expect_nothing();
+    assert_eq!(half.node.adapter.poll_timeout(), None);
+}
+
+#[test]
+fn a_queue_pair_that_was_reset_starts_anew() {
+    let mut pair = Pair::new();
+    let options = Options { mtu: Mtu::B256, ..Options::default() };
+    let (a, b) = pair.connect(options);
+    let (near, far) = (pair.a.buffer(2000).fill(1), pair.b.buffer(2000));
+    for round in 0..3u32 {
+        let (a_psn, b_psn) = (0x1000 * round + 5, 0xFF_FFFF - round);
+        pair.a.adapter.to_reset(a.qpn).unwrap();
+        pair.b.adapter.to_reset(b.qpn).unwrap();
+        assert_eq!((a.sent(), b.received()), (vec![], vec![]), "reset gives no completions");
+        pair.a.connect(a.qpn, pair.b.ip, b.qpn, b_psn, a_psn, &options);
+        pair.b.connect(b.qpn, pair.a.ip, a.qpn, a_psn, b_psn, &options);
+        for id in 0..2 {
+            pair.post_recv(&b, &RecvWr::new(id, [far.all()]));
+        }
+        pair.post_send(&a, &SendWr::send(1, near.all()));
+        pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000))]);
+        assert_eq!(b.recv_outcomes(), all_ok([0], 2000));
+        // left behind for the reset: a message cut in the middle, and one receive request of two
+        pair.post_send(&a, &SendWr::send(3, near.all()));
+        pair.transmit(Side::A);
+        while pair.network.poll_deliver(Instant::from_nanos(u64::MAX)).is_some() {}
+    }
+}
+
+/// A datagram that cannot be sent stops sending, and nothing else; the program can go on after it.
+#[test]
+fn sqe_and_back() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.datagrams(Options::default());
+    let to_b = pair.b.destination(b.qpn);
+    let to_a = pair.a.destination(a.qpn);
+    let buffer = pair.a.buffer(100);
+    pair.post_recv(&a, &RecvWr::new(7, [buffer.all()]));
+    let mut nowhere = to_b;
+    nowhere.av.sgid_index = 5;
+    pair.post_send(&a, &SendWr::send_to(1, nowhere, Data::empty()));
+    pair.post_send(&a, &SendWr::send_to(2, to_b, Data::empty()));
+    pair.run();
+    assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);
+    assert_eq!(pair.state(&a), State::Sqe);
+    // it still receives
+    pair.post_send(&b, &SendWr::send_to(1, to_a, Data::inline(b"hello")));
+    pair.run();
+    assert_eq!(a.recv_outcomes(), all_ok([7], 45));
+    let now = pair.now;
+    pair.a.adapter.to_rts(now, a.qpn, &Rts::Resume).unwrap();
+    let far = pair.b.buffer(100);
+    pair.post_recv(&b, &RecvWr::new(8, [far.all()]));
+    pair.post_send(&a, &SendWr::send_to(3, to_b, Data::inline(b"again")));
+    pair.run();
+    assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
+}
+
+/// A destroyed queue pair hears nothing, and what it had waiting is gone, its turn to send included.
+#[test]
+fn destroyed_with_everything_pending() {
+    let mut half = Half::new(Options::default());
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
+    half.expect_nothing();
+    assert_eq!(half.node.adapter.poll_timeout(), None);
+    let disposition = half.send(&pkt(Op::SendOnly, 0x200));
+    assert_eq!(disposition, Disposition::Dropped(DropReason::UnknownQp));
+    assert_eq!(half.qp.sent(), []);
+    // the next queue pair in its place is not disturbed by what is left of it
+    let next = half.node.qp(Side::A, QpType::Rc, &Options::default());
+    half.node.connect(next.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.qp = next;
+    half.post_send(&SendWr::send(2, Data::empty()));
+    half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
+}

@@ -1,1 +1,273 @@
+//! Which packets are believed: ICRC, addresses, partition, service, PSN window (9.6), and what forged answers can do.
 
+use roce_transport::{
+    addr::{PKey, Qpn},
+    event::{Disposition, DropReason},
+    qp::State,
+    wire::{Ext, Headers, Ident, NakCode, NetHeader, Opcode, Operation as Op, Service, Syndrome},
+    work::{Data, RecvWr, SendWr, WcStatus},
+};
+
+use crate::harness::{Half, Options, Pkt, ack, all_ok, nak, pkt, rnr};
+
+const fn dropped(reason: DropReason) -> Disposition {
+    Disposition::Dropped(reason)
+}
+
+/// A receiver with one receive request, which no refused packet may use.
+fn receiver() -> Half {
+    let mut half = Half::new(Options::default());
+    half.post_recv(&RecvWr::new(1, []));
+    half
+}
+
+fn headers(half: &Half, change: impl FnOnce(&mut roce_transport::wire::Bth)) -> Headers {
+    let mut bth = half.bth(&pkt(Op::SendOnly, Half::THEIRS).ask());
+    change(&mut bth);
+    Headers::new(bth, Ext::None).unwrap()
+}
+
+#[track_caller]
+fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
+    assert_eq!(disposition, dropped(reason));
+    assert_eq!(half.node.adapter.counters().dropped(reason), 1);
+    half.expect_nothing();
+    assert_eq!((half.qp.received(), half.state()), (vec![], State::Rts));
+    // the right packet still comes through
+    assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
+}
+
+#[test]
+fn every_bit_that_the_icrc_covers() {
+    let mut half = Half::new(Options::default());
+    let to = half.buffer(8);
+    half.post_recv(&RecvWr::new(1, [to.all()]));
+    half.post_recv(&RecvWr::new(2, [to.all()]));
+    let net = half.net();
+    let packet = Headers::new(half.bth(&pkt(Op::SendOnly, Half::THEIRS)), Ext::None).unwrap();
+    let bytes = crate::harness::encode(&net, packet, b"payload");
+    for bit in 0..bytes.len() * 8 {
+        let mut changed = bytes.clone();
+        changed[bit / 8] ^= 1 << (bit % 8);
+        let disposition = half.send_bytes(&net, &changed);
+        if bit / 8 == 4 {
+            // congestion bits and reserved ones, which routers may write
+            continue;
+        }
+        assert!(matches!(disposition, Disposition::Dropped(_)), "bit {bit}: {disposition:?}");
+    }
+    // the eight that were taken are the eight bits of byte 4, of which all but one are repeats
+    assert_eq!(half.qp.received().len(), 1);
+}
+
+#[test]
+fn the_identification_is_part_of_the_icrc() {
+    let sealed = |half: &Half| crate::harness::encode(&half.net(), headers(half, |_| {}), b"");
+    let with = |ident| NetHeader { ident, ..Half::new(Options::default()).net() };
+    let known = |id, dont_fragment| with(Ident::Known { id, dont_fragment });
+    for (net, taken) in [
+        (known(7, true), true),
+        (known(8, true), false),
+        (known(7, false), false),
+        (with(Ident::Likely(7)), true),
+        (with(Ident::Likely(0)), true),
+        (with(Ident::Likely(0xFFFF)), true),
+    ] {
+        let mut half = receiver();
+        let bytes = sealed(&half);
+        let disposition = half.send_bytes(&net, &bytes);
+        assert_eq!(disposition == Disposition::Executed, taken, "{net:?}");
+        assert_eq!(half.node.adapter.counters().dropped(DropReason::Icrc), u64::from(!taken));
+    }
+}
+
+#[test]
+fn a_wrong_icrc() {
+    let mut half = receiver();
+    let mut bytes = crate::harness::encode(&half.net(), headers(&half, |_| {}), b"");
+    *bytes.last_mut().unwrap() ^= 0x80;
+    let disposition = half.send_bytes(&half.net(), &bytes);
+    refused(half, disposition, DropReason::Icrc);
+}
+
+#[test]
+fn a_stranger() {
+    let mut half = receiver();
+    let net = NetHeader { src: [10, 0, 0, 3].into(), ..half.net() };
+    let disposition = half.send_as(&net, headers(&half, |_| {}), b"");
+    refused(half, disposition, DropReason::SourceAddress);
+}
+
+#[test]
+fn another_address_of_ours() {
+    let mut half = receiver();
+    let net = NetHeader { dst: [10, 0, 0, 9].into(), ..half.net() };
+    let disposition = half.send_as(&net, headers(&half, |_| {}), b"");
+    refused(half, disposition, DropReason::DestinationAddress);
+}
+
+#[test]
+fn another_partition() {
+    for pkey in [0x1234, 0xFFFE, 0x7FFE] {
+        let mut half = receiver();
+        let disposition = half.send_as(&half.net(), headers(&half, |bth| bth.pkey = PKey(pkey)), b"");
+        refused(half, disposition, DropReason::PKey);
+    }
+    let mut half = receiver();
+    let limited = half.send_as(&half.net(), headers(&half, |bth| bth.pkey = PKey(0x7FFF)), b"");
+    assert_eq!(limited, Disposition::Executed, "a limited member may talk to a full one");
+}
+
+#[test]
+fn nobody() {
+    let mut half = receiver();
+    let other = Qpn::new(half.qp.qpn.get() ^ 1);
+    let disposition = half.send_as(&half.net(), headers(&half, |bth| bth.dest_qp = other), b"");
+    refused(half, disposition, DropReason::UnknownQp);
+}
+
+#[test]
+fn another_service() {
+    for service in [Service::Uc, Service::Ud] {
+        let mut half = receiver();
+        let opcode = Opcode::new(service, Op::SendOnly).unwrap();
+        let ext = if service == Service::Ud {
+            Ext::Deth(roce_transport::wire::Deth { qkey: crate::harness::QKEY, source_qp: Half::PEER })
+        } else {
+            Ext::None
+        };
+        let mut bth = half.bth(&pkt(Op::SendOnly, Half::THEIRS));
+        bth.opcode = opcode;
+        let disposition = half.send_as(&half.net(), Headers::new(bth, ext).unwrap(), b"");
+        refused(half, disposition, DropReason::WrongService);
+    }
+}
+
+#[test]
+fn no_packet_at_all() {
+    for bytes in [&[][..], &[0; 3], &[0; 15], &[0xFF; 40], &[4; 17]] {
+        let mut half = receiver();
+        let disposition = half.send_bytes(&half.net(), bytes);
+        assert!(matches!(disposition, Disposition::Dropped(_)));
+        half.expect_nothing();
+    }
+}
+
+/// Neither the congestion bits nor the migration state nor the source port make a packet another.
+#[test]
+fn what_does_not_matter() {
+    for change in [0, 1, 2, 3] {
+        let mut half = receiver();
+        let mut net = half.net();
+        let packet = headers(&half, |bth| match change {
+            0 => bth.mig_req = false,
+            1 => bth.fecn = true,
+            2 => bth.becn = true,
+            _ => net.src_port = 0,
+        });
+        assert_eq!(half.send_as(&net, packet, b""), Disposition::Executed);
+    }
+}
+
+/// Answers count only for what was sent and is not answered.
+#[test]
+fn forged_answers() {
+    let mut half = Half::new(Options::default());
+    let forged = |half: &mut Half, psn: u32| {
+        let answers: [Pkt; 4] =
+            [ack(psn, 1), nak(NakCode::RemoteAccessError, psn, 1), nak(NakCode::PsnSequenceError, psn, 1), rnr(1, psn, 1)];
+        answers.map(|answer| half.send(&answer))
+    };
+    let outside = dropped(DropReason::ResponseOutsideWindow);
+    let stale = dropped(DropReason::StaleResponse);
+    assert_eq!(forged(&mut half, 0x100), [outside; 4], "nothing was sent yet");
+    for id in 1..=2 {
+        half.post_send(&SendWr::send(id, Data::empty()));
+    }
+    half.take();
+    for psn in [0x102, 0x103, 0x100 + 0x7F_FFFF] {
+        assert_eq!(forged(&mut half, psn), [outside; 4], "{psn:#x}");
+    }
+    assert_eq!(forged(&mut half, 0xFF), [stale; 4]);
+    half.send(&ack(0x100, 1));
+    assert_eq!(forged(&mut half, 0x100), [stale; 4]);
+    assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
+    half.send(&ack(0x101, 2));
+    for psn in [0x100, 0x101, 0x102] {
+        let all = if psn == 0x102 { outside } else { stale };
+        assert_eq!(forged(&mut half, psn), [all; 4]);
+    }
+    assert_eq!(half.qp.send_outcomes(), all_ok([2], 0));
+    assert_eq!(half.state(), State::Rts);
+}
+
+/// A syndrome that the specification reserves means nothing, not even that something arrived.
+#[test]
+fn reserved_syndromes() {
+    let mut half = Half::new(Options::default());
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.take();
+    for byte in [0x40, 0x5F, 0x65, 0x7F, 0x80, 0xFF] {
+        let syndrome = Syndrome::from_wire(byte);
+        assert_eq!(syndrome, Syndrome::Reserved(byte));
+        let disposition = half.send(&pkt(Op::Acknowledge, 0x100).aeth(syndrome, 1));
+        assert_eq!(disposition, dropped(DropReason::ReservedSyndrome));
+    }
+    assert_eq!(half.qp.sent(), []);
+    half.send(&ack(0x100, 1));
+    assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
+}
+
+/// The NAK of reliable datagrams has no meaning here; above all it must not acknowledge anything.
+#[test]
+fn the_nak_of_another_service() {
+    let mut half = Half::new(Options::default());
+    for id in 1..=2 {
+        half.post_send(&SendWr::send(id, Data::empty()));
+    }
+    half.take();
+    let disposition = half.send(&nak(NakCode::InvalidRdRequest, 0x101, 1));
+    assert_eq!(disposition, dropped(DropReason::ReservedSyndrome));
+    assert_eq!(half.qp.sent(), []);
+}
+
+/// A request from half of the number space behind is a repeat; the other half is ahead.
+#[test]
+fn the_duplicate_region() {
+    let mut half = receiver();
+    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200 - 1)), Disposition::Repeated);
+    assert_eq!(half.send(&pkt(Op::SendOnly, (0x200u32.wrapping_sub(0x80_0000)) & 0xFF_FFFF)), Disposition::Repeated);
+    half.take();
+    half.send(&pkt(Op::SendOnly, 0x200 + 0x7F_FFFF));
+    half.expect(&[nak(NakCode::PsnSequenceError, 0x200, 0)]);
+    assert_eq!(half.qp.received(), []);
+}
+
+#[test]
+fn congestion_notifications_are_counted() {
+    let mut half = Half::new(Options::default());
+    let mut bth = half.bth(&pkt(Op::SendOnly, 0));
+    bth.opcode = Opcode::CNP;
+    let disposition = half.send_as(&half.net(), Headers::new(bth, Ext::None).unwrap(), &[0; 16]);
+    assert_eq!(disposition, Disposition::Congestion);
+    assert_eq!(half.node.adapter.counters().cnp_received, 1);
+    half.expect_nothing();
+    let marked = NetHeader { traffic_class: 3, ..half.net() };
+    half.post_recv(&RecvWr::new(1, []));
+    half.send_as(&marked, headers(&half, |_| {}), b"");
+    assert_eq!(half.node.adapter.counters().ecn_marked, 1);
+}
+
+/// A failed connection cannot be talked back into life.
+#[test]
+fn after_an_error_nothing_is_believed() {
+    let mut half = Half::new(Options::default());
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.take();
+    half.send(&nak(NakCode::InvalidRequest, 0x100, 0));
+    assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::RemInvReqErr))]);
+    for packet in [ack(0x100, 1), pkt(Op::SendOnly, 0x200).ask()] {
+        assert_eq!(half.send(&packet), dropped(DropReason::QpState));
+    }
+    half.expect_nothing();
+}

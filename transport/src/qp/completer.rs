@@ -28,6 +28,11 @@ impl Requester {
                 (completed, Gap::No) => Disposition::Acknowledged { completed },
                 (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
             },
+            // the latter belongs to the reliable datagram service, which nobody speaks; both say nothing, not even that
+            // something arrived
+            Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
+                Disposition::Dropped(DropReason::ReservedSyndrome)
+            }
             // A NAK acknowledges everything before its PSN (C9-112).
             Syndrome::Nak(code) => match self.acknowledge(psn, common, env) {
                 (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
@@ -37,7 +42,6 @@ impl Requester {
                 (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
                 (_, Gap::No) => self.on_not_ready(psn, timer, env),
             },
-            Syndrome::Reserved(_) => Disposition::Dropped(DropReason::ReservedSyndrome),
         }
     }
 
@@ -159,7 +163,7 @@ impl Requester {
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
             NakCode::RemoteAccessError => WcStatus::RemAccessErr,
             NakCode::RemoteOperationalError => WcStatus::RemOpErr,
-            // of the reliable datagram service, which nobody speaks
+            // sorted out before
             NakCode::InvalidRdRequest => return Disposition::Dropped(DropReason::ReservedSyndrome),
         };
         self.fail_oldest(status, Cause::Responder(syndrome));

@@ -52,7 +52,9 @@ impl Retry {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
         self.resent_from = None;
-        self.deadline = self.timeout.filter(|_| outstanding).map(|timeout| now.plus(timeout));
+        // during a pause nothing is sent; the timer starts again with what is sent after it
+        let waits = outstanding && !self.is_paused();
+        self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
     }
 
     /// A NAK or a gap shows that `psn` was lost.

@@ -69,12 +69,24 @@ pub struct UdpLink {
 }
 
 impl UdpLink {
-    /// A link on these addresses; the number is the interface's index, which a link-local IPv6 address needs.
+    /// A link on these addresses; the number is the interface's index, which a link-local IPv6 address needs. Of several, one
+    /// that the interface does not have (any more, or not yet, while IPv6 looks for duplicates) is left out.
     ///
     /// # Errors
-    /// See [`BindError`]: the first address that cannot be used.
+    /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none is left.
     pub fn bind(addresses: &[(IpAddr, u32)]) -> Result<Self, BindError> {
-        let ports = addresses.iter().map(|&(address, scope)| Port::open(address, scope)).collect::<Result<Vec<_>, _>>()?;
+        let mut ports = Vec::new();
+        let mut missing = None;
+        for &(address, scope) in addresses {
+            match Port::open(address, scope) {
+                Ok(port) => ports.push(port),
+                Err(error @ BindError::NotLocal(_)) => missing = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if let Some(error) = missing.filter(|_| ports.is_empty()) {
+            return Err(error);
+        }
         Ok(Self {
             ports,
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
