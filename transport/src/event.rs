@@ -97,6 +97,10 @@ drop_reasons! {
     ReservedSyndrome "reserved_syndrome" "an acknowledgement with a reserved syndrome";
     /// A NAK while its own recovery is already under way.
     RecoveryUnderWay "recovery_under_way" "a NAK whose recovery is already under way";
+    /// UC: a part of a message of which another packet is missing.
+    MessageBroken "message_broken" "part of a message of which a packet is missing";
+    /// UC: a request that its R_Key, its length or the queue pair does not allow.
+    RequestRefused "request_refused" "a request that is not allowed, in a service without answers";
     /// UC or UD: no receive request is posted.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
     /// UD: more payload than the path MTU, or than the receive buffer holds.

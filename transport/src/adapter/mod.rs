@@ -32,7 +32,7 @@ use crate::{
     event::{Counters, Disposition, DropReason, Event},
     mem::{MrAttr, Region, RegionTable, RegisterError},
     psn::Psn,
-    qp::{Common, Env, Init, ModifyError, PostError, Qp, QpInfo, QpInit, QpType, Rtr, Rts, State},
+    qp::{Common, Env, Init, ModifyError, PostError, Qp, QpInfo, QpInit, Rtr, Rts, State},
     time::Instant,
     wire::{IcrcMatch, NetHeader, Packet, Service, verify_icrc},
     work::{CompletionQueue, CqId, RecvWr, SendWr},
@@ -449,7 +449,8 @@ impl Adapter {
         let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
-            (Service::Rc, QpType::Rc) | (Service::Ud, QpType::Ud) | (Service::Cnp, _) => {}
+            (Service::Cnp, _) => {}
+            (service, qp_type) if service == qp_type.service() => {}
             _ => return Err(DropReason::WrongService),
         }
         let listens = match common.state {

@@ -161,6 +161,15 @@ impl Region {
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.lkey.0))
     }
 
+    /// Changes the 8-byte word at `address`, whose range was checked, at once, and returns what it was.
+    pub(crate) fn update(&self, address: u64, change: impl FnMut(u64) -> Option<u64>) -> Result<u64, AccessError> {
+        let offset = self.live_offset(self.rkey.0, address)?;
+        // memory that has no words at all, or whose words do not begin where the region's addresses say
+        let word = self.memory.words().and_then(|words| words.get((offset / 8) as usize)).filter(|_| offset % 8 == 0);
+        let word = word.ok_or(AccessError::Fault(self.rkey.0))?;
+        Ok(word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or_else(|unchanged| unchanged))
+    }
+
     fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
         if self.revoked.load(Ordering::Relaxed) {
             return Err(AccessError::Deregistered(key));

@@ -11,6 +11,7 @@ use crate::{
     addr::{AddressVector, Mtu, QKey, Qpn},
     mem::Access,
     psn::Psn,
+    wire::Service,
     work::CompletionQueue,
 };
 
@@ -22,14 +23,29 @@ pub const MAX_RD_ATOMIC: u8 = 128;
 pub enum QpType {
     /// Reliable connection.
     Rc,
+    /// Unreliable connection.
+    Uc,
     /// Unreliable datagram.
     Ud,
+}
+
+impl QpType {
+    /// The service that its packets' opcodes name.
+    #[must_use]
+    pub const fn service(self) -> Service {
+        match self {
+            Self::Rc => Service::Rc,
+            Self::Uc => Service::Uc,
+            Self::Ud => Service::Ud,
+        }
+    }
 }
 
 impl fmt::Display for QpType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Rc => "RC",
+            Self::Uc => "UC",
             Self::Ud => "UD",
         })
     }
@@ -79,7 +95,7 @@ pub struct QpInit {
 pub struct Init {
     /// Index into the P_Key table; only 0 exists.
     pub pkey_index: u16,
-    /// What the peer may do (RC): any of the remote rights. None by default.
+    /// What the peer may do (RC, UC): any of the remote rights. None by default.
     pub access: Access,
     /// The queue key (UD). 0 by default.
     pub qkey: QKey,
@@ -98,11 +114,22 @@ pub enum Rtr {
         rq_psn: Psn,
         /// The way to the peer.
         av: AddressVector,
-        /// READs that the peer may have outstanding, 0..=128.
+        /// READs and atomics that the peer may have outstanding, 0..=128.
         max_dest_rd_atomic: u8,
         /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31; see
         /// [`rnr_timer`](crate::time::rnr_timer).
         min_rnr_timer: u8,
+    },
+    /// An unreliable connection; everything as above.
+    Uc {
+        /// The peer's queue pair.
+        dest_qpn: Qpn,
+        /// The most payload per packet.
+        path_mtu: Mtu,
+        /// The first PSN that the peer sends. Another one is taken as loss, and the next message starts anew.
+        rq_psn: Psn,
+        /// The way to the peer.
+        av: AddressVector,
     },
     /// A datagram queue pair needs nothing more.
     Ud,
@@ -121,8 +148,13 @@ pub enum Rts {
         retry_cnt: u8,
         /// How often the peer may say "not ready" without progress, 0..=7; 7 means without limit.
         rnr_retry: u8,
-        /// READs outstanding at once, 0..=128; no more than the peer allows.
+        /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
         max_rd_atomic: u8,
+    },
+    /// An unreliable connection.
+    Uc {
+        /// The first PSN sent.
+        sq_psn: Psn,
     },
     /// A datagram queue pair.
     Ud {
@@ -203,8 +235,8 @@ pub enum PostError {
         /// Bytes allowed.
         limit: u32,
     },
-    /// A READ needs a place for its data.
-    #[error("a READ cannot be inline")]
+    /// A READ or an atomic needs a place for its data.
+    #[error("a READ or an atomic operation cannot be inline")]
     InlineRead,
     /// Longer than any message may be.
     #[error("a message of more than 2^30 bytes")]

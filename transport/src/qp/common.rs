@@ -78,6 +78,8 @@ impl Common {
             SendOp::Send { .. } | SendOp::SendTo { .. } => WcOpcode::Send,
             SendOp::Write { .. } => WcOpcode::RdmaWrite,
             SendOp::Read { .. } => WcOpcode::RdmaRead,
+            SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
+            SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
         };
         let result = result.map(|byte_len| WcOk { opcode, byte_len, immediate: None, src_qp: None, grh: false });
         env.complete(&self.send_cq, Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);

@@ -1,4 +1,4 @@
-//! The requester's receiving half: acknowledgements and READ responses.
+//! The requester's receiving half: acknowledgements, and answers with data.
 //!
 //! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester error handling).
 
@@ -11,8 +11,8 @@ use crate::{
     event::{Disposition, DropReason},
     psn::Psn,
     time::rnr_timer,
-    wire::{NakCode, Packet, Syndrome},
-    work::{Cause, WcStatus},
+    wire::{Ext, NakCode, Packet, Syndrome},
+    work::{Cause, SendOp, WcStatus},
 };
 
 impl Requester {
@@ -45,8 +45,8 @@ impl Requester {
         }
     }
 
-    /// Takes a part of the answer to a READ.
-    pub(super) fn on_read_response(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
+    /// Takes an answer with data: a part of that to a READ, or the whole one to an atomic.
+    pub(super) fn on_data(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
         let psn = packet.headers.bth().psn;
         if let Err(reason) = self.check_window(psn) {
             return Disposition::Dropped(reason);
@@ -62,27 +62,38 @@ impl Requester {
         let Some(index) = psn.after(wqe.first_psn) else {
             return Disposition::Dropped(DropReason::UnexpectedResponse);
         };
-        let mtu = common.mtu.bytes();
-        let offset = index * mtu;
+        let offset = index * common.mtu.bytes();
         let last = index + 1 == wqe.packets;
-        let place = packet.headers.bth().opcode.operation().place();
-        let expected = if last { wqe.length - offset } else { mtu };
-        // After a retry rxe answers from inside the original message, so FIRST and MIDDLE, and LAST and ONLY, are the same.
-        if place.ends() != last || packet.payload.len() != expected as usize {
-            self.fail_oldest(WcStatus::BadRespErr, Cause::ResponseMismatch);
+        let found;
+        let data = match (packet.headers.ext(), wqe.op) {
+            (Ext::AethAtomicAck(_, value), SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) => {
+                found = value.0.to_ne_bytes();
+                Some(&found[..])
+            }
+            (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
+                let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
+                let place = packet.headers.bth().opcode.operation().place();
+                // After a retry rxe answers from inside the original message, so FIRST and MIDDLE are the same here, and so
+                // are LAST and ONLY.
+                (place.ends() == last && packet.payload.len() == expected as usize).then_some(packet.payload)
+            }
+            _ => None,
+        };
+        let stored = data.map(|data| wqe.write(u64::from(offset), data));
+        match stored {
+            Some(Ok(())) => {}
+            Some(Err(error)) => self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error)),
+            None => self.fail_oldest(WcStatus::BadRespErr, Cause::ResponseMismatch),
+        }
+        if stored != Some(Ok(())) {
             return Disposition::Acknowledged { completed: before + 1 };
         }
-        if let Err(error) = wqe.write(u64::from(offset), packet.payload) {
-            self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error));
-            return Disposition::Acknowledged { completed: before + 1 };
-        }
-        let completed = before + u32::from(last);
         self.oldest_unacked = psn.plus(1);
         if last {
             self.complete_oldest(common, env);
         }
         self.on_progress(env);
-        Disposition::Acknowledged { completed }
+        Disposition::Acknowledged { completed: before + u32::from(last) }
     }
 
     /// Responses count only for what was sent and is not acknowledged.
@@ -96,8 +107,8 @@ impl Requester {
         }
     }
 
-    /// Acknowledges everything before `end`, oldest first, up to the first READ whose data has not all come. Returns how
-    /// many requests that completed, and whether such a READ is in the way.
+    /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose data has not all come. Returns
+    /// how many requests that completed, and whether such a READ is in the way.
     fn acknowledge(&mut self, end: Psn, common: &Common, env: &mut Env<'_>) -> (u32, Gap) {
         let start = self.oldest_unacked;
         let mut completed = 0;

@@ -7,11 +7,13 @@
 mod attr;
 mod common;
 mod completer;
+mod execute;
 mod replay;
 mod requester;
 mod responder;
 mod retry;
 mod state;
+mod uc;
 mod ud;
 
 pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Rtr, Rts};
@@ -20,7 +22,8 @@ pub use state::{EDGES, State, is_legal};
 
 use crate::{
     adapter::GidTable,
-    event::{Disposition, DropReason, Event},
+    addr::{AddressVector, Mtu, Qpn},
+    event::{Disposition, Event},
     time::Instant,
     wire::{Headers, NetHeader, Operation, Packet, Service},
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
@@ -91,21 +94,18 @@ impl Qp {
         match (self.common.qp_type, rtr) {
             (QpType::Ud, Rtr::Ud) => {}
             (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
-                if *path_mtu > gids.port_mtu() {
-                    return Err(ModifyError::PathMtu { asked: *path_mtu, port: gids.port_mtu() });
-                }
                 if *min_rnr_timer > 31 {
                     return Err(ModifyError::Range { what: "min_rnr_timer", limit: 31 });
                 }
                 if *max_dest_rd_atomic > MAX_RD_ATOMIC {
                     return Err(ModifyError::Range { what: "max_dest_rd_atomic", limit: MAX_RD_ATOMIC.into() });
                 }
-                let path = gids.path(av, self.common.qpn, *dest_qpn).ok_or(ModifyError::GidIndex(av.sgid_index))?;
-                self.common.path = Some(path);
-                self.common.av = Some(*av);
-                self.common.mtu = *path_mtu;
-                self.common.dest_qpn = *dest_qpn;
+                self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
                 self.responder.start(*rq_psn, *max_dest_rd_atomic, *min_rnr_timer);
+            }
+            (QpType::Uc, Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }) => {
+                self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
+                self.responder.start(*rq_psn, 0, 0);
             }
             (qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
@@ -114,10 +114,24 @@ impl Qp {
         Ok(())
     }
 
+    fn set_peer(&mut self, qpn: Qpn, path_mtu: Mtu, av: &AddressVector, gids: &GidTable) -> Result<(), ModifyError> {
+        if path_mtu > gids.port_mtu() {
+            return Err(ModifyError::PathMtu { asked: path_mtu, port: gids.port_mtu() });
+        }
+        let path = gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))?;
+        self.common.path = Some(path);
+        self.common.av = Some(*av);
+        self.common.mtu = path_mtu;
+        self.common.dest_qpn = qpn;
+        Ok(())
+    }
+
     pub(crate) fn to_rts(&mut self, rts: &Rts) -> Result<(), ModifyError> {
         self.check_edge(State::Rts)?;
         match (self.common.state, self.common.qp_type, rts) {
-            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) => self.requester.start_datagrams(*sq_psn),
+            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
+                self.requester.start_unreliable(*sq_psn);
+            }
             (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
                 for (what, value, limit) in [
                     ("timeout", *timeout, 31),
@@ -188,7 +202,8 @@ impl Qp {
         }
         let fits = match wr.op {
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
-            SendOp::Send { .. } | SendOp::Write { .. } | SendOp::Read { .. } => qp_type == QpType::Rc,
+            SendOp::Send { .. } | SendOp::Write { .. } => qp_type != QpType::Ud,
+            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => qp_type == QpType::Rc,
         };
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
@@ -197,7 +212,7 @@ impl Qp {
             Data::Sges(sges) if sges.len() > caps.max_send_sge as usize => {
                 return Err(PostError::TooManySges { limit: caps.max_send_sge });
             }
-            Data::Inline(_) if matches!(wr.op, SendOp::Read { .. }) => return Err(PostError::InlineRead),
+            Data::Inline(_) if wr.op.awaits_data() => return Err(PostError::InlineRead),
             Data::Inline(bytes) if bytes.len() > caps.max_inline_data as usize => {
                 return Err(PostError::InlineTooLong { limit: caps.max_inline_data });
             }
@@ -239,14 +254,15 @@ impl Qp {
     pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
-            _ => self.handle_connected(packet, env),
+            Service::Uc => self.handle_unreliable(packet, env),
+            Service::Rc | Service::Cnp => self.handle_reliable(packet, env),
         };
         self.settle(env);
         disposition
     }
 
     fn handle_datagram(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
-        match ud::receive(&self.common, self.responder.queue(), net, packet, length, env) {
+        match ud::receive(&self.common, &mut self.responder.queue, net, packet, length, env) {
             Ok(()) => Disposition::Executed,
             Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
             Err(ud::Refused::Failed) => {
@@ -256,28 +272,40 @@ impl Qp {
         }
     }
 
-    fn handle_connected(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
-        use Operation as Op;
+    fn note_established(&mut self, env: &mut Env<'_>) {
         if self.common.state == State::Rtr && !self.established {
             self.established = true;
             env.events.push_back(Event::CommunicationEstablished(self.common.qpn));
         }
+    }
+
+    fn handle_unreliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
+        self.note_established(env);
+        let outcome = self.responder.handle_unreliable(packet, &self.common, env);
+        self.conclude(outcome, env)
+    }
+
+    fn handle_reliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
+        use Operation as Op;
+        self.note_established(env);
         match packet.headers.bth().opcode.operation() {
             Op::Acknowledge => self.requester.on_acknowledge(packet, &self.common, env),
-            Op::ReadResponseFirst | Op::ReadResponseMiddle | Op::ReadResponseLast | Op::ReadResponseOnly => {
-                self.requester.on_read_response(packet, &self.common, env)
+            operation if operation.is_response() => self.requester.on_data(packet, &self.common, env),
+            _ => {
+                let outcome = self.responder.handle(packet, &self.common, env);
+                self.conclude(outcome, env)
             }
-            Op::AtomicAcknowledge => Disposition::Dropped(DropReason::UnexpectedResponse),
-            _ => match self.responder.handle(packet, &self.common, env) {
-                Outcome::Done(disposition) => disposition,
-                Outcome::Fatal { disposition, event } => {
-                    if let Some(event) = event {
-                        env.events.push_back(event);
-                    }
-                    self.enter_error(env);
-                    disposition
-                }
-            },
+        }
+    }
+
+    fn conclude(&mut self, outcome: Outcome, env: &mut Env<'_>) -> Disposition {
+        match outcome {
+            Outcome::Done(disposition) => disposition,
+            Outcome::Fatal { disposition, event } => {
+                env.events.extend(event);
+                self.enter_error(env);
+                disposition
+            }
         }
     }
 
@@ -320,7 +348,15 @@ impl Qp {
                 return None;
             };
             match self.requester.write(&request, slot) {
-                Ok(length) => return Some(Built { length, path }),
+                Ok(length) => {
+                    if request.ends
+                        && self.common.qp_type == QpType::Uc
+                        && let Some(wqe) = self.requester.take_sent()
+                    {
+                        self.common.complete_send(&wqe, Ok(0), env);
+                    }
+                    return Some(Built { length, path });
+                }
                 Err(error) => {
                     self.requester.fail(request.number, error);
                     self.settle(env);
@@ -339,11 +375,11 @@ impl Qp {
         }
         if let Some((wqe, error)) = self.requester.take_failed() {
             self.common.complete_send(&wqe, Err(error), env);
-            if self.common.qp_type == QpType::Ud {
+            if self.common.qp_type == QpType::Rc {
+                self.enter_error(env);
+            } else {
                 self.common.state = State::Sqe;
                 self.flush_sends(env);
-            } else {
-                self.enter_error(env);
             }
         } else if self.common.state == State::Sqd && !self.drained && self.requester.is_quiet() {
             self.drained = true;

@@ -1,20 +1,30 @@
-//! What a responder remembers of READs, so that it can answer them again (9.7.5.1.4, C9-105).
+//! What a responder remembers of READs and atomics, so that it can answer them again (9.7.5.1.4, C9-105).
 
 use alloc::collections::VecDeque;
 
-use crate::psn::Psn;
+use crate::{
+    psn::Psn,
+    wire::{AtomicEth, Operation, Reth},
+};
 
-/// A READ that was carried out.
+/// A request that was carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Remembered {
     pub(crate) first_psn: Psn,
     pub(crate) packets: u32,
-    pub(crate) rkey: u32,
-    pub(crate) address: u64,
-    pub(crate) length: u32,
+    pub(crate) request: Request,
 }
 
-/// The latest READs, as many as the next power of two of what was agreed on: rxe rounds its own limit up like that.
+/// What it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Request {
+    /// Carried out anew when it comes again.
+    Read(Reth),
+    /// Must not be carried out twice: the value that it found is kept.
+    Atomic { operation: Operation, eth: AtomicEth, found: u64 },
+}
+
+/// The latest of them, as many as the next power of two of what was agreed on: rxe rounds its own limit up like that.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayRing {
     entries: VecDeque<Remembered>,
@@ -38,7 +48,7 @@ impl ReplayRing {
         self.entries.push_back(entry);
     }
 
-    /// The READ whose answer holds `psn`.
+    /// The request whose answer holds `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
         self.entries.iter().rev().find(|entry| psn.after(entry.first_psn).is_some_and(|n| n < entry.packets)).copied()
     }
@@ -49,7 +59,7 @@ mod tests {
     use super::*;
 
     fn read(psn: u32, packets: u32) -> Remembered {
-        Remembered { first_psn: Psn::new(psn), packets, rkey: 0, address: 0, length: 0 }
+        Remembered { first_psn: Psn::new(psn), packets, request: Request::Read(Reth::default()) }
     }
 
     #[test]

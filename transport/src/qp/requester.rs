@@ -12,6 +12,7 @@
 
 use super::{
     Outgoing,
+    attr::QpType,
     common::{Common, Env},
     retry::{Retry, Verdict},
     state::State,
@@ -20,8 +21,8 @@ use crate::{
     mem::AccessError,
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{Bth, Ext, Headers, Opcode, Operation, Place, Reth},
-    work::{Cause, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
+    wire::{AtomicEth, Bth, Ext, Headers, Opcode, Operation, Place, Reth},
+    work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
 /// Packets that may wait for an acknowledgement at once. A READ counts its responses and may go beyond by one request.
@@ -30,6 +31,9 @@ const WINDOW: u32 = 256;
 /// At the latest after so many request packets one asks for an acknowledgement, so that the window cannot close for want
 /// of one.
 const ACK_INTERVAL: u32 = 64;
+
+/// Bytes that an atomic operation works on.
+const ATOMIC: u32 = 8;
 
 /// Where the next packet comes from: a request's running number and the packet inside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,7 +51,7 @@ pub(crate) struct Requester {
     pub(super) sent_end: Psn,
     next_psn: Psn,
     unasked: u32,
-    /// READs under way.
+    /// READs and atomics under way.
     pub(super) reads: u32,
     max_reads: u32,
     pub(super) retry: Retry,
@@ -57,6 +61,8 @@ pub(crate) struct Requester {
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(super) number: u64,
+    /// Nothing of the work request follows.
+    pub(super) ends: bool,
     outgoing: Outgoing,
     offset: u64,
 }
@@ -78,13 +84,13 @@ impl Requester {
 
     /// RTR→RTS of a connection.
     pub(crate) fn start(&mut self, psn: Psn, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
-        self.start_datagrams(psn);
+        self.start_unreliable(psn);
         self.max_reads = u32::from(max_rd_atomic);
         self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
     }
 
-    /// RTR→RTS of a datagram queue pair.
-    pub(crate) fn start_datagrams(&mut self, psn: Psn) {
+    /// RTR→RTS of a service without acknowledgements.
+    pub(crate) fn start_unreliable(&mut self, psn: Psn) {
         self.oldest_unacked = psn;
         self.sent_end = psn;
         self.next_psn = psn;
@@ -142,12 +148,15 @@ impl Requester {
         }
     }
 
-    /// The oldest request of a datagram queue pair, which needs no acknowledgement, and its PSN.
-    pub(super) fn take_datagram(&mut self) -> Option<(SendWqe, Psn)> {
-        let wqe = self.queue.pop()?;
-        let psn = self.next_psn;
-        self.next_psn = psn.plus(1);
-        Some((wqe, psn))
+    /// Takes the oldest request of a datagram queue pair, whose only packet has been built.
+    pub(super) fn take_datagram(&mut self) -> Option<SendWqe> {
+        self.next_psn = self.next_psn.plus(1);
+        self.queue.pop()
+    }
+
+    /// Takes the oldest request of an unreliable connection, whose last packet has been built.
+    pub(super) fn take_sent(&mut self) -> Option<SendWqe> {
+        self.queue.pop()
     }
 
     fn outstanding(&self) -> u32 {
@@ -173,51 +182,13 @@ impl Requester {
         if !again && outstanding >= WINDOW {
             return None;
         }
-        let offset = packet * common.mtu.bytes();
-        let place = Place::of(packet, wqe.packets);
-        let (operation, ext, payload) = match wqe.op {
-            SendOp::Read { remote } => {
-                let reth = Reth {
-                    virtual_address: remote.address.wrapping_add(u64::from(offset)),
-                    rkey: remote.rkey.0,
-                    dma_length: wqe.length - offset,
-                };
-                (Operation::ReadRequest, Ext::Reth(reth), 0)
-            }
-            SendOp::Write { remote, immediate } => {
-                let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
-                let (operation, ext) = match (place, immediate) {
-                    (Place::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
-                    (Place::Middle, _) => (Operation::WriteMiddle, Ext::None),
-                    (Place::Last, None) => (Operation::WriteLast, Ext::None),
-                    (Place::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
-                    (Place::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
-                    (Place::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
-                };
-                (operation, ext, (wqe.length - offset).min(common.mtu.bytes()))
-            }
-            SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } => {
-                let (operation, ext) = match (place, immediate) {
-                    (Place::First, _) => (Operation::SendFirst, Ext::None),
-                    (Place::Middle, _) => (Operation::SendMiddle, Ext::None),
-                    (Place::Last, None) => (Operation::SendLast, Ext::None),
-                    (Place::Last, Some(imm)) => (Operation::SendLastImm, Ext::Imm(imm)),
-                    (Place::Only, None) => (Operation::SendOnly, Ext::None),
-                    (Place::Only, Some(imm)) => (Operation::SendOnlyImm, Ext::Imm(imm)),
-                };
-                (operation, ext, (wqe.length - offset).min(common.mtu.bytes()))
-            }
-        };
-        let ends = wqe.awaits_data() || place.ends();
+        let Description { operation, ext, offset, payload } = describe(wqe, packet, common.mtu.bytes());
+        // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
         let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
+        let ends = end == wqe.end_psn();
         let wakes = matches!(wqe.op, SendOp::Send { .. }) || ext.immediate().is_some();
-        let mut bth = Bth::new(Opcode::rc(operation), common.dest_qpn, psn);
+        let mut bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
-        self.unasked += 1;
-        bth.ack_req = ends || self.unasked >= ACK_INTERVAL;
-        if bth.ack_req {
-            self.unasked = 0;
-        }
         self.cursor = if ends { Cursor { number: number + 1, packet: 0 } } else { Cursor { number, packet: packet + 1 } };
         if again {
             env.counters.retransmitted_packets += 1;
@@ -225,9 +196,19 @@ impl Requester {
         if self.sent_end.is_before(end) {
             self.sent_end = end;
         }
-        self.retry.on_sent(env.now);
+        if common.qp_type == QpType::Rc {
+            self.unasked += 1;
+            bth.ack_req = ends || self.unasked >= ACK_INTERVAL;
+            if bth.ack_req {
+                self.unasked = 0;
+            }
+            self.retry.on_sent(env.now);
+        } else {
+            self.oldest_unacked = self.sent_end;
+        }
         Some(Request {
             number,
+            ends,
             outgoing: Outgoing { headers: Headers::built(bth, ext), payload: payload as usize },
             offset: u64::from(offset),
         })
@@ -247,6 +228,11 @@ impl Requester {
         }
         if let Err(error) = wqe.check_local(common.pd) {
             self.fail(number, error);
+            return false;
+        }
+        if matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && wqe.length != ATOMIC {
+            let cause = Cause::TooLong { length: wqe.length, limit: ATOMIC };
+            wqe.failed = Some(WcError { status: WcStatus::LocLenErr, cause });
             return false;
         }
         wqe.started = true;
@@ -311,4 +297,56 @@ impl Requester {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.retry.next_deadline()
     }
+}
+
+/// What a request packet is.
+struct Description {
+    operation: Operation,
+    ext: Ext,
+    /// Where in the message it stands, and how much of the message it carries.
+    offset: u32,
+    payload: u32,
+}
+
+/// Packet `index` of a request. For a READ it asks for everything from that packet of the answer on.
+fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Description {
+    let offset = index * mtu;
+    let carried = (wqe.length - offset).min(mtu);
+    let place = Place::of(index, wqe.packets);
+    let atomic = |remote: Remote, swap_or_add, compare| {
+        Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare })
+    };
+    let (operation, ext, payload) = match wqe.op {
+        SendOp::Read { remote } => {
+            let virtual_address = remote.address.wrapping_add(u64::from(offset));
+            let reth = Reth { virtual_address, rkey: remote.rkey.0, dma_length: wqe.length - offset };
+            (Operation::ReadRequest, Ext::Reth(reth), 0)
+        }
+        SendOp::CompareSwap { remote, compare, swap } => (Operation::CmpSwap, atomic(remote, swap, compare), 0),
+        SendOp::FetchAdd { remote, add } => (Operation::FetchAdd, atomic(remote, add, 0), 0),
+        SendOp::Write { remote, immediate } => {
+            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
+            let (operation, ext) = match (place, immediate) {
+                (Place::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
+                (Place::Middle, _) => (Operation::WriteMiddle, Ext::None),
+                (Place::Last, None) => (Operation::WriteLast, Ext::None),
+                (Place::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
+                (Place::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
+                (Place::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
+            };
+            (operation, ext, carried)
+        }
+        SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } => {
+            let (operation, ext) = match (place, immediate) {
+                (Place::First, _) => (Operation::SendFirst, Ext::None),
+                (Place::Middle, _) => (Operation::SendMiddle, Ext::None),
+                (Place::Last, None) => (Operation::SendLast, Ext::None),
+                (Place::Last, Some(imm)) => (Operation::SendLastImm, Ext::Imm(imm)),
+                (Place::Only, None) => (Operation::SendOnly, Ext::None),
+                (Place::Only, Some(imm)) => (Operation::SendOnlyImm, Ext::Imm(imm)),
+            };
+            (operation, ext, carried)
+        }
+    };
+    Description { operation, ext, offset, payload }
 }

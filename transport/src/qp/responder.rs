@@ -6,22 +6,24 @@
 use alloc::{collections::VecDeque, sync::Arc};
 
 use super::{
-    MAX_MESSAGE, Outgoing,
+    Outgoing,
     attr::PostError,
     common::{Common, Env},
-    replay::{Remembered, ReplayRing},
+    replay::{Remembered, ReplayRing, Request},
 };
 use crate::{
     event::{Disposition, DropReason, Event, Refusal},
-    mem::{Access, AccessError, RKey, Region, RegionTable},
+    mem::{Access, AccessError, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{Aeth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Syndrome},
-    work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcOk, WcOpcode, WcStatus},
+    wire::{
+        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Service, Syndrome,
+    },
+    work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
 /// The message that the next packet has to continue.
 #[derive(Debug)]
-enum Message {
+pub(super) enum Message {
     None,
     Send {
         wqe: RecvWqe,
@@ -41,6 +43,15 @@ enum Message {
 enum Reply {
     Acknowledge { psn: Psn, aeth: Aeth },
     Read(ReadReply),
+    Atomic { psn: Psn, aeth: Aeth, found: u64, turn: Turn },
+}
+
+/// Whether an answer with data is the first to its request. What was agreed on limits the first ones; the repeats have a limit
+/// of their own, so that they take no place from a new request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    First,
+    Repeat,
 }
 
 /// The answer to a READ, sent up to packet `next`.
@@ -53,21 +64,22 @@ struct ReadReply {
     address: u64,
     length: u32,
     msn: Msn,
+    turn: Turn,
 }
 
 /// The receive queue of a queue pair and how far its peer has come.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    queue: RecvQueue,
-    expected: Psn,
-    msn: Msn,
+    pub(super) queue: RecvQueue,
+    pub(super) expected: Psn,
+    pub(super) msn: Msn,
     /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so that the answer to it never
     /// stands for the data of a READ.
-    acknowledged: Psn,
+    pub(super) acknowledged: Psn,
     /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
     nak_sent: bool,
-    message: Message,
-    replay: ReplayRing,
+    pub(super) message: Message,
+    pub(super) replay: ReplayRing,
     replies: VecDeque<Reply>,
     min_rnr_timer: u8,
 }
@@ -90,17 +102,17 @@ pub(super) struct Response {
 }
 
 /// Why a request in sequence is not carried out.
-enum Refused {
+pub(super) enum Refused {
     NotReady,
     Fatal(NakCode, Refusal),
 }
 
 impl Refused {
-    const fn invalid(refusal: Refusal) -> Self {
+    pub(super) const fn invalid(refusal: Refusal) -> Self {
         Self::Fatal(NakCode::InvalidRequest, refusal)
     }
 
-    const fn access(error: AccessError) -> Self {
+    pub(super) const fn access(error: AccessError) -> Self {
         match error {
             // the key was right; what failed is on this side
             AccessError::Fault(_) => Self::Fatal(NakCode::RemoteOperationalError, Refusal::Access(error)),
@@ -143,10 +155,6 @@ impl Responder {
 
     pub(crate) const fn expected(&self) -> Psn {
         self.expected
-    }
-
-    pub(super) const fn queue(&mut self) -> &mut RecvQueue {
-        &mut self.queue
     }
 
     pub(crate) fn post(&mut self, wr: &RecvWr, regions: &RegionTable) -> Result<(), PostError> {
@@ -195,167 +203,15 @@ impl Responder {
         }
     }
 
-    fn execute(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
-        use Operation as Op;
-        let bth = packet.headers.bth();
-        let ext = packet.headers.ext();
-        match (bth.opcode.operation(), ext.reth()) {
-            (Op::SendFirst | Op::SendMiddle | Op::SendLast | Op::SendLastImm | Op::SendOnly | Op::SendOnlyImm, _) => {
-                self.send(packet, common, env)?;
-            }
-            (Op::WriteFirst | Op::WriteMiddle | Op::WriteLast | Op::WriteLastImm | Op::WriteOnly | Op::WriteOnlyImm, reth) => {
-                self.write(packet, reth, common, env)?;
-            }
-            (Op::ReadRequest, Some(reth)) => return self.read(bth.psn, &reth, packet.payload, common, env),
-            _ => return Err(Refused::invalid(Refusal::NotEnabled)),
-        }
-        self.expected = self.expected.plus(1);
-        self.acknowledged = self.expected;
-        if bth.opcode.operation().place().ends() {
-            self.msn = self.msn.next();
-        }
-        if bth.ack_req {
-            self.acknowledge(bth.psn);
-        }
-        Ok(())
-    }
-
-    /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to C9-62).
-    fn check_length(place: Place, payload: usize, common: &Common) -> Result<(), Refused> {
-        let mtu = common.mtu.bytes() as usize;
-        let right = match place {
-            Place::First | Place::Middle => payload == mtu,
-            Place::Last => (1..=mtu).contains(&payload),
-            Place::Only => payload <= mtu,
-        };
-        if right { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
-    }
-
-    fn send(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
-        let place = packet.headers.bth().opcode.operation().place();
-        match (&self.message, place.starts()) {
-            (Message::None, true) | (Message::Send { .. }, false) => {}
-            _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
-        }
-        Self::check_length(place, packet.payload.len(), common)?;
-        if place.starts() {
-            let wqe = self.queue.pop().ok_or(Refused::NotReady)?;
-            let allowed = wqe.gather.check(common.pd, Access::LOCAL_WRITE);
-            self.message = Message::Send { wqe, received: 0 };
-            allowed.map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
-        }
-        let Message::Send { wqe, received } = &mut self.message else { return Ok(()) };
-        let end = *received + packet.payload.len() as u64;
-        if end > wqe.length || end > u64::from(MAX_MESSAGE) {
-            return Err(Refused::invalid(Refusal::BufferTooSmall));
-        }
-        wqe.gather
-            .write(*received, packet.payload)
-            .map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
-        *received = end;
-        if place.ends() {
-            let ok = WcOk {
-                opcode: WcOpcode::Recv,
-                byte_len: end as u32,
-                immediate: packet.headers.ext().immediate(),
-                src_qp: None,
-                grh: false,
-            };
-            common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
-            self.message = Message::None;
-        }
-        Ok(())
-    }
-
-    fn write(&mut self, packet: &Packet<'_>, reth: Option<Reth>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
-        let place = packet.headers.bth().opcode.operation().place();
-        match (&self.message, place.starts()) {
-            (Message::None, true) | (Message::Write { .. }, false) => {}
-            _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
-        }
-        let payload = packet.payload;
-        Self::check_length(place, payload.len(), common)?;
-        if let Some(reth) = reth {
-            let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
-            self.message = Message::Write { region, address: reth.virtual_address, done: 0, length: reth.dma_length };
-        }
-        let Message::Write { region, address, done, length } = &mut self.message else { return Ok(()) };
-        let left = *length - *done;
-        let adds_up = if place.ends() { payload.len() == left as usize } else { payload.len() < left as usize };
-        if !adds_up {
-            return Err(Refused::invalid(Refusal::Length));
-        }
-        let immediate = packet.headers.ext().immediate();
-        if immediate.is_some() && self.queue.is_empty() {
-            if place.starts() {
-                self.message = Message::None;
-            }
-            return Err(Refused::NotReady);
-        }
-        if let Some(region) = region {
-            region.write(address.wrapping_add(u64::from(*done)), payload).map_err(Refused::access)?;
-        }
-        *done += payload.len() as u32;
-        if place.ends() {
-            let byte_len = *length;
-            self.message = Message::None;
-            if immediate.is_some()
-                && let Some(wqe) = self.queue.pop()
-            {
-                let ok = WcOk { opcode: WcOpcode::RecvRdmaWithImm, byte_len, immediate, src_qp: None, grh: false };
-                common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
-            }
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
-        if !matches!(self.message, Message::None) {
-            return Err(Refused::invalid(Refusal::OpcodeOrder));
-        }
-        if !payload.is_empty() {
-            return Err(Refused::invalid(Refusal::Length));
-        }
-        let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
-        if self.reads_waiting() >= self.replay.capacity() {
-            return Err(Refused::invalid(Refusal::TooManyReads));
-        }
-        let packets = common.mtu.packets(reth.dma_length);
-        self.replay.remember(Remembered {
-            first_psn: psn,
-            packets,
-            rkey: reth.rkey,
-            address: reth.virtual_address,
-            length: reth.dma_length,
-        });
-        self.msn = self.msn.next();
-        self.expected = self.expected.plus(packets);
-        self.push_read(psn, reth, packets, region);
-        Ok(())
-    }
-
-    /// The region that a RETH names, if both it and the queue pair allow the access. No key is needed for no bytes.
-    fn target(reth: &Reth, needed: Access, common: &Common, env: &Env<'_>) -> Result<Option<Arc<Region>>, Refused> {
-        if !common.access.contains(needed) {
-            return Err(Refused::invalid(Refusal::NotEnabled));
-        }
-        if reth.dma_length > MAX_MESSAGE {
-            return Err(Refused::invalid(Refusal::Length));
-        }
-        if reth.dma_length == 0 {
-            return Ok(None);
-        }
-        let length = u64::from(reth.dma_length);
-        let region = env.regions.remote(RKey(reth.rkey), common.pd, reth.virtual_address, length, needed);
-        region.cloned().map(Some).map_err(Refused::access)
-    }
-
     // Requests seen before.
 
     fn repeat(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
         let bth = packet.headers.bth();
-        let disposition = match packet.headers.ext().reth() {
-            Some(reth) if bth.opcode.operation() == Operation::ReadRequest => self.repeat_read(bth.psn, &reth, common, env),
+        let disposition = match (bth.opcode.operation(), packet.headers.ext()) {
+            (Operation::ReadRequest, Ext::Reth(reth)) => self.repeat_read(bth.psn, reth, common, env),
+            (operation @ (Operation::CmpSwap | Operation::FetchAdd), Ext::Atomic(eth)) => {
+                self.repeat_atomic(bth.psn, operation, eth)
+            }
             _ => {
                 self.acknowledge(self.acknowledged.previous());
                 Disposition::Repeated
@@ -370,60 +226,75 @@ impl Responder {
     /// A READ again, from its start or from inside (9.7.5.1.4): it is carried out anew, on the memory as it is now.
     fn repeat_read(&mut self, psn: Psn, reth: &Reth, common: &Common, env: &Env<'_>) -> Disposition {
         let missing = Disposition::Dropped(DropReason::ReplayMissing);
-        let Some(first) = self.replay.find(psn) else { return missing };
-        let skipped = u64::from(psn.after(first.first_psn).unwrap_or(0)) * u64::from(common.mtu.bytes());
+        let Some(Remembered { first_psn, request: Request::Read(first), .. }) = self.replay.find(psn) else { return missing };
+        let skipped = u64::from(psn.after(first_psn).unwrap_or(0)) * u64::from(common.mtu.bytes());
         let same = reth.rkey == first.rkey
-            && reth.virtual_address == first.address.wrapping_add(skipped)
-            && u64::from(reth.dma_length) + skipped <= u64::from(first.length);
+            && reth.virtual_address == first.virtual_address.wrapping_add(skipped)
+            && u64::from(reth.dma_length) + skipped <= u64::from(first.dma_length);
         if !same {
             return missing;
         }
         let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else { return missing };
         let packets = common.mtu.packets(reth.dma_length);
         // an answer to the same READ that is still being sent starts over instead of being sent twice
-        let under_way = self.replies.iter_mut().find_map(|reply| match reply {
-            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => Some(read),
+        let under_way = self.replies.iter().enumerate().find_map(|(at, reply)| match reply {
+            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => Some((at, read.turn)),
             _ => None,
         });
-        let msn = self.msn;
-        if let Some(read) = under_way {
-            *read = ReadReply {
-                first_psn: psn,
-                packets,
-                next: 0,
-                region,
-                address: reth.virtual_address,
-                length: reth.dma_length,
-                msn,
-            };
-        } else if self.reads_waiting() < self.replay.capacity() {
-            self.push_read(psn, reth, packets, region);
-        } else {
-            return Disposition::Dropped(DropReason::ResponderBusy);
+        match under_way {
+            Some((at, turn)) => self.replies[at] = self.read_reply(psn, reth, packets, region, turn),
+            None if self.has_room(Turn::Repeat) => self.push_read(psn, reth, packets, region, Turn::Repeat),
+            None => return Disposition::Dropped(DropReason::ResponderBusy),
         }
         Disposition::Repeated
     }
 
-    // Answers. There are never more than the READs that the ring allows, and an acknowledgement after each of them and
-    // before the first: acknowledgements that follow one another become one.
-
-    fn reads_waiting(&self) -> usize {
-        self.replies.iter().filter(|reply| matches!(reply, Reply::Read(_))).count()
+    /// An atomic again: it is answered with what it found the first time.
+    fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
+        match self.replay.find(psn).map(|remembered| remembered.request) {
+            Some(Request::Atomic { operation: first, eth: first_eth, found }) if (first, &first_eth) == (operation, eth) => {
+                let waits = self.replies.iter().any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
+                if !waits && !self.has_room(Turn::Repeat) {
+                    return Disposition::Dropped(DropReason::ResponderBusy);
+                }
+                if !waits {
+                    self.push_atomic(psn, found, Turn::Repeat);
+                }
+                Disposition::Repeated
+            }
+            _ => Disposition::Dropped(DropReason::ReplayMissing),
+        }
     }
 
-    fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>) {
-        self.replies.push_back(Reply::Read(ReadReply {
-            first_psn: psn,
-            packets,
-            next: 0,
-            region,
-            address: reth.virtual_address,
-            length: reth.dma_length,
-            msn: self.msn,
-        }));
+    // Answers. There are never more with data than the ring allows, of either turn, and an acknowledgement after each of them
+    // and before the first: acknowledgements that follow one another become one.
+
+    /// Whether one more answer with data may wait.
+    pub(super) fn has_room(&self, turn: Turn) -> bool {
+        let waiting = self.replies.iter().filter(|reply| match reply {
+            Reply::Acknowledge { .. } => false,
+            Reply::Read(read) => read.turn == turn,
+            Reply::Atomic { turn: its, .. } => *its == turn,
+        });
+        waiting.count() < self.replay.capacity()
     }
 
-    fn acknowledge(&mut self, psn: Psn) {
+    pub(super) fn push_atomic(&mut self, psn: Psn, found: u64, turn: Turn) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
+        self.replies.push_back(Reply::Atomic { psn, aeth, found, turn });
+    }
+
+    pub(super) fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, turn: Turn) {
+        let reply = self.read_reply(psn, reth, packets, region, turn);
+        self.replies.push_back(reply);
+    }
+
+    fn read_reply(&self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, turn: Turn) -> Reply {
+        let (address, length, msn) = (reth.virtual_address, reth.dma_length, self.msn);
+        Reply::Read(ReadReply { first_psn: psn, packets, next: 0, region, address, length, msn, turn })
+    }
+
+    pub(super) fn acknowledge(&mut self, psn: Psn) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
         match self.replies.back_mut() {
             // what waits already says as much, or more
@@ -462,7 +333,7 @@ impl Responder {
     }
 
     /// Completes the receive request that was being filled, if any, with what went wrong.
-    fn fail_receive(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> bool {
+    pub(super) fn fail_receive(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> bool {
         let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) else { return false };
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
@@ -484,6 +355,11 @@ impl Responder {
                 self.replies.pop_front();
                 (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, None)
             }
+            Reply::Atomic { psn, aeth, found, .. } => {
+                let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
+                self.replies.pop_front();
+                (psn, Operation::AtomicAcknowledge, ext, 0, None)
+            }
             Reply::Read(read) => {
                 let index = read.next;
                 let offset = index * common.mtu.bytes();
@@ -504,7 +380,7 @@ impl Responder {
                 (psn, operation, ext, payload, source)
             }
         };
-        let bth = Bth::new(Opcode::rc(operation), common.dest_qpn, psn);
+        let bth = Bth::new(Opcode::known(Service::Rc, operation), common.dest_qpn, psn);
         Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source })
     }
 

@@ -26,7 +26,7 @@ pub(super) fn build(common: &Common, requester: &mut Requester, slot: &mut [u8],
     }
     match write(common, requester, slot, env) {
         Ok(built) => {
-            if let Some((wqe, _)) = requester.take_datagram() {
+            if let Some(wqe) = requester.take_datagram() {
                 common.complete_send(&wqe, Ok(0), env);
             }
             Some(built)

@@ -31,6 +31,10 @@ pub enum WcOpcode {
     RdmaWrite,
     /// An RDMA READ of ours.
     RdmaRead,
+    /// A compare and swap of ours.
+    CompSwap,
+    /// A fetch and add of ours.
+    FetchAdd,
     /// A receive request, by a SEND of the peer.
     Recv,
     /// A receive request, by an RDMA WRITE with immediate of the peer.
@@ -42,7 +46,7 @@ pub enum WcOpcode {
 pub struct WcOk {
     /// The kind of request.
     pub opcode: WcOpcode,
-    /// Bytes received or read. On a datagram queue pair the 40 bytes of the GRH area count too. 0 for SEND and WRITE.
+    /// Bytes received or read, 8 for an atomic. On a datagram queue pair the 40 bytes of the GRH area count too. 0 for SEND and WRITE.
     pub byte_len: u32,
     /// Immediate data that came with the message.
     pub immediate: Option<Immediate>,

@@ -136,7 +136,7 @@ impl SendWqe {
 
     /// Whether the responder answers it with data, so that an acknowledgement of something later shows a loss.
     pub(crate) const fn awaits_data(&self) -> bool {
-        matches!(self.op, SendOp::Read { .. })
+        self.op.awaits_data()
     }
 
     /// The PSN after its last.
@@ -165,11 +165,11 @@ impl SendWqe {
         }
     }
 
-    /// Stores data that a READ brought.
+    /// Stores data that a READ or an atomic brought.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
         match &self.bytes {
             Bytes::Gather(gather) => gather.write(offset, from),
-            Bytes::Inline(_) => Ok(()), // a READ into inline data cannot be posted
+            Bytes::Inline(_) => Ok(()), // which cannot be posted with inline data
         }
     }
 }
@@ -260,6 +260,11 @@ impl RecvQueue {
 
     pub(crate) fn oldest(&self) -> Option<&RecvWqe> {
         self.wqes.front()
+    }
+
+    /// Puts back a request that was taken and not completed.
+    pub(crate) fn put_back(&mut self, wqe: RecvWqe) {
+        self.wqes.push_front(wqe);
     }
 
     pub(crate) fn pop(&mut self) -> Option<RecvWqe> {

@@ -70,6 +70,32 @@ pub enum SendOp {
         /// Where from.
         remote: Remote,
     },
+    /// Replaces an 8-byte word of the peer's memory if it has a certain value (`IBV_WR_ATOMIC_CMP_AND_SWP`). The list, of eight
+    /// bytes, gets the value found, in this host's byte order.
+    CompareSwap {
+        /// The word; its address is a multiple of eight.
+        remote: Remote,
+        /// The value it must have.
+        compare: u64,
+        /// The value it gets.
+        swap: u64,
+    },
+    /// Adds to an 8-byte word of the peer's memory (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The list, of eight bytes, gets the value
+    /// found, in this host's byte order.
+    FetchAdd {
+        /// The word; its address is a multiple of eight.
+        remote: Remote,
+        /// What is added, wrapping.
+        add: u64,
+    },
+}
+
+impl SendOp {
+    /// Whether the responder answers it with data.
+    #[must_use]
+    pub const fn awaits_data(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
 }
 
 bitflags! {
@@ -88,9 +114,9 @@ bitflags! {
 /// The bytes of a send request.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Data {
-    /// Pieces of regions, read when packets are built (written, for a READ).
+    /// Pieces of regions, read when packets are built (written, for a READ or an atomic).
     Sges(SgeList),
-    /// Bytes copied when the request is posted (`IBV_SEND_INLINE`); not for a READ.
+    /// Bytes copied when the request is posted (`IBV_SEND_INLINE`); not for a READ or an atomic.
     Inline(SmallVec<[u8; 64]>),
 }
 
@@ -167,6 +193,18 @@ impl SendWr {
         Self { id, op: SendOp::Read { remote }, data: data.into(), flags: SendFlags::SIGNALED }
     }
 
+    /// A signaled compare and swap.
+    #[must_use]
+    pub fn compare_swap(id: u64, remote: Remote, compare: u64, swap: u64, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::CompareSwap { remote, compare, swap }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled fetch and add.
+    #[must_use]
+    pub fn fetch_add(id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::FetchAdd { remote, add }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
     /// The same request with immediate data, where its operation can carry some.
     #[must_use]
     pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
@@ -174,7 +212,7 @@ impl SendWr {
             SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } | SendOp::Write { immediate, .. } => {
                 *immediate = Some(Immediate(bytes));
             }
-            SendOp::Read { .. } => {}
+            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
         }
         self
     }

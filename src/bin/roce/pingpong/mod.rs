@@ -1,4 +1,4 @@
-//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong` or `ibv_ud_pingpong`.
+//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong` and its like.
 
 mod exchange;
 mod session;
@@ -22,12 +22,12 @@ const QKEY: QKey = QKey(0x1111_1111);
 ///     roce pingpong rc
 ///     roce pingpong rc 127.0.0.1
 ///
-/// The other side may as well be ibv_rc_pingpong or ibv_ud_pingpong, on the kernel's rxe or on an RDMA network adapter; options
+/// The other side may as well be ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong, on the kernel's rxe or on an RDMA network adapter; options
 /// mean what they mean there. The two sides tell each other their addresses over TCP. The size, path MTU and number of
 /// exchanges have to be the same on both sides.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// rc: reliable connection; ud: unreliable datagrams
+    /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams
     service: Service,
     /// Where the server is; without it, this is the server
     server: Option<String>,
@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// TCP port on which the server listens
     #[arg(short, long, default_value_t = 18515)]
     port: u16,
-    /// Bytes per message [default: 4096 for rc, 1024 for ud]
+    /// Bytes per message [default: 4096, 1024 for ud]
     #[arg(short, long)]
     size: Option<u32>,
     /// Messages each way
@@ -70,6 +70,7 @@ pub(crate) struct Args {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Service {
     Rc,
+    Uc,
     Ud,
 }
 
@@ -98,6 +99,7 @@ impl Args {
         }
         let (qp_type, size, mtu) = match self.service {
             Service::Rc => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
+            Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Ud => (QpType::Ud, self.size.unwrap_or(1024), mtu),
         };
         let plan = Plan {
@@ -198,6 +200,15 @@ fn connect(session: &Session, plan: &Plan, gid_index: u16, ours: &Endpoint, thei
                 min_rnr_timer: 12,
             })?;
             qp.to_rts(Rts::Rc { sq_psn: ours.psn, timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 })?;
+        }
+        QpType::Uc => {
+            qp.to_rtr(Rtr::Uc {
+                dest_qpn: theirs.qpn,
+                path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
+                rq_psn: theirs.psn,
+                av: AddressVector::new(theirs.gid, gid_index),
+            })?;
+            qp.to_rts(Rts::Uc { sq_psn: ours.psn })?;
         }
         QpType::Ud => {
             qp.to_rtr(Rtr::Ud)?;

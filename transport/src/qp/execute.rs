@@ -1,0 +1,212 @@
+//! Carrying out requests: into receive buffers and regions, and out of regions.
+//!
+//! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
+
+use alloc::sync::Arc;
+
+use super::{
+    MAX_MESSAGE,
+    common::{Common, Env},
+    replay::{Remembered, Request},
+    responder::{Message, Refused, Responder, Turn},
+};
+use crate::{
+    event::Refusal,
+    mem::{Access, RKey, Region},
+    psn::Psn,
+    wire::{AtomicEth, Ext, NakCode, Operation, Packet, Place, Reth},
+    work::{WcOk, WcOpcode},
+};
+
+impl Responder {
+    pub(super) fn execute(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+        use Operation as Op;
+        let bth = packet.headers.bth();
+        let ext = packet.headers.ext();
+        match (bth.opcode.operation(), ext) {
+            (Op::ReadRequest, Ext::Reth(reth)) => return self.read(bth.psn, reth, packet.payload, common, env),
+            (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => return self.atomic(packet, eth, common, env),
+            _ => self.take_message(packet, common, env)?,
+        }
+        self.expected = self.expected.plus(1);
+        self.acknowledged = self.expected;
+        if bth.opcode.operation().place().ends() {
+            self.msn = self.msn.next();
+        }
+        if bth.ack_req {
+            self.acknowledge(bth.psn);
+        }
+        Ok(())
+    }
+
+    /// Carries out a packet of a SEND or a WRITE, in whichever service.
+    pub(super) fn take_message(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+        use Operation as Op;
+        match packet.headers.bth().opcode.operation() {
+            Op::SendFirst | Op::SendMiddle | Op::SendLast | Op::SendLastImm | Op::SendOnly | Op::SendOnlyImm => {
+                self.send(packet, common, env)
+            }
+            Op::WriteFirst | Op::WriteMiddle | Op::WriteLast | Op::WriteLastImm | Op::WriteOnly | Op::WriteOnlyImm => {
+                self.write(packet, packet.headers.ext().reth(), common, env)
+            }
+            _ => Err(Refused::invalid(Refusal::NotEnabled)),
+        }
+    }
+
+    /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to C9-62).
+    fn check_length(place: Place, payload: usize, common: &Common) -> Result<(), Refused> {
+        let mtu = common.mtu.bytes() as usize;
+        let right = match place {
+            Place::First | Place::Middle => payload == mtu,
+            Place::Last => (1..=mtu).contains(&payload),
+            Place::Only => payload <= mtu,
+        };
+        if right { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
+    }
+
+    fn send(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+        let place = packet.headers.bth().opcode.operation().place();
+        match (&self.message, place.starts()) {
+            (Message::None, true) | (Message::Send { .. }, false) => {}
+            _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
+        }
+        Self::check_length(place, packet.payload.len(), common)?;
+        if place.starts() {
+            let wqe = self.queue.pop().ok_or(Refused::NotReady)?;
+            let allowed = wqe.gather.check(common.pd, Access::LOCAL_WRITE);
+            self.message = Message::Send { wqe, received: 0 };
+            allowed.map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
+        }
+        let Message::Send { wqe, received } = &mut self.message else { return Ok(()) };
+        let end = *received + packet.payload.len() as u64;
+        if end > wqe.length || end > u64::from(MAX_MESSAGE) {
+            return Err(Refused::invalid(Refusal::BufferTooSmall));
+        }
+        wqe.gather
+            .write(*received, packet.payload)
+            .map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
+        *received = end;
+        if place.ends() {
+            let ok = WcOk {
+                opcode: WcOpcode::Recv,
+                byte_len: end as u32,
+                immediate: packet.headers.ext().immediate(),
+                src_qp: None,
+                grh: false,
+            };
+            common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+            self.message = Message::None;
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, packet: &Packet<'_>, reth: Option<Reth>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+        let place = packet.headers.bth().opcode.operation().place();
+        match (&self.message, place.starts()) {
+            (Message::None, true) | (Message::Write { .. }, false) => {}
+            _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
+        }
+        let payload = packet.payload;
+        Self::check_length(place, payload.len(), common)?;
+        if let Some(reth) = reth {
+            let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
+            self.message = Message::Write { region, address: reth.virtual_address, done: 0, length: reth.dma_length };
+        }
+        let Message::Write { region, address, done, length } = &mut self.message else { return Ok(()) };
+        let left = *length - *done;
+        let adds_up = if place.ends() { payload.len() == left as usize } else { payload.len() < left as usize };
+        if !adds_up {
+            return Err(Refused::invalid(Refusal::Length));
+        }
+        let immediate = packet.headers.ext().immediate();
+        if immediate.is_some() && self.queue.is_empty() {
+            if place.starts() {
+                self.message = Message::None;
+            }
+            return Err(Refused::NotReady);
+        }
+        if let Some(region) = region {
+            region.write(address.wrapping_add(u64::from(*done)), payload).map_err(Refused::access)?;
+        }
+        *done += payload.len() as u32;
+        if place.ends() {
+            let byte_len = *length;
+            self.message = Message::None;
+            if immediate.is_some()
+                && let Some(wqe) = self.queue.pop()
+            {
+                let ok = WcOk { opcode: WcOpcode::RecvRdmaWithImm, byte_len, immediate, src_qp: None, grh: false };
+                common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+            }
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+        self.check_answerable(payload)?;
+        let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
+        let packets = common.mtu.packets(reth.dma_length);
+        self.replay.remember(Remembered { first_psn: psn, packets, request: Request::Read(*reth) });
+        self.msn = self.msn.next();
+        self.expected = self.expected.plus(packets);
+        self.push_read(psn, reth, packets, region, Turn::First);
+        Ok(())
+    }
+
+    fn atomic(&mut self, packet: &Packet<'_>, eth: &AtomicEth, common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+        let bth = packet.headers.bth();
+        self.check_answerable(packet.payload)?;
+        if !common.access.contains(Access::REMOTE_ATOMIC) {
+            return Err(Refused::invalid(Refusal::NotEnabled));
+        }
+        if eth.virtual_address % 8 != 0 {
+            return Err(Refused::invalid(Refusal::Misaligned));
+        }
+        let region = env.regions.remote(RKey(eth.rkey), common.pd, eth.virtual_address, 8, Access::REMOTE_ATOMIC);
+        let operation = bth.opcode.operation();
+        let found = region
+            .and_then(|region| {
+                region.update(eth.virtual_address, |old| match operation {
+                    Operation::CmpSwap => (old == eth.compare).then_some(eth.swap_or_add),
+                    _ => Some(old.wrapping_add(eth.swap_or_add)),
+                })
+            })
+            .map_err(Refused::access)?;
+        let request = Request::Atomic { operation, eth: *eth, found };
+        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, request });
+        self.msn = self.msn.next();
+        self.expected = self.expected.plus(1);
+        self.push_atomic(bth.psn, found, Turn::First);
+        Ok(())
+    }
+
+    /// Whether a request that is answered with data can be taken now: between messages, and no more of them than agreed on.
+    fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
+        if !matches!(self.message, Message::None) {
+            return Err(Refused::invalid(Refusal::OpcodeOrder));
+        }
+        if !payload.is_empty() {
+            return Err(Refused::invalid(Refusal::Length));
+        }
+        if !self.has_room(Turn::First) {
+            return Err(Refused::invalid(Refusal::TooManyReads));
+        }
+        Ok(())
+    }
+
+    /// The region that a RETH names, if both it and the queue pair allow the access. No key is needed for no bytes.
+    pub(super) fn target(reth: &Reth, needed: Access, common: &Common, env: &Env<'_>) -> Result<Option<Arc<Region>>, Refused> {
+        if !common.access.contains(needed) {
+            return Err(Refused::invalid(Refusal::NotEnabled));
+        }
+        if reth.dma_length > MAX_MESSAGE {
+            return Err(Refused::invalid(Refusal::Length));
+        }
+        if reth.dma_length == 0 {
+            return Ok(None);
+        }
+        let length = u64::from(reth.dma_length);
+        let region = env.regions.remote(RKey(reth.rkey), common.pd, reth.virtual_address, length, needed);
+        region.cloned().map(Some).map_err(Refused::access)
+    }
+}

@@ -1,0 +1,49 @@
+//! Unreliable connections: whole messages or nothing, and no answers (9.8.2).
+
+use super::{
+    common::{Common, Env},
+    responder::{Message, Outcome, Refused, Responder},
+};
+use crate::{
+    event::{Disposition, DropReason, Refusal},
+    wire::{NakCode, Packet},
+};
+
+impl Responder {
+    /// Takes a request. A gap in the PSNs, or a packet that does not fit, ends the message under way; the next one starts
+    /// anew, at whatever PSN it has.
+    pub(super) fn handle_unreliable(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Outcome {
+        let bth = packet.headers.bth();
+        let starts = bth.opcode.operation().place().starts();
+        if bth.psn != self.expected || starts {
+            self.abandon();
+        }
+        self.expected = bth.psn.plus(1);
+        if !starts && matches!(self.message, Message::None) {
+            return Outcome::Done(Disposition::Dropped(DropReason::MessageBroken));
+        }
+        match self.take_message(packet, common, env) {
+            Ok(()) => Outcome::Done(Disposition::Executed),
+            // the receive request itself is bad: it completes, and the queue pair fails
+            Err(Refused::Fatal(code @ NakCode::RemoteOperationalError, refusal @ Refusal::LocalBuffer(_))) => {
+                self.fail_receive(code, refusal, common, env);
+                Outcome::Fatal { disposition: Disposition::Dropped(DropReason::RequestRefused), event: None }
+            }
+            Err(refused) => {
+                self.abandon();
+                let reason = match refused {
+                    Refused::NotReady => DropReason::NoReceiveRequest,
+                    Refused::Fatal(..) => DropReason::RequestRefused,
+                };
+                Outcome::Done(Disposition::Dropped(reason))
+            }
+        }
+    }
+
+    /// Forgets the message under way. Its receive request serves the next.
+    fn abandon(&mut self) {
+        if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
+            self.queue.put_back(wqe);
+        }
+    }
+}
