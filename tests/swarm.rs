@@ -16,6 +16,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_provider::fabric::{Conditions, Identification, Network};
 use roce_transport::{
+    adapter::{TransmitBuffer, TransmitLimits},
     addr::Mtu,
     event::DropReason,
     qp::{PostError, QpCaps},
@@ -83,6 +84,8 @@ struct Half {
 /// A program: a list of connections, and how much memory each node needs.
 struct Program {
     options: Options,
+    /// Otherwise every operation is as likely as any other.
+    mostly_reads: bool,
     connections: Vec<[Half; 2]>,
     memory: [usize; 2],
 }
@@ -111,7 +114,7 @@ impl Program {
             b_psn: dice.below(1 << 24),
             ..Options::default()
         };
-        let mut program = Self { options, connections: Vec::new(), memory: [0, 0] };
+        let mut program = Self { options, mostly_reads: dice.one_in(4), connections: Vec::new(), memory: [0, 0] };
         for _ in 0..dice.range(1, 3) {
             let mut halves = [Half::default(), Half::default()];
             for side in 0..2 {
@@ -140,7 +143,7 @@ impl Program {
         let local = self.allocate(side, length, dice);
         let immediate = dice.one_in(3).then(|| dice.below(u32::MAX).to_be_bytes());
         let mut op = Op { kind: Kind::Send, local, immediate, flags: SendFlags::empty(), inline: false };
-        match dice.below(3) {
+        match if self.mostly_reads { dice.below(12) } else { dice.below(3) } {
             0 => {}
             1 => op.kind = Kind::Write { to: self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0) },
             _ => {
@@ -269,7 +272,7 @@ fn network(dice: &mut Dice, seed: u64) -> Network {
     let share = |dice: &mut Dice, most: u32| if dice.one_in(2) { 0.0 } else { f64::from(dice.below(most + 1)) / 1000.0 };
     let conditions = Conditions {
         loss: share(dice, 80),
-        duplication: share(dice, 50),
+        duplication: share(dice, 200),
         reordering: share(dice, 50),
         corruption: share(dice, 30),
         ecn: share(dice, 100),
@@ -369,10 +372,9 @@ impl Run {
     fn post(&mut self, program: &Program, dice: &mut Dice) -> bool {
         let mut all = true;
         for (c, halves) in program.connections.iter().enumerate() {
-            for side in 0..2 {
+            for (side, half) in halves.iter().enumerate() {
                 let end = self.ends[c][side].clone();
                 let (mut ops, mut receives) = self.posted[c][side];
-                let half = &halves[side];
                 let more = if receives < half.early { half.early } else { receives + dice.below(3) as usize };
                 while receives < more.min(half.receives.len()) {
                     let pieces = &half.receives[receives];
@@ -397,14 +399,14 @@ impl Run {
 
     fn collect(&mut self) {
         for (c, ends) in self.ends.iter().enumerate() {
-            for side in 0..2 {
-                self.sent[c][side].extend(ends[side].sent());
-                self.received[c][side].extend(ends[side].received());
+            for (side, end) in ends.iter().enumerate() {
+                self.sent[c][side].extend(end.sent());
+                self.received[c][side].extend(end.received());
             }
         }
     }
 
-    fn to_the_end(&mut self, program: &Program, dice: &mut Dice) {
+    fn finish(&mut self, program: &Program, dice: &mut Dice) {
         while !self.post(program, dice) {
             let time = Duration::from_micros(dice.range(1, 400).into());
             self.pair.run_for(time);
@@ -470,8 +472,17 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
     let expected = Expected::of(&program, &start);
     let mut run = Run::new(&program, network, ipv6, &start);
     run.pair.trace.off = !capture;
+    // links that are slow to look and slow to send make batches, and keep answers waiting
+    run.pair.batch = Duration::from_micros(dice.pick(&[0, 0, 5, 20, 100]));
+    if dice.one_in(3) {
+        let size = dice.pick(&[1, 20_000]);
+        for node in [&mut run.pair.a, &mut run.pair.b] {
+            node.transmit = TransmitBuffer::new(size, TransmitLimits { segments: 4, bytes: 20_000 });
+        }
+        run.pair.buffers = 1;
+    }
     let result = panic::catch_unwind(panic::AssertUnwindSafe(|| {
-        run.to_the_end(&program, &mut dice);
+        run.finish(&program, &mut dice);
         run.check(&expected)
     }));
     for node in [&run.pair.a, &run.pair.b] {
@@ -535,7 +546,7 @@ fn a_seed_gives_the_same_packets_again() {
             let start = program.memory.map(|length| vec![0; length]);
             let mut run = Run::new(&program, network, false, &start);
             run.pair.trace.off = false;
-            run.to_the_end(&program, &mut dice);
+            run.finish(&program, &mut dice);
             let records = std::mem::take(&mut run.pair.trace.records);
             records.into_iter().map(|record| (record.time, record.from, record.net, record.bytes)).collect::<Vec<_>>()
         };

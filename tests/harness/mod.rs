@@ -37,6 +37,10 @@ pub struct Pair {
     pub network: Network,
     pub now: Instant,
     pub trace: Trace,
+    /// How often the adapters look for what has arrived; it is then taken all at once. Zero: always.
+    pub batch: Duration,
+    /// How many buffers a side may send before it has to look again for what has arrived.
+    pub buffers: usize,
     allowed: BTreeSet<DropReason>,
 }
 
@@ -66,6 +70,8 @@ impl Pair {
             network,
             now: Instant::from_nanos(1_000_000),
             trace: Trace::default(),
+            batch: Duration::ZERO,
+            buffers: usize::MAX,
             allowed: BTreeSet::new(),
         }
     }
@@ -191,12 +197,15 @@ impl Pair {
     #[track_caller]
     pub fn run_until(&mut self, end: Instant) {
         for _ in 0..1_000_000 {
-            self.transmit(Side::A);
-            self.transmit(Side::B);
-            if self.deliver() {
+            let more = self.transmit(Side::A) | self.transmit(Side::B);
+            let grid = self.batch.as_nanos().max(1) as u64;
+            if self.now.as_nanos().is_multiple_of(grid) && self.deliver() {
                 continue;
             }
-            let next = [self.network.poll_timeout(), self.a.adapter.poll_timeout(), self.b.adapter.poll_timeout()];
+            let arrival = self.network.poll_timeout().map(|at| at.max(self.now.plus(Duration::from_nanos(u64::from(grid > 1)))));
+            let look = arrival.map(|at| Instant::from_nanos(at.as_nanos().next_multiple_of(grid)));
+            let send = more.then(|| self.now.plus(Duration::from_micros(1)));
+            let next = [look, send, self.a.adapter.poll_timeout(), self.b.adapter.poll_timeout()];
             match next.into_iter().flatten().min() {
                 Some(next) if next <= end => self.now = self.now.max(next),
                 _ => {
@@ -212,17 +221,19 @@ impl Pair {
         panic!("the pair does not come to rest");
     }
 
-    /// Sends what one side has to send.
-    pub fn transmit(&mut self, side: Side) {
+    /// Sends what one side has to send; returns whether it has more.
+    pub fn transmit(&mut self, side: Side) -> bool {
         let now = self.now;
         let (node, network) = match side {
             Side::A => (&mut self.a, &mut self.network),
             Side::B => (&mut self.b, &mut self.network),
         };
-        loop {
+        let mut more = true;
+        for _ in 0..self.buffers {
             node.transmit.clear();
             node.adapter.poll_transmit(now, &mut node.transmit);
             if node.transmit.is_empty() {
+                more = false;
                 break;
             }
             for (net, bytes) in node.transmit.datagrams() {
@@ -233,6 +244,7 @@ impl Pair {
             }
         }
         node.drain_events();
+        more
     }
 
     /// Delivers what has arrived; returns whether something has.

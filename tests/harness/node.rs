@@ -137,11 +137,11 @@ impl Node {
         End { side, qpn, send_cq, recv_cq }
     }
 
-    pub fn to_init(&mut self, qpn: Qpn, options: &Options) {
+    pub fn enter_init(&mut self, qpn: Qpn, options: &Options) {
         self.adapter.to_init(qpn, &Init { access: options.access, qkey: QKEY, ..Init::default() }).unwrap();
     }
 
-    pub fn to_rtr(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
+    pub fn enter_rtr(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
         let rtr = Rtr::Rc {
             dest_qpn,
             path_mtu: options.mtu,
@@ -153,7 +153,7 @@ impl Node {
         self.adapter.to_rtr(qpn, &rtr).unwrap();
     }
 
-    pub fn to_rts(&mut self, qpn: Qpn, sq_psn: u32, options: &Options) {
+    pub fn enter_rts(&mut self, qpn: Qpn, sq_psn: u32, options: &Options) {
         let rts = Rts::Rc {
             sq_psn: Psn::new(sq_psn),
             timeout: options.timeout,
@@ -166,14 +166,14 @@ impl Node {
 
     /// From RESET to RTS, connected to that peer.
     pub fn connect(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, sq_psn: u32, options: &Options) {
-        self.to_init(qpn, options);
-        self.to_rtr(qpn, dest_ip, dest_qpn, rq_psn, options);
-        self.to_rts(qpn, sq_psn, options);
+        self.enter_init(qpn, options);
+        self.enter_rtr(qpn, dest_ip, dest_qpn, rq_psn, options);
+        self.enter_rts(qpn, sq_psn, options);
     }
 
     /// A datagram queue pair, from RESET to RTS.
     pub fn start_datagrams(&mut self, qpn: Qpn, options: &Options) {
-        self.to_init(qpn, options);
+        self.enter_init(qpn, options);
         self.adapter.to_rtr(qpn, &Rtr::Ud).unwrap();
         self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Ud { sq_psn: Psn::new(0) }).unwrap();
     }

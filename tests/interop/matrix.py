@@ -20,7 +20,6 @@ class Result:
     problems: list = field(default_factory=list)
     report: list = field(default_factory=list)  # (heading, text) pairs for the reader of a failure
     seconds: float = 0.0
-    remark: str = ""
 
 
 class Matrix:
@@ -32,16 +31,6 @@ class Matrix:
         self.started = 0
 
     def play(self, case):
-        result = self.play_once(case)
-        if result.problems and case.faults:
-            # The pingpongs say no goodbye. When the acknowledgement of the very last message is lost, the side that owed
-            # it is gone, and the other one repeats in vain. That is rare enough not to happen twice.
-            first, result = result, self.play_once(case)
-            result.seconds += first.seconds
-            result.remark = f"at the second try; the first: {', '.join(first.problems)}"
-        return result
-
-    def play_once(self, case):
         started = time.monotonic()
         result = Result()
         if case.refused:

@@ -153,7 +153,7 @@ fn overrun() {
     let other = pair.b.qp_with(Side::B, QpType::Rc, &options, b.send_cq.clone(), b.recv_cq.clone());
     let elsewhere = pair.b.qp(Side::B, QpType::Rc, &options);
     for qp in [&other, &elsewhere] {
-        pair.b.to_init(qp.qpn, &options);
+        pair.b.enter_init(qp.qpn, &options);
     }
     for id in 0..4 {
         pair.post_recv(&b, &RecvWr::new(id, []));

@@ -4,11 +4,11 @@ use roce_transport::{
     addr::Mtu,
     event::{Disposition, DropReason},
     mem::RKey,
-    wire::{Operation as Op, Syndrome},
+    wire::{NakCode, Operation as Op, Syndrome},
     work::{Data, RecvWr, Remote, SendWr},
 };
 
-use crate::harness::{Half, Options, Pair, Pkt, Side, ack, all_ok, pkt};
+use crate::harness::{Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, rnr};
 
 const MISSING: Disposition = Disposition::Dropped(DropReason::ReplayMissing);
 
@@ -72,6 +72,25 @@ fn a_message_under_way_survives_repeats() {
     half.send(&pkt(Op::SendLast, 0x202).payload(&[3; 88]).ask());
     half.expect(&[ack(0x202, 1)]);
     assert_eq!(to.bytes(), [vec![1; 256], vec![2; 256], vec![3; 88]].concat());
+}
+
+/// A NAK that waits to be sent says more than the acknowledgement of a repeat, and must not be lost to it.
+#[test]
+fn a_repeat_does_not_displace_a_nak() {
+    let mut half = Half::new(Options::default());
+    half.post_recv(&RecvWr::new(1, []));
+    let first = pkt(Op::SendOnly, 0x200).ask();
+    half.send(&first);
+    half.take();
+    half.send(&pkt(Op::SendOnly, 0x202).ask());
+    half.send(&first);
+    half.expect(&[nak(NakCode::PsnSequenceError, 0x201, 1)]);
+    half.send(&pkt(Op::SendOnly, 0x201).ask());
+    half.send(&first);
+    half.expect(&[rnr(12, 0x201, 1)]);
+    half.send(&pkt(Op::SendMiddle, 0x201).ask());
+    half.send(&first);
+    half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
 /// The answer to a repeat acknowledges all that was done, but no READ: for that, only its data counts.

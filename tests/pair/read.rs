@@ -239,6 +239,19 @@ fn more_reads_than_agreed_on_are_an_invalid_request() {
     }
 }
 
+/// An answer that is given a second time does not count against what was agreed on: the requester has long had the first one.
+#[test]
+fn a_repeat_takes_no_place_of_a_new_read() {
+    let mut half = Half::new(Options { max_dest_rd_atomic: 1, ..Options::default() });
+    let from = half.buffer(8).fill(1);
+    let read = |psn| pkt(Op::ReadRequest, psn).reth(from.remote(0), 8);
+    half.send(&read(0x200));
+    assert_eq!(half.take().len(), 1);
+    assert_eq!(half.send(&read(0x200)), Disposition::Repeated);
+    assert_eq!(half.send(&read(0x201)), Disposition::Executed);
+    assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
+}
+
 /// The window counts responses; one READ may go beyond it, or a long one could never be sent.
 #[test]
 fn a_read_longer_than_the_window_works() {

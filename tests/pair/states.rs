@@ -183,13 +183,13 @@ fn what_is_heard_in_each_state() {
         let node = &mut half.node;
         let qpn = half.qp.qpn;
         if state != State::Reset {
-            node.to_init(qpn, &options);
+            node.enter_init(qpn, &options);
         }
         if matches!(state, State::Rtr | State::Rts | State::Sqd | State::Err) {
-            node.to_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
+            node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
         }
         if matches!(state, State::Rts | State::Sqd | State::Err) {
-            node.to_rts(qpn, Half::OURS, &options);
+            node.enter_rts(qpn, Half::OURS, &options);
         }
         match state {
             State::Sqd => node.adapter.to_sqd(Instant::ZERO, qpn, false).unwrap(),
@@ -226,8 +226,8 @@ fn the_first_packet_in_rtr_is_reported_once() {
     let options = Options::default();
     let mut half = Half::reset(options);
     let qpn = half.qp.qpn;
-    half.node.to_init(qpn, &options);
-    half.node.to_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
+    half.node.enter_init(qpn, &options);
+    half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
     for psn in 0x200..0x203 {
         half.send(&pkt(Op::WriteOnly, psn).reth(NOWHERE, 0));
     }
