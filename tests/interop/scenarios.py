@@ -7,7 +7,7 @@ ROLES = ["server", "client"]
 MTUS = [256, 1024, 4096]
 
 # One byte, not a multiple of four (so it is padded), a whole page, and more than 16 bits of length with a rest.
-SIZES = {"rc": [1, 1021, 4096, 65539], "ud": [1, 1021, 4096]}
+SIZES = {"rc": [1, 1021, 4096, 65539], "uc": [1, 1021, 4096, 16387], "ud": [1, 1021, 4096]}
 
 
 # By chance, for a loss at fixed distances can fall on the same packet of every repetition, for ever. And the loss of
@@ -18,7 +18,7 @@ LOSSES = ["drop 10% times 15", "drop request 5%"]
 
 @dataclass(frozen=True)
 class Case:
-    kind: str  # "rc" or "ud"
+    kind: str  # "rc", "uc" or "ud"
     role: str  # ours; the stock tool has the other
     family: str
     mtu: int
@@ -53,7 +53,7 @@ def cases():
 
 
 def plain():
-    for kind in ["rc", "ud"]:
+    for kind in ["rc", "uc", "ud"]:
         for role in ROLES:
             for family in FAMILIES:
                 for mtu in MTUS:

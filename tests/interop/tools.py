@@ -25,7 +25,7 @@ def our_command(binary, case, guest, pcap):
 
 def stock_command(case, guest):
     argv = [f"ibv_{case.kind}_pingpong", "-d", "rxe0", "-g", guest.gids()[guest_address(case, guest)]]
-    if case.kind == "rc":
+    if case.kind != "ud":
         argv += ["-m", case.mtu]
     argv += ["-s", case.size, "-n", case.iterations, "-c"]
     if case.role == "server":
