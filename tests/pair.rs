@@ -4,6 +4,8 @@ mod harness;
 
 #[path = "pair/acks.rs"]
 mod acks;
+#[path = "pair/atomics.rs"]
+mod atomics;
 #[path = "pair/completion.rs"]
 mod completion;
 #[path = "pair/duplicates.rs"]
@@ -26,5 +28,7 @@ mod segmentation;
 mod states;
 #[path = "pair/trust.rs"]
 mod trust;
+#[path = "pair/uc.rs"]
+mod uc;
 #[path = "pair/ud.rs"]
 mod ud;

@@ -9,8 +9,8 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, Bth, Ext, Headers, Ident, Immediate, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service,
-        Syndrome, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, Ident, Immediate, NakCode, NetHeader, Opcode, Operation, Packet, Reth,
+        Service, Syndrome, icrc,
     },
     work::{RecvWr, Remote, SendWr},
 };
@@ -73,8 +73,14 @@ impl Pkt {
         self
     }
 
-    pub fn atomic_ack(mut self, value: u64) -> Self {
-        self.ext = Ext::AethAtomicAck(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(1) }, AtomicAckEth(value));
+    /// The answer to an atomic, with the value found.
+    pub fn atomic_ack(mut self, msn: u32, found: u64) -> Self {
+        self.ext = Ext::AethAtomicAck(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(msn) }, AtomicAckEth(found));
+        self
+    }
+
+    pub fn atomic(mut self, remote: Remote, swap_or_add: u64, compare: u64) -> Self {
+        self.ext = Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare });
         self
     }
 

@@ -102,6 +102,14 @@ impl Pair {
         ends
     }
 
+    /// An unreliable connection of a new queue pair of A to a new one of B.
+    pub fn connect_unreliably(&mut self, options: Options) -> (End, End) {
+        let ends = (self.a.qp(Side::A, QpType::Uc, &options), self.b.qp(Side::B, QpType::Uc, &options));
+        self.a.connect_unreliably(ends.0.qpn, self.b.ip, ends.1.qpn, options.b_psn, options.a_psn, &options);
+        self.b.connect_unreliably(ends.1.qpn, self.a.ip, ends.0.qpn, options.a_psn, options.b_psn, &options);
+        ends
+    }
+
     /// A datagram queue pair on each side.
     pub fn datagrams(&mut self, options: Options) -> (End, End) {
         let ends = (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));

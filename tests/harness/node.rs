@@ -62,7 +62,7 @@ impl Default for Options {
             min_rnr_timer: 12,
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,
-            access: Access::REMOTE_READ | Access::REMOTE_WRITE,
+            access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
             caps: QpCaps { max_send_sge: 16, max_recv_sge: 16, max_inline_data: 256, ..QpCaps::default() },
             sq_sig_all: false,
             a_psn: 0x100,
@@ -96,7 +96,7 @@ impl Node {
 
     /// Zeroed memory with every right.
     pub fn buffer(&mut self, len: usize) -> Buffer {
-        self.buffer_with(len, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)
+        self.buffer_with(len, Access::all())
     }
 
     pub fn buffer_with(&mut self, len: usize, access: Access) -> Buffer {
@@ -169,6 +169,15 @@ impl Node {
         self.enter_init(qpn, options);
         self.enter_rtr(qpn, dest_ip, dest_qpn, rq_psn, options);
         self.enter_rts(qpn, sq_psn, options);
+    }
+
+    /// An unreliable connection, from RESET to RTS.
+    pub fn connect_unreliably(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, sq_psn: u32, options: &Options) {
+        self.enter_init(qpn, options);
+        let av = AddressVector::new(dest_ip.into(), 0);
+        let rtr = Rtr::Uc { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(rq_psn), av };
+        self.adapter.to_rtr(qpn, &rtr).unwrap();
+        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc { sq_psn: Psn::new(sq_psn) }).unwrap();
     }
 
     /// A datagram queue pair, from RESET to RTS.

@@ -227,8 +227,6 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
 #[test]
 fn operations_that_are_not_carried_out_are_invalid_requests() {
     for (operation, ext) in [
-        (Op::CmpSwap, roce_transport::wire::Ext::Atomic(Default::default())),
-        (Op::FetchAdd, roce_transport::wire::Ext::Atomic(Default::default())),
         (Op::SendOnlyInvalidate, roce_transport::wire::Ext::Ieth(Default::default())),
         (Op::Flush, roce_transport::wire::Ext::FethReth(Default::default(), Default::default())),
         (Op::AtomicWrite, roce_transport::wire::Ext::Reth(Default::default())),

@@ -216,7 +216,7 @@ fn a_response_to_a_send_is_dropped() {
     half.take();
     let disposition = half.send(&response(Op::ReadResponseOnly, 0x100, &[1; 8]));
     assert_eq!(disposition, Disposition::Dropped(DropReason::UnexpectedResponse));
-    let disposition = half.send(&pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1));
+    let disposition = half.send(&pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 1));
     assert_eq!(disposition, Disposition::Dropped(DropReason::UnexpectedResponse));
     assert_eq!(half.qp.sent(), []);
 }

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     /// TCP port on which the server listens
     #[arg(short, long, default_value_t = 18515)]
     port: u16,
-    /// Bytes per message [default: 4096, 1024 for ud]
+    /// Bytes per message [default: 4096, 2048 for ud]
     #[arg(short, long)]
     size: Option<u32>,
     /// Messages each way
@@ -100,7 +100,7 @@ impl Args {
         let (qp_type, size, mtu) = match self.service {
             Service::Rc => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
-            Service::Ud => (QpType::Ud, self.size.unwrap_or(1024), mtu),
+            Service::Ud => (QpType::Ud, self.size.unwrap_or(2048), mtu),
         };
         let plan = Plan {
             qp_type,
