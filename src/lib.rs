@@ -4,7 +4,7 @@ pub use roce_provider::link::BindError;
 pub use roce_provider::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Device, DeviceAddress, Endpoint,
     LinkCounters, MemoryRegion, MmapMemory, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, QpAttr,
-    QueuePair, RegionError, devices, fabric, link,
+    QueuePair, RegionError, SharedReceiveQueue, devices, fabric, link,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{
@@ -15,5 +15,8 @@ pub use roce_transport::{
     psn::Psn,
     qp::{Init, ModifyError, PostError, QpCaps, QpInfo, QpType, Rtr, Rts, State},
     wire::Immediate,
-    work::{ArmKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus},
+    work::{
+        ArmKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId, SrqInfo, UdDestination, Wc,
+        WcError, WcOk, WcOpcode, WcStatus,
+    },
 };

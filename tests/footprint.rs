@@ -46,8 +46,15 @@ unsafe impl GlobalAlloc for Counting {
 static ALLOCATOR: Counting = Counting;
 
 fn connect(adapter: &mut Adapter, cq: &Arc<CompletionQueue>, pd: roce::transport::adapter::PdId, peer: Gid) -> roce::Qpn {
-    let init =
-        QpInit { qp_type: QpType::Rc, send_cq: cq.clone(), recv_cq: cq.clone(), caps: QpCaps::default(), sq_sig_all: false, pd };
+    let init = QpInit {
+        qp_type: QpType::Rc,
+        send_cq: cq.clone(),
+        recv_cq: cq.clone(),
+        srq: None,
+        caps: QpCaps::default(),
+        sq_sig_all: false,
+        pd,
+    };
     let qpn = adapter.create_qp(init).unwrap();
     adapter.to_init(qpn, &Init { access: Access::REMOTE_WRITE | Access::REMOTE_READ, ..Init::default() }).unwrap();
     let av = AddressVector::new(peer, 0);

@@ -6,6 +6,8 @@ mod harness;
 mod acks;
 #[path = "pair/atomics.rs"]
 mod atomics;
+#[path = "pair/capture.rs"]
+mod capture;
 #[path = "pair/completion.rs"]
 mod completion;
 #[path = "pair/duplicates.rs"]
@@ -24,6 +26,8 @@ mod read;
 mod rnr;
 #[path = "pair/segmentation.rs"]
 mod segmentation;
+#[path = "pair/srq.rs"]
+mod srq;
 #[path = "pair/states.rs"]
 mod states;
 #[path = "pair/trust.rs"]

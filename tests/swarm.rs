@@ -53,8 +53,22 @@ type Pieces = Vec<(usize, usize)>;
 #[derive(Clone, Debug)]
 enum Kind {
     Send,
-    Write { to: usize },
-    Read { from: usize },
+    Write {
+        to: usize,
+    },
+    Read {
+        from: usize,
+    },
+    /// On the word that only this end of this connection uses.
+    FetchAdd {
+        word: usize,
+        add: u64,
+    },
+    CompareSwap {
+        word: usize,
+        compare: u64,
+        swap: u64,
+    },
 }
 
 #[derive(Clone, Debug)]
@@ -79,6 +93,8 @@ struct Half {
     receives: Vec<Pieces>,
     /// Receive requests that are posted before the peer starts.
     early: usize,
+    /// A word of the peer's memory, for atomics.
+    word: usize,
 }
 
 /// A program: a list of connections, and how much memory each node needs.
@@ -116,7 +132,11 @@ impl Program {
         };
         let mut program = Self { options, mostly_reads: dice.one_in(4), connections: Vec::new(), memory: [0, 0] };
         for _ in 0..dice.range(1, 3) {
-            let mut halves = [Half::default(), Half::default()];
+            let mut halves = [0, 1].map(|side: usize| {
+                let word = program.memory[1 - side].next_multiple_of(8);
+                program.memory[1 - side] = word + 8;
+                Half { word, ..Half::default() }
+            });
             for side in 0..2 {
                 for _ in 0..dice.range(0, 8) {
                     program.add(&mut halves, side, dice);
@@ -132,6 +152,10 @@ impl Program {
 
     /// One more operation of a side, and the receive request that it needs.
     fn add(&mut self, halves: &mut [Half; 2], side: usize, dice: &mut Dice) {
+        if dice.one_in(6) {
+            halves[side].ops.push(self.atomic(halves[side].word, side, dice));
+            return;
+        }
         let mtu = self.options.mtu.bytes();
         let length = match dice.below(6) {
             0 => dice.below(4),
@@ -166,6 +190,18 @@ impl Program {
             _ => {}
         }
         halves[side].ops.push(op);
+    }
+
+    fn atomic(&mut self, word: usize, side: usize, dice: &mut Dice) -> Op {
+        // small numbers, so that a comparison is right now and then
+        let (first, second) = (dice.below(3).into(), dice.below(3).into());
+        let kind = if dice.one_in(2) {
+            Kind::FetchAdd { word, add: first }
+        } else {
+            Kind::CompareSwap { word, compare: first, swap: second }
+        };
+        let flags = if dice.one_in(2) { SendFlags::SIGNALED } else { SendFlags::empty() };
+        Op { kind, local: self.allocate(side, 8, dice), immediate: None, flags, inline: false }
     }
 
     /// Where a READ reads: memory of its own, or what an earlier WRITE of the same queue pair wrote.
@@ -232,6 +268,20 @@ impl Expected {
                             ok = WcOk { opcode: WcOpcode::RdmaRead, byte_len: length as u32, ..ok };
                             let read = memory[1 - side][from..from + length].to_vec();
                             scatter(&mut memory[side], &op.local, &read);
+                        }
+                        Kind::FetchAdd { word, .. } | Kind::CompareSwap { word, .. } => {
+                            let found = memory[1 - side][word..word + 8].to_vec();
+                            let old = u64::from_ne_bytes(found[..].try_into().unwrap());
+                            let (opcode, new) = match op.kind {
+                                Kind::CompareSwap { compare, swap, .. } => {
+                                    (WcOpcode::CompSwap, if old == compare { swap } else { old })
+                                }
+                                Kind::FetchAdd { add, .. } => (WcOpcode::FetchAdd, old.wrapping_add(add)),
+                                _ => unreachable!(),
+                            };
+                            ok = WcOk { opcode, byte_len: 8, ..ok };
+                            memory[1 - side][word..word + 8].copy_from_slice(&new.to_ne_bytes());
+                            scatter(&mut memory[side], &op.local, &found);
                         }
                     }
                     if let Some(opcode) = consumed {
@@ -358,6 +408,8 @@ impl Run {
             Kind::Send => SendOp::Send { immediate },
             Kind::Write { to } => SendOp::Write { remote: far.remote(to), immediate },
             Kind::Read { from } => SendOp::Read { remote: far.remote(from) },
+            Kind::FetchAdd { word, add } => SendOp::FetchAdd { remote: far.remote(word), add },
+            Kind::CompareSwap { word, compare, swap } => SendOp::CompareSwap { remote: far.remote(word), compare, swap },
         };
         let data = if op.inline {
             let bytes: Vec<u8> = op.local.iter().flat_map(|&(at, length)| near.part(at, length)).collect();
@@ -467,6 +519,10 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
     let start = [0, 1].map(|side| {
         let mut bytes = vec![0; program.memory[side]];
         dice.0.fill_bytes(&mut bytes);
+        for halves in &program.connections {
+            let word = halves[1 - side].word;
+            bytes[word..word + 8].copy_from_slice(&1u64.to_ne_bytes());
+        }
         bytes
     });
     let expected = Expected::of(&program, &start);

@@ -17,7 +17,7 @@ pub use engine::{LinkCounters, Progress};
 pub use region::MmapMemory;
 pub use verbs::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, PostFailed,
-    ProtectionDomain, QpAttr, QueuePair, RegionError,
+    ProtectionDomain, QpAttr, QueuePair, RegionError, SharedReceiveQueue,
 };
 
 /// The protocol and its vocabulary.

@@ -10,7 +10,7 @@ use roce_transport::{
     psn::Psn,
     qp::{Init, QpCaps, QpInit, QpType, Rtr, Rts, State},
     time::Instant,
-    work::{CompletionQueue, Remote, Sge, UdDestination, Wc, WcStatus},
+    work::{CompletionQueue, Remote, Sge, SrqId, UdDestination, Wc, WcStatus},
 };
 
 /// Which of two adapters.
@@ -50,6 +50,8 @@ pub struct Options {
     pub b_psn: u32,
     /// Room in each completion queue.
     pub cqe: usize,
+    /// A shared receive queue to receive from.
+    pub srq: Option<SrqId>,
 }
 
 impl Default for Options {
@@ -68,6 +70,7 @@ impl Default for Options {
             a_psn: 0x100,
             b_psn: 0x200,
             cqe: 4096,
+            srq: None,
         }
     }
 }
@@ -129,6 +132,7 @@ impl Node {
             qp_type,
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
+            srq: options.srq,
             caps: options.caps,
             sq_sig_all: options.sq_sig_all,
             pd: self.pd,

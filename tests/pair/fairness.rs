@@ -170,6 +170,7 @@ fn queue_pair_numbers_stay_in_their_range() {
         qp_type: QpType::Rc,
         send_cq: cq.clone(),
         recv_cq: cq.clone(),
+        srq: None,
         caps: Default::default(),
         sq_sig_all: false,
         pd,

@@ -3,14 +3,15 @@
 use roce_transport::{
     addr::{AddressVector, Mtu, Qpn},
     event::{Disposition, DropReason, Event},
+    mem::LKey,
     psn::Psn,
     qp::{EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
     time::Instant,
-    wire::Operation as Op,
-    work::{Data, RecvWr, SendFlags, SendWr, WcStatus},
+    wire::{NakCode, Operation as Op},
+    work::{Data, RecvWr, SendFlags, SendWr, Sge, WcStatus},
 };
 
-use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, pkt};
+use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
 
 const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 
@@ -35,12 +36,19 @@ fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), Modif
                 max_dest_rd_atomic: 1,
                 min_rnr_timer: 0,
             };
-            adapter.to_rtr(qp.qpn, if qp_type == QpType::Rc { &rc } else { &Rtr::Ud })
+            let uc = Rtr::Uc { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av };
+            let rtr = match qp_type {
+                QpType::Rc => rc,
+                QpType::Uc => uc,
+                QpType::Ud => Rtr::Ud,
+            };
+            adapter.to_rtr(qp.qpn, &rtr)
         }
         State::Rts => {
             let sq_psn = Psn::new(0);
             let rts = match (from, qp_type) {
                 (State::Rtr, QpType::Ud) => Rts::Ud { sq_psn },
+                (State::Rtr, QpType::Uc) => Rts::Uc { sq_psn },
                 (State::Rtr, QpType::Rc) => Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 },
                 _ => Rts::Resume,
             };
@@ -70,24 +78,34 @@ fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
         if qp_type == QpType::Rc {
             return None;
         }
-        fail_a_datagram(node, &qp);
+        fail_a_send(node, &qp, qp_type);
     }
     assert_eq!(node.state(qp.qpn), state);
     Some(qp)
 }
 
-/// A datagram that cannot be sent takes its queue pair to SQE.
-fn fail_a_datagram(node: &mut Node, qp: &End) {
-    let mut to = node.destination(qp.qpn);
-    to.av.sgid_index = 9;
-    node.adapter.post_send(Instant::ZERO, qp.qpn, &SendWr::send_to(1, to, Data::empty())).unwrap();
+const TYPES: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+
+/// A SEND of no bytes, as the service has it.
+fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
+    match qp_type {
+        QpType::Ud => SendWr::send_to(1, node.destination(qp.qpn), Data::empty()),
+        _ => SendWr::send(1, Data::empty()),
+    }
+}
+
+/// A request that cannot be sent takes an unreliable queue pair to SQE.
+fn fail_a_send(node: &mut Node, qp: &End, qp_type: QpType) {
+    let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 1 };
+    let wr = SendWr { data: bad.into(), ..empty_send(node, qp, qp_type) };
+    node.adapter.post_send(Instant::ZERO, qp.qpn, &wr).unwrap();
     node.transmit.clear();
     node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
 }
 
 #[test]
 fn exactly_the_edges_of_the_table_exist() {
-    for qp_type in [QpType::Rc, QpType::Ud] {
+    for qp_type in TYPES {
         for from in State::ALL {
             for to in State::ALL.into_iter().filter(|&to| to != State::Sqe) {
                 let mut node = node();
@@ -149,13 +167,12 @@ fn attributes_are_checked_before_anything_changes() {
 
 #[test]
 fn what_can_be_posted_in_each_state() {
-    for qp_type in [QpType::Rc, QpType::Ud] {
+    for qp_type in TYPES {
         for state in State::ALL {
             let mut node = node();
             let Some(qp) = in_state(&mut node, qp_type, state) else { continue };
             qp.sent();
-            let to = node.destination(qp.qpn);
-            let wr = if qp_type == QpType::Rc { SendWr::send(1, Data::empty()) } else { SendWr::send_to(1, to, Data::empty()) };
+            let wr = empty_send(&node, &qp, qp_type);
             let sent = node.adapter.post_send(Instant::ZERO, qp.qpn, &wr);
             let received = node.adapter.post_recv(Instant::ZERO, qp.qpn, &RecvWr::new(2, []));
             match state {
@@ -362,4 +379,29 @@ fn destroyed_with_everything_pending() {
     half.qp = next;
     half.post_send(&SendWr::send(2, Data::empty()));
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
+}
+
+/// What was owed before a reset is owed no more: the next gap is a new one, the next message a first one.
+#[test]
+fn a_reset_forgets_the_past() {
+    let options = Options { mtu: Mtu::B256, ..Options::default() };
+    let mut half = Half::new(options);
+    half.post_recv(&RecvWr::new(1, []));
+    let memory = half.buffer(1024);
+    half.send(&pkt(Op::WriteFirst, 0x200).reth(memory.remote(0), 1000).payload(&[1; 256]));
+    half.send(&pkt(Op::WriteMiddle, 0x203).payload(&[1; 256]));
+    half.post_send(&SendWr::read(1, memory.remote(0), memory.all()));
+    half.take();
+    half.node.adapter.to_reset(half.qp.qpn).unwrap();
+    half.expect_nothing();
+    assert_eq!(half.node.adapter.poll_timeout(), None);
+    half.node.connect(half.qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &options);
+    half.post_recv(&RecvWr::new(2, []));
+    half.send(&pkt(Op::SendOnly, 0x201));
+    half.expect(&[nak(NakCode::PsnSequenceError, 0x200, 0)]);
+    half.send(&pkt(Op::SendOnly, 0x200).ask());
+    half.expect(&[ack(0x200, 1)]);
+    assert_eq!(half.qp.recv_outcomes(), all_ok([2], 0));
+    half.post_send(&SendWr::read(2, memory.remote(0), memory.all()).with_flags(SendFlags::FENCE));
+    half.expect(&[pkt(Op::ReadRequest, 0x100).reth(memory.remote(0), 1024).ask()]);
 }

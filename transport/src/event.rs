@@ -6,7 +6,7 @@ use crate::{
     addr::Qpn,
     mem::AccessError,
     wire::{ParseError, Syndrome},
-    work::CqId,
+    work::{CqId, SrqId},
 };
 
 /// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader that asked to be woken.
@@ -24,6 +24,11 @@ pub enum Event {
     QpRequestError(Qpn),
     /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`).
     QpAccessError(Qpn),
+    /// A shared receive queue holds fewer requests than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
+    SrqLimitReached(SrqId),
+    /// A queue pair with a shared receive queue is in error and will take nothing more from it
+    /// (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    LastWqeReached(Qpn),
     /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).
     CqError(CqId),
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use roce_transport::{
     adapter::{ObjectError, PdId},
     mem::{Access, Memory},
+    work::SrqAttr,
 };
 
-use super::{Context, MemoryRegion, QpAttr, QueuePair, RegionError};
+use super::{Context, MemoryRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue};
 use crate::region::MmapMemory;
 
 /// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
@@ -58,6 +59,14 @@ impl ProtectionDomain {
     /// [`RegionError::Register`], as above, and when the region would wrap past the end of the address space (`EINVAL`).
     pub fn register(&self, memory: Arc<dyn Memory>, address: u64, access: Access) -> Result<MemoryRegion, RegionError> {
         MemoryRegion::new(self, memory, address, access)
+    }
+
+    /// Makes a shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_srq(&self, attr: SrqAttr) -> Result<SharedReceiveQueue, ObjectError> {
+        SharedReceiveQueue::new(self, attr)
     }
 
     /// Makes a queue pair in RESET (`ibv_create_qp`).

@@ -7,6 +7,7 @@ mod domain;
 mod event;
 mod memory;
 mod queue_pair;
+mod srq;
 
 pub(crate) use channel::CqWaker;
 pub use channel::{ChannelError, CompletionChannel};
@@ -18,3 +19,4 @@ pub use event::AsyncEvent;
 pub(crate) use event::AsyncQueue;
 pub use memory::{MemoryRegion, RegionError};
 pub use queue_pair::{ConnectError, Endpoint, PostFailed, QpAttr, QueuePair};
+pub use srq::SharedReceiveQueue;

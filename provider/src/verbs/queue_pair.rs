@@ -12,7 +12,7 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use super::{CompletionQueue, ProtectionDomain, cq::CqInner, domain::DomainInner};
+use super::{CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq::CqInner, domain::DomainInner};
 
 /// What a new queue pair is (`ibv_qp_init_attr`).
 #[derive(Clone)]
@@ -23,7 +23,9 @@ pub struct QpAttr {
     pub send_cq: CompletionQueue,
     /// Where its receive requests complete.
     pub recv_cq: CompletionQueue,
-    /// Its sizes.
+    /// A shared receive queue that it receives from, instead of a queue of its own.
+    pub srq: Option<SharedReceiveQueue>,
+    /// Its sizes; with a shared receive queue those of the receive queue mean nothing.
     pub caps: QpCaps,
     /// Every send request is signaled, whatever its flags say. Off by default.
     pub sq_sig_all: bool,
@@ -33,7 +35,7 @@ impl QpAttr {
     /// A queue pair that completes everything in one queue, with default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
-        Self { qp_type, send_cq: cq.clone(), recv_cq: cq.clone(), caps: QpCaps::default(), sq_sig_all: false }
+        Self { qp_type, send_cq: cq.clone(), recv_cq: cq.clone(), srq: None, caps: QpCaps::default(), sq_sig_all: false }
     }
 }
 
@@ -60,6 +62,7 @@ struct QpInner {
     psn: Psn,
     // held so that they outlive it
     _cqs: [Arc<CqInner>; 2],
+    _srq: Option<SharedReceiveQueue>,
 }
 
 impl Drop for QpInner {
@@ -96,6 +99,7 @@ impl QueuePair {
             qp_type: attr.qp_type,
             send_cq: attr.send_cq.inner.ring.clone(),
             recv_cq: attr.recv_cq.inner.ring.clone(),
+            srq: attr.srq.as_ref().map(SharedReceiveQueue::id),
             caps: attr.caps,
             sq_sig_all: attr.sq_sig_all,
             pd: domain.id,
@@ -105,7 +109,7 @@ impl QueuePair {
             (shard.adapter().create_qp(init)?, shard.adapter().random_psn())
         };
         let cqs = [attr.send_cq.inner.clone(), attr.recv_cq.inner.clone()];
-        Ok(Self { inner: Arc::new(QpInner { domain, qpn, psn, _cqs: cqs }) })
+        Ok(Self { inner: Arc::new(QpInner { domain, qpn, psn, _cqs: cqs, _srq: attr.srq.clone() }) })
     }
 
     /// Its number.
@@ -236,6 +240,6 @@ impl QueuePair {
     }
 }
 
-fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), PostFailed> {
+pub(super) fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), PostFailed> {
     wrs.iter().enumerate().try_for_each(|(index, wr)| one(wr).map_err(|error| PostFailed { index, error }))
 }

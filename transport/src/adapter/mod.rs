@@ -35,7 +35,7 @@ use crate::{
     qp::{Common, Env, Init, ModifyError, PostError, Qp, QpInfo, QpInit, Rtr, Rts, State},
     time::Instant,
     wire::{IcrcMatch, NetHeader, Packet, Service, verify_icrc},
-    work::{CompletionQueue, CqId, RecvWr, SendWr},
+    work::{CompletionQueue, CqId, RecvWr, SendWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo},
 };
 use timers::Timers;
 
@@ -56,6 +56,8 @@ pub struct Limits {
     pub max_cqe: usize,
     /// Queue pairs.
     pub max_qp: usize,
+    /// Shared receive queues.
+    pub max_srq: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
     /// Elements in one request's list.
@@ -72,6 +74,7 @@ impl Default for Limits {
             max_cq: 1 << 16,
             max_cqe: 1 << 20,
             max_qp: 1 << 17,
+            max_srq: 1 << 16,
             max_qp_wr: 1 << 15,
             max_sge: 32,
             max_inline_data: 512,
@@ -141,6 +144,7 @@ pub struct Adapter {
     gids: GidTable,
     pds: Slab<()>,
     cqs: Slab<Arc<CompletionQueue>>,
+    srqs: Slab<SharedQueue>,
     regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: HashMap<Qpn, usize, IdHasher>,
@@ -165,6 +169,7 @@ impl Adapter {
             gids: GidTable::new(config.port_mtu, config.source_port),
             pds: Slab::new(),
             cqs: Slab::new(),
+            srqs: Slab::new(),
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
@@ -219,12 +224,13 @@ impl Adapter {
     /// Destroys a protection domain (`ibv_dealloc_pd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a region or a queue pair belongs to it; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a region, a queue pair or a shared receive queue belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.regions.any_of(pd) || self.qps.iter().any(|(_, qp)| qp.common.pd == pd) {
+        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd) || self.srqs.iter().any(|(_, srq)| srq.pd == pd);
+        if used || self.regions.any_of(pd) {
             return Err(ObjectError::InUse);
         }
         self.pds.remove(pd.0 as usize);
@@ -275,13 +281,98 @@ impl Adapter {
         Ok(())
     }
 
+    /// Makes a shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
+        size("max_wr", attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
+        size("max_sge", attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        limit("shared receive queues", self.srqs.len(), self.limits.max_srq)?;
+        Ok(SrqId(self.srqs.insert(SharedQueue::new(pd, attr)) as u32))
+    }
+
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no completions any more.
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while a queue pair receives from it; [`ObjectError::Unknown`].
+    pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
+        if !self.srqs.contains(id.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        if self.qps.iter().any(|(_, qp)| qp.common.srq == Some(id)) {
+            return Err(ObjectError::InUse);
+        }
+        self.srqs.remove(id.0 as usize);
+        Ok(())
+    }
+
+    /// What a shared receive queue tells of itself (`ibv_query_srq`).
+    #[must_use]
+    pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
+        self.srqs.get(id.0 as usize).map(SharedQueue::info)
+    }
+
+    /// Sets the limit below which [`Event::SrqLimitReached`] is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there
+    /// are fewer requests already, it is raised with the next that is taken.
+    ///
+    /// # Errors
+    /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
+    pub fn set_srq_limit(&mut self, id: SrqId, limit: u32) -> Result<(), SrqError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        if limit > srq.queue.capacity() {
+            return Err(SrqError::Limit(srq.queue.capacity()));
+        }
+        srq.limit = limit;
+        Ok(())
+    }
+
+    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    ///
+    /// # Errors
+    /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its limit is beyond the new
+    /// size; [`SrqError::UnknownSrq`].
+    pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        if !(1..=self.limits.max_qp_wr).contains(&max_wr) {
+            return Err(SrqError::Size(self.limits.max_qp_wr));
+        }
+        if srq.queue.len() > max_wr {
+            return Err(SrqError::Posted(srq.queue.len()));
+        }
+        if srq.limit > max_wr {
+            return Err(SrqError::Limit(max_wr));
+        }
+        srq.queue.set_capacity(max_wr);
+        Ok(())
+    }
+
+    /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
+    ///
+    /// # Errors
+    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then nothing was posted.
+    pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(PostError::UnknownSrq)?;
+        if wr.sges.len() > srq.max_sge as usize {
+            return Err(PostError::TooManySges { limit: srq.max_sge });
+        }
+        if srq.queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        srq.queue.push(wr, srq.pd, &self.regions);
+        Ok(())
+    }
+
     /// Makes a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain or completion
-    /// queue that is not of this adapter.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
+    /// queue or shared receive queue that is not of this adapter.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
-        let QpInit { qp_type, send_cq, recv_cq, caps, sq_sig_all, pd } = init;
+        let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd } = init;
         let max_wr = self.limits.max_qp_wr as usize;
         size("max_send_wr", caps.max_send_wr as usize, 0, max_wr)?;
         size("max_recv_wr", caps.max_recv_wr as usize, 0, max_wr)?;
@@ -289,7 +380,8 @@ impl Adapter {
         size("max_recv_sge", caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
         size("max_inline_data", caps.max_inline_data as usize, 0, self.limits.max_inline_data as usize)?;
         let own = |cq: &Arc<CompletionQueue>| self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq));
-        if !self.pds.contains(pd.0 as usize) || !own(&send_cq) || !own(&recv_cq) {
+        let srq_exists = srq.is_none_or(|id| self.srqs.contains(id.0 as usize));
+        if !self.pds.contains(pd.0 as usize) || !own(&send_cq) || !own(&recv_cq) || !srq_exists {
             return Err(ObjectError::Unknown);
         }
         let numbers = (self.qpns.end() - self.qpns.start()) as usize + 1;
@@ -307,6 +399,7 @@ impl Adapter {
             pd,
             send_cq,
             recv_cq,
+            srq,
             caps,
             sq_sig_all,
             state: State::Reset,
@@ -557,6 +650,7 @@ impl Adapter {
             now,
             regions: &self.regions,
             gids: &self.gids,
+            srqs: &mut self.srqs,
             counters: &mut self.counters,
             events: &mut self.events,
             overrun: &mut self.overrun,

@@ -12,7 +12,7 @@ use crate::{
     mem::Access,
     psn::Psn,
     wire::Service,
-    work::CompletionQueue,
+    work::{CompletionQueue, SrqId},
 };
 
 /// The most READs and atomics that a queue pair may have outstanding, either way.
@@ -82,7 +82,9 @@ pub struct QpInit {
     pub send_cq: Arc<CompletionQueue>,
     /// Where its receive requests complete.
     pub recv_cq: Arc<CompletionQueue>,
-    /// Its sizes.
+    /// A shared receive queue that it receives from, instead of a queue of its own.
+    pub srq: Option<SrqId>,
+    /// Its sizes; with a shared receive queue those of the receive queue mean nothing.
     pub caps: QpCaps,
     /// Every send request is signaled, whatever its flags say.
     pub sq_sig_all: bool,
@@ -220,6 +222,12 @@ pub enum PostError {
     /// Nothing can be posted to this queue in this state.
     #[error("nothing can be posted here in state {0}")]
     State(State),
+    /// There is no such shared receive queue.
+    #[error("no such shared receive queue")]
+    UnknownSrq,
+    /// The queue pair has no receive queue of its own.
+    #[error("the queue pair receives from a shared receive queue; post there")]
+    SharedQueue,
     /// The queue holds as many requests as it can.
     #[error("the queue is full")]
     QueueFull,

@@ -3,6 +3,8 @@
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 use core::net::IpAddr;
 
+use slab::Slab;
+
 use super::{
     attr::{QpCaps, QpType},
     state::State,
@@ -13,7 +15,7 @@ use crate::{
     event::{Counters, Event},
     mem::{Access, RegionTable},
     time::Instant,
-    work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, Wc, WcError, WcOk, WcOpcode},
+    work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, Wc, WcError, WcOk, WcOpcode},
 };
 
 /// The rest of the adapter, as a queue pair sees it during one call.
@@ -21,6 +23,7 @@ pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) regions: &'a RegionTable,
     pub(crate) gids: &'a GidTable,
+    pub(crate) srqs: &'a mut Slab<SharedQueue>,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     /// Completion queues that overflowed during the call.
@@ -28,6 +31,13 @@ pub(crate) struct Env<'a> {
 }
 
 impl Env<'_> {
+    /// A request has been taken from this shared receive queue.
+    pub(crate) fn note_taken(&mut self, id: SrqId) {
+        if self.srqs.get_mut(id.0 as usize).is_some_and(SharedQueue::passes_limit) {
+            self.events.push_back(Event::SrqLimitReached(id));
+        }
+    }
+
     fn complete(&mut self, cq: &CompletionQueue, wc: Wc, solicited: bool) {
         match cq.push(wc, solicited) {
             Pushed::Quietly | Pushed::Lost => {}
@@ -57,6 +67,8 @@ pub(crate) struct Common {
     pub(crate) pd: PdId,
     pub(crate) send_cq: Arc<CompletionQueue>,
     pub(crate) recv_cq: Arc<CompletionQueue>,
+    /// Where it receives from, if not from a queue of its own.
+    pub(crate) srq: Option<SrqId>,
     pub(crate) caps: QpCaps,
     pub(crate) sq_sig_all: bool,
     pub(crate) state: State,

@@ -72,8 +72,8 @@ impl Responder {
         }
         Self::check_length(place, packet.payload.len(), common)?;
         if place.starts() {
-            let wqe = self.queue.pop().ok_or(Refused::NotReady)?;
-            let allowed = wqe.gather.check(common.pd, Access::LOCAL_WRITE);
+            let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
+            let allowed = wqe.check();
             self.message = Message::Send { wqe, received: 0 };
             allowed.map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
         }
@@ -82,8 +82,7 @@ impl Responder {
         if end > wqe.length || end > u64::from(MAX_MESSAGE) {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
-        wqe.gather
-            .write(*received, packet.payload)
+        wqe.write(*received, packet.payload)
             .map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
         *received = end;
         if place.ends() {
@@ -112,32 +111,45 @@ impl Responder {
             let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
             self.message = Message::Write { region, address: reth.virtual_address, done: 0, length: reth.dma_length };
         }
-        let Message::Write { region, address, done, length } = &mut self.message else { return Ok(()) };
-        let left = *length - *done;
-        let adds_up = if place.ends() { payload.len() == left as usize } else { payload.len() < left as usize };
+        let Message::Write { done, length, .. } = &self.message else { return Ok(()) };
+        let left = (*length - *done) as usize;
+        let adds_up = if place.ends() { payload.len() == left } else { payload.len() < left };
         if !adds_up {
             return Err(Refused::invalid(Refusal::Length));
         }
+        // With immediate data the last packet needs a receive request; without one it is not carried out at all.
         let immediate = packet.headers.ext().immediate();
-        if immediate.is_some() && self.queue.is_empty() {
-            if place.starts() {
-                self.message = Message::None;
+        let receive = match immediate.map(|_| self.take(common, env)) {
+            Some(None) => {
+                if place.starts() {
+                    self.message = Message::None;
+                }
+                return Err(Refused::NotReady);
             }
-            return Err(Refused::NotReady);
-        }
-        if let Some(region) = region {
-            region.write(address.wrapping_add(u64::from(*done)), payload).map_err(Refused::access)?;
-        }
+            receive => receive.flatten(),
+        };
+        let Message::Write { region, address, done, length } = &mut self.message else { return Ok(()) };
+        let stored = match region {
+            Some(region) => region.write(address.wrapping_add(u64::from(*done)), payload),
+            None => Ok(()),
+        };
         *done += payload.len() as u32;
-        if place.ends() {
-            let byte_len = *length;
-            self.message = Message::None;
-            if immediate.is_some()
-                && let Some(wqe) = self.queue.pop()
-            {
+        let byte_len = *length;
+        match (stored, receive) {
+            (Ok(()), Some(wqe)) => {
                 let ok = WcOk { opcode: WcOpcode::RecvRdmaWithImm, byte_len, immediate, src_qp: None, grh: false };
                 common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
             }
+            (Ok(()), None) => {}
+            (Err(error), receive) => {
+                if let Some(wqe) = receive {
+                    self.receives(common, env).put_back(wqe);
+                }
+                return Err(Refused::access(error));
+            }
+        }
+        if place.ends() {
+            self.message = Message::None;
         }
         Ok(())
     }

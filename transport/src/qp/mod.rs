@@ -238,6 +238,9 @@ impl Qp {
         if state == State::Reset {
             return Err(PostError::State(state));
         }
+        if self.common.srq.is_some() {
+            return Err(PostError::SharedQueue);
+        }
         if wr.sges.len() > caps.max_recv_sge as usize {
             return Err(PostError::TooManySges { limit: caps.max_recv_sge });
         }
@@ -245,7 +248,7 @@ impl Qp {
             self.common.complete_recv(wr.id, Err(WcError::FLUSHED), false, env);
             return Ok(());
         }
-        self.responder.post(wr, env.regions)
+        self.responder.post(wr, self.common.pd, env.regions)
     }
 
     // The world.
@@ -262,7 +265,7 @@ impl Qp {
     }
 
     fn handle_datagram(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
-        match ud::receive(&self.common, &mut self.responder.queue, net, packet, length, env) {
+        match ud::receive(&self.common, &mut self.responder, net, packet, length, env) {
             Ok(()) => Disposition::Executed,
             Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
             Err(ud::Refused::Failed) => {
@@ -391,10 +394,14 @@ impl Qp {
 
     /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
     pub(crate) fn enter_error(&mut self, env: &mut Env<'_>) {
+        let was_alive = self.common.state != State::Err;
         self.common.state = State::Err;
         self.flush_sends(env);
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
+        }
+        if was_alive && self.common.srq.is_some() {
+            env.events.push_back(Event::LastWqeReached(self.common.qpn));
         }
     }
 

@@ -12,6 +12,7 @@ use super::{
     replay::{Remembered, ReplayRing, Request},
 };
 use crate::{
+    adapter::PdId,
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, Region, RegionTable},
     psn::{Msn, Psn},
@@ -70,7 +71,7 @@ struct ReadReply {
 /// The receive queue of a queue pair and how far its peer has come.
 #[derive(Debug)]
 pub(crate) struct Responder {
-    pub(super) queue: RecvQueue,
+    queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
     /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so that the answer to it never
@@ -157,12 +158,29 @@ impl Responder {
         self.expected
     }
 
-    pub(crate) fn post(&mut self, wr: &RecvWr, regions: &RegionTable) -> Result<(), PostError> {
+    pub(crate) fn post(&mut self, wr: &RecvWr, pd: PdId, regions: &RegionTable) -> Result<(), PostError> {
         if self.queue.is_full() {
             return Err(PostError::QueueFull);
         }
-        self.queue.push(wr, regions);
+        self.queue.push(wr, pd, regions);
         Ok(())
+    }
+
+    /// The queue that it receives from: its own, or a shared one.
+    pub(super) fn receives<'a>(&'a mut self, common: &Common, env: &'a mut Env<'_>) -> &'a mut RecvQueue {
+        match common.srq.and_then(|id| env.srqs.get_mut(id.0 as usize)) {
+            Some(shared) => &mut shared.queue,
+            None => &mut self.queue,
+        }
+    }
+
+    /// Takes the oldest receive request.
+    pub(super) fn take(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RecvWqe> {
+        let wqe = self.receives(common, env).pop()?;
+        if let Some(id) = common.srq {
+            env.note_taken(id);
+        }
+        Some(wqe)
     }
 
     /// Takes the oldest receive request, one that is being filled first, on the way into the error state.
@@ -251,8 +269,12 @@ impl Responder {
 
     /// An atomic again: it is answered with what it found the first time.
     fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
+        // FetchAdd leaves the compare field unused, and rxe sends there whatever its buffer held, each time something else
+        let used = |eth: &AtomicEth| AtomicEth { compare: if operation == Operation::CmpSwap { eth.compare } else { 0 }, ..*eth };
         match self.replay.find(psn).map(|remembered| remembered.request) {
-            Some(Request::Atomic { operation: first, eth: first_eth, found }) if (first, &first_eth) == (operation, eth) => {
+            Some(Request::Atomic { operation: first, eth: first_eth, found })
+                if first == operation && used(&first_eth) == used(eth) =>
+            {
                 let waits = self.replies.iter().any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
                 if !waits && !self.has_room(Turn::Repeat) {
                     return Disposition::Dropped(DropReason::ResponderBusy);

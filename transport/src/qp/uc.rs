@@ -16,7 +16,7 @@ impl Responder {
         let bth = packet.headers.bth();
         let starts = bth.opcode.operation().place().starts();
         if bth.psn != self.expected || starts {
-            self.abandon();
+            self.abandon(common, env);
         }
         self.expected = bth.psn.plus(1);
         if !starts && matches!(self.message, Message::None) {
@@ -30,7 +30,7 @@ impl Responder {
                 Outcome::Fatal { disposition: Disposition::Dropped(DropReason::RequestRefused), event: None }
             }
             Err(refused) => {
-                self.abandon();
+                self.abandon(common, env);
                 let reason = match refused {
                     Refused::NotReady => DropReason::NoReceiveRequest,
                     Refused::Fatal(..) => DropReason::RequestRefused,
@@ -41,9 +41,9 @@ impl Responder {
     }
 
     /// Forgets the message under way. Its receive request serves the next.
-    fn abandon(&mut self) {
+    fn abandon(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
-            self.queue.put_back(wqe);
+            self.receives(common, env).put_back(wqe);
         }
     }
 }

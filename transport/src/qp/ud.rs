@@ -4,12 +4,12 @@ use super::{
     Built, Outgoing,
     common::{Common, Env},
     requester::Requester,
+    responder::Responder,
 };
 use crate::{
     event::DropReason,
-    mem::Access,
     wire::{Bth, Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
-    work::{Cause, RecvQueue, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
+    work::{Cause, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
 /// Why a datagram is not received.
@@ -67,7 +67,7 @@ fn write(common: &Common, requester: &Requester, slot: &mut [u8], env: &Env<'_>)
 /// Puts a datagram into the next receive request: the 40-byte GRH area, then the payload.
 pub(super) fn receive(
     common: &Common,
-    queue: &mut RecvQueue,
+    responder: &mut Responder,
     net: &NetHeader,
     packet: &Packet<'_>,
     length: usize,
@@ -79,18 +79,17 @@ pub(super) fn receive(
     if deth.qkey != common.qkey {
         return Err(Refused::Dropped(DropReason::QKey));
     }
-    let Some(wqe) = queue.oldest() else { return Err(Refused::Dropped(DropReason::NoReceiveRequest)) };
     let total = (GRH_LEN + packet.payload.len()) as u64;
-    if total > wqe.length || packet.payload.len() > env.gids.port_mtu().bytes() as usize {
-        return Err(Refused::Dropped(DropReason::TooLong));
+    let most = env.gids.port_mtu().bytes() as usize;
+    match responder.receives(common, env).oldest() {
+        None => return Err(Refused::Dropped(DropReason::NoReceiveRequest)),
+        Some(wqe) if total > wqe.length || packet.payload.len() > most => return Err(Refused::Dropped(DropReason::TooLong)),
+        Some(_) => {}
     }
-    let stored = wqe
-        .gather
-        .check(common.pd, Access::LOCAL_WRITE)
-        .and_then(|()| wqe.gather.write(0, &grh(net, length)))
-        .and_then(|()| wqe.gather.write(GRH_LEN as u64, packet.payload));
+    let Some(wqe) = responder.take(common, env) else { return Err(Refused::Dropped(DropReason::NoReceiveRequest)) };
+    let stored =
+        wqe.check().and_then(|()| wqe.write(0, &grh(net, length))).and_then(|()| wqe.write(GRH_LEN as u64, packet.payload));
     let id = wqe.id;
-    queue.pop();
     match stored {
         Ok(()) => {
             let ok = WcOk {

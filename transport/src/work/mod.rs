@@ -6,9 +6,12 @@ mod completion;
 mod cq;
 mod queue;
 mod request;
+mod shared;
 
 pub use completion::{Cause, Wc, WcError, WcOk, WcOpcode, WcStatus};
 pub(crate) use cq::Pushed;
 pub use cq::{ArmKind, CompletionQueue, CqId};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use request::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
+pub(crate) use shared::SharedQueue;
+pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo};

@@ -23,7 +23,7 @@ struct Piece {
 
 /// A scatter or gather list of a posted request.
 #[derive(Debug, Default)]
-pub(crate) struct Gather {
+struct Gather {
     pieces: SmallVec<[Piece; 2]>,
 }
 
@@ -34,12 +34,12 @@ impl Gather {
     }
 
     /// Bytes in all. Posting refuses a request of 4 GiB and more.
-    pub(crate) fn length(&self) -> u64 {
+    fn length(&self) -> u64 {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
     /// Whether a queue pair of `pd` may use every piece for `needed`. An empty piece is not looked at.
-    pub(crate) fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
+    fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
             let region = region.as_ref().ok_or(AccessError::UnknownKey(key))?;
@@ -49,7 +49,7 @@ impl Gather {
     }
 
     /// Copies `to.len()` bytes from `offset` on; the caller stays inside [`length`](Self::length).
-    pub(crate) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
+    fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, to.len(), |region, address, len| {
             region.read(address, &mut to[done..done + len])?;
@@ -59,7 +59,7 @@ impl Gather {
     }
 
     /// Copies `from` to `offset`; the caller stays inside [`length`](Self::length).
-    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+    fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, from.len(), |region, address, len| {
             region.write(address, &from[done..done + len])?;
@@ -233,8 +233,22 @@ impl SendQueue {
 #[derive(Debug)]
 pub(crate) struct RecvWqe {
     pub(crate) id: u64,
-    pub(crate) gather: Gather,
+    gather: Gather,
+    /// Protection domain of the queue that it was posted to.
+    pd: PdId,
     pub(crate) length: u64,
+}
+
+impl RecvWqe {
+    /// Whether messages may be written to every piece.
+    pub(crate) fn check(&self) -> Result<(), AccessError> {
+        self.gather.check(self.pd, Access::LOCAL_WRITE)
+    }
+
+    /// Copies a part of a message to `offset`; the caller stays inside the length.
+    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+        self.gather.write(offset, from)
+    }
 }
 
 /// A receive queue.
@@ -253,9 +267,21 @@ impl RecvQueue {
         self.wqes.len() >= self.capacity as usize
     }
 
-    pub(crate) fn push(&mut self, wr: &RecvWr, regions: &RegionTable) {
+    pub(crate) fn push(&mut self, wr: &RecvWr, pd: PdId, regions: &RegionTable) {
         let gather = Gather::new(&wr.sges, regions);
-        self.wqes.push_back(RecvWqe { id: wr.id, length: gather.length(), gather });
+        self.wqes.push_back(RecvWqe { id: wr.id, length: gather.length(), gather, pd });
+    }
+
+    pub(crate) fn len(&self) -> u32 {
+        self.wqes.len() as u32
+    }
+
+    pub(crate) const fn capacity(&self) -> u32 {
+        self.capacity
+    }
+
+    pub(crate) const fn set_capacity(&mut self, capacity: u32) {
+        self.capacity = capacity;
     }
 
     pub(crate) fn oldest(&self) -> Option<&RecvWqe> {
@@ -269,9 +295,5 @@ impl RecvQueue {
 
     pub(crate) fn pop(&mut self) -> Option<RecvWqe> {
         self.wqes.pop_front()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.wqes.is_empty()
     }
 }

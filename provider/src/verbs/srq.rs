@@ -1,0 +1,78 @@
+//! Shared receive queues.
+
+use std::sync::Arc;
+
+use roce_transport::{
+    adapter::ObjectError,
+    qp::PostError,
+    work::{RecvWr, SrqAttr, SrqError, SrqId, SrqInfo},
+};
+
+use super::{ProtectionDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post};
+
+/// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one first.
+#[derive(Clone)]
+pub struct SharedReceiveQueue {
+    pub(super) inner: Arc<SrqInner>,
+}
+
+pub(super) struct SrqInner {
+    domain: Arc<DomainInner>,
+    pub(super) id: SrqId,
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        // every queue pair that receives from it held it
+        let _ = self.domain.context.inner.engine.lock().adapter().destroy_srq(self.id);
+    }
+}
+
+impl SharedReceiveQueue {
+    pub(super) fn new(pd: &ProtectionDomain, attr: SrqAttr) -> Result<Self, ObjectError> {
+        let domain = pd.inner.clone();
+        let id = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr)?;
+        Ok(Self { inner: Arc::new(SrqInner { domain, id }) })
+    }
+
+    /// Its name in asynchronous events.
+    #[must_use]
+    pub fn id(&self) -> SrqId {
+        self.inner.id
+    }
+
+    /// What it tells of itself (`ibv_query_srq`).
+    ///
+    /// # Panics
+    /// Never: the handle keeps the queue alive.
+    #[must_use]
+    pub fn query(&self) -> SrqInfo {
+        let mut shard = self.inner.domain.context.inner.engine.lock();
+        shard.adapter().query_srq(self.inner.id).expect("a handle keeps its shared receive queue alive")
+    }
+
+    /// Posts receive requests, in order (`ibv_post_srq_recv`).
+    ///
+    /// # Errors
+    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
+        let mut shard = self.inner.domain.context.inner.engine.lock();
+        post(wrs, |wr| -> Result<(), PostError> { shard.adapter().post_srq_recv(self.inner.id, wr) })
+    }
+
+    /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`).
+    ///
+    /// # Errors
+    /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
+    pub fn set_limit(&self, limit: u32) -> Result<(), SrqError> {
+        self.inner.domain.context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit)
+    }
+
+    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    ///
+    /// # Errors
+    /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`); then nothing has changed.
+    pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
+        self.inner.domain.context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr)
+    }
+}

@@ -1,0 +1,79 @@
+//! Shared receive queues: receive requests for whichever queue pair needs one first (10.2.9).
+
+use thiserror::Error;
+
+use super::queue::RecvQueue;
+use crate::adapter::PdId;
+
+/// Names a shared receive queue of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SrqId(pub u32);
+
+/// Sizes of a shared receive queue (`ibv_srq_attr`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SrqAttr {
+    /// Receive requests at once.
+    pub max_wr: u32,
+    /// Elements in one request's list.
+    pub max_sge: u32,
+}
+
+/// What a shared receive queue tells of itself (`ibv_query_srq`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SrqInfo {
+    /// Sizes.
+    pub attr: SrqAttr,
+    /// With fewer requests than this an event is raised, once; 0: none is.
+    pub limit: u32,
+    /// Requests that are posted and not taken.
+    pub posted: u32,
+}
+
+/// Why a shared receive queue cannot be changed as asked. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum SrqError {
+    /// There is no such queue.
+    #[error("no such shared receive queue")]
+    UnknownSrq,
+    /// More requests than the adapter grants, or none.
+    #[error("max_wr must be within 1..={0}")]
+    Size(u32),
+    /// More requests are posted than it would hold.
+    #[error("{0} requests are posted, more than it would hold")]
+    Posted(u32),
+    /// The limit is beyond the queue's size.
+    #[error("the limit must not be more than max_wr, {0}")]
+    Limit(u32),
+}
+
+/// A shared receive queue.
+#[derive(Debug)]
+pub(crate) struct SharedQueue {
+    pub(crate) pd: PdId,
+    pub(crate) queue: RecvQueue,
+    pub(crate) max_sge: u32,
+    pub(crate) limit: u32,
+}
+
+impl SharedQueue {
+    pub(crate) const fn new(pd: PdId, attr: SrqAttr) -> Self {
+        Self { pd, queue: RecvQueue::new(attr.max_wr), max_sge: attr.max_sge, limit: 0 }
+    }
+
+    pub(crate) fn info(&self) -> SrqInfo {
+        SrqInfo {
+            attr: SrqAttr { max_wr: self.queue.capacity(), max_sge: self.max_sge },
+            limit: self.limit,
+            posted: self.queue.len(),
+        }
+    }
+
+    /// Whether the limit was just passed. It says so once, until it is set again.
+    pub(crate) fn passes_limit(&mut self) -> bool {
+        let passes = self.queue.len() < self.limit;
+        if passes {
+            self.limit = 0;
+        }
+        passes
+    }
+}
