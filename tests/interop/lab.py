@@ -24,7 +24,8 @@ HOST_PACKAGES = ["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2"
 # Where busybox has one of the same name, its shell takes its own unless the path is written out (/bin/ip).
 GUEST_PROGRAMS = {
     "iproute2": ["rdma"],
-    "ibverbs-utils": ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong"],
+    "ibverbs-utils": ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
+                      "ibv_srq_pingpong"],
 }
 
 # Further packages and the files the guest needs of them, which `ldd` does not show because they are opened at run time.

@@ -18,7 +18,7 @@ LOSSES = ["drop 10% times 15", "drop request 5%"]
 
 @dataclass(frozen=True)
 class Case:
-    kind: str  # "rc", "uc" or "ud"
+    kind: str  # "rc", "uc", "ud" or "srq": reliable connections with a shared receive queue
     role: str  # ours; the stock tool has the other
     family: str
     mtu: int
@@ -49,7 +49,7 @@ class Case:
 
 
 def cases():
-    return [*plain(), *lossy(), *events(), *captured()]
+    return [*plain(), *shared(), *lossy(), *events(), *captured()]
 
 
 def plain():
@@ -59,6 +59,14 @@ def plain():
                 for mtu in MTUS:
                     for size in SIZES[kind]:
                         yield Case(kind, role, family, mtu, size)
+
+
+def shared():
+    """Sixteen queue pairs that take their receive requests from one queue."""
+    for role in ROLES:
+        for family in FAMILIES:
+            for size in [1, 4096, 16387]:
+                yield Case("srq", role, family, 1024, size)
 
 
 def lossy():

@@ -15,11 +15,11 @@ use crate::Failure;
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
 /// An address, printed as the stock tools print it.
-pub(super) struct Shown(pub(super) Endpoint);
+pub(super) struct Shown<'a>(pub(super) &'a Endpoint);
 
-impl fmt::Display for Shown {
+impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { gid, qpn, psn } = self.0;
+        let Endpoint { gid, qpn, psn } = *self.0;
         write!(f, "LID 0x0000, QPN {:#08x}, PSN {:#08x}, GID {gid}", qpn.get(), psn.get())
     }
 }
@@ -61,20 +61,21 @@ impl Exchange {
         self.stream.local_addr()
     }
 
-    /// Tells our address, learns the peer's, and calls `ready` with it when the peer may rely on this side being ready.
+    /// Tells our addresses, learns as many of the peer's, and calls `ready` with them when the peer may rely on this side being
+    /// ready.
     pub(super) fn swap(
         mut self,
-        ours: &Endpoint,
-        ready: impl FnOnce(&Endpoint) -> Result<(), Failure>,
-    ) -> Result<Endpoint, Failure> {
+        ours: &[Endpoint],
+        ready: impl FnOnce(&[Endpoint]) -> Result<(), Failure>,
+    ) -> Result<Vec<Endpoint>, Failure> {
         if self.is_client {
             self.tell(ours)?;
-            let theirs = self.learn()?;
+            let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
             self.stream.write_all(b"done\0")?;
             Ok(theirs)
         } else {
-            let theirs = self.learn()?;
+            let theirs = self.learn(ours.len())?;
             ready(&theirs)?;
             self.tell(ours)?;
             let mut done = [0; 5];
@@ -83,20 +84,28 @@ impl Exchange {
         }
     }
 
-    fn tell(&mut self, endpoint: &Endpoint) -> io::Result<()> {
-        let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
-        text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
-        text.push('\0');
-        // the peer reads it with one call
-        self.stream.write_all(text.as_bytes())
+    fn tell(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
+        for endpoint in endpoints {
+            let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
+            text.extend(endpoint.gid.0.map(|byte| format!("{byte:02x}")));
+            text.push('\0');
+            // the peer reads it with one call
+            self.stream.write_all(text.as_bytes())?;
+        }
+        Ok(())
     }
 
-    fn learn(&mut self) -> Result<Endpoint, Failure> {
+    fn learn(&mut self, count: usize) -> Result<Vec<Endpoint>, Failure> {
         let mut bytes = [0; LENGTH];
-        self.stream
-            .read_exact(&mut bytes)
-            .map_err(|_| "the other side closed the connection before it told its address; see what it printed")?;
-        parse(&bytes).ok_or_else(|| "the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID".into())
+        let mut endpoints = Vec::with_capacity(count);
+        for _ in 0..count {
+            self.stream
+                .read_exact(&mut bytes)
+                .map_err(|_| "the other side closed the connection before it told its address; see what it printed")?;
+            let endpoint = parse(&bytes);
+            endpoints.push(endpoint.ok_or("the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID")?);
+        }
+        Ok(endpoints)
     }
 }
 

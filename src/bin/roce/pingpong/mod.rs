@@ -6,11 +6,17 @@ mod session;
 use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
-use roce::{AddressVector, Device, Endpoint, Init, Mtu, OpenOptions, QKey, QpType, Rtr, Rts, UdDestination, fabric::FaultPlan};
+use roce::{
+    AddressVector, Device, Endpoint, Gid, Init, Mtu, OpenOptions, Psn, QKey, QpType, Qpn, QueuePair, Rtr, Rts, UdDestination,
+    fabric::FaultPlan,
+};
 
 use crate::Failure;
 use exchange::{Exchange, Shown};
 use session::Session;
+
+/// So many addresses are told when there are several queue pairs; those that are not used are zero.
+const MAX_QP: usize = 256;
 
 /// The queue key that the stock tools use.
 const QKEY: QKey = QKey(0x1111_1111);
@@ -22,12 +28,14 @@ const QKEY: QKey = QKey(0x1111_1111);
 ///     roce pingpong rc
 ///     roce pingpong rc 127.0.0.1
 ///
-/// The other side may as well be ibv_rc_pingpong, ibv_uc_pingpong or ibv_ud_pingpong, on the kernel's rxe or on an RDMA network adapter; options
+/// The other side may as well be ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or
+/// ibv_srq_pingpong, on the kernel's rxe or on an RDMA network adapter; options
 /// mean what they mean there. The two sides tell each other their addresses over TCP. The size, path MTU and number of
 /// exchanges have to be the same on both sides.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams
+    /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several reliable connections with a
+    /// shared receive queue
     service: Service,
     /// Where the server is; without it, this is the server
     server: Option<String>,
@@ -43,7 +51,10 @@ pub(crate) struct Args {
     /// Bytes per message [default: 4096, 2048 for ud]
     #[arg(short, long)]
     size: Option<u32>,
-    /// Messages each way
+    /// Queue pairs, the same number on both sides (srq)
+    #[arg(short = 'q', long, default_value_t = 16)]
+    num_qp: u32,
+    /// Messages each way, of all queue pairs together
     #[arg(short = 'n', long, default_value_t = 1000)]
     iters: u32,
     /// Path MTU: 256, 512, 1024, 2048 or 4096 [default: 1024; for ud what the port carries]
@@ -72,11 +83,15 @@ enum Service {
     Rc,
     Uc,
     Ud,
+    Srq,
 }
 
 /// The arguments, checked and completed.
 struct Plan {
     qp_type: QpType,
+    /// Queue pairs; several share a receive queue.
+    num_qp: usize,
+    shared: bool,
     size: usize,
     iters: u32,
     mtu: Option<Mtu>,
@@ -98,12 +113,24 @@ impl Args {
             return Err("-n and -r must be at least 1".into());
         }
         let (qp_type, size, mtu) = match self.service {
-            Service::Rc => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
+            Service::Rc | Service::Srq => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Ud => (QpType::Ud, self.size.unwrap_or(2048), mtu),
         };
+        let shared = self.service == Service::Srq;
+        let num_qp = if shared { self.num_qp as usize } else { 1 };
+        if !(1..=MAX_QP).contains(&num_qp) || num_qp > self.rx_depth as usize {
+            let most = MAX_QP.min(self.rx_depth as usize);
+            return Err(format!(
+                "-q must be within 1..={most}: each queue pair needs a receive request of the {}",
+                self.rx_depth
+            )
+            .into());
+        }
         let plan = Plan {
             qp_type,
+            num_qp,
+            shared,
             size: size as usize,
             iters: self.iters,
             mtu,
@@ -162,18 +189,31 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     });
 
     let mut session = Session::new(&context, &plan, is_client)?;
-    let ours = session
-        .qp()
-        .endpoint(gid_index)
-        .ok_or_else(|| format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len()))?;
-    println!("  local address:  {}", Shown(ours));
+    let mut ours = Vec::new();
+    for qp in session.qps() {
+        let endpoint = qp.endpoint(gid_index);
+        ours.push(
+            endpoint.ok_or_else(|| format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len()))?,
+        );
+    }
+    for endpoint in &ours {
+        println!("  local address:  {}", Shown(endpoint));
+    }
+    if plan.shared {
+        ours.resize(MAX_QP, Endpoint { gid: Gid::default(), qpn: Qpn::default(), psn: Psn::default() });
+    }
     let theirs = exchange.swap(&ours, |theirs| {
-        connect(&session, &plan, gid_index, &ours, theirs)?;
+        for ((qp, ours), theirs) in session.qps().iter().zip(&ours).zip(theirs) {
+            connect(qp, &plan, gid_index, ours, theirs)?;
+        }
         Ok(())
     })?;
-    println!("  remote address: {}", Shown(theirs));
+    for endpoint in &theirs[..plan.num_qp] {
+        println!("  remote address: {}", Shown(endpoint));
+    }
     if plan.qp_type == QpType::Ud {
-        session.send_to(UdDestination { av: AddressVector::new(theirs.gid, gid_index), qpn: theirs.qpn, qkey: QKEY });
+        let Endpoint { gid, qpn, .. } = theirs[0];
+        session.send_to(UdDestination { av: AddressVector::new(gid, gid_index), qpn, qkey: QKEY });
     }
 
     let start = Instant::now();
@@ -186,9 +226,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes the queue pair to RTS, with the stock tools' attributes, receive requests posted.
-fn connect(session: &Session, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs: &Endpoint) -> Result<(), Failure> {
-    let qp = session.qp();
+/// Takes a queue pair to RTS, with the stock tools' attributes.
+fn connect(qp: &QueuePair, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs: &Endpoint) -> Result<(), Failure> {
     match plan.qp_type {
         QpType::Rc => {
             qp.to_rtr(Rtr::Rc {

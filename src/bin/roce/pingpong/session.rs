@@ -1,10 +1,10 @@
-//! One side of a ping-pong: its buffers, its queue pair, and the exchange of messages.
+//! One side of a ping-pong: its buffers, its queue pairs, and the exchange of messages.
 
 use std::time::{Duration, Instant};
 
 use roce::{
     Access, ArmKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpAttr, QpCaps, QpType, QueuePair, RecvWr,
-    SendWr, UdDestination, Wc, WcOpcode,
+    SendWr, SharedReceiveQueue, SrqAttr, UdDestination, Wc, WcOpcode,
 };
 
 use super::{Plan, init};
@@ -19,7 +19,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
     context: Context,
-    qp: QueuePair,
+    pairs: Vec<QueuePair>,
+    srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
     /// What is sent. The server sends back what it has received.
@@ -39,7 +40,7 @@ pub(super) struct Session {
 
 impl Session {
     pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
-        let &Plan { qp_type, size, iters, rx_depth, validate, events, .. } = plan;
+        let &Plan { qp_type, num_qp, shared, size, iters, rx_depth, validate, events, .. } = plan;
         let start = if qp_type == QpType::Ud { GRH } else { 0 };
         let pd = context.alloc_pd()?;
         let incoming = pd.allocate(start + size, Access::LOCAL_WRITE)?;
@@ -49,13 +50,20 @@ impl Session {
             outgoing.write_at(0, pattern)?;
         }
         let channel = if events { Some(context.create_channel()?) } else { None };
-        let cq = context.create_cq(rx_depth as usize + 1, channel.as_ref())?;
+        let cq = context.create_cq(rx_depth as usize + num_qp, channel.as_ref())?;
+        let srq = if shared { Some(pd.create_srq(SrqAttr { max_wr: rx_depth, max_sge: 1 })?) } else { None };
         let caps = QpCaps { max_send_wr: 1, max_recv_wr: rx_depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
-        let qp = pd.create_qp(&QpAttr { caps, ..QpAttr::new(qp_type, &cq) })?;
-        qp.to_init(init())?;
+        let attr = QpAttr { caps, srq: srq.clone(), ..QpAttr::new(qp_type, &cq) };
+        let mut pairs = Vec::new();
+        for _ in 0..num_qp {
+            let qp = pd.create_qp(&attr)?;
+            qp.to_init(init())?;
+            pairs.push(qp);
+        }
         let session = Self {
             context: context.clone(),
-            qp,
+            pairs,
+            srq,
             cq,
             channel,
             outgoing,
@@ -76,8 +84,8 @@ impl Session {
         Ok(session)
     }
 
-    pub(super) const fn qp(&self) -> &QueuePair {
-        &self.qp
+    pub(super) fn qps(&self) -> &[QueuePair] {
+        &self.pairs
     }
 
     pub(super) const fn send_to(&mut self, destination: UdDestination) {
@@ -85,48 +93,53 @@ impl Session {
     }
 
     fn post_receives(&self, count: u32) -> Result<(), Failure> {
-        let wr = RecvWr::new(0, [self.incoming.whole()]);
-        Ok(self.qp.post_recv(&vec![wr; count as usize])?)
+        let wrs = vec![RecvWr::new(0, [self.incoming.whole()]); count as usize];
+        match &self.srq {
+            Some(srq) => srq.post_recv(&wrs)?,
+            None => self.pairs[0].post_recv(&wrs)?,
+        }
+        Ok(())
     }
 
-    fn post_send(&self) -> Result<(), Failure> {
+    fn post_send(&self, index: usize) -> Result<(), Failure> {
         let data = if self.is_client { self.outgoing.whole() } else { self.incoming.sge(self.start..self.start + self.size) };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
             None => SendWr::send(0, data),
         };
-        Ok(self.qp.post_send(&[wr])?)
+        Ok(self.pairs[index].post_send(&[wr])?)
     }
 
-    /// Sends and receives `iters` messages. The next is sent when the one before has both gone and been answered.
+    /// Sends and receives `iters` messages. The next of a queue pair is sent when the one before has both gone and been answered.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
-        let (mut sending, mut waiting) = (self.is_client, true);
+        let mut pending = vec![Pending { send: self.is_client, answer: true }; self.pairs.len()];
         if self.is_client {
-            self.post_send()?;
+            (0..self.pairs.len()).try_for_each(|index| self.post_send(index))?;
         }
         let mut patience = Instant::now();
         while sent < self.iters || received < self.iters {
             let Some(wc) = self.next_completion(patience)? else { continue };
             patience = Instant::now();
             let ok = wc.result.map_err(|error| format!("after {sent} messages sent and {received} received: {error}"))?;
+            let Some(index) = self.pairs.iter().position(|qp| qp.qpn() == wc.qpn) else { continue };
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
-                waiting = false;
+                pending[index].answer = false;
                 self.check(ok.byte_len as usize, received)?;
                 posted -= 1;
-                if posted <= 1 {
+                if posted <= self.pairs.len() as u32 {
                     self.post_receives(self.rx_depth - posted)?;
                     posted = self.rx_depth;
                 }
             } else {
                 sent += 1;
-                sending = false;
+                pending[index].send = false;
             }
-            if !sending && !waiting && sent < self.iters {
-                (sending, waiting) = (true, true);
-                self.post_send()?;
+            if pending[index] == Pending::default() && sent < self.iters {
+                pending[index] = Pending { send: true, answer: true };
+                self.post_send(index)?;
             }
         }
         Ok(())
@@ -164,14 +177,14 @@ impl Session {
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
             // a client of ours sends our pattern, a stock one its own
-            let stock = stock_pattern(size);
-            if message == stock { stock } else { pattern(size) }
+            let stock = STOCK_FILLS.map(|fill| stock_pattern(size, fill)).into_iter().find(|stock| *stock == message);
+            stock.unwrap_or_else(|| pattern(size))
         });
         if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
             let (got, wanted) = (message[at], expected[at]);
             return Err(format!("invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
         }
-        if self.is_client {
+        if self.is_client && self.pairs.len() == 1 {
             // so that the next one is not mistaken for this one
             self.incoming.fill(0)?;
         }
@@ -192,12 +205,22 @@ impl Session {
     }
 }
 
+/// What a queue pair waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+struct Pending {
+    send: bool,
+    answer: bool,
+}
+
 /// What a client of ours sends: every byte tells its place, but the first of each page is zero, as stock servers want it.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 }).collect()
 }
 
+/// What stock clients fill their messages with: ibv_srq_pingpong with zeros, the others with this.
+const STOCK_FILLS: [u8; 2] = [0x7B, 0];
+
 /// What a stock client sends with `-c`.
-fn stock_pattern(size: usize) -> Vec<u8> {
-    (0..size).map(|at| if at % PAGE == 0 { 0 } else { 0x7B }).collect()
+fn stock_pattern(size: usize, fill: u8) -> Vec<u8> {
+    (0..size).map(|at| if at % PAGE == 0 { 0 } else { fill }).collect()
 }
