@@ -405,3 +405,27 @@ fn failure_always_completes() {
     half.send(&nak(NakCode::InvalidRequest, 0x101, 1));
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
 }
+
+/// What its peer asked for before stays unanswered: in ERR nothing is sent but a NAK of its own.
+#[test]
+fn a_requester_that_fails_takes_waiting_answers_with_it() {
+    let mut half = Half::new(Options::default());
+    let memory = half.buffer(64);
+    half.post_send(&SendWr::send(1, memory.sge(0, 8)));
+    half.take();
+    half.send(&pkt(Op::ReadRequest, 0x200).reth(memory.remote(0), 64));
+    half.send(&nak(NakCode::RemoteOperationalError, 0x100, 0));
+    assert_eq!((half.qp.send_outcomes(), half.state()), (vec![(1, Err(WcStatus::RemOpErr))], State::Err));
+    half.expect_nothing();
+}
+
+/// A queue pair that may have no READ outstanding can never start one; waiting would block its queue for ever.
+#[test]
+fn a_read_where_none_is_allowed_fails_at_once() {
+    let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
+    let memory = half.buffer(64);
+    half.post_send(&SendWr::read(1, memory.remote(0), memory.sge(0, 8)));
+    half.post_send(&SendWr::send(2, memory.sge(0, 8)));
+    half.expect_nothing();
+    assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);
+}

@@ -680,7 +680,7 @@ impl Adapter {
                 let uses = qp.common.send_cq.id() == id || qp.common.recv_cq.id() == id;
                 if uses && !matches!(qp.common.state, State::Reset | State::Err) {
                     let (qp, mut env) = self.split(index, now);
-                    qp.enter_error(&mut env);
+                    qp.fail(&mut env);
                     self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
                 }
             }

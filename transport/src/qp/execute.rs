@@ -171,7 +171,7 @@ impl Responder {
         if !common.access.contains(Access::REMOTE_ATOMIC) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
-        if eth.virtual_address % 8 != 0 {
+        if !eth.virtual_address.is_multiple_of(8) {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
         let region = env.regions.remote(RKey(eth.rkey), common.pd, eth.virtual_address, 8, Access::REMOTE_ATOMIC);

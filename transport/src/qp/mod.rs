@@ -163,8 +163,7 @@ impl Qp {
 
     pub(crate) fn to_error(&mut self, env: &mut Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Err)?;
-        self.responder.forget_replies();
-        self.enter_error(env);
+        self.fail(env);
         Ok(())
     }
 
@@ -379,7 +378,7 @@ impl Qp {
         if let Some((wqe, error)) = self.requester.take_failed() {
             self.common.complete_send(&wqe, Err(error), env);
             if self.common.qp_type == QpType::Rc {
-                self.enter_error(env);
+                self.fail(env);
             } else {
                 self.common.state = State::Sqe;
                 self.flush_sends(env);
@@ -392,8 +391,15 @@ impl Qp {
         }
     }
 
-    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
-    pub(crate) fn enter_error(&mut self, env: &mut Env<'_>) {
+    /// Enters ERR, and answers nothing more.
+    pub(crate) fn fail(&mut self, env: &mut Env<'_>) {
+        self.responder.forget_replies();
+        self.enter_error(env);
+    }
+
+    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7). Answers that wait still leave: the
+    /// last of them may be the NAK that tells the peer why.
+    fn enter_error(&mut self, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.common.state = State::Err;
         self.flush_sends(env);

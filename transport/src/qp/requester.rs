@@ -18,6 +18,7 @@ use super::{
     state::State,
 };
 use crate::{
+    adapter::PdId,
     mem::AccessError,
     psn::Psn,
     time::{Instant, ack_timeout},
@@ -222,17 +223,12 @@ impl Requester {
             || wqe.failed.is_some()
             || outstanding >= WINDOW
             || wqe.flags.contains(SendFlags::FENCE) && reads > 0
-            || wqe.awaits_data() && reads >= max_reads;
+            || wqe.awaits_data() && reads >= max_reads && max_reads > 0;
         if waits {
             return false;
         }
-        if let Err(error) = wqe.check_local(common.pd) {
-            self.fail(number, error);
-            return false;
-        }
-        if matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && wqe.length != ATOMIC {
-            let cause = Cause::TooLong { length: wqe.length, limit: ATOMIC };
-            wqe.failed = Some(WcError { status: WcStatus::LocLenErr, cause });
+        if let Err(error) = check(wqe, max_reads, common.pd) {
+            wqe.failed = Some(error);
             return false;
         }
         wqe.started = true;
@@ -297,6 +293,17 @@ impl Requester {
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.retry.next_deadline()
     }
+}
+
+/// What can be wrong with a request before anything of it is sent.
+fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
+    if wqe.awaits_data() && max_reads == 0 {
+        return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
+    }
+    if matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && wqe.length != ATOMIC {
+        return Err(WcError { status: WcStatus::LocLenErr, cause: Cause::NotAWord { length: wqe.length } });
+    }
+    wqe.check_local(pd).map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
 }
 
 /// What a request packet is.

@@ -86,6 +86,7 @@ pub(crate) struct Responder {
 }
 
 /// What became of a request.
+#[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
     /// The queue pair has to go into the error state. `event` is for the case that no completion tells of it.

@@ -136,6 +136,13 @@ pub enum Cause {
         /// The bytes allowed.
         limit: u32,
     },
+    /// The list of an atomic is not of eight bytes.
+    NotAWord {
+        /// Its bytes.
+        length: u32,
+    },
+    /// The queue pair was connected with `max_rd_atomic` 0, so it does no READs and no atomics.
+    NoReadsAllowed,
     /// A READ response whose opcode or length does not fit the request.
     ResponseMismatch,
     /// What our responder told the peer when this receive request was being filled.
@@ -152,6 +159,8 @@ impl fmt::Display for Cause {
             Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
             Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
             Self::TooLong { length, limit } => write!(f, "{length} bytes where {limit} are allowed"),
+            Self::NotAWord { length } => write!(f, "the list of an atomic has {length} bytes instead of 8"),
+            Self::NoReadsAllowed => f.write_str("the queue pair was connected with max_rd_atomic 0: no READs and no atomics"),
             Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
             Self::NoRoute => f.write_str("the address handle's GID index does not exist or is of another address family"),
