@@ -1,23 +1,12 @@
 //! Every packet of a test, to be asked about, printed as a ladder, or written as a capture.
 
-use std::{borrow::Cow, fmt::Write as _, fs::File, io, net::IpAddr, path::Path, time::Duration};
+use std::{fmt::Write as _, io, path::Path, time::Duration};
 
-use pcap_file::{
-    DataLink,
-    pcapng::{
-        PcapNgWriter,
-        blocks::{
-            enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption},
-            interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption},
-        },
-    },
-};
-use roce_provider::fabric::Verdict;
+use roce_provider::{fabric::Verdict, link::Capture};
 use roce_transport::{
-    addr::ROCE_UDP_PORT,
     event::Disposition,
     time::Instant,
-    wire::{Headers, NetHeader, Operation, Packet, grh},
+    wire::{Headers, NetHeader, Operation, Packet},
 };
 
 use super::node::Side;
@@ -138,37 +127,11 @@ impl Trace {
 
     /// Writes a capture that Wireshark reads: whole IP packets, each with a comment on what became of it.
     pub fn write_pcapng(&self, path: &Path) -> io::Result<()> {
-        let fail = |error| io::Error::other(format!("{error}"));
-        let mut writer = PcapNgWriter::new(io::BufWriter::new(File::create(path)?)).map_err(fail)?;
-        let options = vec![InterfaceDescriptionOption::IfTsResol(9)];
-        let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options };
-        writer.write_pcapng_block(interface).map_err(fail)?;
+        let mut capture = Capture::create(path)?;
         for record in &self.records {
-            let data = ip_packet(&record.net, &record.bytes);
-            let block = EnhancedPacketBlock {
-                interface_id: 0,
-                timestamp: Duration::from_nanos(record.time.as_nanos()),
-                original_len: data.len() as u32,
-                data: Cow::Owned(data),
-                options: vec![EnhancedPacketOption::Comment(Cow::Owned(record.fate()))],
-            };
-            writer.write_pcapng_block(block).map_err(fail)?;
+            let at = Duration::from_nanos(record.time.as_nanos());
+            capture.write(at, &record.net, &record.bytes, Some(record.fate()))?;
         }
         Ok(())
     }
-}
-
-/// The datagram with its IP and UDP headers.
-fn ip_packet(net: &NetHeader, bytes: &[u8]) -> Vec<u8> {
-    let area = grh(net, bytes.len());
-    let mut packet = match net.src {
-        IpAddr::V4(_) => area[20..].to_vec(),
-        IpAddr::V6(_) => area.to_vec(),
-    };
-    packet.extend(net.src_port.to_be_bytes());
-    packet.extend(ROCE_UDP_PORT.to_be_bytes());
-    packet.extend((bytes.len() as u16 + 8).to_be_bytes());
-    packet.extend([0; 2]);
-    packet.extend(bytes);
-    packet
 }

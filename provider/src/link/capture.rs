@@ -4,7 +4,6 @@ use std::{
     borrow::Cow,
     fs::File,
     io::{self, BufWriter, Write},
-    net::IpAddr,
     path::Path,
     time::Duration,
 };
@@ -22,7 +21,7 @@ use pcap_file::{
 use roce_transport::{
     addr::ROCE_UDP_PORT,
     event::Disposition,
-    wire::{Ident, NetHeader, checksum},
+    wire::{NetHeader, checksum, grh},
 };
 
 /// Which way a datagram went.
@@ -77,22 +76,30 @@ impl Capture {
         writer.write_pcapng_block(interface).map_err(to_io)?;
         Ok(Self { writer })
     }
+
+    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and what is to be said of it.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write(&mut self, at: Duration, net: &NetHeader, bytes: &[u8], comment: Option<String>) -> io::Result<()> {
+        let frame = ip_packet(net, bytes);
+        let block = EnhancedPacketBlock {
+            interface_id: 0,
+            timestamp: at,
+            original_len: frame.len() as u32,
+            data: frame.into(),
+            options: comment.into_iter().map(|comment| EnhancedPacketOption::Comment(comment.into())).collect(),
+        };
+        self.writer.write_pcapng_block(block).map_err(to_io)?;
+        self.writer.get_mut().flush()
+    }
 }
 
 impl Observer for Capture {
     fn observe(&mut self, observed: &Observed<'_>) {
-        let frame = ip_packet(observed.net, observed.bytes);
-        let options = observed.disposition.map(|what| EnhancedPacketOption::Comment(what.to_string().into()));
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: observed.at,
-            original_len: frame.len() as u32,
-            data: frame.into(),
-            options: options.into_iter().collect(),
-        };
+        let comment = observed.disposition.map(|disposition| disposition.to_string());
         // A full disk must not stop the adapter; the file ends where it was full.
-        let _ = self.writer.write_pcapng_block(block);
-        let _ = self.writer.get_mut().flush();
+        let _ = self.write(observed.at, observed.net, observed.bytes, comment);
     }
 }
 
@@ -105,39 +112,12 @@ fn to_io(error: PcapError) -> io::Error {
 
 /// The IP packet around a UDP payload.
 fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
-    let udp_length = (payload.len() + 8) as u16;
-    let mut packet = Vec::with_capacity(payload.len() + 48);
-    let (id, dont_fragment) = match net.ident {
-        Ident::Known { id, dont_fragment } => (id, dont_fragment),
-        Ident::Likely(id) => (id, true),
-    };
-    match (net.src, net.dst) {
-        (IpAddr::V4(src), IpAddr::V4(dst)) => {
-            packet.extend([0x45, net.traffic_class]);
-            packet.extend((udp_length + 20).to_be_bytes());
-            packet.extend(id.to_be_bytes());
-            packet.extend([u8::from(dont_fragment) << 6, 0, net.hop_limit, 17, 0, 0]);
-            packet.extend(src.octets());
-            packet.extend(dst.octets());
-            let sum = checksum(&packet);
-            packet[10..12].copy_from_slice(&sum.to_be_bytes());
-        }
-        (src, dst) => {
-            let octets = |address| match address {
-                IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
-                IpAddr::V6(v6) => v6.octets(),
-            };
-            packet.extend((6 << 28 | u32::from(net.traffic_class) << 20).to_be_bytes());
-            packet.extend(udp_length.to_be_bytes());
-            packet.extend([17, net.hop_limit]);
-            packet.extend(octets(src));
-            packet.extend(octets(dst));
-        }
-    }
+    let header = grh(net, payload.len());
+    let mut packet = header[if net.src.is_ipv4() { 20 } else { 0 }..].to_vec();
     let udp = packet.len();
     packet.extend(net.src_port.to_be_bytes());
     packet.extend(ROCE_UDP_PORT.to_be_bytes());
-    packet.extend(udp_length.to_be_bytes());
+    packet.extend((payload.len() as u16 + 8).to_be_bytes());
     packet.extend([0, 0]);
     packet.extend(payload);
     if net.src.is_ipv6() {
