@@ -1,0 +1,309 @@
+//! An adapter with queue pairs in every state, and regions with every kind of rights.
+
+use std::{net::IpAddr, sync::Arc};
+
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig, PdId, TransmitBuffer, TransmitLimits},
+    addr::{AddressVector, Gid, Mtu, QKey, Qpn},
+    mem::{Access, HeapMemory, MrAttr, Region},
+    psn::Psn,
+    qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
+    time::Instant,
+    wire::PACKET_MAX,
+    work::{CompletionQueue, SendWr, Sge, SrqAttr, SrqId, UdDestination},
+};
+
+/// Path MTU of every connection: the smallest, so that a short message has many packets.
+pub(super) const MTU: Mtu = Mtu::B256;
+/// Bytes of every region.
+pub(super) const REGION: u64 = 4096;
+/// What a peer may do, where it may do anything.
+const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+/// The queue key of every datagram queue pair.
+pub(super) const QKEY: QKey = QKey(0x1111_1111);
+
+/// A queue pair and what is needed to bring it up again.
+#[derive(Clone, Copy)]
+pub(super) struct Member {
+    pub(super) qpn: Qpn,
+    pub(super) qp_type: QpType,
+    /// Where its packets come from, and its peer's number.
+    pub(super) peer: IpAddr,
+    pub(super) peer_qpn: Qpn,
+    pub(super) queues: Queues,
+}
+
+/// Where a queue pair's requests come from and go to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Queues {
+    /// Its own receive queue. Its completions are seen all the time, in their order.
+    Own,
+    /// The shared receive queue; for the rest like [`Own`](Self::Own).
+    Shared,
+    /// Its own receive queue, and a completion queue that overflows soon.
+    Tiny,
+}
+
+/// A transition of a queue pair.
+pub(super) type Edge = fn(&mut World, Member) -> Result<(), ModifyError>;
+
+/// How the adapter is set up; one byte of the input.
+#[derive(Clone, Copy)]
+pub(super) struct Setup(pub(super) u8);
+
+impl Setup {
+    const fn v6(self) -> bool {
+        self.0 & 1 != 0
+    }
+
+    /// PSNs start in the middle of the number space, or just before its end.
+    const fn psn(self) -> Psn {
+        Psn::new(if self.0 & 2 == 0 { 0x0040_0000 } else { 0x00FF_FFFC })
+    }
+
+    const fn retries(self) -> u8 {
+        if self.0 & 4 == 0 { 7 } else { 1 }
+    }
+
+    const fn reads(self) -> u8 {
+        if self.0 & 8 == 0 { 3 } else { 1 }
+    }
+
+    fn buffer(self) -> TransmitBuffer {
+        let limits = TransmitLimits { segments: 8, bytes: 3 * PACKET_MAX };
+        match self.0 >> 4 & 3 {
+            0 => TransmitBuffer::new(8 * PACKET_MAX, limits),
+            1 => TransmitBuffer::new(2 * PACKET_MAX, limits),
+            2 => TransmitBuffer::new(8 * PACKET_MAX, TransmitLimits::SINGLE),
+            // room for one packet only
+            _ => TransmitBuffer::new(0, limits),
+        }
+    }
+
+    /// The adapter's own address, in GID table entry 0, and that of a peer.
+    pub(super) fn addresses(self) -> [IpAddr; 2] {
+        if self.v6() { [V6, PEER_V6].map(IpAddr::from) } else { [V4, PEER_V4].map(IpAddr::from) }
+    }
+}
+
+const V4: [u8; 4] = [10, 0, 0, 1];
+const PEER_V4: [u8; 4] = [10, 0, 0, 2];
+const V6: [u16; 8] = [0xFD00, 0, 0, 0, 0, 0, 0, 1];
+const PEER_V6: [u16; 8] = [0xFD00, 0, 0, 0, 0, 0, 0, 2];
+
+/// Everything there is.
+pub(super) struct World {
+    pub(super) setup: Setup,
+    pub(super) adapter: Adapter,
+    pub(super) buffer: TransmitBuffer,
+    pub(super) now: Instant,
+    pub(super) pd: PdId,
+    pub(super) members: Vec<Member>,
+    /// Completions of the tracked queue pairs, of sends and of receives, and all those of the others.
+    pub(super) send_cq: Arc<CompletionQueue>,
+    pub(super) recv_cq: Arc<CompletionQueue>,
+    pub(super) tiny_cq: Arc<CompletionQueue>,
+    pub(super) srq: SrqId,
+    /// All rights.
+    pub(super) open: Arc<Region>,
+    /// The peer may only read here.
+    pub(super) readable: Arc<Region>,
+    /// The peer may do nothing here, and no request posted here names it.
+    pub(super) private: Arc<Region>,
+    /// All rights, in a protection domain without queue pairs.
+    pub(super) foreign: Arc<Region>,
+}
+
+impl World {
+    pub(super) fn new(setup: Setup) -> Self {
+        let mut adapter = Adapter::new(AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) });
+        let [own, peer] = setup.addresses();
+        let [other_family, _] = Setup(!setup.0).addresses();
+        adapter.set_gids(vec![own.into(), Gid::default(), other_family.into()]);
+        let pd = adapter.alloc_pd().expect("the first protection domain");
+        let other_pd = adapter.alloc_pd().expect("the second protection domain");
+        let mut cq = |capacity| adapter.create_cq(capacity).expect("a completion queue");
+        let [send_cq, recv_cq, tiny_cq] = [cq(1024), cq(1024), cq(4)];
+        let srq = adapter.create_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 }).expect("a shared receive queue");
+        let mut region = |pd, number: u64, access| register(&mut adapter, pd, number, access);
+        let mut world = Self {
+            setup,
+            open: region(pd, 1, RIGHTS),
+            readable: region(pd, 2, Access::REMOTE_READ),
+            private: region(pd, 3, Access::LOCAL_WRITE),
+            foreign: region(other_pd, 4, RIGHTS),
+            buffer: setup.buffer(),
+            now: Instant::from_nanos(1_000_000),
+            pd,
+            members: Vec::new(),
+            adapter,
+            send_cq,
+            recv_cq,
+            tiny_cq,
+            srq,
+        };
+        let connected = Qpn::new(0x111);
+        for state in [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqd, State::Err] {
+            let member = world.create(QpType::Rc, peer, connected, Queues::Own);
+            world.raise(member, state);
+        }
+        let overflowing = world.create(QpType::Rc, peer, connected, Queues::Tiny);
+        world.raise(overflowing, State::Rts);
+        world.connect_two(QpType::Rc, own, Queues::Own);
+        for state in [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqe, State::Err] {
+            let member = world.create(QpType::Ud, peer, Qpn::default(), Queues::Own);
+            world.raise(member, state);
+        }
+        for state in [State::Rtr, State::Rts, State::Sqe] {
+            let member = world.create(QpType::Uc, peer, connected, Queues::Own);
+            world.raise(member, state);
+        }
+        world.connect_two(QpType::Uc, own, Queues::Own);
+        world.connect_two(QpType::Rc, own, Queues::Shared);
+        for qp_type in [QpType::Uc, QpType::Ud] {
+            let member = world.create(qp_type, peer, connected, Queues::Shared);
+            world.raise(member, State::Rts);
+        }
+        world
+    }
+
+    /// Two connections whose ends are each other: what they send comes back to the adapter.
+    fn connect_two(&mut self, qp_type: QpType, own: IpAddr, queues: Queues) {
+        let first = self.create(qp_type, own, Qpn::default(), queues);
+        let second = self.create(qp_type, own, first.qpn, queues);
+        let first = Member { peer_qpn: second.qpn, ..first };
+        if let Some(member) = self.members.iter_mut().find(|member| member.qpn == first.qpn) {
+            *member = first;
+        }
+        self.raise(first, State::Rts);
+        self.raise(second, State::Rts);
+    }
+
+    fn create(&mut self, qp_type: QpType, peer: IpAddr, peer_qpn: Qpn, queues: Queues) -> Member {
+        let (send_cq, recv_cq) = match queues {
+            Queues::Own | Queues::Shared => (&self.send_cq, &self.recv_cq),
+            Queues::Tiny => (&self.tiny_cq, &self.tiny_cq),
+        };
+        let init = QpInit {
+            qp_type,
+            send_cq: send_cq.clone(),
+            recv_cq: recv_cq.clone(),
+            srq: (queues == Queues::Shared).then_some(self.srq),
+            caps: QpCaps { max_send_wr: 12, max_recv_wr: 12, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 64 },
+            sq_sig_all: false,
+            pd: self.pd,
+        };
+        let qpn = self.adapter.create_qp(init).expect("a queue pair");
+        let member = Member { qpn, qp_type, peer, peer_qpn, queues };
+        self.members.push(member);
+        member
+    }
+
+    // Transitions of a queue pair, with the attributes that it needs.
+
+    /// Brings a queue pair from RESET to `state`.
+    pub(super) fn raise(&mut self, member: Member, state: State) {
+        let steps: &[Edge] = match state {
+            State::Reset => &[],
+            State::Init => &[Self::init],
+            State::Rtr => &[Self::init, Self::rtr],
+            State::Rts | State::Sqe => &[Self::init, Self::rtr, Self::rts],
+            State::Sqd => &[Self::init, Self::rtr, Self::rts, Self::drain],
+            State::Err => &[Self::init, Self::fail],
+        };
+        for step in steps {
+            step(self, member).expect("the way up");
+        }
+        if state == State::Sqe {
+            self.fail_a_send(member);
+        }
+        assert_eq!(self.adapter.query_qp(member.qpn).map(|info| info.state), Some(state));
+    }
+
+    /// A send from memory of another protection domain puts an unreliable queue pair into SQE. Its completion is taken away, so
+    /// that nobody wonders where it comes from.
+    fn fail_a_send(&mut self, member: Member) {
+        let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
+        let to = UdDestination { av: self.way_to(member.peer), qpn: member.qpn, qkey: QKEY };
+        let wr = if member.qp_type == QpType::Ud { SendWr::send_to(0, to, sge) } else { SendWr::send(0, sge) };
+        self.adapter.post_send(self.now, member.qpn, &wr).expect("room for one request");
+        self.buffer.clear();
+        self.adapter.poll_transmit(self.now, &mut self.buffer);
+        assert!(self.buffer.is_empty());
+        assert!(self.send_cq.pop().is_some_and(|wc| wc.result.is_err()));
+    }
+
+    pub(super) fn init(&mut self, member: Member) -> Result<(), ModifyError> {
+        let qkey = if member.qp_type == QpType::Ud { QKEY } else { QKey::default() };
+        self.adapter.to_init(member.qpn, &Init { pkey_index: 0, access: RIGHTS, qkey })
+    }
+
+    pub(super) fn rtr(&mut self, member: Member) -> Result<(), ModifyError> {
+        let (dest_qpn, path_mtu, rq_psn, av) = (member.peer_qpn, MTU, self.setup.psn(), self.way_to(member.peer));
+        let max_dest_rd_atomic = self.setup.reads();
+        let rtr = match member.qp_type {
+            QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 },
+            QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
+            QpType::Ud => Rtr::Ud,
+        };
+        self.adapter.to_rtr(member.qpn, &rtr)
+    }
+
+    pub(super) fn rts(&mut self, member: Member) -> Result<(), ModifyError> {
+        let sq_psn = self.setup.psn();
+        let retries = self.setup.retries();
+        let rts = match member.qp_type {
+            QpType::Rc => {
+                Rts::Rc { sq_psn, timeout: 8, retry_cnt: retries, rnr_retry: retries, max_rd_atomic: self.setup.reads() }
+            }
+            QpType::Uc => Rts::Uc { sq_psn },
+            QpType::Ud => Rts::Ud { sq_psn },
+        };
+        self.adapter.to_rts(self.now, member.qpn, &rts)
+    }
+
+    pub(super) fn resume(&mut self, member: Member) -> Result<(), ModifyError> {
+        self.adapter.to_rts(self.now, member.qpn, &Rts::Resume)
+    }
+
+    pub(super) fn drain(&mut self, member: Member) -> Result<(), ModifyError> {
+        self.adapter.to_sqd(self.now, member.qpn, true)
+    }
+
+    pub(super) fn fail(&mut self, member: Member) -> Result<(), ModifyError> {
+        self.adapter.to_error(self.now, member.qpn)
+    }
+
+    pub(super) fn reset(&mut self, member: Member) -> Result<(), ModifyError> {
+        self.adapter.to_reset(member.qpn)
+    }
+
+    pub(super) fn way_to(&self, peer: IpAddr) -> AddressVector {
+        AddressVector::new(peer.into(), 0)
+    }
+
+    /// Deregisters the open region, under whatever uses it, and makes another with new keys.
+    pub(super) fn renew_open(&mut self) {
+        self.adapter.deregister(&self.open);
+        self.open = register(&mut self.adapter, self.pd, 1, RIGHTS);
+    }
+
+    /// What no packet may write is as it was.
+    pub(super) fn check_memory(&self) {
+        for region in [&self.readable, &self.private, &self.foreign] {
+            let mut bytes = [0; REGION as usize];
+            region.memory().read_at(0, &mut bytes).expect("memory of our own");
+            assert!(bytes.iter().all(|&byte| byte == FILL), "a region was written that nobody had the right to write");
+        }
+    }
+}
+
+/// What every region holds at first.
+pub(super) const FILL: u8 = 0xEE;
+
+fn register(adapter: &mut Adapter, pd: PdId, number: u64, access: Access) -> Arc<Region> {
+    let region = MrAttr { memory: Arc::new(HeapMemory::new(REGION as usize)), address: number << 32, access };
+    let region = adapter.register(pd, region).expect("a region");
+    region.memory().write_at(0, &[FILL; REGION as usize]).expect("memory of our own");
+    region
+}

@@ -1,0 +1,144 @@
+//! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    panic::{AssertUnwindSafe, catch_unwind},
+    path::Path,
+};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_fuzz::{packets::packets, parse::parse};
+
+#[test]
+fn parse_replays_its_corpus() {
+    replay("parse", parse);
+}
+
+#[test]
+fn packets_replays_its_corpus() {
+    replay("packets", |bytes| {
+        packets(bytes);
+    });
+}
+
+#[test]
+fn parse_holds_for_random_bytes() {
+    each_seed(20_000, |rng| {
+        let mut bytes = bytes(rng, 0..300);
+        parse(&bytes);
+        // most random bytes are no packet for their opcode or their version
+        if let [first, second, ..] = &mut bytes[..] {
+            *first &= 0x7F;
+            *second &= 0xF0;
+            parse(&bytes);
+        }
+    });
+}
+
+#[test]
+fn packets_holds_for_random_bytes() {
+    each_seed(300, |rng| {
+        packets(&bytes(rng, 0..1000));
+    });
+}
+
+/// Scripts that got stuck at the adapter's first checks would prove little, so these have to get behind them.
+#[test]
+fn packets_holds_for_random_scripts() {
+    let mut totals = BTreeMap::<&str, u64>::new();
+    each_seed(200, |rng| {
+        for (name, count) in packets(&script(rng)).named() {
+            *totals.entry(name).or_default() += count;
+        }
+    });
+    assert!(totals["received_packets"] > 10_000, "{totals:#?}");
+    for name in DEEP {
+        assert!(totals[name] > 0, "no packet gets as far as {name}: {totals:#?}");
+    }
+}
+
+/// What happens only to packets that fit what went before.
+const DEEP: [&str; 12] = [
+    "retransmitted_packets",
+    "timeouts",
+    "sequence_naks_sent",
+    "sequence_naks_received",
+    "rnr_naks_sent",
+    "rnr_naks_received",
+    "duplicate_requests",
+    "icrc_solved",
+    "out_of_sequence",
+    "replay_missing",
+    "reserved_syndrome",
+    "unexpected_response",
+];
+
+/// A script for `packets` (its module says what the steps are): two queue pairs, and packets that mostly are what they expect.
+fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    /// Requests of one packet and their answers: what gets on best with whatever came before.
+    const OPCODES: [u8; 10] = [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12];
+    /// Who can send or receive, and among them the connections to each other.
+    const ABLE: [u8; 14] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23];
+    let mut any = || rng.next_u32() as u8;
+    let focus = match any() & 3 {
+        0 | 1 => [7, 8],
+        2 => [[18, 19], [20, 21]][usize::from(any() & 1)],
+        _ => [any() % 24, ABLE[usize::from(any()) % ABLE.len()]],
+    };
+    let mut script = vec![any()];
+    for _ in 0..100 + u32::from(any()) {
+        let to = focus[usize::from(any() & 1)];
+        match any() % 20 {
+            0..=5 => {
+                let control = if any().is_multiple_of(8) { any() } else { any() & 0x40 };
+                let key = if any().is_multiple_of(8) { any() } else { any() & 0x01 };
+                let words = 3 + any() % 12;
+                let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
+                script.extend([0, control, any(), to, any(), key, words, opcode]);
+                script.extend((1..words * 4).map(|_| any()));
+            }
+            6..=9 => script.extend([5, any(), any(), any()]),
+            10..=11 => script.push(7 + any() % 3),
+            12..=14 => script.extend([10, to, any(), any(), any(), any()]),
+            15 => script.extend([12, to, any(), any()]),
+            16 => script.extend([13, any()]),
+            17 => script.extend([14, to, any()]),
+            // up again
+            18 => script.extend([14, focus[0], 7, 14, focus[1], 7]),
+            _ => script.extend([15, any()]),
+        }
+    }
+    script
+}
+
+fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {
+    let length = lengths.start + rng.next_u32() % (lengths.end - lengths.start);
+    let mut bytes = vec![0; length as usize];
+    rng.fill_bytes(&mut bytes);
+    bytes
+}
+
+fn replay(target: &str, body: fn(&[u8])) {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    assert!(!files.is_empty(), "{} holds no inputs", directory.display());
+    for file in files {
+        let bytes = fs::read(&file).unwrap();
+        run(&file.display().to_string(), || body(&bytes));
+    }
+}
+
+/// Runs `body` with so many random number generators, always the same ones.
+fn each_seed(count: u64, mut body: impl FnMut(&mut ChaCha8Rng)) {
+    for seed in 0..count {
+        run(&format!("seed {seed}"), || body(&mut ChaCha8Rng::seed_from_u64(seed)));
+    }
+}
+
+/// Says which input it was if `body` panics.
+fn run(what: &str, body: impl FnOnce()) {
+    assert!(catch_unwind(AssertUnwindSafe(body)).is_ok(), "failed on {what}");
+}
