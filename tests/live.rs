@@ -12,10 +12,10 @@ use std::{
 
 use roce::{
     Access, ArmKind, BindError, CompletionChannel, CompletionQueue, Context, Device, MemoryRegion, Mtu, OpenError, OpenOptions,
-    Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, Wc, WcStatus, link::Fabric,
+    Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
-const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ);
+const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Side {
@@ -295,6 +295,64 @@ fn device_names_that_name_nothing() {
     assert!(error("mlx5_0").starts_with("there is no device mlx5_0"));
     assert!(error("udp:here").starts_with("here is no IP address"));
     assert!(error("udp:192.0.2.1").starts_with("192.0.2.1 is not an address of this host"));
+}
+
+#[test]
+fn several_completions_come_with_one_call() {
+    let (a, b) = pair();
+    let writes: Vec<_> = (0..10).map(|id| SendWr::write(id, b.memory.remote(0), a.memory.sge(0..8))).collect();
+    a.qp.post_send(&writes).unwrap();
+    let start = Instant::now();
+    let (mut wcs, mut ids) = ([Wc::UNUSED; 4], Vec::new());
+    while ids.len() < 10 && start.elapsed() < PATIENCE {
+        let count = a.cq.poll(&mut wcs);
+        ids.extend(wcs[..count].iter().map(|wc| wc.wr_id));
+    }
+    assert_eq!(ids, (0..10).collect::<Vec<_>>());
+}
+
+/// A peer's atomics and this program's own accesses are of the same words.
+#[test]
+fn atomics_count_what_several_add() {
+    let (a, b) = pair();
+    b.memory.store_u64(8, 1000).unwrap();
+    let adds: Vec<_> = (0..50).map(|id| SendWr::fetch_add(id, b.memory.remote(8), 3, a.memory.sge(0..8))).collect();
+    a.qp.post_send(&adds).unwrap();
+    for _ in 0..50 {
+        assert_eq!(a.next().result.unwrap().byte_len, 8);
+    }
+    assert_eq!((b.memory.load_u64(8), a.memory.load_u64(0)), (Ok(1150), Ok(1147)));
+    a.qp.post_send(&[SendWr::compare_swap(1, b.memory.remote(8), 1150, 7, a.memory.sge(0..8))]).unwrap();
+    a.next().result.unwrap();
+    assert_eq!((b.memory.load_u64(8), a.memory.load_u64(0)), (Ok(7), Ok(1150)));
+}
+
+#[test]
+fn queue_pairs_share_a_receive_queue() {
+    let (a, context) = (loopback(OpenOptions::default()), loopback(OpenOptions::default()));
+    let (pd_a, pd_b) = (a.alloc_pd().unwrap(), context.alloc_pd().unwrap());
+    let (cq_a, cq_b) = (a.create_cq(16, None).unwrap(), context.create_cq(16, None).unwrap());
+    let srq = pd_b.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
+    let (near, far) = (pd_a.allocate(8, Access::empty()).unwrap(), pd_b.allocate(8, Access::LOCAL_WRITE).unwrap());
+    srq.post_recv(&[RecvWr::new(1, [far.whole()]), RecvWr::new(2, [far.whole()])]).unwrap();
+    let mut senders = Vec::new();
+    let mut receivers = Vec::new();
+    for _ in 0..2 {
+        let sender = pd_a.create_qp(&QpAttr::new(QpType::Rc, &cq_a)).unwrap();
+        let receiver = pd_b.create_qp(&QpAttr { srq: Some(srq.clone()), ..QpAttr::new(QpType::Rc, &cq_b) }).unwrap();
+        sender.connect_to(receiver.endpoint(0).unwrap()).unwrap();
+        receiver.connect_to(sender.endpoint(0).unwrap()).unwrap();
+        sender.post_send(&[SendWr::send(0, near.whole())]).unwrap();
+        senders.push(sender);
+        receivers.push(receiver);
+    }
+    let start = Instant::now();
+    let mut ids = Vec::new();
+    while ids.len() < 2 && start.elapsed() < PATIENCE {
+        ids.extend(cq_b.poll_one().map(|wc| wc.wr_id));
+    }
+    ids.sort_unstable();
+    assert_eq!((ids, srq.query().posted), (vec![1, 2], 0));
 }
 
 /// Keys, numbers and queues are gone with their objects; nothing is left of a thousand rounds.

@@ -22,6 +22,11 @@ pub struct Wc {
     pub result: Result<WcOk, WcError>,
 }
 
+impl Wc {
+    /// A place for a completion to be polled into; it means nothing itself.
+    pub const UNUSED: Self = Self { wr_id: 0, qpn: Qpn::new(0), result: Err(WcError::FLUSHED) };
+}
+
 /// Which kind of request completed (`ibv_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {

@@ -23,16 +23,18 @@ const QKEY: QKey = QKey(0x1111_1111);
 
 /// Send messages back and forth with a peer.
 ///
-/// Start it without SERVER on one side, then with the name or address of that side on the other. On one host:
+/// Start it without SERVER on one side, then with the name or address of that side on the other.
+/// On one host:
 ///
 ///     roce pingpong rc
 ///     roce pingpong rc 127.0.0.1
 ///
 /// The other side may as well be ibv_rc_pingpong, ibv_uc_pingpong, ibv_ud_pingpong or
-/// ibv_srq_pingpong, on the kernel's rxe or on an RDMA network adapter; options
-/// mean what they mean there. The two sides tell each other their addresses over TCP. The size, path MTU and number of
-/// exchanges have to be the same on both sides.
+/// ibv_srq_pingpong, on the kernel's rxe or on an RDMA network adapter; options mean what they
+/// mean there. The two sides tell each other their addresses over TCP. The size, path MTU and
+/// number of messages have to be the same on both sides.
 #[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several reliable connections with a
     /// shared receive queue
@@ -138,15 +140,12 @@ impl Args {
             validate: self.chk,
             events: self.events,
         };
-        if let (QpType::Ud, Some(mtu)) = (qp_type, mtu) {
-            plan.check_datagram(mtu)?;
-        }
+        plan.check_datagram(mtu.unwrap_or(Mtu::B4096))?;
         Ok(plan)
     }
 
-    fn options(&self) -> Result<OpenOptions, Failure> {
-        let faults: FaultPlan = self.fault.join(", ").parse()?;
-        Ok(OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() })
+    fn options(&self, faults: FaultPlan) -> OpenOptions {
+        OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() }
     }
 }
 
@@ -166,9 +165,10 @@ impl Plan {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
+    let faults: FaultPlan = args.fault.join(", ").parse()?;
     // A device named on the command line is opened first, so that what is wrong with it is said at once.
     let named = match &args.device {
-        Some(spec) => Some(Device::named(spec)?.open(args.options()?)?),
+        Some(spec) => Some(Device::named(spec)?.open(args.options(faults.clone()))?),
         None => None,
     };
     let (exchange, is_client) = match &args.server {
@@ -178,7 +178,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let local = exchange.local()?.ip().to_canonical();
     let context = match named {
         Some(context) => context,
-        None => Device::for_local(local)?.open(args.options()?)?,
+        None => Device::for_local(local)?.open(args.options(faults))?,
     };
     plan.check_datagram(context.active_mtu())?;
     let gids = context.gids();
