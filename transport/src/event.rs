@@ -4,10 +4,11 @@ use core::fmt;
 
 use crate::{
     addr::Qpn,
-    mem::AccessError,
     wire::{ParseError, Syndrome},
     work::{CqId, SrqId},
 };
+
+pub use crate::work::Refusal;
 
 /// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader that asked to be woken.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -157,64 +158,6 @@ impl fmt::Display for Disposition {
             Self::NakTaken(syndrome) => write!(f, "the requester heeds {syndrome}"),
             Self::Congestion => f.write_str("congestion noted"),
             Self::Dropped(reason) => write!(f, "dropped: {reason}"),
-        }
-    }
-}
-
-impl fmt::Display for Syndrome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        use crate::wire::NakCode;
-        match self {
-            Self::Ack { .. } => f.write_str("ACK"),
-            Self::RnrNak { timer } => write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros()),
-            Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
-            Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
-            Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
-            Self::Nak(NakCode::RemoteOperationalError) => f.write_str("NAK remote operational error"),
-            Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
-            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
-        }
-    }
-}
-
-/// Why a responder answered with a NAK.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Refusal {
-    /// An earlier packet is missing.
-    MissingPacket,
-    /// No receive request is posted.
-    NoReceiveRequest,
-    /// The packet does not continue the message under way.
-    OpcodeOrder,
-    /// The payload's length is wrong for the packet's place, or does not add up to the announced length.
-    Length,
-    /// The message is longer than the posted buffer.
-    BufferTooSmall,
-    /// The queue pair does not allow this operation.
-    NotEnabled,
-    /// More READs than agreed on.
-    TooManyReads,
-    /// The R_Key or the access does not fit.
-    Access(AccessError),
-    /// The responder's own receive request is bad.
-    LocalBuffer(AccessError),
-    /// The address of an atomic is not a multiple of eight.
-    Misaligned,
-}
-
-impl fmt::Display for Refusal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::MissingPacket => f.write_str("an earlier packet is missing"),
-            Self::NoReceiveRequest => f.write_str("no receive request is posted"),
-            Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
-            Self::Length => f.write_str("the payload's length is wrong for the packet"),
-            Self::BufferTooSmall => f.write_str("the message is longer than the posted buffer"),
-            Self::NotEnabled => f.write_str("the queue pair does not allow this operation"),
-            Self::TooManyReads => f.write_str("more READs outstanding than agreed on"),
-            Self::Access(error) => write!(f, "R_Key: {error}"),
-            Self::LocalBuffer(error) => write!(f, "receive buffer: {error}"),
-            Self::Misaligned => f.write_str("the address is not a multiple of eight"),
         }
     }
 }

@@ -17,6 +17,8 @@ extern crate std;
 pub mod adapter;
 pub mod addr;
 pub mod event;
+mod gids;
+mod hash;
 pub mod mem;
 pub mod psn;
 pub mod qp;

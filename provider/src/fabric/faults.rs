@@ -9,7 +9,7 @@ use roce_transport::{
     wire::{NetHeader, Packet},
 };
 
-use super::rule::{Action, Frequency, Rule};
+use super::rule::{Action, Corruption, Frequency, Rule};
 
 /// How well a network carries datagrams in general. The default is a perfect one without delay. Probabilities go from 0
 /// (never, the default) to 1 (always).
@@ -83,24 +83,6 @@ pub struct FaultPlan {
     pub conditions: Conditions,
     /// For single datagrams, in the order in which they are tried.
     pub rules: Vec<Rule>,
-}
-
-/// A change of one byte.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Corruption {
-    /// Which byte of the UDP payload; beyond its end, counting goes on at its start.
-    pub offset: usize,
-    /// The bits to flip.
-    pub mask: u8,
-}
-
-impl Corruption {
-    /// Changes the byte.
-    pub fn apply(&self, bytes: &mut [u8]) {
-        if !bytes.is_empty() {
-            bytes[self.offset % bytes.len()] ^= self.mask;
-        }
-    }
 }
 
 /// What is to happen to a datagram. The default is that it arrives at once and as it is.

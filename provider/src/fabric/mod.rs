@@ -38,8 +38,8 @@ use roce_transport::{
     wire::{Ident, NetHeader},
 };
 
-pub use faults::{Conditions, Corruption, FaultPlan, Faults, RuleId, Verdict};
-pub use rule::{Action, Frequency, Kind, Matcher, Rule};
+pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
+pub use rule::{Action, Corruption, Frequency, Kind, Matcher, Rule};
 pub use syntax::FaultSyntaxError;
 
 /// What the receiving end is told of the IPv4 identification of a datagram.

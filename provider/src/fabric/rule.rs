@@ -8,8 +8,6 @@ use roce_transport::{
     wire::{NetHeader, Operation, Packet, Place, Service, Syndrome},
 };
 
-use super::faults::Corruption;
-
 /// A family of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -111,6 +109,24 @@ pub enum Frequency {
     Every(u64),
     /// Only the n-th, counted from 1.
     Nth(u64),
+}
+
+/// A change of one byte.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Corruption {
+    /// Which byte of the UDP payload; beyond its end, counting goes on at its start.
+    pub offset: usize,
+    /// The bits to flip.
+    pub mask: u8,
+}
+
+impl Corruption {
+    /// Changes the byte.
+    pub fn apply(&self, bytes: &mut [u8]) {
+        if !bytes.is_empty() {
+            bytes[self.offset % bytes.len()] ^= self.mask;
+        }
+    }
 }
 
 /// What happens to a datagram that a rule hits.

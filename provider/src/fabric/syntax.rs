@@ -6,8 +6,8 @@ use roce_transport::{addr::Qpn, wire::Place};
 use thiserror::Error;
 
 use super::{
-    faults::{Conditions, Corruption, FaultPlan},
-    rule::{Action, Frequency, Kind, Matcher, Rule},
+    faults::{Conditions, FaultPlan},
+    rule::{Action, Corruption, Frequency, Kind, Matcher, Rule},
 };
 
 /// What is wrong with a text that should be a [`FaultPlan`], and what to write instead.

@@ -4,7 +4,8 @@ use alloc::{boxed::Box, vec, vec::Vec};
 use core::{net::IpAddr, ops::Range};
 
 use crate::{
-    qp::{Built, Path},
+    gids::Path,
+    qp::Built,
     wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc},
 };
 

@@ -9,7 +9,7 @@ mod table;
 mod words;
 
 pub use heap::HeapMemory;
-pub use region::{Access, AccessError, LKey, RKey, Region};
+pub use region::{Access, AccessError, LKey, PdId, RKey, Region};
 pub(crate) use table::RegionTable;
 pub use words::{read_words, write_words};
 

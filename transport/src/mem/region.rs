@@ -10,7 +10,10 @@ use bitflags::bitflags;
 use thiserror::Error;
 
 use super::Memory;
-use crate::adapter::PdId;
+
+/// Names a protection domain of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct PdId(pub(crate) u32);
 
 /// The key by which the owner of a region names it in work requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]

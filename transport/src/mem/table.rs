@@ -10,9 +10,9 @@ use thiserror::Error;
 
 use super::{
     Memory,
-    region::{Access, AccessError, LKey, RKey, Region},
+    region::{Access, AccessError, LKey, PdId, RKey, Region},
 };
-use crate::adapter::{IdHasher, PdId};
+use crate::hash::IdHasher;
 
 /// How many keys of deregistered regions are kept from being given out again.
 const QUARANTINE: usize = 4096;

@@ -1,55 +1,18 @@
 //! What creating, changing and using a queue pair takes, and what can be wrong with it.
 
 use alloc::sync::Arc;
-use core::fmt;
-
 use thiserror::Error;
 
-use super::state::State;
+use super::state::{QpType, State};
 use crate::{
-    adapter::PdId,
     addr::{AddressVector, Mtu, QKey, Qpn},
-    mem::Access,
+    mem::{Access, PdId},
     psn::Psn,
-    wire::Service,
     work::{CompletionQueue, SrqId},
 };
 
 /// The most READs and atomics that a queue pair may have outstanding, either way.
 pub const MAX_RD_ATOMIC: u8 = 128;
-
-/// The transport service of a queue pair (`ibv_qp_type`).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum QpType {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Unreliable datagram.
-    Ud,
-}
-
-impl QpType {
-    /// The service that its packets' opcodes name.
-    #[must_use]
-    pub const fn service(self) -> Service {
-        match self {
-            Self::Rc => Service::Rc,
-            Self::Uc => Service::Uc,
-            Self::Ud => Service::Ud,
-        }
-    }
-}
-
-impl fmt::Display for QpType {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Rc => "RC",
-            Self::Uc => "UC",
-            Self::Ud => "UD",
-        })
-    }
-}
 
 /// Sizes of a queue pair's queues (`ibv_qp_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

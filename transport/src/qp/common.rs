@@ -1,19 +1,18 @@
 //! What both halves of a queue pair need: who it is, where its peer is, and where things are reported.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
-use core::net::IpAddr;
 
 use slab::Slab;
 
 use super::{
-    attr::{QpCaps, QpType},
-    state::State,
+    attr::QpCaps,
+    state::{QpType, State},
 };
 use crate::{
-    adapter::{GidTable, PdId},
     addr::{AddressVector, Mtu, QKey, Qpn},
     event::{Counters, Event},
-    mem::{Access, RegionTable},
+    gids::{GidTable, Path},
+    mem::{Access, PdId, RegionTable},
     time::Instant,
     work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, Wc, WcError, WcOk, WcOpcode},
 };
@@ -48,16 +47,6 @@ impl Env<'_> {
             }
         }
     }
-}
-
-/// The addresses and fields of the datagrams of a flow.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Path {
-    pub(crate) src: IpAddr,
-    pub(crate) dst: IpAddr,
-    pub(crate) src_port: u16,
-    pub(crate) traffic_class: u8,
-    pub(crate) hop_limit: u8,
 }
 
 /// A queue pair's identity, attributes and state.

@@ -16,14 +16,14 @@ mod state;
 mod uc;
 mod ud;
 
-pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Rtr, Rts};
-pub(crate) use common::{Common, Env, Path};
-pub use state::{EDGES, State, is_legal};
+pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Rtr, Rts};
+pub(crate) use common::{Common, Env};
+pub use state::{EDGES, QpType, State, is_legal};
 
 use crate::{
-    adapter::GidTable,
     addr::{AddressVector, Mtu, Qpn},
     event::{Disposition, Event},
+    gids::{GidTable, Path},
     time::Instant,
     wire::{Headers, NetHeader, Operation, Packet, Service},
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},

@@ -12,14 +12,12 @@
 
 use super::{
     Outgoing,
-    attr::QpType,
     common::{Common, Env},
     retry::{Retry, Verdict},
-    state::State,
+    state::{QpType, State},
 };
 use crate::{
-    adapter::PdId,
-    mem::AccessError,
+    mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
     wire::{AtomicEth, Bth, Ext, Headers, Opcode, Operation, Place, Reth},

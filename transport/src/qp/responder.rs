@@ -12,9 +12,8 @@ use super::{
     replay::{Remembered, ReplayRing, Request},
 };
 use crate::{
-    adapter::PdId,
     event::{Disposition, DropReason, Event, Refusal},
-    mem::{Access, AccessError, Region, RegionTable},
+    mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Service, Syndrome,

@@ -2,7 +2,40 @@
 
 use core::fmt;
 
-use super::attr::QpType;
+use crate::wire::Service;
+
+/// The transport service of a queue pair (`ibv_qp_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum QpType {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+impl QpType {
+    /// The service that its packets' opcodes name.
+    #[must_use]
+    pub const fn service(self) -> Service {
+        match self {
+            Self::Rc => Service::Rc,
+            Self::Uc => Service::Uc,
+            Self::Ud => Service::Ud,
+        }
+    }
+}
+
+impl fmt::Display for QpType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        })
+    }
+}
 
 /// A queue pair's state (`ibv_qp_state`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

@@ -1,5 +1,7 @@
 //! The base transport header and the extended ones: fixed layouts, big-endian.
 
+use core::fmt;
+
 use super::opcode::Opcode;
 use crate::{
     addr::{PKey, QKey, Qpn},
@@ -184,6 +186,21 @@ impl Syndrome {
             Self::RnrNak { timer } => 0x20 | timer & 0x1F,
             Self::Nak(code) => 0x60 | code as u8,
             Self::Reserved(byte) => byte,
+        }
+    }
+}
+
+impl fmt::Display for Syndrome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Ack { .. } => f.write_str("ACK"),
+            Self::RnrNak { timer } => write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros()),
+            Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
+            Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
+            Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
+            Self::Nak(NakCode::RemoteOperationalError) => f.write_str("NAK remote operational error"),
+            Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
+            Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
         }
     }
 }

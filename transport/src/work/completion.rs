@@ -4,9 +4,9 @@ use core::fmt;
 
 use thiserror::Error;
 
+use super::Refusal;
 use crate::{
     addr::Qpn,
-    event::Refusal,
     mem::AccessError,
     wire::{Immediate, Syndrome},
 };

@@ -5,6 +5,7 @@
 mod completion;
 mod cq;
 mod queue;
+mod refusal;
 mod request;
 mod shared;
 
@@ -12,6 +13,7 @@ pub use completion::{Cause, Wc, WcError, WcOk, WcOpcode, WcStatus};
 pub(crate) use cq::Pushed;
 pub use cq::{ArmKind, CompletionQueue, CqId};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
+pub use refusal::Refusal;
 pub use request::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
 pub(crate) use shared::SharedQueue;
 pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo};

@@ -9,8 +9,7 @@ use super::{
     request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
 };
 use crate::{
-    adapter::PdId,
-    mem::{Access, AccessError, LKey, Region, RegionTable},
+    mem::{Access, AccessError, LKey, PdId, Region, RegionTable},
     psn::Psn,
 };
 

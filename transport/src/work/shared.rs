@@ -3,7 +3,7 @@
 use thiserror::Error;
 
 use super::queue::RecvQueue;
-use crate::adapter::PdId;
+use crate::mem::PdId;
 
 /// Names a shared receive queue of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -1,11 +1,9 @@
-//! An adapter's own addresses.
+//! An adapter's own addresses, and the ways from them to its peers.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
-use crate::{
-    addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port},
-    qp::Path,
-};
+use crate::addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port};
 
 /// The UDP source port of what an adapter sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -14,6 +12,16 @@ pub enum SourcePort {
     Fixed(u16),
     /// By flow; see [`udp_source_port`].
     PerFlow,
+}
+
+/// The addresses and fields of the datagrams of a flow.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Path {
+    pub(crate) src: IpAddr,
+    pub(crate) dst: IpAddr,
+    pub(crate) src_port: u16,
+    pub(crate) traffic_class: u8,
+    pub(crate) hop_limit: u8,
 }
 
 /// The GID table of the adapter's only port, with what else a path starts from.
@@ -25,11 +33,11 @@ pub struct GidTable {
 }
 
 impl GidTable {
-    pub(super) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
+    pub(crate) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
         Self { gids: Vec::new(), port_mtu, source_port }
     }
 
-    pub(super) fn set(&mut self, gids: Vec<Gid>) {
+    pub(crate) fn set(&mut self, gids: Vec<Gid>) {
         self.gids = gids;
     }
 
@@ -45,7 +53,7 @@ impl GidTable {
         self.port_mtu
     }
 
-    pub(super) fn contains(&self, gid: Gid) -> bool {
+    pub(crate) fn contains(&self, gid: Gid) -> bool {
         self.gids.contains(&gid)
     }
 

@@ -1,0 +1,105 @@
+//! What an adapter is made from, and how much it grants.
+
+use thiserror::Error;
+
+use crate::{addr::Mtu, gids::SourcePort};
+
+/// How much of everything an adapter holds, and the largest sizes it grants.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Limits {
+    /// Protection domains.
+    pub max_pd: usize,
+    /// Memory regions.
+    pub max_mr: usize,
+    /// Completion queues.
+    pub max_cq: usize,
+    /// Completions in one queue.
+    pub max_cqe: usize,
+    /// Queue pairs.
+    pub max_qp: usize,
+    /// Shared receive queues.
+    pub max_srq: usize,
+    /// Requests in one work queue.
+    pub max_qp_wr: u32,
+    /// Elements in one request's list.
+    pub max_sge: u32,
+    /// Inline bytes of one request.
+    pub max_inline_data: u32,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            max_pd: 1 << 16,
+            max_mr: 1 << 19,
+            max_cq: 1 << 16,
+            max_cqe: 1 << 20,
+            max_qp: 1 << 17,
+            max_srq: 1 << 16,
+            max_qp_wr: 1 << 15,
+            max_sge: 32,
+            max_inline_data: 512,
+        }
+    }
+}
+
+/// What an adapter is made from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct AdapterConfig {
+    /// Where all its random numbers come from: keys, queue pair numbers, PSNs. Must be unpredictable outside of tests.
+    pub seed: [u8; 32],
+    /// The most payload that the link carries in a packet.
+    pub port_mtu: Mtu,
+    /// UDP source ports of what it sends.
+    pub source_port: SourcePort,
+    /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets several adapters share an
+    /// address.
+    pub qpns: core::ops::RangeInclusive<u32>,
+    /// Sizes.
+    pub limits: Limits,
+}
+
+impl AdapterConfig {
+    /// An adapter with this seed, everything else at its default: path MTU 4,096, a source port per flow.
+    #[must_use]
+    pub fn new(seed: [u8; 32]) -> Self {
+        Self { seed, port_mtu: Mtu::B4096, source_port: SourcePort::PerFlow, qpns: 2..=0xFF_FFFE, limits: Limits::default() }
+    }
+}
+
+/// Why an object cannot be made or destroyed. Nothing has changed.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum ObjectError {
+    /// As many exist as may.
+    #[error("no more than {limit} {what} can exist")]
+    TooMany {
+        /// The kind of object.
+        what: &'static str,
+        /// How many may exist.
+        limit: usize,
+    },
+    /// A size beyond what the adapter grants, or zero where that makes no sense.
+    #[error("{what} must be within {least}..={limit}")]
+    Size {
+        /// The size.
+        what: &'static str,
+        /// Its least value.
+        least: usize,
+        /// Its greatest value.
+        limit: usize,
+    },
+    /// The object does not exist (any more).
+    #[error("no such object")]
+    Unknown,
+    /// Another object still uses it.
+    #[error("still in use")]
+    InUse,
+}
+
+pub(super) fn limit(what: &'static str, exist: usize, limit: usize) -> Result<(), ObjectError> {
+    if exist < limit { Ok(()) } else { Err(ObjectError::TooMany { what, limit }) }
+}
+
+pub(super) fn size(what: &'static str, value: usize, least: usize, limit: usize) -> Result<(), ObjectError> {
+    if (least..=limit).contains(&value) { Ok(()) } else { Err(ObjectError::Size { what, least, limit }) }
+}

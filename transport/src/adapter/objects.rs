@@ -1,0 +1,241 @@
+//! Making and destroying what an adapter holds.
+
+use alloc::sync::Arc;
+
+use rand_core::RngCore;
+
+use super::{
+    Adapter,
+    config::{ObjectError, limit, size},
+};
+use crate::{
+    addr::{QKey, Qpn},
+    mem::{Access, MrAttr, PdId, Region, RegisterError},
+    qp::{Common, PostError, Qp, QpInfo, QpInit, State},
+    work::{CompletionQueue, CqId, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo},
+};
+
+impl Adapter {
+    /// Makes a protection domain (`ibv_alloc_pd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`].
+    pub fn alloc_pd(&mut self) -> Result<PdId, ObjectError> {
+        limit("protection domains", self.pds.len(), self.limits.max_pd)?;
+        Ok(PdId(self.pds.insert(()) as u32))
+    }
+
+    /// Destroys a protection domain (`ibv_dealloc_pd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while a region, a queue pair or a shared receive queue belongs to it; [`ObjectError::Unknown`].
+    pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd) || self.srqs.iter().any(|(_, srq)| srq.pd == pd);
+        if used || self.regions.any_of(pd) {
+            return Err(ObjectError::InUse);
+        }
+        self.pds.remove(pd.0 as usize);
+        Ok(())
+    }
+
+    /// Registers memory (`ibv_reg_mr`, `ibv_reg_mr_iova`).
+    ///
+    /// # Errors
+    /// See [`RegisterError`].
+    pub fn register(&mut self, pd: PdId, attr: MrAttr) -> Result<Arc<Region>, RegisterError> {
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(RegisterError::UnknownPd);
+        }
+        self.regions.register(pd, attr, &mut self.rng)
+    }
+
+    /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it fail.
+    pub fn deregister(&mut self, region: &Region) {
+        self.regions.deregister(region);
+    }
+
+    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`].
+    pub fn create_cq(&mut self, capacity: usize) -> Result<Arc<CompletionQueue>, ObjectError> {
+        size("completions", capacity, 1, self.limits.max_cqe)?;
+        limit("completion queues", self.cqs.len(), self.limits.max_cq)?;
+        let entry = self.cqs.vacant_entry();
+        let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), capacity));
+        entry.insert(cq.clone());
+        Ok(cq)
+    }
+
+    /// Destroys a completion queue (`ibv_destroy_cq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while a queue pair completes there; [`ObjectError::Unknown`].
+    pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
+        if !self.cqs.contains(id.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        if self.qps.iter().any(|(_, qp)| qp.common.send_cq.id() == id || qp.common.recv_cq.id() == id) {
+            return Err(ObjectError::InUse);
+        }
+        self.cqs.remove(id.0 as usize);
+        Ok(())
+    }
+
+    /// Makes a shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
+        size("max_wr", attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
+        size("max_sge", attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        limit("shared receive queues", self.srqs.len(), self.limits.max_srq)?;
+        Ok(SrqId(self.srqs.insert(SharedQueue::new(pd, attr)) as u32))
+    }
+
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no completions any more.
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while a queue pair receives from it; [`ObjectError::Unknown`].
+    pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
+        if !self.srqs.contains(id.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        if self.qps.iter().any(|(_, qp)| qp.common.srq == Some(id)) {
+            return Err(ObjectError::InUse);
+        }
+        self.srqs.remove(id.0 as usize);
+        Ok(())
+    }
+
+    /// What a shared receive queue tells of itself (`ibv_query_srq`).
+    #[must_use]
+    pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
+        self.srqs.get(id.0 as usize).map(SharedQueue::info)
+    }
+
+    /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there
+    /// are fewer requests already, it is raised with the next that is taken.
+    ///
+    /// # Errors
+    /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
+    pub fn set_srq_limit(&mut self, id: SrqId, limit: u32) -> Result<(), SrqError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        if limit > srq.queue.capacity() {
+            return Err(SrqError::Limit(srq.queue.capacity()));
+        }
+        srq.limit = limit;
+        Ok(())
+    }
+
+    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    ///
+    /// # Errors
+    /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its limit is beyond the new
+    /// size; [`SrqError::UnknownSrq`].
+    pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        if !(1..=self.limits.max_qp_wr).contains(&max_wr) {
+            return Err(SrqError::Size(self.limits.max_qp_wr));
+        }
+        if srq.queue.len() > max_wr {
+            return Err(SrqError::Posted(srq.queue.len()));
+        }
+        if srq.limit > max_wr {
+            return Err(SrqError::Limit(max_wr));
+        }
+        srq.queue.set_capacity(max_wr);
+        Ok(())
+    }
+
+    /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
+    ///
+    /// # Errors
+    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then nothing was posted.
+    pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
+        let srq = self.srqs.get_mut(id.0 as usize).ok_or(PostError::UnknownSrq)?;
+        if wr.sges.len() > srq.max_sge as usize {
+            return Err(PostError::TooManySges { limit: srq.max_sge });
+        }
+        if srq.queue.is_full() {
+            return Err(PostError::QueueFull);
+        }
+        srq.queue.push(wr, srq.pd, &self.regions);
+        Ok(())
+    }
+
+    /// Makes a queue pair in RESET (`ibv_create_qp`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
+    /// queue or shared receive queue that is not of this adapter.
+    pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
+        let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd } = init;
+        let max_wr = self.limits.max_qp_wr as usize;
+        size("max_send_wr", caps.max_send_wr as usize, 0, max_wr)?;
+        size("max_recv_wr", caps.max_recv_wr as usize, 0, max_wr)?;
+        size("max_send_sge", caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
+        size("max_recv_sge", caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
+        size("max_inline_data", caps.max_inline_data as usize, 0, self.limits.max_inline_data as usize)?;
+        let own = |cq: &Arc<CompletionQueue>| self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq));
+        let srq_exists = srq.is_none_or(|id| self.srqs.contains(id.0 as usize));
+        if !self.pds.contains(pd.0 as usize) || !own(&send_cq) || !own(&recv_cq) || !srq_exists {
+            return Err(ObjectError::Unknown);
+        }
+        let numbers = self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
+        // with the range at most half full a free number is found after two draws on average
+        limit("queue pairs", self.qps.len(), self.limits.max_qp.min(numbers.div_ceil(2)))?;
+        let qpn = loop {
+            let qpn = Qpn::new(self.qpns.start() + self.rng.next_u32() % numbers as u32);
+            if !self.by_qpn.contains_key(&qpn) {
+                break qpn;
+            }
+        };
+        let common = Common {
+            qpn,
+            qp_type,
+            pd,
+            send_cq,
+            recv_cq,
+            srq,
+            caps,
+            sq_sig_all,
+            state: State::Reset,
+            access: Access::empty(),
+            qkey: QKey::default(),
+            mtu: self.gids.port_mtu(),
+            dest_qpn: Qpn::default(),
+            path: None,
+            av: None,
+        };
+        let index = self.qps.insert(Qp::new(common, &caps));
+        self.by_qpn.insert(qpn, index);
+        if self.is_ready.len() <= index {
+            self.is_ready.resize(index + 1, false);
+        }
+        Ok(qpn)
+    }
+
+    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any more.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`].
+    pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
+        let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
+        self.qps.remove(index);
+        self.timers.forget(index);
+        Ok(())
+    }
+
+    /// What a queue pair tells of itself (`ibv_query_qp`).
+    #[must_use]
+    pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
+        Some(self.qps[*self.by_qpn.get(&qpn)?].info())
+    }
+}

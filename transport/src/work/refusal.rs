@@ -1,0 +1,47 @@
+//! Why a responder refuses a request.
+
+use core::fmt;
+
+use crate::mem::AccessError;
+
+/// Why a responder answered with a NAK.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Refusal {
+    /// An earlier packet is missing.
+    MissingPacket,
+    /// No receive request is posted.
+    NoReceiveRequest,
+    /// The packet does not continue the message under way.
+    OpcodeOrder,
+    /// The payload's length is wrong for the packet's place, or does not add up to the announced length.
+    Length,
+    /// The message is longer than the posted buffer.
+    BufferTooSmall,
+    /// The queue pair does not allow this operation.
+    NotEnabled,
+    /// More READs than agreed on.
+    TooManyReads,
+    /// The R_Key or the access does not fit.
+    Access(AccessError),
+    /// The responder's own receive request is bad.
+    LocalBuffer(AccessError),
+    /// The address of an atomic is not a multiple of eight.
+    Misaligned,
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MissingPacket => f.write_str("an earlier packet is missing"),
+            Self::NoReceiveRequest => f.write_str("no receive request is posted"),
+            Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
+            Self::Length => f.write_str("the payload's length is wrong for the packet"),
+            Self::BufferTooSmall => f.write_str("the message is longer than the posted buffer"),
+            Self::NotEnabled => f.write_str("the queue pair does not allow this operation"),
+            Self::TooManyReads => f.write_str("more READs outstanding than agreed on"),
+            Self::Access(error) => write!(f, "R_Key: {error}"),
+            Self::LocalBuffer(error) => write!(f, "receive buffer: {error}"),
+            Self::Misaligned => f.write_str("the address is not a multiple of eight"),
+        }
+    }
+}
