@@ -357,6 +357,8 @@ fn a_read_source_deregistered_under_way() {
     half.node.adapter.deregister(&from.region);
     half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 1)]);
     assert_eq!(half.state(), State::Err);
+    half.node.drain_events();
+    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn)]);
 }
 
 #[test]
@@ -428,4 +430,19 @@ fn a_read_where_none_is_allowed_fails_at_once() {
     half.post_send(&SendWr::send(2, memory.sge(0, 8)));
     half.expect_nothing();
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);
+}
+
+/// A request that has failed here already does not change its story when the peer finds something else wrong.
+#[test]
+fn a_local_error_is_not_replaced_by_the_peers() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let from = half.buffer(300 * 256);
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.post_send(&SendWr::send(2, from.all()));
+    half.take();
+    half.node.adapter.deregister(&from.region);
+    half.send(&crate::harness::ack(0x100 + 64, 1));
+    half.expect_nothing();
+    half.send(&nak(NakCode::InvalidRequest, 0x100 + 65, 1));
+    assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocProtErr))]);
 }

@@ -1,6 +1,7 @@
 //! Many queue pairs, long queues, whole runs of packets: fair turns, bounded work, the same packets for the same seed.
 
 use roce_transport::{
+    adapter::TransmitBuffer,
     addr::Mtu,
     event::{Disposition, DropReason},
     qp::QpType,
@@ -29,6 +30,23 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert!(place <= 64, "{place} packets went before the acknowledgement");
     pair.run();
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
+}
+
+/// A turn ends with the transmit buffer, too, or a queue pair that fills one after the other would never let go.
+#[test]
+fn a_small_buffer_ends_a_turn() {
+    let mut pair = Pair::new();
+    pair.a.transmit = TransmitBuffer::new(8 << 10, UDP_SEGMENT);
+    let options = Options { mtu: Mtu::B256, ..Options::default() };
+    let ((busy, _), (quiet, _)) = (pair.connect(options), pair.connect(options));
+    let (near, far) = (pair.a.buffer(256_000), pair.b.buffer(256_000));
+    pair.post_send(&busy, &SendWr::write(1, far.remote(0), near.all()));
+    pair.post_send(&quiet, &SendWr::write(2, far.remote(0), near.sge(0, 8)));
+    pair.transmit(Side::A);
+    let place = pair.trace.operations(Side::A).iter().position(|&operation| operation == Op::WriteOnly).unwrap();
+    assert!(place <= 32, "{place} packets went before");
+    pair.run();
+    assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
 }
 
 #[test]
@@ -75,7 +93,7 @@ fn runs() {
 #[test]
 fn a_small_buffer_is_filled_again_and_again() {
     let mut pair = Pair::new();
-    pair.a.transmit = roce_transport::adapter::TransmitBuffer::new(10_000, roce_transport::adapter::TransmitLimits::SINGLE);
+    pair.a.transmit = TransmitBuffer::new(10_000, roce_transport::adapter::TransmitLimits::SINGLE);
     let (a, _b) = pair.connect(Options { mtu: Mtu::B1024, ..Options::default() });
     let (near, far) = (pair.a.buffer(100_000).fill(1), pair.b.buffer(100_000));
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));

@@ -270,3 +270,13 @@ fn after_an_error_nothing_is_believed() {
     }
     half.expect_nothing();
 }
+
+#[test]
+fn an_acknowledgement_has_no_payload() {
+    let mut half = Half::new(Options::default());
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.take();
+    let disposition = half.send(&ack(0x100, 1).payload(&[0; 4]));
+    assert_eq!(disposition, Disposition::Dropped(DropReason::PayloadInAcknowledge));
+    assert_eq!(half.qp.send_outcomes(), []);
+}

@@ -99,6 +99,8 @@ drop_reasons! {
     UnexpectedResponse "unexpected_response" "a response that the oldest request did not ask for";
     /// A READ response ahead of a missing one; the missing part is asked for again.
     ReadResponseGap "read_response_gap" "a READ response ahead of a missing one";
+    /// An acknowledgement with a payload.
+    PayloadInAcknowledge "payload_in_acknowledge" "an acknowledgement with a payload";
     /// An acknowledgement with a reserved syndrome.
     ReservedSyndrome "reserved_syndrome" "an acknowledgement with a reserved syndrome";
     /// A NAK while its own recovery is already under way.

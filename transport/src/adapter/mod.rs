@@ -294,23 +294,26 @@ impl Adapter {
                 continue;
             }
             let mut packets = 0;
-            let has_more = loop {
+            let (has_more, full) = loop {
                 if packets == QUANTUM {
-                    break true;
+                    break (true, false);
                 }
-                let Some(slot) = buffer.slot() else {
-                    // no room: the turn goes on with the next buffer
-                    return;
-                };
+                let Some(slot) = buffer.slot() else { break (true, true) };
                 let (qp, mut env) = self.split(index, now);
-                let Some(built) = qp.build(slot, &mut env) else { break false };
+                let Some(built) = qp.build(slot, &mut env) else { break (false, false) };
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
                 packets += 1;
             };
-            self.end_turn(has_more);
+            // whoever has filled the buffer has had its turn; whoever found no room in it comes first in the next
+            if packets > 0 || !full {
+                self.end_turn(has_more);
+            }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
             self.fail_overrun(now);
+            if full {
+                return;
+            }
         }
     }
 

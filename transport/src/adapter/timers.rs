@@ -24,6 +24,16 @@ impl Timers {
         if self.earliest[index].is_none_or(|earliest| deadline < earliest) {
             self.earliest[index] = Some(deadline);
             self.heap.push(Reverse((deadline, index)));
+            self.compact();
+        }
+    }
+
+    /// Entries that an earlier one replaced stay in the heap until their time comes, which a peer could make many of. When they
+    /// outnumber the others they go.
+    fn compact(&mut self) {
+        if self.heap.len() > 2 * self.earliest.len() + 16 {
+            let entries = self.earliest.iter().enumerate();
+            self.heap = entries.filter_map(|(index, at)| at.map(|at| Reverse((at, index)))).collect();
         }
     }
 
@@ -78,6 +88,16 @@ mod tests {
         assert_eq!(timers.pop_due(Instant::from_nanos(25), |i| [at(30), None][i]), None);
         assert_eq!(timers.pop_due(Instant::from_nanos(30), |i| [at(30), None][i]), Some(0));
         assert_eq!(timers.next(|_| None), None);
+    }
+
+    #[test]
+    fn replaced_entries_do_not_pile_up() {
+        let mut timers = Timers::default();
+        for nanos in (0..100_000).rev() {
+            timers.set(0, at(nanos));
+        }
+        assert!(timers.heap.len() < 20, "{}", timers.heap.len());
+        assert_eq!(timers.next(|_| at(0)), at(0));
     }
 
     #[test]

@@ -22,7 +22,7 @@ pub use state::{EDGES, QpType, State, is_legal};
 
 use crate::{
     addr::{AddressVector, Mtu, Qpn},
-    event::{Disposition, Event},
+    event::{Disposition, DropReason, Event},
     gids::{GidTable, Path},
     time::Instant,
     wire::{Headers, NetHeader, Operation, Packet, Service},
@@ -290,7 +290,11 @@ impl Qp {
     fn handle_reliable(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Disposition {
         use Operation as Op;
         self.note_established(env);
-        match packet.headers.bth().opcode.operation() {
+        let operation = packet.headers.bth().opcode.operation();
+        if matches!(operation, Op::Acknowledge | Op::AtomicAcknowledge) && !packet.payload.is_empty() {
+            return Disposition::Dropped(DropReason::PayloadInAcknowledge);
+        }
+        match operation {
             Op::Acknowledge => self.requester.on_acknowledge(packet, &self.common, env),
             operation if operation.is_response() => self.requester.on_data(packet, &self.common, env),
             _ => {
@@ -336,7 +340,8 @@ impl Qp {
                 match response.write(slot) {
                     Ok(length) => return Some(Built { length, path }),
                     Err(error) => {
-                        self.responder.fail_response(&response, error);
+                        let event = self.responder.fail_response(&response, error, &self.common);
+                        env.events.push_back(event);
                         self.enter_error(env);
                     }
                 }

@@ -136,14 +136,15 @@ impl Requester {
     /// Marks a request as failed by a local buffer. It completes when everything before it has.
     pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
         if let Some(wqe) = self.queue.get_mut(number) {
-            wqe.failed = Some(WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) });
+            wqe.failed.get_or_insert(WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) });
         }
     }
 
     pub(super) fn fail_oldest(&mut self, status: WcStatus, cause: Cause) {
         let head = self.queue.head();
         if let Some(wqe) = self.queue.get_mut(head) {
-            wqe.failed = Some(WcError { status, cause });
+            // what was found first, here, is what it failed of
+            wqe.failed.get_or_insert(WcError { status, cause });
         }
     }
 

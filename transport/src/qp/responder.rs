@@ -406,14 +406,16 @@ impl Responder {
         Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source })
     }
 
-    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
-    pub(super) fn fail_response(&mut self, response: &Response, error: AccessError) {
+    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows. Returns the event that tells
+    /// of it.
+    pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Event {
         self.replies.clear();
-        let code = match error {
-            AccessError::Fault(_) => NakCode::RemoteOperationalError,
-            _ => NakCode::RemoteAccessError,
+        let (code, event) = match error {
+            AccessError::Fault(_) => (NakCode::RemoteOperationalError, Event::QpRequestError(common.qpn)),
+            _ => (NakCode::RemoteAccessError, Event::QpAccessError(common.qpn)),
         };
         self.push_nak(response.psn, Syndrome::Nak(code));
+        event
     }
 }
 
