@@ -31,6 +31,9 @@ pub(crate) use shard::{Shard, Wakers};
 /// How often the background thread looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
 
+/// How long the background thread goes on looking after the last packet before it sleeps.
+const LINGER: Duration = Duration::from_micros(50);
+
 /// After so many polls in vain a program's thread lets others run, if there are any.
 const YIELD_AFTER: u32 = 64;
 
@@ -185,6 +188,23 @@ impl Engine {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes()); // full means that it is awake already
     }
 
+    /// Serves as long as something keeps arriving, and a little longer: to sleep and to be woken takes longer than most packets
+    /// are apart. Ends when the program serves by itself. Returns whether anything came.
+    fn linger(&self, activity: u64) -> bool {
+        let start = clock::now();
+        let mut last = start;
+        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst) {
+            let now = clock::now();
+            if self.lock().serve(now) > 0 {
+                last = now;
+            } else if now.since(last) > LINGER {
+                break;
+            }
+            thread::yield_now();
+        }
+        last != start
+    }
+
     /// The background thread.
     fn run(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
@@ -198,10 +218,11 @@ impl Engine {
                 let _ = wait(&[self.wake.as_fd()], Some(LOOK));
                 continue;
             }
+            let received = !drivers && self.linger(activity);
             let deadline = {
                 let mut shard = self.lock();
-                let received = if drivers { shard.serve_timers(clock::now()) } else { shard.serve(clock::now()) };
-                if received == 0 && program_serves {
+                shard.serve_timers(clock::now());
+                if !received && program_serves {
                     // it polls faster than this thread wakes: leave it to it until it hands over again
                     self.handed_over.store(false, Ordering::SeqCst);
                 }

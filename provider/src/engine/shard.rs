@@ -77,10 +77,9 @@ impl Shard {
     }
 
     /// Does what is due without looking at the link.
-    pub(super) fn serve_timers(&mut self, now: Instant) -> usize {
+    pub(super) fn serve_timers(&mut self, now: Instant) {
         self.adapter.handle_timeout(now);
         self.transmit(now);
-        0
     }
 
     /// When it wants to be served although nothing has arrived.
