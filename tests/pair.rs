@@ -10,6 +10,8 @@ mod atomics;
 mod capture;
 #[path = "pair/completion.rs"]
 mod completion;
+#[path = "pair/congestion.rs"]
+mod congestion;
 #[path = "pair/duplicates.rs"]
 mod duplicates;
 #[path = "pair/errors.rs"]

@@ -193,6 +193,8 @@ pub struct Counters {
     pub icrc_solved: u64,
     /// Packets received with "congestion experienced" in their IP header.
     pub ecn_marked: u64,
+    /// Congestion notification packets sent.
+    pub cnp_sent: u64,
     /// Congestion notification packets received.
     pub cnp_received: u64,
     dropped: [u64; DropReason::ALL.len()],
@@ -214,6 +216,7 @@ impl Default for Counters {
             icrc_exact: 0,
             icrc_solved: 0,
             ecn_marked: 0,
+            cnp_sent: 0,
             cnp_received: 0,
             dropped: [0; DropReason::ALL.len()],
         }
@@ -247,6 +250,7 @@ impl Counters {
             ("icrc_exact", self.icrc_exact),
             ("icrc_solved", self.icrc_solved),
             ("ecn_marked", self.ecn_marked),
+            ("cnp_sent", self.cnp_sent),
             ("cnp_received", self.cnp_received),
         ];
         totals.into_iter().chain(DropReason::ALL.iter().map(|&reason| (reason.name(), self.dropped(reason))))

@@ -209,7 +209,7 @@ impl Adapter {
     /// is nothing the caller has to do about it.
     pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Disposition {
         self.counters.received_packets += 1;
-        self.counters.ecn_marked += u64::from(net.traffic_class & 3 == 3);
+        self.counters.ecn_marked += u64::from(net.is_congested());
         let disposition = self.receive(now, net, bytes).unwrap_or_else(Disposition::Dropped);
         if let Disposition::Dropped(reason) = disposition {
             self.counters.count_drop(reason);

@@ -7,6 +7,7 @@
 mod attr;
 mod common;
 mod completer;
+mod congestion;
 mod execute;
 mod replay;
 mod requester;
@@ -28,6 +29,8 @@ use crate::{
     wire::{Headers, NetHeader, Operation, Packet, Service},
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
+use congestion::Congestion;
+use core::convert::Infallible;
 use requester::Requester;
 use responder::{Outcome, Responder};
 
@@ -39,6 +42,7 @@ pub(crate) struct Qp {
     pub(crate) common: Common,
     requester: Requester,
     responder: Responder,
+    congestion: Congestion,
     /// Whether the peer has been heard since RTR.
     established: bool,
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
@@ -59,6 +63,7 @@ impl Qp {
             requester: Requester::new(caps.max_send_wr),
             responder: Responder::new(caps.max_recv_wr),
             common,
+            congestion: Congestion::default(),
             established: false,
             drained: false,
             drain_event: false,
@@ -171,6 +176,7 @@ impl Qp {
     pub(crate) fn to_reset(&mut self) {
         self.requester.reset();
         self.responder.reset();
+        self.congestion = Congestion::default();
         self.common.state = State::Reset;
         self.common.path = None;
         self.common.av = None;
@@ -254,6 +260,9 @@ impl Qp {
 
     /// Takes a packet whose destination, source and ICRC have been checked.
     pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
+        if net.is_congested() && !packet.payload.is_empty() && self.common.qp_type != QpType::Ud {
+            self.congestion.note(env.now);
+        }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
             Service::Uc => self.handle_unreliable(packet, env),
@@ -335,6 +344,16 @@ impl Qp {
             return built;
         }
         let path = self.common.path?;
+        if let Some(notification) = self.congestion.take(&self.common) {
+            env.counters.cnp_sent += 1;
+            let path = Path { traffic_class: congestion::TRAFFIC_CLASS, ..path };
+            let written: Result<usize, Infallible> = notification.write(slot, |payload| {
+                payload.fill(0);
+                Ok(())
+            });
+            let Ok(length) = written;
+            return Some(Built { length, path });
+        }
         loop {
             if let Some(response) = self.responder.next(&self.common) {
                 match response.write(slot) {
@@ -406,6 +425,7 @@ impl Qp {
     /// last of them may be the NAK that tells the peer why.
     fn enter_error(&mut self, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
+        self.congestion = Congestion::default();
         self.common.state = State::Err;
         self.flush_sends(env);
         while let Some(id) = self.responder.flush() {

@@ -42,6 +42,14 @@ pub struct NetHeader {
     pub ident: Ident,
 }
 
+impl NetHeader {
+    /// Whether a router has marked the packet "congestion experienced" (RFC 3168).
+    #[must_use]
+    pub const fn is_congested(&self) -> bool {
+        self.traffic_class & 3 == 3
+    }
+}
+
 /// How a packet's ICRC was found right.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IcrcMatch {
