@@ -11,8 +11,8 @@ use std::{
 };
 
 use roce::{
-    Access, ArmKind, BindError, CompletionChannel, CompletionQueue, Context, Device, MemoryRegion, Mtu, OpenError, OpenOptions,
-    Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
+    Access, ArmKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, MemoryRegion, Mtu, OpenError,
+    OpenOptions, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
@@ -172,6 +172,12 @@ fn a_fabric_of_the_process_carries_the_same() {
     a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..500_000))]).unwrap();
     a.next().result.unwrap();
     assert!(b.memory.to_vec(0..500_000).unwrap() == data);
+    fabric.with_faults(roce::fabric::Faults::clear_rules);
+    let gaps = b.context.counters().sequence_naks_sent;
+    a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..500_000))]).unwrap();
+    a.next().result.unwrap();
+    assert_eq!(b.context.counters().sequence_naks_sent, gaps, "nothing is lost any more");
+    assert!(gaps > 0);
     assert!(matches!(
         fabric.open("10.0.0.1".parse().unwrap(), OpenOptions::default()),
         Err(OpenError::Bind(BindError::Taken(_)))
@@ -335,6 +341,7 @@ fn queue_pairs_share_a_receive_queue() {
     let srq = pd_b.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
     let (near, far) = (pd_a.allocate(8, Access::empty()).unwrap(), pd_b.allocate(8, Access::LOCAL_WRITE).unwrap());
     srq.post_recv(&[RecvWr::new(1, [far.whole()]), RecvWr::new(2, [far.whole()])]).unwrap();
+    srq.set_limit(2).unwrap();
     let mut senders = Vec::new();
     let mut receivers = Vec::new();
     for _ in 0..2 {
@@ -353,6 +360,10 @@ fn queue_pairs_share_a_receive_queue() {
     }
     ids.sort_unstable();
     assert_eq!((ids, srq.query().posted), (vec![1, 2], 0));
+    // a completion can be polled a moment before the event of the same packet is told
+    while context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
+        assert!(start.elapsed() < PATIENCE, "no event");
+    }
 }
 
 /// Keys, numbers and queues are gone with their objects; nothing is left of a thousand rounds.

@@ -62,6 +62,12 @@ pub struct PortAttr {
     pub max_message: u32,
 }
 
+impl PortAttr {
+    pub(crate) const fn new(active: bool, active_mtu: Mtu) -> Self {
+        Self { active, active_mtu, max_mtu: Mtu::B4096, max_message: roce_transport::qp::MAX_MESSAGE }
+    }
+}
+
 /// How a device is opened.
 #[derive(Default)]
 pub struct OpenOptions {
@@ -222,12 +228,7 @@ impl Device {
     /// Its port (`ibv_query_port`).
     #[must_use]
     pub fn port(&self) -> PortAttr {
-        PortAttr {
-            active: self.up,
-            active_mtu: Mtu::fitting(self.link_mtu).unwrap_or(Mtu::B256),
-            max_mtu: Mtu::B4096,
-            max_message: roce_transport::qp::MAX_MESSAGE,
-        }
+        PortAttr::new(self.up, Mtu::fitting(self.link_mtu).unwrap_or(Mtu::B256))
     }
 
     /// Opens it (`ibv_open_device`) on the `udp` link, which needs no privilege.

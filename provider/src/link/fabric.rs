@@ -68,8 +68,7 @@ impl Fabric {
     /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and [`OpenError::Capture`].
     pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
         let link = self.link(address)?;
-        let port =
-            PortAttr { active: true, active_mtu: Mtu::B4096, max_mtu: Mtu::B4096, max_message: roce_transport::qp::MAX_MESSAGE };
+        let port = PortAttr::new(true, Mtu::B4096);
         open_link(format!("fabric:{address}"), port, Box::new(link), options)
     }
 

@@ -3,10 +3,11 @@
 //! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender with a congestion notification
 //! packet. What a sender does about it is not part of this transport yet: it counts them.
 
-use core::time::Duration;
+use core::{convert::Infallible, time::Duration};
 
-use super::{Outgoing, common::Common};
+use super::{Built, Outgoing, common::Common};
 use crate::{
+    gids::Path,
     psn::Psn,
     time::Instant,
     wire::{Bth, Ext, Headers, Opcode},
@@ -16,7 +17,7 @@ use crate::{
 const INTERVAL: Duration = Duration::from_micros(50);
 
 /// The traffic class of a notification: class selector 6, so that it overtakes what it is about.
-pub(super) const TRAFFIC_CLASS: u8 = 0xC2;
+const TRAFFIC_CLASS: u8 = 0xC2;
 
 /// Bytes that follow the BTH of a notification; all of them zero.
 const PAYLOAD: usize = 16;
@@ -37,13 +38,19 @@ impl Congestion {
         }
     }
 
-    /// The notification that is due, if any.
-    pub(super) fn take(&mut self, common: &Common) -> Option<Outgoing> {
-        core::mem::take(&mut self.due).then(|| {
-            let mut bth = Bth::new(Opcode::CNP, common.dest_qpn, Psn::new(0));
-            bth.mig_req = false;
-            bth.becn = true;
-            Outgoing { headers: Headers::built(bth, Ext::None), payload: PAYLOAD }
-        })
+    /// Writes the notification that is due, if any, to the start of `slot`.
+    pub(super) fn build(&mut self, common: &Common, path: Path, slot: &mut [u8]) -> Option<Built> {
+        if !core::mem::take(&mut self.due) {
+            return None;
+        }
+        let mut bth = Bth::new(Opcode::CNP, common.dest_qpn, Psn::new(0));
+        bth.mig_req = false;
+        bth.becn = true;
+        let outgoing = Outgoing { headers: Headers::built(bth, Ext::None), payload: PAYLOAD };
+        let Ok(length) = outgoing.write::<Infallible>(slot, |payload| {
+            payload.fill(0);
+            Ok(())
+        });
+        Some(Built { length, path: Path { traffic_class: TRAFFIC_CLASS, ..path } })
     }
 }

@@ -30,7 +30,6 @@ use crate::{
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
-use core::convert::Infallible;
 use requester::Requester;
 use responder::{Outcome, Responder};
 
@@ -344,15 +343,9 @@ impl Qp {
             return built;
         }
         let path = self.common.path?;
-        if let Some(notification) = self.congestion.take(&self.common) {
+        if let Some(built) = self.congestion.build(&self.common, path, slot) {
             env.counters.cnp_sent += 1;
-            let path = Path { traffic_class: congestion::TRAFFIC_CLASS, ..path };
-            let written: Result<usize, Infallible> = notification.write(slot, |payload| {
-                payload.fill(0);
-                Ok(())
-            });
-            let Ok(length) = written;
-            return Some(Built { length, path });
+            return Some(built);
         }
         loop {
             if let Some(response) = self.responder.next(&self.common) {

@@ -12,6 +12,7 @@ use super::{
     replay::{Remembered, ReplayRing, Request},
 };
 use crate::{
+    addr::Qpn,
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
@@ -114,11 +115,24 @@ impl Refused {
     }
 
     pub(super) const fn access(error: AccessError) -> Self {
-        match error {
-            // the key was right; what failed is on this side
-            AccessError::Fault(_) => Self::Fatal(NakCode::RemoteOperationalError, Refusal::Access(error)),
-            _ => Self::Fatal(NakCode::RemoteAccessError, Refusal::Access(error)),
-        }
+        Self::Fatal(code_of(error), Refusal::Access(error))
+    }
+}
+
+/// The NAK for an access that a region does not allow.
+const fn code_of(error: AccessError) -> NakCode {
+    match error {
+        // the key was right; what failed is on this side
+        AccessError::Fault(_) => NakCode::RemoteOperationalError,
+        _ => NakCode::RemoteAccessError,
+    }
+}
+
+/// The event that tells of a NAK where no completion does.
+const fn event_of(code: NakCode, qpn: Qpn) -> Event {
+    match code {
+        NakCode::RemoteAccessError => Event::QpAccessError(qpn),
+        _ => Event::QpRequestError(qpn),
     }
 }
 
@@ -346,11 +360,7 @@ impl Responder {
     fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         let told = self.fail_receive(code, refusal, common, env);
-        let event = match (told, code) {
-            (true, _) => None,
-            (false, NakCode::RemoteAccessError) => Some(Event::QpAccessError(common.qpn)),
-            (false, _) => Some(Event::QpRequestError(common.qpn)),
-        };
+        let event = (!told).then(|| event_of(code, common.qpn));
         Outcome::Fatal { disposition, event }
     }
 
@@ -410,12 +420,9 @@ impl Responder {
     /// of it.
     pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Event {
         self.replies.clear();
-        let (code, event) = match error {
-            AccessError::Fault(_) => (NakCode::RemoteOperationalError, Event::QpRequestError(common.qpn)),
-            _ => (NakCode::RemoteAccessError, Event::QpAccessError(common.qpn)),
-        };
+        let code = code_of(error);
         self.push_nak(response.psn, Syndrome::Nak(code));
-        event
+        event_of(code, common.qpn)
     }
 }
 

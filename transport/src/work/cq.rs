@@ -103,12 +103,6 @@ impl CompletionQueue {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    /// Whether the queue waits for a completion to tell of.
-    #[must_use]
-    pub fn is_armed(&self) -> bool {
-        self.armed.load(Ordering::SeqCst) != NOT_ARMED
-    }
-
     pub(crate) fn push(&self, wc: Wc, solicited: bool) -> Pushed {
         if self.has_overrun() {
             return Pushed::Lost;
