@@ -54,6 +54,7 @@ fn connect(adapter: &mut Adapter, cq: &Arc<CompletionQueue>, pd: roce::transport
         caps: QpCaps::default(),
         sq_sig_all: false,
         pd,
+        quirks: Default::default(),
     };
     let qpn = adapter.create_qp(init).unwrap();
     adapter.to_init(qpn, &Init { access: Access::REMOTE_WRITE | Access::REMOTE_READ, ..Init::default() }).unwrap();

@@ -15,6 +15,9 @@ use roce::{
     OpenOptions, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
+#[path = "live/memory.rs"]
+mod memory;
+
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);
 

@@ -22,6 +22,8 @@ mod fairness;
 mod loss;
 #[path = "pair/memory.rs"]
 mod memory;
+#[path = "pair/placement.rs"]
+mod placement;
 #[path = "pair/read.rs"]
 mod read;
 #[path = "pair/rnr.rs"]
@@ -38,3 +40,5 @@ mod trust;
 mod uc;
 #[path = "pair/ud.rs"]
 mod ud;
+#[path = "pair/windows.rs"]
+mod windows;

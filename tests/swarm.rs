@@ -256,7 +256,7 @@ impl Expected {
                 for (id, op) in halves[side].ops.iter().enumerate() {
                     let length = op.length();
                     let bytes = gather(&memory[side], &op.local);
-                    let mut ok = WcOk { opcode: WcOpcode::Send, byte_len: 0, immediate: None, src_qp: None, grh: false };
+                    let mut ok = WcOk::new(WcOpcode::Send, 0);
                     let mut consumed = op.immediate.is_some().then_some(WcOpcode::RecvRdmaWithImm);
                     match op.kind {
                         Kind::Send => consumed = Some(WcOpcode::Recv),

@@ -14,10 +14,10 @@ mod verbs;
 
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, PortAttr, devices};
 pub use engine::{LinkCounters, Progress};
-pub use region::MmapMemory;
+pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
-    AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, PostFailed,
-    ProtectionDomain, QpAttr, QueuePair, RegionError, SharedReceiveQueue,
+    AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, MemoryWindow,
+    NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue,
 };
 
 /// The protocol and its vocabulary.

@@ -1,8 +1,8 @@
 //! Memory for regions: pages straight from the kernel.
 
-use std::{io, sync::atomic::AtomicU64};
+use std::{fs::File, io, os::unix::fs::FileExt, sync::atomic::AtomicU64};
 
-use memmap2::{MmapOptions, MmapRaw};
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
 
 /// Zeroed pages of our own, never behind a reference to their bytes.
@@ -18,9 +18,20 @@ impl MmapMemory {
     /// # Errors
     /// What the kernel says: usually that there is not so much memory.
     pub fn new(len: usize) -> io::Result<Self> {
+        Self::map(MmapOptions::new().populate(), len)
+    }
+
+    /// The same, but each page comes when it is first used.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn on_demand(len: usize) -> io::Result<Self> {
+        Self::map(MmapOptions::new().no_reserve_swap(), len)
+    }
+
+    fn map(options: &mut MmapOptions, len: usize) -> io::Result<Self> {
         let whole_words = len.next_multiple_of(8).max(8);
-        let map = MmapOptions::new().len(whole_words).populate().map_anon()?;
-        Ok(Self { map: map.into(), len })
+        Ok(Self { map: options.len(whole_words).map_anon()?.into(), len })
     }
 
     /// The address of the first byte, for use as a number.
@@ -55,6 +66,63 @@ impl Memory for MmapMemory {
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
         self.check(offset, from.len())?;
         write_words(self.slice(), offset, from)
+    }
+
+    fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
+        let length = usize::try_from(length).map_err(|_| MemoryFault)?;
+        self.check(offset, length)?;
+        if length == 0 {
+            return Ok(());
+        }
+        match self.map.advise_range(Advice::PopulateWrite, offset as usize, length) {
+            Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(MemoryFault),
+            _ => Ok(()), // a system that cannot do it brings the pages when they are used
+        }
+    }
+}
+
+/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at worst. It can be made to
+/// last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`. It has no words, so no atomic operation works on it.
+#[derive(Debug)]
+pub struct FileMemory {
+    file: File,
+    len: u64,
+}
+
+impl FileMemory {
+    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so long if it is shorter.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(file: File, len: u64) -> io::Result<Self> {
+        if file.metadata()?.len() < len {
+            file.set_len(len)?;
+        }
+        Ok(Self { file, len })
+    }
+}
+
+impl Memory for FileMemory {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.check(offset, to.len())?;
+        self.file.read_exact_at(to, offset).map_err(|_| MemoryFault)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.check(offset, from.len())?;
+        self.file.write_all_at(from, offset).map_err(|_| MemoryFault)
+    }
+
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
+        self.file.sync_data().map_err(|_| MemoryFault)
     }
 }
 

@@ -5,12 +5,13 @@ use std::{fmt, net::IpAddr, time::Duration};
 use roce_transport::{
     addr::Qpn,
     event::Disposition,
+    mem::RKey,
     psn::{Msn, Psn},
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, Ident, Immediate, NakCode, NetHeader, Opcode, Operation, Packet, Reth,
-        Service, Syndrome, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Feth, Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode,
+        Operation, Packet, Reth, Service, Syndrome, icrc,
     },
     work::{RecvWr, Remote, SendWr},
 };
@@ -81,6 +82,18 @@ impl Pkt {
 
     pub fn atomic(mut self, remote: Remote, swap_or_add: u64, compare: u64) -> Self {
         self.ext = Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare });
+        self
+    }
+
+    /// A SEND's key to invalidate.
+    pub fn invalidate(mut self, key: RKey) -> Self {
+        self.ext = Ext::Ieth(InvalidateEth(key.0));
+        self
+    }
+
+    pub fn flush(mut self, placement: u8, selectivity: u8, remote: Remote, dma_length: u32) -> Self {
+        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length };
+        self.ext = Ext::FethReth(Feth { placement, selectivity }, reth);
         self
     }
 

@@ -24,7 +24,7 @@ use roce_transport::{
 };
 
 pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
-pub use node::{Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern};
+pub use node::{ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern};
 pub use trace::{Record, Trace};
 
 /// The limits of Linux's UDP_SEGMENT.

@@ -8,7 +8,7 @@ use roce_transport::{
     event::Event,
     mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
     psn::Psn,
-    qp::{Init, QpCaps, QpInit, QpType, Rtr, Rts, State},
+    qp::{Init, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
     time::Instant,
     work::{CompletionQueue, Remote, Sge, SrqId, UdDestination, Wc, WcStatus},
 };
@@ -52,6 +52,7 @@ pub struct Options {
     pub cqe: usize,
     /// A shared receive queue to receive from.
     pub srq: Option<SrqId>,
+    pub quirks: Quirks,
 }
 
 impl Default for Options {
@@ -71,9 +72,13 @@ impl Default for Options {
             b_psn: 0x200,
             cqe: 4096,
             srq: None,
+            quirks: Quirks::default(),
         }
     }
 }
+
+/// Every right that ordinary memory can grant.
+pub const ALL_RIGHTS: Access = Access::all().difference(Access::FLUSH_PERSISTENT);
 
 /// The queue key of every datagram queue pair that a test does not give another.
 pub const QKEY: QKey = QKey(0x1111_1111);
@@ -99,7 +104,7 @@ impl Node {
 
     /// Zeroed memory with every right.
     pub fn buffer(&mut self, len: usize) -> Buffer {
-        self.buffer_with(len, Access::all())
+        self.buffer_with(len, ALL_RIGHTS)
     }
 
     pub fn buffer_with(&mut self, len: usize, access: Access) -> Buffer {
@@ -136,6 +141,7 @@ impl Node {
             caps: options.caps,
             sq_sig_all: options.sq_sig_all,
             pd: self.pd,
+            quirks: options.quirks,
         };
         let qpn = self.adapter.create_qp(init).unwrap();
         End { side, qpn, send_cq, recv_cq }

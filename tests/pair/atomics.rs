@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::harness::{Buffer, Half, Options, Pair, Side, ack, nak, pkt};
+use crate::harness::{ALL_RIGHTS, Buffer, Half, Options, Pair, Side, ack, nak, pkt};
 
 fn word(buffer: &Buffer, index: usize) -> u64 {
     u64::from_ne_bytes(buffer.part(index * 8, 8).try_into().unwrap())
@@ -186,7 +186,7 @@ fn an_acknowledgement_is_no_answer() {
 
 #[test]
 fn what_is_refused() {
-    let all = Access::all();
+    let all = ALL_RIGHTS;
     for (granted, rights, offset, code, refusal) in [
         (Access::REMOTE_READ | Access::REMOTE_WRITE, all, 0, NakCode::InvalidRequest, Some(Refusal::NotEnabled)),
         (all - Access::LOCAL_WRITE, all, 4, NakCode::InvalidRequest, Some(Refusal::Misaligned)),

@@ -69,7 +69,7 @@ fn what_a_completion_says() {
     pair.post_send(&a, &SendWr::read(5, far.remote(0), near.sge(0, 70)));
     pair.run();
     let ok = |qpn, wr_id, opcode, byte_len, immediate: Option<[u8; 4]>| {
-        let ok = WcOk { opcode, byte_len, immediate: immediate.map(Immediate), src_qp: None, grh: false };
+        let ok = WcOk { immediate: immediate.map(Immediate), ..WcOk::new(opcode, byte_len) };
         Wc { wr_id, qpn, result: Ok(ok) }
     };
     let sent = [

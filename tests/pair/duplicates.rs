@@ -188,7 +188,7 @@ fn a_repeated_read_needs_the_region() {
     let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 8);
     half.send(&read);
     half.take();
-    half.node.adapter.deregister(&from.region);
+    half.node.adapter.deregister(&from.region).unwrap();
     assert_eq!(half.send(&read), MISSING);
     half.expect_nothing();
 }

@@ -192,6 +192,7 @@ fn queue_pair_numbers_stay_in_their_range() {
         caps: Default::default(),
         sq_sig_all: false,
         pd,
+        quirks: Default::default(),
     };
     while let Ok(qpn) = adapter.create_qp(init()) {
         assert!((0x100..=0x1FF).contains(&qpn.get()) && numbers.insert(qpn));

@@ -3,10 +3,11 @@
 use roce_transport::{
     adapter::ObjectError,
     addr::Mtu,
-    mem::{Access, LKey, MrAttr, RegisterError},
+    event::Disposition,
+    mem::{Access, LKey, MrAttr, RegisterError, Reregister},
     qp::{PostError, QpCaps, QpType},
     wire::Operation as Op,
-    work::{Data, RecvWr, SendWr, Sge},
+    work::{Data, RecvWr, Remote, SendWr, Sge, WcStatus},
 };
 
 use crate::harness::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
@@ -74,7 +75,7 @@ fn an_empty_piece_needs_no_key() {
 /// A WRITE or READ of no bytes names no memory: any key and any address will do.
 #[test]
 fn no_bytes_need_no_key() {
-    let nowhere = roce_transport::work::Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
+    let nowhere = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     pair.post_recv(&b, &RecvWr::new(9, []));
@@ -143,11 +144,84 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     half.post_send(&SendWr::send(1, from.all()));
     let weak = std::sync::Arc::downgrade(from.region.memory());
     let region = from.region.clone();
-    half.node.adapter.deregister(&region);
+    half.node.adapter.deregister(&region).unwrap();
     drop((from, region));
     assert!(weak.upgrade().is_some());
     half.take();
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
+}
+
+/// Each combination of what can change. The keys stay, and the old region is dead.
+#[test]
+fn a_region_registered_anew() {
+    for combination in 0..8 {
+        let mut half = Half::new(Options::default());
+        let node = &mut half.node;
+        let (own, other) = (node.pd, node.adapter.alloc_pd().unwrap());
+        let old = node.buffer_in(other, 16, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+        let new = node.buffer_in(own, 8, Access::empty());
+        let memory = (new.region.memory().clone(), 0x9000);
+        let change = Reregister {
+            pd: (combination & 1 != 0).then_some(own),
+            memory: (combination & 2 != 0).then_some(memory),
+            access: (combination & 4 != 0).then_some(Access::REMOTE_READ),
+        };
+        let region = node.adapter.reregister(&old.region, change).unwrap();
+        assert_eq!((region.lkey(), region.rkey()), (old.region.lkey(), old.region.rkey()));
+        assert_eq!(region.address(), if combination & 2 != 0 { 0x9000 } else { old.region.address() });
+        assert_eq!(region.length(), if combination & 2 != 0 { 8 } else { 16 });
+        let rights = if combination & 4 != 0 { Access::REMOTE_READ } else { old.region.access() };
+        assert_eq!(region.access(), rights);
+        let again = node.adapter.reregister(&old.region, Reregister::default());
+        assert_eq!(again.map(|_| ()), Err(RegisterError::Deregistered));
+        assert_eq!(node.adapter.deregister(&old.region), Ok(()), "which does nothing, the region being gone");
+
+        let write = pkt(Op::WriteOnly, 0x200).reth(Remote { address: region.address(), rkey: region.rkey() }, 4);
+        let disposition = half.send(&write.payload(&[9; 4]));
+        let written = combination & 1 != 0 && combination & 4 == 0;
+        assert_eq!(disposition == Disposition::Executed, written, "{combination}");
+        let bytes = if combination & 2 != 0 { new.part(0, 4) } else { old.part(0, 4) };
+        assert_eq!(bytes == [9; 4], written);
+        assert_eq!(half.node.adapter.dealloc_pd(other) == Ok(()), combination & 1 != 0);
+    }
+}
+
+/// A change that is refused leaves the region as it was.
+#[test]
+fn a_region_that_cannot_be_registered_so() {
+    let mut half = Half::new(Options::default());
+    let far = half.node.buffer_with(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE);
+    let memory = far.region.memory().clone();
+    let gone = half.node.adapter.alloc_pd().unwrap();
+    half.node.adapter.dealloc_pd(gone).unwrap();
+    let changes = [
+        (Reregister { pd: Some(gone), ..Reregister::default() }, RegisterError::UnknownPd),
+        (Reregister { access: Some(Access::REMOTE_WRITE), ..Reregister::default() }, RegisterError::RemoteWithoutLocalWrite),
+        (Reregister { access: Some(Access::FLUSH_PERSISTENT), ..Reregister::default() }, RegisterError::NotPersistent),
+        (Reregister { memory: Some((memory, u64::MAX)), ..Reregister::default() }, RegisterError::AddressOverflow),
+    ];
+    for (change, error) in changes {
+        assert_eq!(half.node.adapter.reregister(&far.region, change).map(|_| ()), Err(error));
+    }
+    assert_eq!(half.send(&pkt(Op::WriteOnly, 0x200).reth(far.remote(0), 8).payload(&[9; 8])), Disposition::Executed);
+    assert_eq!(far.bytes(), [9; 8]);
+}
+
+/// A posted request that used the region as it was fails; one posted afterwards uses it as it is.
+#[test]
+fn requests_across_a_new_registration() {
+    let mut half = Half::new(Options::default());
+    let near = half.buffer(8);
+    half.post_recv(&RecvWr::new(1, [near.all()]));
+    half.node.adapter.reregister(&near.region, Reregister::default()).unwrap();
+    half.send(&pkt(Op::SendOnly, 0x200).payload(&[1; 8]));
+    assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocProtErr))]);
+    let mut half = Half::new(Options::default());
+    let near = half.buffer(8);
+    half.node.adapter.reregister(&near.region, Reregister::default()).unwrap();
+    half.post_recv(&RecvWr::new(1, [near.all()]));
+    half.send(&pkt(Op::SendOnly, 0x200).payload(&[1; 8]));
+    assert_eq!(half.qp.recv_outcomes(), [(1, Ok(8))]);
 }
 
 #[test]
@@ -157,7 +231,7 @@ fn regions_of_a_domain_keep_it_alive() {
     let buffer = node.buffer_in(pd, 8, Access::empty());
     assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::InUse));
     assert_eq!(node.adapter.dealloc_pd(node.pd), Err(ObjectError::InUse), "a queue pair belongs to it");
-    node.adapter.deregister(&buffer.region);
+    node.adapter.deregister(&buffer.region).unwrap();
     assert_eq!(node.adapter.dealloc_pd(pd), Ok(()));
     assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::Unknown));
     let memory = buffer.region.memory().clone();

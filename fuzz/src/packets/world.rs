@@ -192,6 +192,7 @@ impl World {
             caps: QpCaps { max_send_wr: 12, max_recv_wr: 12, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 64 },
             sq_sig_all: false,
             pd: self.pd,
+            quirks: Default::default(),
         };
         let qpn = self.adapter.create_qp(init).expect("a queue pair");
         let member = Member { qpn, qp_type, peer, peer_qpn, queues };
@@ -284,7 +285,7 @@ impl World {
 
     /// Deregisters the open region, under whatever uses it, and makes another with new keys.
     pub(super) fn renew_open(&mut self) {
-        self.adapter.deregister(&self.open);
+        self.adapter.deregister(&self.open).unwrap();
         self.open = register(&mut self.adapter, self.pd, 1, RIGHTS);
     }
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use roce_transport::{
     adapter::{ObjectError, PdId},
-    mem::{Access, Memory},
+    mem::{Access, Memory, WindowType},
     work::SrqAttr,
 };
 
-use super::{Context, MemoryRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue};
+use super::{Context, MemoryRegion, MemoryWindow, NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue};
 use crate::region::MmapMemory;
 
 /// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
@@ -53,12 +53,38 @@ impl ProtectionDomain {
     }
 
     /// Registers memory that a program brings (`ibv_reg_mr_iova`); its first byte has the address `address` in work requests
-    /// and for peers.
+    /// and for peers. With 0 the region is zero-based (`IBV_ACCESS_ZERO_BASED`).
     ///
     /// # Errors
     /// [`RegionError::Register`], as above, and when the region would wrap past the end of the address space (`EINVAL`).
     pub fn register(&self, memory: Arc<dyn Memory>, address: u64, access: Access) -> Result<MemoryRegion, RegionError> {
         MemoryRegion::new(self, memory, address, access)
+    }
+
+    /// The same, with pages that come only when they are first used (`IBV_ACCESS_ON_DEMAND`).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn allocate_on_demand(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
+        let memory = MmapMemory::on_demand(length).map_err(RegionError::Memory)?;
+        let address = memory.address();
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// Makes a region without memory (`ibv_alloc_null_mr`).
+    ///
+    /// # Errors
+    /// [`RegionError::Register`] when there are too many regions (`ENOMEM`).
+    pub fn null_region(&self) -> Result<NullRegion, RegionError> {
+        NullRegion::new(self)
+    }
+
+    /// Makes a memory window that is bound to nothing (`ibv_alloc_mw`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
+        MemoryWindow::new(self, window_type)
     }
 
     /// Makes a shared receive queue (`ibv_create_srq`).

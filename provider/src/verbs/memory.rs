@@ -7,7 +7,7 @@ use std::{
 };
 
 use roce_transport::{
-    mem::{Access, LKey, Memory, MemoryFault, MrAttr, RKey, Region, RegisterError},
+    mem::{Access, LKey, Memory, MemoryFault, MrAttr, RKey, Region, RegisterError, Reregister},
     work::{Remote, Sge},
 };
 use thiserror::Error;
@@ -17,7 +17,8 @@ use super::{ProtectionDomain, domain::DomainInner};
 /// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read and write at any time.
 /// So there are no references into it, only copies in and out.
 ///
-/// Dropping the last handle deregisters it. The memory itself stays until the last request that uses it is complete.
+/// Dropping the last handle deregisters it; memory windows that are bound to it then lead nowhere. The memory itself stays
+/// until the last request that uses it is complete.
 #[derive(Clone)]
 pub struct MemoryRegion {
     inner: Arc<RegionInner>,
@@ -30,7 +31,7 @@ struct RegionInner {
 
 impl Drop for RegionInner {
     fn drop(&mut self) {
-        self.domain.context.inner.engine.lock().adapter().deregister(&self.region);
+        self.domain.context.inner.engine.lock().adapter().revoke(&self.region);
     }
 }
 
@@ -40,7 +41,7 @@ pub enum RegionError {
     /// The system has no memory to give.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// The region itself is not valid.
+    /// The region itself is not valid, or cannot be changed so.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }
@@ -51,6 +52,12 @@ impl MemoryRegion {
         let attr = MrAttr { memory, address, access };
         let region = domain.context.inner.engine.lock().adapter().register(domain.id, attr)?;
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
+    }
+
+    /// The protection domain that it belongs to.
+    #[must_use]
+    pub fn domain(&self) -> ProtectionDomain {
+        ProtectionDomain { inner: self.inner.domain.clone() }
     }
 
     /// Bytes in all.
@@ -163,9 +170,96 @@ impl MemoryRegion {
         Ok(())
     }
 
-    /// Deregisters it now (`ibv_dereg_mr`), whatever still uses it: requests in flight fail with a protection error, peers
+    /// Deregisters it now (`ibv_dereg_mr`), whatever requests still use it: those in flight fail with a protection error, peers
     /// with an access error. The memory can still be read and written here.
-    pub fn deregister(&self) {
-        self.inner.domain.context.inner.engine.lock().adapter().deregister(&self.inner.region);
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
+    pub fn deregister(&self) -> Result<(), RegisterError> {
+        self.inner.domain.context.inner.engine.lock().adapter().deregister(&self.inner.region)
+    }
+
+    /// Gives it other rights, other memory or another protection domain (`ibv_rereg_mr`). The region that this returns has the
+    /// same keys; this one is dead, as if deregistered, and so are requests in flight that use it.
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it, [`RegisterError::Deregistered`] when it is
+    /// dead already, [`RegisterError::UnknownPd`] for a protection domain of another device, and as when registering (all
+    /// `EINVAL`). Then nothing has changed.
+    pub fn reregister(&self, change: Rereg) -> Result<Self, RegisterError> {
+        let Rereg { pd, memory, access } = change;
+        let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
+        if !Arc::ptr_eq(&domain.context.inner, &self.inner.domain.context.inner) {
+            return Err(RegisterError::UnknownPd);
+        }
+        let change = Reregister { pd: Some(domain.id), memory, access };
+        let region = domain.context.inner.engine.lock().adapter().reregister(&self.inner.region, change)?;
+        Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
+    }
+
+    /// Fetches a part of it, so that the first access does not wait (`ibv_advise_mr` with `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`).
+    /// Only regions made by [`allocate_on_demand`](ProtectionDomain::allocate_on_demand) have anything to fetch.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] (`EFAULT`) when the part is not inside, or the memory is gone.
+    pub fn prefetch(&self, range: Range<usize>) -> Result<(), MemoryFault> {
+        let memory = self.inner.region.memory();
+        memory.check(range.start as u64, range.len())?;
+        memory.prefetch(range.start as u64, range.len() as u64)
+    }
+}
+
+/// What to change of a region; what is `None` stays as it is.
+#[derive(Clone, Default)]
+pub struct Rereg {
+    /// Another protection domain of the same device (`IBV_REREG_MR_CHANGE_PD`).
+    pub pd: Option<ProtectionDomain>,
+    /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    pub memory: Option<(Arc<dyn Memory>, u64)>,
+    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    pub access: Option<Access>,
+}
+
+/// A region without memory (`ibv_alloc_null_mr`), for parts of messages that nobody wants: what is written there is dropped,
+/// and what is read is zero. Peers cannot use it.
+#[derive(Clone)]
+pub struct NullRegion {
+    inner: Arc<RegionInner>,
+}
+
+impl NullRegion {
+    pub(super) fn new(pd: &ProtectionDomain) -> Result<Self, RegionError> {
+        let MemoryRegion { inner } = MemoryRegion::new(pd, Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
+        Ok(Self { inner })
+    }
+
+    /// The key for work requests; any address goes with it.
+    #[must_use]
+    pub fn lkey(&self) -> LKey {
+        self.inner.region.lkey()
+    }
+
+    /// So many bytes of nothing, for a work request.
+    #[must_use]
+    pub fn sge(&self, length: u32) -> Sge {
+        Sge { lkey: self.lkey(), address: 0, length }
+    }
+}
+
+/// Reads as zeros, forgets what is written.
+struct Nothing;
+
+impl Memory for Nothing {
+    fn len(&self) -> u64 {
+        u64::MAX
+    }
+
+    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        to.fill(0);
+        Ok(())
+    }
+
+    fn write_at(&self, _offset: u64, _from: &[u8]) -> Result<(), MemoryFault> {
+        Ok(())
     }
 }

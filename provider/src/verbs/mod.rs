@@ -8,6 +8,7 @@ mod event;
 mod memory;
 mod queue_pair;
 mod srq;
+mod window;
 
 pub(crate) use channel::CqWaker;
 pub use channel::{ChannelError, CompletionChannel};
@@ -17,6 +18,7 @@ pub use cq::CompletionQueue;
 pub use domain::ProtectionDomain;
 pub use event::AsyncEvent;
 pub(crate) use event::AsyncQueue;
-pub use memory::{MemoryRegion, RegionError};
+pub use memory::{MemoryRegion, NullRegion, RegionError, Rereg};
 pub use queue_pair::{ConnectError, Endpoint, PostFailed, QpAttr, QueuePair};
 pub use srq::SharedReceiveQueue;
+pub use window::MemoryWindow;

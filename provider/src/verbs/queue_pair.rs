@@ -7,7 +7,7 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Rtr, Rts},
+    qp::{Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts},
     work::{RecvWr, SendWr},
 };
 use thiserror::Error;
@@ -29,13 +29,23 @@ pub struct QpAttr {
     pub caps: QpCaps,
     /// Every send request is signaled, whatever its flags say. Off by default.
     pub sq_sig_all: bool,
+    /// What its peer does otherwise than the specification. Nothing by default.
+    pub quirks: Quirks,
 }
 
 impl QpAttr {
     /// A queue pair that completes everything in one queue, with default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
-        Self { qp_type, send_cq: cq.clone(), recv_cq: cq.clone(), srq: None, caps: QpCaps::default(), sq_sig_all: false }
+        Self {
+            qp_type,
+            send_cq: cq.clone(),
+            recv_cq: cq.clone(),
+            srq: None,
+            caps: QpCaps::default(),
+            sq_sig_all: false,
+            quirks: Quirks::default(),
+        }
     }
 }
 
@@ -103,6 +113,7 @@ impl QueuePair {
             caps: attr.caps,
             sq_sig_all: attr.sq_sig_all,
             pd: domain.id,
+            quirks: attr.quirks,
         };
         let (qpn, psn) = {
             let mut shard = domain.context.inner.engine.lock();
@@ -202,7 +213,7 @@ impl QueuePair {
         let wants_v4 = peer.gid.to_ip().is_ipv4();
         let own = context.gids().iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
         let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
-        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
         self.to_init(Init { access, ..Init::default() })?;
         self.to_rtr(Rtr::Rc {
             dest_qpn: peer.qpn,

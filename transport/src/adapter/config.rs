@@ -11,6 +11,8 @@ pub struct Limits {
     pub max_pd: usize,
     /// Memory regions.
     pub max_mr: usize,
+    /// Memory windows, at most 2^20.
+    pub max_mw: usize,
     /// Completion queues.
     pub max_cq: usize,
     /// Completions in one queue.
@@ -32,6 +34,7 @@ impl Default for Limits {
         Self {
             max_pd: 1 << 16,
             max_mr: 1 << 19,
+            max_mw: 1 << 16,
             max_cq: 1 << 16,
             max_cqe: 1 << 20,
             max_qp: 1 << 17,

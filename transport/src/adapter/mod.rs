@@ -333,7 +333,7 @@ impl Adapter {
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let env = Env {
             now,
-            regions: &self.regions,
+            regions: &mut self.regions,
             gids: &self.gids,
             srqs: &mut self.srqs,
             counters: &mut self.counters,

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     addr::{QKey, Qpn},
-    mem::{Access, MrAttr, PdId, Region, RegisterError},
+    mem::{Access, MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
     qp::{Common, PostError, Qp, QpInfo, QpInit, State},
     work::{CompletionQueue, CqId, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo},
 };
@@ -28,7 +28,7 @@ impl Adapter {
     /// Destroys a protection domain (`ibv_dealloc_pd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a region, a queue pair or a shared receive queue belongs to it; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a region, a window, a queue pair or a shared receive queue belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -52,9 +52,53 @@ impl Adapter {
         self.regions.register(pd, attr, &mut self.rng)
     }
 
+    /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in flight that use it fail.
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] while a memory window is bound to it; [`RegisterError::Deregistered`]; else as for
+    /// [`register`](Self::register).
+    pub fn reregister(&mut self, region: &Arc<Region>, change: Reregister) -> Result<Arc<Region>, RegisterError> {
+        if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
+            return Err(RegisterError::UnknownPd);
+        }
+        self.regions.reregister(region, change)
+    }
+
     /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it fail.
-    pub fn deregister(&mut self, region: &Region) {
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] while a memory window is bound to it.
+    pub fn deregister(&mut self, region: &Region) -> Result<(), RegisterError> {
+        if region.has_windows() {
+            return Err(RegisterError::InUse);
+        }
         self.regions.deregister(region);
+        Ok(())
+    }
+
+    /// Deregisters memory even if memory windows are bound to it: they lead nowhere from then on.
+    pub fn revoke(&mut self, region: &Region) {
+        self.regions.deregister(region);
+    }
+
+    /// Makes a memory window that is bound to nothing, and returns its first key (`ibv_alloc_mw`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        limit("memory windows", self.regions.window_count(), self.limits.max_mw.min(1 << 20))?;
+        Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
+    }
+
+    /// Destroys a memory window, bound or not (`ibv_dealloc_mw`). Its key is dead at once.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`].
+    pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
+        if self.regions.dealloc_window(id) { Ok(()) } else { Err(ObjectError::Unknown) }
     }
 
     /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`).
@@ -176,7 +220,7 @@ impl Adapter {
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
     /// queue or shared receive queue that is not of this adapter.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
-        let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd } = init;
+        let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
         size("max_send_wr", caps.max_send_wr as usize, 0, max_wr)?;
         size("max_recv_wr", caps.max_recv_wr as usize, 0, max_wr)?;
@@ -213,6 +257,8 @@ impl Adapter {
             dest_qpn: Qpn::default(),
             path: None,
             av: None,
+            quirks,
+            binds: false,
         };
         let index = self.qps.insert(Qp::new(common, &caps));
         self.by_qpn.insert(qpn, index);
@@ -228,7 +274,9 @@ impl Adapter {
     /// [`ObjectError::Unknown`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
         let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
-        self.qps.remove(index);
+        if self.qps.remove(index).common.binds {
+            self.regions.unbind_all(qpn);
+        }
         self.timers.forget(index);
         Ok(())
     }

@@ -6,7 +6,7 @@ use core::{net::IpAddr, ops::Range};
 use crate::{
     gids::Path,
     qp::Built,
-    wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc},
+    wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
 /// A run of datagrams from one address to another: each `segment` bytes long but the last, which may be shorter. The n-th
@@ -130,7 +130,7 @@ impl TransmitBuffer {
 
     /// Takes over the packet that was written to the [`slot`](Self::slot), and adds its ICRC.
     pub(super) fn commit(&mut self, built: &Built) {
-        let Built { length: body, path } = built;
+        let Built { length: body, path, rxe_flush } = built;
         let start = self.len;
         let end = start + body + ICRC_LEN;
         self.len = end;
@@ -158,7 +158,8 @@ impl TransmitBuffer {
         if let Some(run) = self.runs.last() {
             let net = run.net_header(index);
             let (body, tail) = self.bytes[start..end].split_at_mut(*body);
-            tail.copy_from_slice(&icrc(&net, body).to_le_bytes());
+            let icrc = if *rxe_flush { rxe_flush_icrc(&net, body) } else { icrc(&net, body) };
+            tail.copy_from_slice(&icrc.to_le_bytes());
         }
     }
 }

@@ -6,15 +6,18 @@
 mod heap;
 mod region;
 mod table;
+mod window;
 mod words;
 
 pub use heap::HeapMemory;
+pub(crate) use region::User;
 pub use region::{Access, AccessError, LKey, PdId, RKey, Region};
 pub(crate) use table::RegionTable;
+pub use table::{MrAttr, RegisterError, Reregister};
+pub use window::{WindowBind, WindowError, WindowId, WindowType};
 pub use words::{read_words, write_words};
 
 use core::sync::atomic::AtomicU64;
-pub use table::{MrAttr, RegisterError};
 
 use thiserror::Error;
 
@@ -61,4 +64,25 @@ pub trait Memory: Send + Sync {
     /// # Errors
     /// [`MemoryFault`] when the memory cannot be reached.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
+
+    /// Whether [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot be granted.
+    fn is_persistent(&self) -> bool {
+        false
+    }
+
+    /// Makes the range survive a loss of power; returns when that is done.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory cannot do that, or failed to.
+    fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
+        Err(MemoryFault)
+    }
+
+    /// Fetches the range, so that the first access to it does not wait (`ibv_advise_mr`). Nothing by default.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory cannot be reached.
+    fn prefetch(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
+        Ok(())
+    }
 }

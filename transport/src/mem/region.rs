@@ -3,17 +3,25 @@
 use alloc::sync::Arc;
 use core::{
     fmt,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use bitflags::bitflags;
 use thiserror::Error;
 
 use super::Memory;
+use crate::addr::Qpn;
 
 /// Names a protection domain of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub(crate) u32);
+
+/// Who uses memory: a queue pair and the protection domain that it works in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct User {
+    pub(crate) pd: PdId,
+    pub(crate) qpn: Qpn,
+}
 
 /// The key by which the owner of a region names it in work requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
@@ -22,6 +30,14 @@ pub struct LKey(pub u32);
 /// The key by which a peer names a region in its requests.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct RKey(pub u32);
+
+impl RKey {
+    /// The key that a memory window gets when it is bound anew: its lower eight bits one further (`ibv_inc_rkey`).
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
+    }
+}
 
 impl fmt::Debug for LKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -48,7 +64,19 @@ bitflags! {
         const REMOTE_READ = 1 << 2;
         /// The peer may do atomic operations here. A region needs `LOCAL_WRITE` with it.
         const REMOTE_ATOMIC = 1 << 3;
+        /// Memory windows may be bound to the region. Means nothing for a queue pair or a window.
+        const MW_BIND = 1 << 4;
+        /// The peer may FLUSH so that what it wrote is visible to everyone (`IBV_ACCESS_FLUSH_GLOBAL`).
+        const FLUSH_GLOBAL = 1 << 8;
+        /// The peer may FLUSH so that what it wrote survives a loss of power (`IBV_ACCESS_FLUSH_PERSISTENT`). A region needs
+        /// memory that can do that.
+        const FLUSH_PERSISTENT = 1 << 9;
     }
+}
+
+impl Access {
+    /// What a region grants only together with `LOCAL_WRITE`, and a window only on a region with `LOCAL_WRITE` (C10-75).
+    pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
 /// Why an access to memory is refused.
@@ -84,9 +112,19 @@ pub enum AccessError {
     /// The memory behind the region cannot be reached.
     #[error("the memory behind key {0:#010x} cannot be reached")]
     Fault(u32),
+    /// The key belongs to a window that is bound to nothing.
+    #[error("the memory window of key {0:#010x} is not bound")]
+    NotBound(u32),
+    /// The key belongs to a window of another queue pair.
+    #[error("the memory window of key {0:#010x} is bound to another queue pair")]
+    QueuePair(u32),
+    /// Only windows of type 2 can be invalidated by a request.
+    #[error("key {0:#010x} is not that of a memory window of type 2")]
+    NotInvalidable(u32),
 }
 
-/// A memory region. The adapter, and each work request that uses it, hold it; its memory lives as long as any of them.
+/// A memory region, or the part of one that a memory window is bound to. The adapter, and each work request that uses it,
+/// hold it; its memory lives as long as any of them.
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -96,6 +134,17 @@ pub struct Region {
     pub(super) rkey: RKey,
     pub(super) memory: Arc<dyn Memory>,
     pub(super) revoked: AtomicBool,
+    /// Windows bound to it.
+    pub(super) windows: AtomicU32,
+    /// For a window: where it lies.
+    pub(super) inside: Option<Inside>,
+}
+
+/// The place of a window in the region that it is bound to.
+pub(super) struct Inside {
+    pub(super) region: Arc<Region>,
+    /// Bytes of the region before the window.
+    pub(super) offset: u64,
 }
 
 impl Region {
@@ -129,6 +178,12 @@ impl Region {
         self.access
     }
 
+    /// Whether a memory window is bound to it.
+    #[must_use]
+    pub fn has_windows(&self) -> bool {
+        self.windows.load(Ordering::Relaxed) > 0
+    }
+
     /// The memory behind the region.
     #[must_use]
     pub const fn memory(&self) -> &Arc<dyn Memory> {
@@ -138,12 +193,17 @@ impl Region {
     /// Whether a user of protection domain `pd` may use `length` bytes at `address` for `needed`. `key` is only for the
     /// error. No sum here can overflow: the region's end was checked at registration.
     pub(crate) fn check(&self, key: u32, pd: PdId, address: u64, length: u64, needed: Access) -> Result<(), AccessError> {
-        if self.revoked.load(Ordering::Relaxed) {
+        if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
         if self.pd != pd {
             return Err(AccessError::ProtectionDomain(key));
         }
+        self.check_rights(key, address, length, needed)
+    }
+
+    /// The same without the protection domain.
+    pub(super) fn check_rights(&self, key: u32, address: u64, length: u64, needed: Access) -> Result<(), AccessError> {
         if !self.access.contains(needed) {
             return Err(AccessError::Rights { key, needed: needed - self.access });
         }
@@ -154,14 +214,14 @@ impl Region {
 
     /// Reads bytes whose range was checked when the request was taken; the region may have been deregistered since.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.lkey.0, address)?;
-        self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.lkey.0))
+        let offset = self.live_offset(self.key(), address)?;
+        self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
     }
 
     /// Writes bytes whose range was checked when the request was taken; the region may have been deregistered since.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
-        let offset = self.live_offset(self.lkey.0, address)?;
-        self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.lkey.0))
+        let offset = self.live_offset(self.key(), address)?;
+        self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
     /// Changes the 8-byte word at `address`, whose range was checked, at once, and returns what it was.
@@ -173,11 +233,35 @@ impl Region {
         Ok(word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or_else(|unchanged| unchanged))
     }
 
+    /// Makes what peers wrote to a range visible to everyone, and lasting if `persistent`. The range was checked.
+    pub(crate) fn flush(&self, address: u64, length: u64, persistent: bool) -> Result<(), AccessError> {
+        let offset = self.live_offset(self.rkey.0, address)?;
+        core::sync::atomic::fence(Ordering::SeqCst);
+        if !persistent {
+            return Ok(());
+        }
+        self.memory.persist(offset, length).map_err(|_| AccessError::Fault(self.rkey.0))
+    }
+
+    /// The key that people know it by; a window has only one.
+    fn key(&self) -> u32 {
+        if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
+    }
+
+    /// Where in the memory an address lies.
     fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
-        if self.revoked.load(Ordering::Relaxed) {
+        if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
-        address.checked_sub(self.address).ok_or(AccessError::Bounds { key, address, length: 0 })
+        let offset = address.checked_sub(self.address).ok_or(AccessError::Bounds { key, address, length: 0 })?;
+        // no overflow: the window ends within the region
+        Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
+    }
+
+    /// Whether it has been deregistered: the window itself, or the region that it is bound to.
+    pub(super) fn is_revoked(&self) -> bool {
+        let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
+        revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))
     }
 
     pub(super) fn revoke(&self) {

@@ -1,7 +1,7 @@
 //! The regions of an adapter, found by either key.
 
 use alloc::{collections::VecDeque, sync::Arc};
-use core::sync::atomic::AtomicBool;
+use core::sync::atomic::{AtomicBool, AtomicU32};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
@@ -10,7 +10,8 @@ use thiserror::Error;
 
 use super::{
     Memory,
-    region::{Access, AccessError, LKey, PdId, RKey, Region},
+    region::{Access, AccessError, LKey, PdId, RKey, Region, User},
+    window::Window,
 };
 use crate::hash::IdHasher;
 
@@ -27,7 +28,18 @@ pub struct MrAttr {
     pub access: Access,
 }
 
-/// Why a region cannot be registered.
+/// What to change of a region (`ibv_rereg_mr`); what is `None` stays.
+#[derive(Default)]
+pub struct Reregister {
+    /// Another protection domain (`IBV_REREG_MR_CHANGE_PD`).
+    pub pd: Option<PdId>,
+    /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).
+    pub memory: Option<(Arc<dyn Memory>, u64)>,
+    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    pub access: Option<Access>,
+}
+
+/// Why a region cannot be registered, changed or deregistered. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum RegisterError {
     /// The protection domain does not exist.
@@ -36,17 +48,28 @@ pub enum RegisterError {
     /// Remote writing or atomics without local writing.
     #[error("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE with them")]
     RemoteWithoutLocalWrite,
+    /// `FLUSH_PERSISTENT` for memory that does not survive a loss of power.
+    #[error("FLUSH_PERSISTENT needs memory that can be made to last")]
+    NotPersistent,
     /// `address` plus the memory's length does not fit 64 bits.
     #[error("the region would wrap past the end of the address space")]
     AddressOverflow,
     /// The adapter's limit of regions is reached.
     #[error("no more than {0} regions can be registered")]
     TooMany(usize),
+    /// The region has been deregistered, or re-registered as another.
+    #[error("the region is not registered any more")]
+    Deregistered,
+    /// A memory window is bound to the region.
+    #[error("a memory window is bound to the region")]
+    InUse,
 }
 
-/// Every region of an adapter. A region has two entries, one a key; the keys differ and are random.
+/// Every region of an adapter, and every memory window. A region has two entries, one a key; the keys differ and are random.
+/// A window owns all 256 keys that differ from its own in the last eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
     by_key: HashMap<u32, Arc<Region>, IdHasher>,
+    pub(super) windows: HashMap<u32, Window, IdHasher>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
     max: usize,
@@ -54,49 +77,85 @@ pub(crate) struct RegionTable {
 
 impl RegionTable {
     pub(crate) fn new(max: usize) -> Self {
-        Self { by_key: HashMap::default(), quarantine: VecDeque::new(), quarantined: HashMap::default(), max }
+        Self {
+            by_key: HashMap::default(),
+            windows: HashMap::default(),
+            quarantine: VecDeque::new(),
+            quarantined: HashMap::default(),
+            max,
+        }
     }
 
     pub(crate) fn register(&mut self, pd: PdId, attr: MrAttr, rng: &mut ChaCha12Rng) -> Result<Arc<Region>, RegisterError> {
-        let MrAttr { memory, address, access } = attr;
-        if access.intersects(Access::REMOTE_WRITE | Access::REMOTE_ATOMIC) && !access.contains(Access::LOCAL_WRITE) {
-            return Err(RegisterError::RemoteWithoutLocalWrite);
-        }
-        let length = memory.len();
-        address.checked_add(length).ok_or(RegisterError::AddressOverflow)?;
+        check(&attr)?;
         if self.by_key.len() / 2 >= self.max {
             return Err(RegisterError::TooMany(self.max));
         }
         let lkey = self.fresh_key(rng, 0);
         let rkey = self.fresh_key(rng, lkey);
+        Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
+    }
+
+    /// Replaces a region by a changed one with the same keys. Requests in flight that use the old one fail.
+    pub(crate) fn reregister(&mut self, region: &Arc<Region>, change: Reregister) -> Result<Arc<Region>, RegisterError> {
+        if !self.is_registered(region) {
+            return Err(RegisterError::Deregistered);
+        }
+        if region.has_windows() {
+            return Err(RegisterError::InUse);
+        }
+        let (memory, address) = change.memory.unwrap_or_else(|| (region.memory.clone(), region.address));
+        let attr = MrAttr { memory, address, access: change.access.unwrap_or(region.access) };
+        check(&attr)?;
+        region.revoke();
+        Ok(self.insert(change.pd.unwrap_or(region.pd), attr, region.lkey, region.rkey))
+    }
+
+    fn insert(&mut self, pd: PdId, attr: MrAttr, lkey: LKey, rkey: RKey) -> Arc<Region> {
+        let MrAttr { memory, address, access } = attr;
+        let length = memory.len();
         let region = Arc::new(Region {
             pd,
             access,
             address,
             length,
-            lkey: LKey(lkey),
-            rkey: RKey(rkey),
+            lkey,
+            rkey,
             memory,
             revoked: AtomicBool::new(false),
+            windows: AtomicU32::new(0),
+            inside: None,
         });
-        self.by_key.insert(lkey, region.clone());
-        self.by_key.insert(rkey, region.clone());
-        Ok(region)
+        self.by_key.insert(lkey.0, region.clone());
+        self.by_key.insert(rkey.0, region.clone());
+        region
     }
 
+    /// Deregisters a region. Windows that are bound to it lose their memory.
     pub(crate) fn deregister(&mut self, region: &Region) {
+        if !self.is_registered(region) {
+            return;
+        }
         region.revoke();
         for key in [region.lkey.0, region.rkey.0] {
-            if self.by_key.remove(&key).is_some() {
-                self.quarantine.push_back(key);
-                self.quarantined.insert(key, ());
-            }
+            self.by_key.remove(&key);
+            self.quarantine(key);
         }
-        while self.quarantine.len() > QUARANTINE {
-            if let Some(key) = self.quarantine.pop_front() {
-                self.quarantined.remove(&key);
-            }
+    }
+
+    /// Keeps a key from being given out again soon.
+    pub(super) fn quarantine(&mut self, key: u32) {
+        self.quarantine.push_back(key);
+        self.quarantined.insert(key, ());
+        if self.quarantine.len() > QUARANTINE
+            && let Some(key) = self.quarantine.pop_front()
+        {
+            self.quarantined.remove(&key);
         }
+    }
+
+    fn is_registered(&self, region: &Region) -> bool {
+        self.by_key.get(&region.lkey.0).is_some_and(|own| core::ptr::eq(&raw const **own, region))
     }
 
     /// The region of a key in a work request.
@@ -104,34 +163,67 @@ impl RegionTable {
         self.by_key.get(&key.0).filter(|region| region.lkey == key)
     }
 
-    /// The region of a key in a peer's request, if it allows this access.
+    /// The region or window of a key in a peer's request, if it allows this access.
     pub(crate) fn remote(
         &self,
         key: RKey,
-        pd: PdId,
+        user: User,
         address: u64,
         length: u64,
         needed: Access,
     ) -> Result<&Arc<Region>, AccessError> {
-        let region = self.by_key.get(&key.0).filter(|region| region.rkey == key);
-        let region = region.ok_or(AccessError::UnknownKey(key.0))?;
-        region.check(key.0, pd, address, length, needed)?;
+        let region = self.of_peer(key, user)?;
+        region.check_rights(key.0, address, length, needed)?;
         Ok(region)
     }
 
-    /// Whether a region of `pd` exists. Looks at every region: for destroying a protection domain only.
+    /// The same for all of the region or window.
+    pub(crate) fn remote_whole(&self, key: RKey, user: User, needed: Access) -> Result<&Arc<Region>, AccessError> {
+        let region = self.of_peer(key, user)?;
+        region.check_rights(key.0, region.address, region.length, needed)?;
+        Ok(region)
+    }
+
+    fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
+        let region = match self.by_key.get(&key.0).filter(|region| region.rkey == key) {
+            Some(region) if region.pd != user.pd => return Err(AccessError::ProtectionDomain(key.0)),
+            Some(region) => region,
+            None => self.bound_window(key, user)?,
+        };
+        if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
+    }
+
+    /// Whether a region or a window of `pd` exists. Looks at all of them: for destroying a protection domain only.
     pub(crate) fn any_of(&self, pd: PdId) -> bool {
-        self.by_key.values().any(|region| region.pd == pd)
+        self.by_key.values().any(|region| region.pd == pd) || self.windows.values().any(|window| window.pd == pd)
     }
 
     fn fresh_key(&self, rng: &mut ChaCha12Rng, other: u32) -> u32 {
         loop {
             let key = rng.next_u32();
-            if key != 0 && key != other && !self.by_key.contains_key(&key) && !self.quarantined.contains_key(&key) {
+            let is_window = self.windows.contains_key(&(key >> 8));
+            if key != 0 && key != other && !is_window && self.is_free(key) {
                 return key;
             }
         }
     }
+
+    /// Whether a key names no region, and has not done so of late.
+    pub(super) fn is_free(&self, key: u32) -> bool {
+        !self.by_key.contains_key(&key) && !self.quarantined.contains_key(&key)
+    }
+}
+
+/// What can be wrong with a region by itself.
+fn check(attr: &MrAttr) -> Result<(), RegisterError> {
+    let MrAttr { memory, address, access } = attr;
+    if access.intersects(Access::REMOTE_CHANGE) && !access.contains(Access::LOCAL_WRITE) {
+        return Err(RegisterError::RemoteWithoutLocalWrite);
+    }
+    if access.contains(Access::FLUSH_PERSISTENT) && !memory.is_persistent() {
+        return Err(RegisterError::NotPersistent);
+    }
+    address.checked_add(memory.len()).map(|_| ()).ok_or(RegisterError::AddressOverflow)
 }
 
 #[cfg(test)]
@@ -139,7 +231,7 @@ mod tests {
     use rand_core::SeedableRng;
 
     use super::*;
-    use crate::mem::HeapMemory;
+    use crate::{addr::Qpn, mem::HeapMemory};
 
     const PD: PdId = PdId(0);
 
@@ -156,7 +248,10 @@ mod tests {
         let (mut table, mut rng) = table();
         let region = table.register(PD, attr(0x1000, Access::REMOTE_READ), &mut rng).unwrap();
         let key = region.rkey();
-        let check = |key, pd, address, length, needed| table.remote(key, pd, address, length, needed).map(|_| ());
+        let check = |key, pd, address, length, needed| {
+            let user = User { pd, qpn: Qpn::new(2) };
+            table.remote(key, user, address, length, needed).map(|_| ())
+        };
         assert_eq!(check(key, PD, 0x1000, 100, Access::REMOTE_READ), Ok(()));
         assert_eq!(check(key, PD, 0x1064, 0, Access::REMOTE_READ), Ok(()));
         assert_eq!(

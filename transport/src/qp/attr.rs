@@ -53,6 +53,16 @@ pub struct QpInit {
     pub sq_sig_all: bool,
     /// Its protection domain.
     pub pd: PdId,
+    /// What its peer does otherwise than the specification.
+    pub quirks: Quirks,
+}
+
+/// Where a peer departs from the specification and cannot be met half-way without knowing. None by default.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Quirks {
+    /// The peer expects the ICRC of a FLUSH as Linux's rxe computes it; see [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc).
+    /// It is sent so; received is either.
+    pub rxe_flush_icrc: bool,
 }
 
 /// What RESET→INIT takes.
@@ -209,6 +219,9 @@ pub enum PostError {
     /// A READ or an atomic needs a place for its data.
     #[error("a READ or an atomic operation cannot be inline")]
     InlineRead,
+    /// A FLUSH, a bind or an invalidation has no bytes.
+    #[error("this operation takes no bytes")]
+    NoBytes,
     /// Longer than any message may be.
     #[error("a message of more than 2^30 bytes")]
     TooLong,

@@ -5,14 +5,14 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 use slab::Slab;
 
 use super::{
-    attr::QpCaps,
+    attr::{QpCaps, Quirks},
     state::{QpType, State},
 };
 use crate::{
     addr::{AddressVector, Mtu, QKey, Qpn},
     event::{Counters, Event},
     gids::{GidTable, Path},
-    mem::{Access, PdId, RegionTable},
+    mem::{Access, PdId, RegionTable, User},
     time::Instant,
     work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, Wc, WcError, WcOk, WcOpcode},
 };
@@ -20,7 +20,7 @@ use crate::{
 /// The rest of the adapter, as a queue pair sees it during one call.
 pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
-    pub(crate) regions: &'a RegionTable,
+    pub(crate) regions: &'a mut RegionTable,
     pub(crate) gids: &'a GidTable,
     pub(crate) srqs: &'a mut Slab<SharedQueue>,
     pub(crate) counters: &'a mut Counters,
@@ -67,22 +67,34 @@ pub(crate) struct Common {
     pub(crate) dest_qpn: Qpn,
     pub(crate) path: Option<Path>,
     pub(crate) av: Option<AddressVector>,
+    pub(crate) quirks: Quirks,
+    /// Whether it has bound a memory window.
+    pub(crate) binds: bool,
 }
 
 impl Common {
+    /// As whom it uses memory.
+    pub(crate) const fn user(&self) -> User {
+        User { pd: self.pd, qpn: self.qpn }
+    }
+
     /// Completes a send request; a success only if it is signaled.
     pub(crate) fn complete_send(&self, wqe: &SendWqe, result: Result<u32, WcError>, env: &mut Env<'_>) {
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
         let opcode = match wqe.op {
-            SendOp::Send { .. } | SendOp::SendTo { .. } => WcOpcode::Send,
+            SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => WcOpcode::Send,
             SendOp::Write { .. } => WcOpcode::RdmaWrite,
             SendOp::Read { .. } => WcOpcode::RdmaRead,
             SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
             SendOp::FetchAdd { .. } => WcOpcode::FetchAdd,
+            SendOp::AtomicWrite { .. } => WcOpcode::AtomicWrite,
+            SendOp::Flush { .. } => WcOpcode::Flush,
+            SendOp::BindWindow(_) => WcOpcode::BindMw,
+            SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
         };
-        let result = result.map(|byte_len| WcOk { opcode, byte_len, immediate: None, src_qp: None, grh: false });
+        let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         env.complete(&self.send_cq, Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);
     }
 

@@ -56,7 +56,7 @@ impl Requester {
         if gap == Gap::Yes {
             return self.on_gap(Disposition::Dropped(DropReason::ReadResponseGap), env);
         }
-        let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_data()) else {
+        let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_answer()) else {
             return Disposition::Dropped(DropReason::UnexpectedResponse);
         };
         let Some(index) = psn.after(wqe.first_psn) else {
@@ -77,6 +77,7 @@ impl Requester {
                 // are LAST and ONLY.
                 (place.ends() == last && packet.payload.len() == expected as usize).then_some(packet.payload)
             }
+            (Ext::Aeth(_), op) if op.awaits_placement() => packet.payload.is_empty().then_some(packet.payload),
             _ => None,
         };
         let stored = data.map(|data| wqe.write(u64::from(offset), data));
@@ -136,9 +137,8 @@ impl Requester {
 
     fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Some(wqe) = self.queue.pop() {
-            let reads = wqe.awaits_data();
-            self.reads -= u32::from(reads);
-            common.complete_send(&wqe, Ok(if reads { wqe.length } else { 0 }), env);
+            self.reads -= u32::from(wqe.op.takes_slot());
+            common.complete_send(&wqe, Ok(if wqe.awaits_data() { wqe.length } else { 0 }), env);
         }
     }
 

@@ -51,6 +51,6 @@ impl Congestion {
             payload.fill(0);
             Ok(())
         });
-        Some(Built { length, path: Path { traffic_class: TRAFFIC_CLASS, ..path } })
+        Some(Built::new(length, Path { traffic_class: TRAFFIC_CLASS, ..path }))
     }
 }

@@ -14,8 +14,8 @@ use crate::{
     event::Refusal,
     mem::{Access, RKey, Region},
     psn::Psn,
-    wire::{AtomicEth, Ext, NakCode, Operation, Packet, Place, Reth},
-    work::{WcOk, WcOpcode},
+    wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, Place, Reth},
+    work::{Placement, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -26,6 +26,8 @@ impl Responder {
         match (bth.opcode.operation(), ext) {
             (Op::ReadRequest, Ext::Reth(reth)) => return self.read(bth.psn, reth, packet.payload, common, env),
             (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => return self.atomic(packet, eth, common, env),
+            (Op::AtomicWrite, Ext::Reth(reth)) => return self.atomic_write(bth.psn, reth, packet.payload, common, env),
+            (Op::Flush, Ext::FethReth(feth, reth)) => return self.flush_memory(packet, *feth, reth, common, env),
             _ => self.take_message(packet, common, env)?,
         }
         self.expected = self.expected.plus(1);
@@ -43,9 +45,14 @@ impl Responder {
     pub(super) fn take_message(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
         use Operation as Op;
         match packet.headers.bth().opcode.operation() {
-            Op::SendFirst | Op::SendMiddle | Op::SendLast | Op::SendLastImm | Op::SendOnly | Op::SendOnlyImm => {
-                self.send(packet, common, env)
-            }
+            Op::SendFirst
+            | Op::SendMiddle
+            | Op::SendLast
+            | Op::SendLastImm
+            | Op::SendOnly
+            | Op::SendOnlyImm
+            | Op::SendLastInvalidate
+            | Op::SendOnlyInvalidate => self.send(packet, common, env),
             Op::WriteFirst | Op::WriteMiddle | Op::WriteLast | Op::WriteLastImm | Op::WriteOnly | Op::WriteOnlyImm => {
                 self.write(packet, packet.headers.ext().reth(), common, env)
             }
@@ -86,13 +93,15 @@ impl Responder {
             .map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
         *received = end;
         if place.ends() {
-            let ok = WcOk {
-                opcode: WcOpcode::Recv,
-                byte_len: end as u32,
-                immediate: packet.headers.ext().immediate(),
-                src_qp: None,
-                grh: false,
+            let invalidated = match packet.headers.ext() {
+                Ext::Ieth(InvalidateEth(key)) => Some(RKey(*key)),
+                _ => None,
             };
+            if let Some(key) = invalidated {
+                env.regions.invalidate(key, common.user()).map_err(Refused::Invalidate)?;
+            }
+            let immediate = packet.headers.ext().immediate();
+            let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
             common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
             self.message = Message::None;
         }
@@ -137,7 +146,7 @@ impl Responder {
         let byte_len = *length;
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
-                let ok = WcOk { opcode: WcOpcode::RecvRdmaWithImm, byte_len, immediate, src_qp: None, grh: false };
+                let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
                 common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
             }
             (Ok(()), None) => {}
@@ -174,7 +183,7 @@ impl Responder {
         if !eth.virtual_address.is_multiple_of(8) {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
-        let region = env.regions.remote(RKey(eth.rkey), common.pd, eth.virtual_address, 8, Access::REMOTE_ATOMIC);
+        let region = env.regions.remote(RKey(eth.rkey), common.user(), eth.virtual_address, 8, Access::REMOTE_ATOMIC);
         let operation = bth.opcode.operation();
         let found = region
             .and_then(|region| {
@@ -192,14 +201,76 @@ impl Responder {
         Ok(())
     }
 
-    /// Whether a request that is answered with data can be taken now: between messages, and no more of them than agreed on.
-    fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
+    /// Eight bytes, stored at once.
+    fn atomic_write(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+        self.check_answerable(&[])?;
+        let Some(value) = payload.as_array().filter(|_| reth.dma_length == 8) else {
+            return Err(Refused::invalid(Refusal::Length));
+        };
+        if !reth.virtual_address.is_multiple_of(8) {
+            return Err(Refused::invalid(Refusal::Misaligned));
+        }
+        let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
+        let value = u64::from_ne_bytes(*value);
+        let stored = region.map_or(Ok(0), |region| region.update(reth.virtual_address, |_| Some(value)));
+        stored.map_err(Refused::access)?;
+        self.placed(psn);
+        Ok(())
+    }
+
+    /// Whatever was written before has been placed already; what is left is to make it visible, or lasting.
+    fn flush_memory(
+        &mut self,
+        packet: &Packet<'_>,
+        feth: Feth,
+        reth: &Reth,
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Result<(), Refused> {
+        self.check_between_messages(packet.payload)?;
+        if !self.has_room_for_placed() {
+            return Err(Refused::Busy);
+        }
+        let placement = Placement::from_bits(feth.placement).filter(|placement| !placement.is_empty());
+        let Some(placement) = placement.filter(|_| feth.selectivity <= 1) else {
+            return Err(Refused::invalid(Refusal::FlushKind));
+        };
+        let needed = placement.needed();
+        if !common.access.contains(needed) {
+            return Err(Refused::invalid(Refusal::NotEnabled));
+        }
+        let persistent = placement.contains(Placement::PERSISTENT);
+        let (key, user) = (RKey(reth.rkey), common.user());
+        let flushed = if feth.selectivity == 1 {
+            let region = env.regions.remote_whole(key, user, needed);
+            region.and_then(|region| region.flush(region.address(), region.length(), persistent))
+        } else {
+            let (address, length) = (reth.virtual_address, u64::from(reth.dma_length));
+            let region = env.regions.remote(key, user, address, length, needed);
+            region.and_then(|region| region.flush(address, length, persistent))
+        };
+        flushed.map_err(Refused::access)?;
+        self.placed(packet.headers.bth().psn);
+        Ok(())
+    }
+
+    /// A request that is answered like a READ, without data, has been carried out.
+    fn placed(&mut self, psn: Psn) {
+        self.msn = self.msn.next();
+        self.expected = self.expected.plus(1);
+        self.push_placed(psn);
+    }
+
+    fn check_between_messages(&self, payload: &[u8]) -> Result<(), Refused> {
         if !matches!(self.message, Message::None) {
             return Err(Refused::invalid(Refusal::OpcodeOrder));
         }
-        if !payload.is_empty() {
-            return Err(Refused::invalid(Refusal::Length));
-        }
+        if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
+    }
+
+    /// Whether a request that is answered with data can be taken now: between messages, and no more of them than agreed on.
+    fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
+        self.check_between_messages(payload)?;
         if !self.has_room(Turn::First) {
             return Err(Refused::invalid(Refusal::TooManyReads));
         }
@@ -218,7 +289,7 @@ impl Responder {
             return Ok(None);
         }
         let length = u64::from(reth.dma_length);
-        let region = env.regions.remote(RKey(reth.rkey), common.pd, reth.virtual_address, length, needed);
+        let region = env.regions.remote(RKey(reth.rkey), common.user(), reth.virtual_address, length, needed);
         region.cloned().map(Some).map_err(Refused::access)
     }
 }

@@ -17,7 +17,7 @@ mod state;
 mod uc;
 mod ud;
 
-pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Rtr, Rts};
+pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts};
 pub(crate) use common::{Common, Env};
 pub use state::{EDGES, QpType, State, is_legal};
 
@@ -53,6 +53,14 @@ pub(crate) struct Qp {
 pub(crate) struct Built {
     pub(crate) length: usize,
     pub(crate) path: Path,
+    /// Whether it gets its ICRC as rxe computes it for a FLUSH.
+    pub(crate) rxe_flush: bool,
+}
+
+impl Built {
+    const fn new(length: usize, path: Path) -> Self {
+        Self { length, path, rxe_flush: false }
+    }
 }
 
 #[allow(clippy::wrong_self_convention, reason = "transitions are named after the state that they lead to")]
@@ -207,12 +215,14 @@ impl Qp {
         let fits = match wr.op {
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
             SendOp::Send { .. } | SendOp::Write { .. } => qp_type != QpType::Ud,
-            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => qp_type == QpType::Rc,
+            SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => qp_type != QpType::Ud,
+            _ => qp_type == QpType::Rc,
         };
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
         }
         match &wr.data {
+            data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),
             Data::Sges(sges) if sges.len() > caps.max_send_sge as usize => {
                 return Err(PostError::TooManySges { limit: caps.max_send_sge });
             }
@@ -350,7 +360,7 @@ impl Qp {
         loop {
             if let Some(response) = self.responder.next(&self.common) {
                 match response.write(slot) {
-                    Ok(length) => return Some(Built { length, path }),
+                    Ok(length) => return Some(Built::new(length, path)),
                     Err(error) => {
                         let event = self.responder.fail_response(&response, error, &self.common);
                         env.events.push_back(event);
@@ -362,7 +372,7 @@ impl Qp {
             if !matches!(self.common.state, State::Rts | State::Sqd) {
                 return None;
             }
-            let Some(request) = self.requester.next(&self.common, env) else {
+            let Some(request) = self.requester.next(&mut self.common, env) else {
                 self.settle(env);
                 return None;
             };
@@ -374,7 +384,8 @@ impl Qp {
                     {
                         self.common.complete_send(&wqe, Ok(0), env);
                     }
-                    return Some(Built { length, path });
+                    let rxe_flush = self.common.quirks.rxe_flush_icrc && request.is_flush();
+                    return Some(Built { length, path, rxe_flush });
                 }
                 Err(error) => {
                     self.requester.fail(request.number, error);

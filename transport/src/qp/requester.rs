@@ -20,7 +20,7 @@ use crate::{
     mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{AtomicEth, Bth, Ext, Headers, Opcode, Operation, Place, Reth},
+    wire::{AtomicEth, Bth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth},
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
@@ -64,6 +64,12 @@ pub(crate) struct Request {
     pub(super) ends: bool,
     outgoing: Outgoing,
     offset: u64,
+}
+
+impl Request {
+    pub(crate) fn is_flush(&self) -> bool {
+        self.outgoing.headers.bth().opcode.operation() == Operation::Flush
+    }
 }
 
 impl Requester {
@@ -164,10 +170,11 @@ impl Requester {
     }
 
     /// The next request packet that is due, if any.
-    pub(crate) fn next(&mut self, common: &Common, env: &mut Env<'_>) -> Option<Request> {
+    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
         if self.retry.is_paused() {
             return None;
         }
+        self.carry_out_local(common, env);
         let outstanding = self.outstanding();
         let Cursor { number, packet } = self.cursor;
         if !self.queue.get(number)?.started && !self.begin(number, outstanding, common) {
@@ -182,11 +189,11 @@ impl Requester {
         if !again && outstanding >= WINDOW {
             return None;
         }
-        let Description { operation, ext, offset, payload } = describe(wqe, packet, common.mtu.bytes());
+        let Description { operation, ext, offset, payload } = describe(wqe, packet, common.mtu.bytes())?;
         // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
         let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
         let ends = end == wqe.end_psn();
-        let wakes = matches!(wqe.op, SendOp::Send { .. }) || ext.immediate().is_some();
+        let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. }) || ext.immediate().is_some();
         let mut bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
         self.cursor = if ends { Cursor { number: number + 1, packet: 0 } } else { Cursor { number, packet: packet + 1 } };
@@ -214,6 +221,35 @@ impl Requester {
         })
     }
 
+    /// Carries out the binds and invalidations whose turn has come: when they are the oldest, nothing is under way.
+    fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
+        while common.state == State::Rts
+            && self.cursor.number == self.queue.head()
+            && let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.op.is_local() && wqe.failed.is_none())
+        {
+            let done = match wqe.op {
+                SendOp::BindWindow(bind) => {
+                    common.binds = true;
+                    let bound = env.regions.bind(&bind, common.user());
+                    bound.map_err(|error| (WcStatus::MwBindErr, Cause::Bind(error)))
+                }
+                SendOp::LocalInvalidate { rkey } => {
+                    let invalidated = env.regions.invalidate(rkey, common.user());
+                    invalidated.map_err(|error| (WcStatus::LocQpOpErr, Cause::Access(error)))
+                }
+                _ => Ok(()), // only those two are local
+            };
+            if let Err((status, cause)) = done {
+                self.fail_oldest(status, cause);
+                return;
+            }
+            if let Some(wqe) = self.queue.pop() {
+                self.cursor = Cursor { number: self.queue.head(), packet: 0 };
+                common.complete_send(&wqe, Ok(0), env);
+            }
+        }
+    }
+
     /// Gives a request its PSNs, if its turn has come. Returns whether it has.
     fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
@@ -222,7 +258,8 @@ impl Requester {
             || wqe.failed.is_some()
             || outstanding >= WINDOW
             || wqe.flags.contains(SendFlags::FENCE) && reads > 0
-            || wqe.awaits_data() && reads >= max_reads && max_reads > 0;
+            || wqe.op.is_local() // which is done when it is the oldest
+            || wqe.op.takes_slot() && reads >= max_reads && max_reads > 0;
         if waits {
             return false;
         }
@@ -234,7 +271,7 @@ impl Requester {
         wqe.first_psn = next_psn;
         wqe.packets = common.mtu.packets(wqe.length);
         self.next_psn = wqe.end_psn();
-        self.reads += u32::from(wqe.awaits_data());
+        self.reads += u32::from(wqe.op.takes_slot());
         true
     }
 
@@ -296,10 +333,11 @@ impl Requester {
 
 /// What can be wrong with a request before anything of it is sent.
 fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
-    if wqe.awaits_data() && max_reads == 0 {
+    if wqe.op.takes_slot() && max_reads == 0 {
         return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
     }
-    if matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) && wqe.length != ATOMIC {
+    let atomic = matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. });
+    if atomic && wqe.length != ATOMIC {
         return Err(WcError { status: WcStatus::LocLenErr, cause: Cause::NotAWord { length: wqe.length } });
     }
     wqe.check_local(pd).map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
@@ -314,8 +352,8 @@ struct Description {
     payload: u32,
 }
 
-/// Packet `index` of a request. For a READ it asks for everything from that packet of the answer on.
-fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Description {
+/// Packet `index` of a request; `None` if it sends none. For a READ it asks for everything from that packet of the answer on.
+fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
     let place = Place::of(index, wqe.packets);
@@ -342,6 +380,26 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Description {
             };
             (operation, ext, carried)
         }
+        SendOp::AtomicWrite { remote } => {
+            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
+            (Operation::AtomicWrite, Ext::Reth(reth), carried)
+        }
+        SendOp::Flush { remote, length, placement, whole } => {
+            let feth = Feth { placement: placement.bits(), selectivity: u8::from(whole) };
+            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: length };
+            (Operation::Flush, Ext::FethReth(feth, reth), 0)
+        }
+        SendOp::SendInvalidate { rkey } => {
+            let invalidate = Ext::Ieth(InvalidateEth(rkey.0));
+            let (operation, ext) = match place {
+                Place::First => (Operation::SendFirst, Ext::None),
+                Place::Middle => (Operation::SendMiddle, Ext::None),
+                Place::Last => (Operation::SendLastInvalidate, invalidate),
+                Place::Only => (Operation::SendOnlyInvalidate, invalidate),
+            };
+            (operation, ext, carried)
+        }
+        SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => return None,
         SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } => {
             let (operation, ext) = match (place, immediate) {
                 (Place::First, _) => (Operation::SendFirst, Ext::None),
@@ -354,5 +412,5 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Description {
             (operation, ext, carried)
         }
     };
-    Description { operation, ext, offset, payload }
+    Some(Description { operation, ext, offset, payload })
 }

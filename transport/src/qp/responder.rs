@@ -42,9 +42,22 @@ pub(super) enum Message {
 /// An answer that waits to be sent.
 #[derive(Debug)]
 enum Reply {
-    Acknowledge { psn: Psn, aeth: Aeth },
+    Acknowledge {
+        psn: Psn,
+        aeth: Aeth,
+    },
     Read(ReadReply),
-    Atomic { psn: Psn, aeth: Aeth, found: u64, turn: Turn },
+    Atomic {
+        psn: Psn,
+        aeth: Aeth,
+        found: u64,
+        turn: Turn,
+    },
+    /// To an ATOMIC WRITE or a FLUSH.
+    Placed {
+        psn: Psn,
+        aeth: Aeth,
+    },
 }
 
 /// Whether an answer with data is the first to its request. What was agreed on limits the first ones; the repeats have a limit
@@ -103,9 +116,16 @@ pub(super) struct Response {
     source: Option<(Arc<Region>, u64)>,
 }
 
+/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent: more than a requester's window.
+const PLACED: usize = 512;
+
 /// Why a request in sequence is not carried out.
 pub(super) enum Refused {
     NotReady,
+    /// Too many answers wait; the peer will ask again.
+    Busy,
+    /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement, and then no more.
+    Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
 
@@ -224,6 +244,8 @@ impl Responder {
                         let syndrome = Syndrome::RnrNak { timer: self.min_rnr_timer };
                         Outcome::Done(self.nak(syndrome, Refusal::NoReceiveRequest))
                     }
+                    Err(Refused::Busy) => Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy)),
+                    Err(Refused::Invalidate(error)) => self.fail_invalidation(packet, error, common, env),
                     Err(Refused::Fatal(code, refusal)) => self.refuse(code, refusal, common, env),
                 }
             }
@@ -235,6 +257,21 @@ impl Responder {
         }
     }
 
+    /// The message of a SEND has come, but the key that it was to invalidate is none that can be. The requester is not to
+    /// blame for more than that: it gets its acknowledgement; the receive request and the queue pair fail (9.9.3, class J).
+    fn fail_invalidation(&mut self, packet: &Packet<'_>, error: AccessError, common: &Common, env: &mut Env<'_>) -> Outcome {
+        let bth = packet.headers.bth();
+        self.expected = self.expected.plus(1);
+        self.acknowledged = self.expected;
+        self.msn = self.msn.next();
+        if bth.ack_req {
+            self.acknowledge(bth.psn);
+        }
+        let refusal = Refusal::Invalidate(error);
+        self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
+        Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
+    }
+
     // Requests seen before.
 
     fn repeat(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
@@ -243,6 +280,14 @@ impl Responder {
             (Operation::ReadRequest, Ext::Reth(reth)) => self.repeat_read(bth.psn, reth, common, env),
             (operation @ (Operation::CmpSwap | Operation::FetchAdd), Ext::Atomic(eth)) => {
                 self.repeat_atomic(bth.psn, operation, eth)
+            }
+            // carried out in its turn, as everything before the expected PSN; only the answer is missing
+            (Operation::AtomicWrite | Operation::Flush, _) if !self.has_room_for_placed() => {
+                Disposition::Dropped(DropReason::ResponderBusy)
+            }
+            (Operation::AtomicWrite | Operation::Flush, _) => {
+                self.push_placed(bth.psn);
+                Disposition::Repeated
             }
             _ => {
                 self.acknowledge(self.acknowledged.previous());
@@ -308,7 +353,7 @@ impl Responder {
     /// Whether one more answer with data may wait.
     pub(super) fn has_room(&self, turn: Turn) -> bool {
         let waiting = self.replies.iter().filter(|reply| match reply {
-            Reply::Acknowledge { .. } => false,
+            Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
             Reply::Read(read) => read.turn == turn,
             Reply::Atomic { turn: its, .. } => *its == turn,
         });
@@ -318,6 +363,15 @@ impl Responder {
     pub(super) fn push_atomic(&mut self, psn: Psn, found: u64, turn: Turn) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
         self.replies.push_back(Reply::Atomic { psn, aeth, found, turn });
+    }
+
+    /// Whether one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed on limits a FLUSH.
+    pub(super) fn has_room_for_placed(&self) -> bool {
+        self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
+    }
+
+    pub(super) fn push_placed(&mut self, psn: Psn) {
+        self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn: self.msn } });
     }
 
     pub(super) fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, turn: Turn) {
@@ -391,6 +445,11 @@ impl Responder {
                 let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
                 self.replies.pop_front();
                 (psn, Operation::AtomicAcknowledge, ext, 0, None)
+            }
+            Reply::Placed { psn, aeth } => {
+                let (psn, aeth) = (*psn, *aeth);
+                self.replies.pop_front();
+                (psn, Operation::ReadResponseOnly, Ext::Aeth(aeth), 0, None)
             }
             Reply::Read(read) => {
                 let index = read.next;

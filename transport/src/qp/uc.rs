@@ -33,7 +33,7 @@ impl Responder {
                 self.abandon(common, env);
                 let reason = match refused {
                     Refused::NotReady => DropReason::NoReceiveRequest,
-                    Refused::Fatal(..) => DropReason::RequestRefused,
+                    Refused::Fatal(..) | Refused::Busy | Refused::Invalidate(_) => DropReason::RequestRefused,
                 };
                 Outcome::Done(Disposition::Dropped(reason))
             }

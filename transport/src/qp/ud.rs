@@ -61,7 +61,7 @@ fn write(common: &Common, requester: &Requester, slot: &mut [u8], env: &Env<'_>)
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
     let outgoing = Outgoing { headers: Headers::built(bth, ext), payload: *length as usize };
     let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
-    Ok(Built { length, path })
+    Ok(Built::new(length, path))
 }
 
 /// Puts a datagram into the next receive request: the 40-byte GRH area, then the payload.
@@ -92,13 +92,9 @@ pub(super) fn receive(
     let id = wqe.id;
     match stored {
         Ok(()) => {
-            let ok = WcOk {
-                opcode: WcOpcode::Recv,
-                byte_len: total as u32,
-                immediate: packet.headers.ext().immediate(),
-                src_qp: Some(deth.source_qp),
-                grh: true,
-            };
+            let immediate = packet.headers.ext().immediate();
+            let src_qp = Some(deth.source_qp);
+            let ok = WcOk { immediate, src_qp, grh: true, ..WcOk::new(WcOpcode::Recv, total as u32) };
             common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
             Ok(())
         }

@@ -8,7 +8,7 @@
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{header::Bth, packet::ICRC_LEN};
+use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::ROCE_UDP_PORT;
 
 /// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has neither.
@@ -68,6 +68,17 @@ pub enum IcrcMatch {
 /// least significant byte first. Total: more bytes than a datagram carries, or fewer than a BTH has, give some number.
 #[must_use]
 pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
+    icrc_with(net, bytes, &[])
+}
+
+/// The ICRC that rxe computes for a FLUSH, and expects of one: everything from the BTH on counts a second time, as it is
+/// (up to Linux 6.12 at least, its opcode table does not say where the payload of a FLUSH begins).
+#[must_use]
+pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
+    icrc_with(net, bytes, bytes)
+}
+
+fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     let (id, dont_fragment) = match net.ident {
         Ident::Known { id, dont_fragment } => (id, dont_fragment),
         Ident::Likely(id) => (id, true),
@@ -90,21 +101,26 @@ pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     let mut crc = crc32fast::Hasher::new();
     crc.update(&pseudo.bytes[..pseudo.len]);
     crc.update(rest);
+    crc.update(again);
     crc.finalize()
 }
 
-/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the BTH to the ICRC.
+/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the BTH to the ICRC. That of a
+/// FLUSH may also be [as rxe has it](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
-    let difference = icrc(net, body) ^ u32::from_le_bytes(*received);
-    if difference == 0 {
-        return Some(IcrcMatch::Exact);
-    }
-    match net.ident {
-        Ident::Likely(guess) if net.src.is_ipv4() => solve(difference, body.len(), guess),
-        _ => None,
-    }
+    let verify = |again: &[u8]| {
+        let difference = icrc_with(net, body, again) ^ u32::from_le_bytes(*received);
+        if difference == 0 {
+            return Some(IcrcMatch::Exact);
+        }
+        match net.ident {
+            Ident::Likely(guess) if net.src.is_ipv4() => solve(difference, body.len() + again.len(), guess),
+            _ => None,
+        }
+    };
+    verify(&[]).or_else(|| if body.first()? & 0x1F == Operation::Flush as u8 { verify(body) } else { None })
 }
 
 /// Which change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment offset) explains this
@@ -274,6 +290,22 @@ mod tests {
         bytes.extend(hex("2d0d3b3f"));
         assert_eq!(verify_icrc(&net, &bytes), Some(IcrcMatch::Exact));
         bytes[15] ^= 1;
+        assert_eq!(verify_icrc(&net, &bytes), None);
+    }
+
+    #[test]
+    fn a_flush_may_be_as_rxe_has_it() {
+        let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));
+        let mut bytes = hex("1c40ffff000000128000012300000001000000000000100000000abc00000040");
+        let unknown = NetHeader { ident: Ident::Likely(9), ..net };
+        for flush in [icrc(&net, &bytes), rxe_flush_icrc(&net, &bytes)] {
+            let sealed: Vec<u8> = bytes.iter().copied().chain(flush.to_le_bytes()).collect();
+            assert_eq!(verify_icrc(&net, &sealed), Some(IcrcMatch::Exact));
+            assert_eq!(verify_icrc(&unknown, &sealed), Some(IcrcMatch::Solved { id: 0, dont_fragment: true }));
+        }
+        // but nothing else may
+        bytes[0] = 0x04;
+        bytes.extend(rxe_flush_icrc(&net, &bytes).to_le_bytes());
         assert_eq!(verify_icrc(&net, &bytes), None);
     }
 

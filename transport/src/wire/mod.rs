@@ -12,6 +12,6 @@ mod packet;
 
 pub use grh::{GRH_LEN, checksum, grh};
 pub use header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth, Syndrome};
-pub use icrc::{IcrcMatch, Ident, NetHeader, icrc, verify_icrc};
+pub use icrc::{IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
 pub use opcode::{Extension, Opcode, Operation, Place, Service};
 pub use packet::{Ext, HEADERS_MAX, Headers, ICRC_LEN, PACKET_MAX, Packet, ParseError, padding};

@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::Refusal;
 use crate::{
     addr::Qpn,
-    mem::AccessError,
+    mem::{AccessError, RKey, WindowError},
     wire::{Immediate, Syndrome},
 };
 
@@ -40,6 +40,14 @@ pub enum WcOpcode {
     CompSwap,
     /// A fetch and add of ours.
     FetchAdd,
+    /// A bind of a memory window of ours.
+    BindMw,
+    /// A local invalidation.
+    LocalInv,
+    /// A FLUSH of ours.
+    Flush,
+    /// An ATOMIC WRITE of ours.
+    AtomicWrite,
     /// A receive request, by a SEND of the peer.
     Recv,
     /// A receive request, by an RDMA WRITE with immediate of the peer.
@@ -55,10 +63,20 @@ pub struct WcOk {
     pub byte_len: u32,
     /// Immediate data that came with the message.
     pub immediate: Option<Immediate>,
+    /// The key of ours that the message has invalidated (`IBV_WC_WITH_INV`).
+    pub invalidated: Option<RKey>,
     /// The sender's queue pair, for a datagram.
     pub src_qp: Option<Qpn>,
     /// Whether the receive buffer starts with a 40-byte GRH area (`IBV_WC_GRH`).
     pub grh: bool,
+}
+
+impl WcOk {
+    /// A success with nothing else to tell.
+    #[must_use]
+    pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
+        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, grh: false }
+    }
 }
 
 /// A failure: the specification's status and, where known, what lies behind it.
@@ -98,12 +116,14 @@ macro_rules! statuses {
 statuses! {
     /// The message does not fit the posted buffer, or is longer than the service allows.
     LocLenErr = 1 "local length error";
-    /// Something inside the queue pair is inconsistent.
+    /// Something inside the queue pair is inconsistent, or a local invalidation named a wrong key.
     LocQpOpErr = 2 "local QP operation error";
     /// A local scatter or gather element is not valid for this use.
     LocProtErr = 4 "local protection error";
     /// The queue pair went into the error state before this request was carried out.
     WrFlushErr = 5 "work request flushed";
+    /// A memory window cannot be bound as asked.
+    MwBindErr = 6 "memory window bind error";
     /// The responder answered with something that does not fit the request.
     BadRespErr = 7 "bad response";
     /// A receive buffer turned out not to allow the access of an incoming RDMA WRITE.
@@ -141,6 +161,8 @@ pub enum Cause {
         /// The bytes allowed.
         limit: u32,
     },
+    /// A memory window.
+    Bind(WindowError),
     /// The list of an atomic is not of eight bytes.
     NotAWord {
         /// Its bytes.
@@ -161,6 +183,7 @@ impl fmt::Display for Cause {
         match self {
             Self::Flushed => f.write_str("the queue pair was in the error state"),
             Self::Access(error) => error.fmt(f),
+            Self::Bind(error) => error.fmt(f),
             Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
             Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
             Self::TooLong { length, limit } => write!(f, "{length} bytes where {limit} are allowed"),

@@ -132,7 +132,7 @@ mod tests {
     };
 
     fn ok(wr_id: u64) -> Wc {
-        let result = Ok(WcOk { opcode: WcOpcode::Recv, byte_len: 0, immediate: None, src_qp: None, grh: false });
+        let result = Ok(WcOk::new(WcOpcode::Recv, 0));
         Wc { wr_id, qpn: Qpn::new(2), result }
     }
 

@@ -14,6 +14,6 @@ pub(crate) use cq::Pushed;
 pub use cq::{ArmKind, CompletionQueue, CqId};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
-pub use request::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
+pub use request::{Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
 pub(crate) use shared::SharedQueue;
 pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo};

@@ -138,6 +138,11 @@ impl SendWqe {
         self.op.awaits_data()
     }
 
+    /// Whether the responder answers it with more than an acknowledgement.
+    pub(crate) const fn awaits_answer(&self) -> bool {
+        self.op.awaits_data() || self.op.awaits_placement()
+    }
+
     /// The PSN after its last.
     pub(crate) const fn end_psn(&self) -> Psn {
         self.first_psn.plus(self.packets)

@@ -27,6 +27,10 @@ pub enum Refusal {
     LocalBuffer(AccessError),
     /// The address of an atomic is not a multiple of eight.
     Misaligned,
+    /// The key that a SEND was to invalidate cannot be.
+    Invalidate(AccessError),
+    /// A FLUSH with reserved bits, or to nowhere.
+    FlushKind,
 }
 
 impl fmt::Display for Refusal {
@@ -41,6 +45,8 @@ impl fmt::Display for Refusal {
             Self::TooManyReads => f.write_str("more READs outstanding than agreed on"),
             Self::Access(error) => write!(f, "R_Key: {error}"),
             Self::LocalBuffer(error) => write!(f, "receive buffer: {error}"),
+            Self::Invalidate(error) => write!(f, "invalidation: {error}"),
+            Self::FlushKind => f.write_str("a FLUSH of a reserved kind"),
             Self::Misaligned => f.write_str("the address is not a multiple of eight"),
         }
     }

@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 
 use crate::{
     addr::{AddressVector, QKey, Qpn},
-    mem::{LKey, RKey},
+    mem::{Access, LKey, RKey, WindowBind},
     wire::Immediate,
 };
 
@@ -58,6 +58,11 @@ pub enum SendOp {
         /// Immediate data for the receiver's completion.
         immediate: Option<Immediate>,
     },
+    /// A message that also invalidates a key of the peer's, one of a memory window of type 2 (`IBV_WR_SEND_WITH_INV`).
+    SendInvalidate {
+        /// The key.
+        rkey: RKey,
+    },
     /// Writes the bytes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
     Write {
         /// Where to.
@@ -88,6 +93,31 @@ pub enum SendOp {
         /// What is added, wrapping.
         add: u64,
     },
+    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): whoever reads the word sees all of them or none.
+    AtomicWrite {
+        /// The word; its address is a multiple of eight.
+        remote: Remote,
+    },
+    /// Completes when what was written to the peer's memory before is visible there, or lasting (`IBV_WR_FLUSH`). Without bytes.
+    Flush {
+        /// First address. With `whole` only the key counts.
+        remote: Remote,
+        /// Bytes of the range.
+        length: u32,
+        /// How far the bytes have to come.
+        placement: Placement,
+        /// The whole region or window instead of the range (`IBV_FLUSH_MR`).
+        whole: bool,
+    },
+    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`). Without bytes, and nothing goes to the peer. It starts when
+    /// everything posted before is complete, and what is posted after it starts when the window is bound.
+    BindWindow(WindowBind),
+    /// Invalidates a memory window of type 2 that was bound with this queue pair (`IBV_WR_LOCAL_INV`). Without bytes; it
+    /// starts as a bind does.
+    LocalInvalidate {
+        /// The window's key.
+        rkey: RKey,
+    },
 }
 
 impl SendOp {
@@ -95,6 +125,52 @@ impl SendOp {
     #[must_use]
     pub const fn awaits_data(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
+    }
+
+    /// Whether the responder answers it as it does a READ, but without data.
+    #[must_use]
+    pub const fn awaits_placement(&self) -> bool {
+        matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
+    }
+
+    /// Whether it counts as one of the READs and atomics that may be outstanding.
+    #[must_use]
+    pub const fn takes_slot(&self) -> bool {
+        self.awaits_data() || matches!(self, Self::AtomicWrite { .. })
+    }
+
+    /// Whether it is carried out here, without a packet.
+    #[must_use]
+    pub const fn is_local(&self) -> bool {
+        matches!(self, Self::BindWindow(_) | Self::LocalInvalidate { .. })
+    }
+
+    /// Whether it has no bytes of its own.
+    #[must_use]
+    pub const fn is_bare(&self) -> bool {
+        self.is_local() || matches!(self, Self::Flush { .. })
+    }
+}
+
+bitflags! {
+    /// How far a FLUSH brings bytes (`ibv_placement_type`); at least one of them.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub struct Placement: u8 {
+        /// Everyone who reads the memory sees them.
+        const GLOBAL = 1;
+        /// They survive a loss of power.
+        const PERSISTENT = 2;
+    }
+}
+
+impl Placement {
+    /// The rights that it needs of the region and of the responder's queue pair.
+    #[must_use]
+    pub fn needed(self) -> Access {
+        let mut needed = Access::empty();
+        needed.set(Access::FLUSH_GLOBAL, self.contains(Self::GLOBAL));
+        needed.set(Access::FLUSH_PERSISTENT, self.contains(Self::PERSISTENT));
+        needed
     }
 }
 
@@ -205,6 +281,46 @@ impl SendWr {
         Self { id, op: SendOp::FetchAdd { remote, add }, data: data.into(), flags: SendFlags::SIGNALED }
     }
 
+    /// A signaled SEND that invalidates a key of the peer's.
+    #[must_use]
+    pub fn send_invalidate(id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::SendInvalidate { rkey }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled atomic WRITE of eight bytes.
+    #[must_use]
+    pub fn atomic_write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self { id, op: SendOp::AtomicWrite { remote }, data: data.into(), flags: SendFlags::SIGNALED }
+    }
+
+    /// A signaled FLUSH of `length` bytes.
+    #[must_use]
+    pub fn flush(id: u64, remote: Remote, length: u32, placement: Placement) -> Self {
+        Self::bare(id, SendOp::Flush { remote, length, placement, whole: false })
+    }
+
+    /// A signaled FLUSH of the whole region or window that has this key.
+    #[must_use]
+    pub fn flush_whole(id: u64, rkey: RKey, placement: Placement) -> Self {
+        Self::bare(id, SendOp::Flush { remote: Remote { address: 0, rkey }, length: 0, placement, whole: true })
+    }
+
+    /// A signaled bind of a memory window.
+    #[must_use]
+    pub fn bind_window(id: u64, bind: WindowBind) -> Self {
+        Self::bare(id, SendOp::BindWindow(bind))
+    }
+
+    /// A signaled invalidation of a memory window.
+    #[must_use]
+    pub fn local_invalidate(id: u64, rkey: RKey) -> Self {
+        Self::bare(id, SendOp::LocalInvalidate { rkey })
+    }
+
+    fn bare(id: u64, op: SendOp) -> Self {
+        Self { id, op, data: Data::empty(), flags: SendFlags::SIGNALED }
+    }
+
     /// The same request with immediate data, where its operation can carry some.
     #[must_use]
     pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
@@ -212,7 +328,7 @@ impl SendWr {
             SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } | SendOp::Write { immediate, .. } => {
                 *immediate = Some(Immediate(bytes));
             }
-            SendOp::Read { .. } | SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } => {}
+            _ => {}
         }
         self
     }
