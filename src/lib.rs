@@ -4,7 +4,7 @@ pub use roce_provider::link::BindError;
 pub use roce_provider::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Device, DeviceAddress, Endpoint,
     FileMemory, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed,
-    Progress, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, devices, fabric, link,
+    Progress, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain, devices, fabric, link,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -11,8 +11,9 @@ use std::{
 };
 
 use roce::{
-    Access, ArmKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, MemoryRegion, Mtu, OpenError,
-    OpenOptions, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
+    Access, ArmKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits, MemoryRegion, Mtu,
+    ObjectError, OpenError, OpenOptions, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus,
+    link::Fabric,
 };
 
 #[path = "live/memory.rs"]
@@ -367,6 +368,64 @@ fn queue_pairs_share_a_receive_queue() {
     while context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
         assert!(start.elapsed() < PATIENCE, "no event");
     }
+}
+
+/// One connection, two queues on its far side, each with a completion queue of its own; and nothing is left of a domain when
+/// its last handle goes, in whichever order.
+#[test]
+fn an_xrc_connection_reaches_every_queue_of_the_domain() {
+    let limits = Limits { max_xrcd: 1, ..Limits::default() };
+    let (a, b) = (loopback(OpenOptions::default()), loopback(OpenOptions { limits, ..OpenOptions::default() }));
+    let (pd_a, pd_b) = (a.alloc_pd().unwrap(), b.alloc_pd().unwrap());
+    let (cq_a, cqs_b) = (a.create_cq(16, None).unwrap(), [(); 2].map(|()| b.create_cq(16, None).unwrap()));
+    let xrcd = b.open_xrcd().unwrap();
+    assert!(matches!(b.open_xrcd(), Err(ObjectError::TooMany { .. })));
+    let attr = SrqAttr { max_wr: 4, max_sge: 1 };
+    let srqs = [0, 1].map(|at| pd_b.create_xrc_srq(attr, &xrcd, &cqs_b[at]).unwrap());
+    assert!(matches!(pd_a.create_xrc_srq(attr, &xrcd, &cq_a), Err(ObjectError::Unknown)), "a domain of another device");
+    assert_eq!(pd_b.create_srq(attr).unwrap().number(), None);
+    let initiator = pd_a.create_qp(&QpAttr::new(QpType::XrcInitiator, &cq_a)).unwrap();
+    let target = xrcd.create_target().unwrap();
+    initiator.connect_to(target.endpoint(0).unwrap()).unwrap();
+    target.connect_to(initiator.endpoint(0).unwrap()).unwrap();
+    let (near, far) = (pd_a.allocate(64, ALL).unwrap(), pd_b.allocate(64, ALL).unwrap());
+    near.write_at(0, b"first and second").unwrap();
+    for (at, srq) in srqs.iter().enumerate() {
+        srq.post_recv(&[RecvWr::new(at as u64, [far.sge(at * 16..at * 16 + 16)])]).unwrap();
+    }
+    let numbers = srqs.each_ref().map(|srq| srq.number().unwrap());
+    initiator
+        .post_send(&[
+            SendWr::send(0, near.sge(10..16)).to_srq(numbers[1]),
+            SendWr::send(1, near.sge(0..5)).to_srq(numbers[0]),
+            SendWr::write(2, far.remote(32), near.sge(0..16)).to_srq(numbers[0]),
+            SendWr::read(3, far.remote(32), near.sge(32..48)).to_srq(numbers[1]),
+            SendWr::fetch_add(4, far.remote(56), 9, near.sge(56..64)).to_srq(numbers[1]),
+        ])
+        .unwrap();
+    let start = Instant::now();
+    let wait = |cq: &CompletionQueue| loop {
+        if let Some(wc) = cq.poll_one() {
+            return wc;
+        }
+        assert!(start.elapsed() < PATIENCE, "no completion; counters: {:?}", a.counters());
+    };
+    for id in 0..5 {
+        let wc = wait(&cq_a);
+        assert_eq!((wc.wr_id, wc.result.map(|_| ())), (id, Ok(())));
+    }
+    for (at, length) in [(0, 5), (1, 6)] {
+        let wc = wait(&cqs_b[at]);
+        assert_eq!((wc.wr_id, wc.qpn, wc.result.unwrap().byte_len), (at as u64, target.qpn(), length));
+    }
+    assert_eq!((far.to_vec(0..5).unwrap(), far.to_vec(16..22).unwrap()), (b"first".to_vec(), b"second".to_vec()));
+    assert_eq!((near.to_vec(32..48).unwrap(), far.load_u64(56)), (b"first and second".to_vec(), Ok(9)));
+    drop((xrcd, cqs_b, pd_b));
+    assert!(b.open_xrcd().is_err(), "the target and the queues hold it");
+    drop(srqs);
+    assert!(b.open_xrcd().is_err(), "the target holds it");
+    drop(target);
+    b.open_xrcd().unwrap();
 }
 
 /// Keys, numbers and queues are gone with their objects; nothing is left of a thousand rounds.

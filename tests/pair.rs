@@ -42,3 +42,5 @@ mod uc;
 mod ud;
 #[path = "pair/windows.rs"]
 mod windows;
+#[path = "pair/xrc.rs"]
+mod xrc;

@@ -1,9 +1,9 @@
 //! Random programs over random bad networks, thousands of them, each from a seed.
 //!
-//! A program has several connections with both ends sending, writing and reading at once, receive requests that come late,
-//! scattered buffers of odd lengths. What it must lead to is known without running it: no two operations touch the same bytes
-//! (but for READs of what the same queue pair wrote before). So whatever the network does, memory and completions must come
-//! out as computed, or the queue pair must be in error with the status for "no answer".
+//! A program has several connections, reliable or extended reliable (XRC), with both ends sending, writing and reading at
+//! once, receive requests that come late, scattered buffers of odd lengths. What it must lead to is known without running it:
+//! no two operations touch the same bytes (but for READs of what the same queue pair wrote before). So whatever the network
+//! does, memory and completions must come out as computed, or the queue pair must be in error with the status for "no answer".
 //!
 //! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture of it.
 
@@ -11,7 +11,7 @@ mod harness;
 
 use std::{collections::BTreeMap, env, panic, time::Duration};
 
-use harness::{Buffer, End, Options, Pair};
+use harness::{Buffer, End, Options, Pair, Side};
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_provider::fabric::{Conditions, Identification, Network};
@@ -22,7 +22,7 @@ use roce_transport::{
     qp::{PostError, QpCaps},
     time::Instant,
     wire::Immediate,
-    work::{Data, RecvWr, SendFlags, SendOp, SendWr, Wc, WcOk, WcOpcode, WcStatus},
+    work::{Data, RecvWr, SendFlags, SendOp, SendWr, SrqId, Wc, WcOk, WcOpcode, WcStatus},
 };
 
 /// Draws of a program and of its network.
@@ -100,6 +100,8 @@ struct Half {
 /// A program: a list of connections, and how much memory each node needs.
 struct Program {
     options: Options,
+    /// Its connections are extended reliable ones, one each way, with an XRC SRQ at either end.
+    xrc: bool,
     /// Otherwise every operation is as likely as any other.
     mostly_reads: bool,
     connections: Vec<[Half; 2]>,
@@ -130,7 +132,8 @@ impl Program {
             b_psn: dice.below(1 << 24),
             ..Options::default()
         };
-        let mut program = Self { options, mostly_reads: dice.one_in(4), connections: Vec::new(), memory: [0, 0] };
+        let (xrc, mostly_reads) = (dice.one_in(4), dice.one_in(4));
+        let mut program = Self { options, xrc, mostly_reads, connections: Vec::new(), memory: [0, 0] };
         for _ in 0..dice.range(1, 3) {
             let mut halves = [0, 1].map(|side: usize| {
                 let word = program.memory[1 - side].next_multiple_of(8);
@@ -366,10 +369,27 @@ struct Run {
     pair: Pair,
     buffers: [Buffer; 2],
     ends: Vec<[End; 2]>,
+    /// Per connection and side: where receive requests are posted, if not to the queue pair.
+    srqs: Vec<[Option<SrqId>; 2]>,
     /// Per connection and side: operations and receive requests posted.
     posted: Vec<[(usize, usize); 2]>,
     sent: Vec<[Vec<Wc>; 2]>,
     received: Vec<[Vec<Wc>; 2]>,
+}
+
+fn connect(pair: &mut Pair, options: Options) -> ([End; 2], [Option<SrqId>; 2]) {
+    (pair.connect(options).into(), [None; 2])
+}
+
+/// Two initiators and two targets. An end is its initiator, and the completion queue of its XRC SRQ.
+fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [Option<SrqId>; 2]) {
+    let ends = [Side::A, Side::B].map(|side| {
+        let (initiator, _target) = pair.connect_xrc(side, options);
+        let (srq, recv_cq) = pair.node(side).xrc_srq();
+        (End { recv_cq, ..initiator }, Some(srq))
+    });
+    let [(a, a_srq), (b, b_srq)] = ends;
+    ([a, b], [a_srq, b_srq])
 }
 
 impl Run {
@@ -389,7 +409,13 @@ impl Run {
         for (buffer, bytes) in buffers.iter().zip(start) {
             buffer.put(0, bytes);
         }
-        let ends = program.connections.iter().map(|_| pair.connect(program.options).into()).collect::<Vec<[End; 2]>>();
+        let (mut ends, mut srqs) = (Vec::new(), Vec::new());
+        for _ in &program.connections {
+            let (connected, queues) =
+                if program.xrc { connect_xrc(&mut pair, program.options) } else { connect(&mut pair, program.options) };
+            ends.push(connected);
+            srqs.push(queues);
+        }
         let none = || vec![Default::default(); ends.len()];
         Self {
             pair,
@@ -398,10 +424,11 @@ impl Run {
             sent: vec![Default::default(); ends.len()],
             received: vec![Default::default(); ends.len()],
             ends,
+            srqs,
         }
     }
 
-    fn work_request(&self, id: usize, op: &Op, side: usize) -> SendWr {
+    fn work_request(&self, id: usize, op: &Op, side: usize, remote_srq: Option<SrqId>) -> SendWr {
         let (near, far) = (&self.buffers[side], &self.buffers[1 - side]);
         let immediate = op.immediate.map(Immediate);
         let wr_op = match op.kind {
@@ -417,7 +444,7 @@ impl Run {
         } else {
             Data::Sges(op.local.iter().map(|&(at, length)| near.sge(at, length)).collect())
         };
-        SendWr { id: id as u64, op: wr_op, data, flags: op.flags }
+        SendWr { id: id as u64, op: wr_op, data, flags: op.flags, remote_srq }
     }
 
     /// Posts what fits; returns whether everything has been posted.
@@ -431,11 +458,15 @@ impl Run {
                 while receives < more.min(half.receives.len()) {
                     let pieces = &half.receives[receives];
                     let sges = pieces.iter().map(|&(at, length)| self.buffers[side].sge(at, length));
-                    self.pair.post_recv(&end, &RecvWr::new(receives as u64, sges));
+                    let wr = RecvWr::new(receives as u64, sges);
+                    match self.srqs[c][side] {
+                        Some(srq) => self.pair.node(end.side).adapter.post_srq_recv(srq, &wr).unwrap(),
+                        None => self.pair.post_recv(&end, &wr),
+                    }
                     receives += 1;
                 }
                 while let Some(op) = half.ops.get(ops) {
-                    let wr = self.work_request(ops, op, side);
+                    let wr = self.work_request(ops, op, side, self.srqs[c][1 - side]);
                     match self.pair.try_post_send(&end, &wr) {
                         Ok(()) => ops += 1,
                         Err(PostError::QueueFull) => break,

@@ -209,6 +209,11 @@ impl Run {
         };
         let wr = if kind & 4 == 0 { wr } else { wr.with_immediate([kind; 4]) };
         let wr = wr.with_flags(SendFlags::from_bits_truncate(u32::from(flags)));
+        let wr = match (member.qp_type, flags) {
+            (QpType::XrcInitiator, 0xF8..) => wr.to_srq(self.world.foreign_srq),
+            (QpType::XrcInitiator, _) => wr.to_srq(self.world.xrc_srq),
+            _ => wr,
+        };
         let signaled = wr.flags.contains(SendFlags::SIGNALED);
         if self.world.adapter.post_send(self.world.now, member.qpn, &wr).is_ok() {
             self.ledger.posted_send(&self.world, index, id, signaled);
@@ -266,9 +271,10 @@ impl Run {
         let data = self.data(kind | 0x10, length, kind & 0xF0);
         let Data::Sges(sges) = data else { return };
         let wr = RecvWr::new(id, sges);
-        let World { adapter, now, srq, .. } = &mut self.world;
+        let World { adapter, now, srq, xrc_srq, .. } = &mut self.world;
         let posted = match member.queues {
             Queues::Shared => adapter.post_srq_recv(*srq, &wr),
+            Queues::Xrc => adapter.post_srq_recv(*xrc_srq, &wr),
             Queues::Own | Queues::Tiny => adapter.post_recv(*now, member.qpn, &wr),
         };
         if posted.is_ok() {

@@ -80,12 +80,12 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     /// Requests of one packet and their answers: what gets on best with whatever came before.
     const OPCODES: [u8; 10] = [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12];
     /// Who can send or receive, and among them the connections to each other.
-    const ABLE: [u8; 14] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23];
+    const ABLE: [u8; 19] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23, 26, 27, 31, 33, 34];
     let mut any = || rng.next_u32() as u8;
     let focus = match any() & 3 {
         0 | 1 => [7, 8],
-        2 => [[18, 19], [20, 21]][usize::from(any() & 1)],
-        _ => [any() % 24, ABLE[usize::from(any()) % ABLE.len()]],
+        2 => [[18, 19], [20, 21], [33, 34]][usize::from(any() % 3)],
+        _ => [any() % 35, ABLE[usize::from(any()) % ABLE.len()]],
     };
     let mut script = vec![any()];
     for _ in 0..100 + u32::from(any()) {

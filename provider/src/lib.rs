@@ -17,7 +17,7 @@ pub use engine::{LinkCounters, Progress};
 pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
     AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, MemoryWindow,
-    NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue,
+    NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

@@ -11,27 +11,29 @@ use roce_transport::{
     time::Instant,
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Feth, Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode,
-        Operation, Packet, Reth, Service, Syndrome, icrc,
+        Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
     },
-    work::{RecvWr, Remote, SendWr},
+    work::{RecvWr, Remote, SendWr, SrqId},
 };
 
 use super::node::{Buffer, End, Node, Options, Side};
 
-/// A packet of a reliable connection, as a value.
+/// A packet of a reliable connection, extended or not, as a value.
 #[derive(Clone, PartialEq)]
 pub struct Pkt {
     pub operation: Operation,
     pub psn: u32,
     pub ack_req: bool,
     pub solicited: bool,
+    /// The shared receive queue that a request of XRC names.
+    pub srq: Option<SrqId>,
     pub ext: Ext,
     pub payload: Vec<u8>,
 }
 
 /// A packet without extended headers and payload.
 pub fn pkt(operation: Operation, psn: u32) -> Pkt {
-    Pkt { operation, psn, ack_req: false, solicited: false, ext: Ext::None, payload: Vec::new() }
+    Pkt { operation, psn, ack_req: false, solicited: false, srq: None, ext: Ext::None, payload: Vec::new() }
 }
 
 /// A positive acknowledgement.
@@ -52,6 +54,12 @@ impl Pkt {
     /// The same packet, with a request for an acknowledgement.
     pub fn ask(mut self) -> Self {
         self.ack_req = true;
+        self
+    }
+
+    /// The same packet, for this XRC SRQ.
+    pub fn srq(mut self, srq: SrqId) -> Self {
+        self.srq = Some(srq);
         self
     }
 
@@ -115,6 +123,9 @@ impl fmt::Debug for Pkt {
         if self.solicited {
             f.write_str(" S")?;
         }
+        if let Some(srq) = self.srq {
+            write!(f, " {srq:?}")?;
+        }
         if self.ext != Ext::None {
             write!(f, " {:?}", self.ext)?;
         }
@@ -149,10 +160,28 @@ impl Half {
         half
     }
 
+    /// With an XRC target in RTS.
+    pub fn xrc_target(options: Options) -> Self {
+        let mut half = Self::of(QpType::XrcTarget, &options);
+        half.node.connect_target(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, &options);
+        half
+    }
+
+    /// With an XRC initiator in RTS.
+    pub fn xrc_initiator(options: Options) -> Self {
+        let mut half = Self::of(QpType::XrcInitiator, &options);
+        half.node.connect_initiator(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::OURS, &options);
+        half
+    }
+
     /// With a queue pair in RESET.
     pub fn reset(options: Options) -> Self {
+        Self::of(QpType::Rc, &options)
+    }
+
+    fn of(qp_type: QpType, options: &Options) -> Self {
         let mut node = Node::new([10, 0, 0, 1].into(), 0xA, super::UDP_SEGMENT);
-        let qp = node.qp(Side::A, QpType::Rc, &options);
+        let qp = node.qp(Side::A, qp_type, options);
         Self { node, qp, now: Instant::from_nanos(1_000_000) }
     }
 
@@ -187,7 +216,8 @@ impl Half {
     }
 
     pub fn bth(&self, packet: &Pkt) -> Bth {
-        let opcode = Opcode::new(Service::Rc, packet.operation).unwrap();
+        let service = self.node.adapter.query_qp(self.qp.qpn).map_or(Service::Rc, |info| info.qp_type.service());
+        let opcode = Opcode::new(service, packet.operation).unwrap();
         let mut bth = Bth::new(opcode, self.qp.qpn, Psn::new(packet.psn));
         bth.ack_req = packet.ack_req;
         bth.solicited = packet.solicited;
@@ -196,7 +226,12 @@ impl Half {
 
     /// The adapter gets this packet from its peer.
     pub fn send(&mut self, packet: &Pkt) -> Disposition {
-        let headers = Headers::new(self.bth(packet), packet.ext).expect("headers that the opcode does not call for");
+        let (bth, ext) = (self.bth(packet), packet.ext);
+        let headers = match packet.srq {
+            Some(srq) => Headers::xrc(bth, XrcEth::new(srq.get()), ext),
+            None => Headers::new(bth, ext),
+        };
+        let headers = headers.expect("headers that the opcode does not call for");
         self.send_as(&self.net(), headers, &packet.payload)
     }
 
@@ -272,6 +307,7 @@ fn decode(bytes: &[u8]) -> Pkt {
         psn: bth.psn.get(),
         ack_req: bth.ack_req,
         solicited: bth.solicited,
+        srq: packet.headers.xrceth().map(|xrceth| SrqId::new(xrceth.srqn())),
         ext: *packet.headers.ext(),
         payload: packet.payload.to_vec(),
     }

@@ -110,6 +110,17 @@ impl Pair {
         ends
     }
 
+    /// An extended reliable connection: a new initiator of one side, and a new target of the other.
+    pub fn connect_xrc(&mut self, from: Side, options: Options) -> (End, End) {
+        let (near_ip, far_ip) = (self.node(from).ip, self.node(from.other()).ip);
+        let psn = if from == Side::A { options.a_psn } else { options.b_psn };
+        let initiator = self.node(from).qp(from, QpType::XrcInitiator, &options);
+        let target = self.node(from.other()).qp(from.other(), QpType::XrcTarget, &options);
+        self.node(from).connect_initiator(initiator.qpn, far_ip, target.qpn, psn, &options);
+        self.node(from.other()).connect_target(target.qpn, near_ip, initiator.qpn, psn, &options);
+        (initiator, target)
+    }
+
     /// A datagram queue pair on each side.
     pub fn datagrams(&mut self, options: Options) -> (End, End) {
         let ends = (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));

@@ -10,7 +10,7 @@ use roce_transport::{
     psn::Psn,
     qp::{Init, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
     time::Instant,
-    work::{CompletionQueue, Remote, Sge, SrqId, UdDestination, Wc, WcStatus},
+    work::{CompletionQueue, Remote, Sge, SrqAttr, SrqId, UdDestination, Wc, WcStatus, XrcdId},
 };
 
 /// Which of two adapters.
@@ -88,6 +88,8 @@ pub struct Node {
     pub ip: IpAddr,
     pub adapter: Adapter,
     pub pd: PdId,
+    /// The domain of every XRC target and XRC SRQ that a test does not put elsewhere.
+    pub xrcd: XrcdId,
     pub transmit: TransmitBuffer,
     /// Everything it has reported.
     pub events: Vec<Event>,
@@ -98,8 +100,8 @@ impl Node {
         let config = AdapterConfig { limits: Limits::default(), ..AdapterConfig::new([seed; 32]) };
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![ip.into()]);
-        let pd = adapter.alloc_pd().unwrap();
-        Self { ip, adapter, pd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new() }
+        let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());
+        Self { ip, adapter, pd, xrcd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new() }
     }
 
     /// Zeroed memory with every right.
@@ -143,8 +145,24 @@ impl Node {
             pd: self.pd,
             quirks: options.quirks,
         };
-        let qpn = self.adapter.create_qp(init).unwrap();
+        let qpn = match qp_type {
+            QpType::XrcTarget => self.adapter.create_xrc_target(self.xrcd),
+            _ => self.adapter.create_qp(init),
+        };
+        let qpn = qpn.unwrap();
         End { side, qpn, send_cq, recv_cq }
+    }
+
+    /// An XRC SRQ with room for 64 requests, and the queue where it completes.
+    pub fn xrc_srq(&mut self) -> (SrqId, Arc<CompletionQueue>) {
+        let (pd, xrcd) = (self.pd, self.xrcd);
+        self.xrc_srq_in(pd, xrcd)
+    }
+
+    pub fn xrc_srq_in(&mut self, pd: PdId, xrcd: XrcdId) -> (SrqId, Arc<CompletionQueue>) {
+        let cq = self.adapter.create_cq(Options::default().cqe).unwrap();
+        let attr = SrqAttr { max_wr: 64, max_sge: 4 };
+        (self.adapter.create_xrc_srq(pd, attr, xrcd, cq.clone()).unwrap(), cq)
     }
 
     pub fn enter_init(&mut self, qpn: Qpn, options: &Options) {
@@ -188,6 +206,27 @@ impl Node {
         let rtr = Rtr::Uc { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(rq_psn), av };
         self.adapter.to_rtr(qpn, &rtr).unwrap();
         self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc { sq_psn: Psn::new(sq_psn) }).unwrap();
+    }
+
+    /// An XRC initiator, from RESET to RTS.
+    pub fn connect_initiator(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, sq_psn: u32, options: &Options) {
+        self.enter_init(qpn, options);
+        let av = AddressVector::new(dest_ip.into(), 0);
+        let rtr = Rtr::XrcInitiator { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(0), av };
+        self.adapter.to_rtr(qpn, &rtr).unwrap();
+        let &Options { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = options;
+        let rts = Rts::XrcInitiator { sq_psn: Psn::new(sq_psn), timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
+    }
+
+    /// An XRC target, from RESET to RTS.
+    pub fn connect_target(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
+        self.enter_init(qpn, options);
+        let (av, rq_psn) = (AddressVector::new(dest_ip.into(), 0), Psn::new(rq_psn));
+        let &Options { mtu: path_mtu, max_dest_rd_atomic, min_rnr_timer, .. } = options;
+        let rtr = Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+        self.adapter.to_rtr(qpn, &rtr).unwrap();
+        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::XrcTarget { sq_psn: Psn::new(0), timeout: 0 }).unwrap();
     }
 
     /// A datagram queue pair, from RESET to RTS.

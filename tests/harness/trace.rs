@@ -66,6 +66,9 @@ impl Record {
         if bth.solicited {
             line.push_str(" S");
         }
+        if let Some(xrceth) = self.headers.xrceth() {
+            let _ = write!(line, " srq {:#08x}", xrceth.srqn());
+        }
         if let Some(aeth) = self.headers.ext().aeth() {
             let _ = write!(line, " {} msn {}", aeth.syndrome, aeth.msn.get());
         }

@@ -8,7 +8,7 @@ use roce_transport::{
     qp::{EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
     time::Instant,
     wire::{NakCode, Operation as Op},
-    work::{Data, RecvWr, SendFlags, SendWr, Sge, WcStatus},
+    work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
 };
 
 use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
@@ -41,6 +41,17 @@ fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), Modif
                 QpType::Rc => rc,
                 QpType::Uc => uc,
                 QpType::Ud => Rtr::Ud,
+                QpType::XrcInitiator => {
+                    Rtr::XrcInitiator { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av }
+                }
+                QpType::XrcTarget => Rtr::XrcTarget {
+                    dest_qpn: Qpn::new(7),
+                    path_mtu: Mtu::B1024,
+                    rq_psn: Psn::new(0),
+                    av,
+                    max_dest_rd_atomic: 1,
+                    min_rnr_timer: 0,
+                },
             };
             adapter.to_rtr(qp.qpn, &rtr)
         }
@@ -50,6 +61,10 @@ fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), Modif
                 (State::Rtr, QpType::Ud) => Rts::Ud { sq_psn },
                 (State::Rtr, QpType::Uc) => Rts::Uc { sq_psn },
                 (State::Rtr, QpType::Rc) => Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 },
+                (State::Rtr, QpType::XrcInitiator) => {
+                    Rts::XrcInitiator { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 }
+                }
+                (State::Rtr, QpType::XrcTarget) => Rts::XrcTarget { sq_psn, timeout: 10 },
                 _ => Rts::Resume,
             };
             adapter.to_rts(Instant::ZERO, qp.qpn, &rts)
@@ -60,7 +75,7 @@ fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), Modif
     }
 }
 
-/// A queue pair in this state; `None` for SQE of a reliable connection, which does not exist.
+/// A queue pair in this state; `None` for SQE of a reliable service, which does not exist.
 fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     let qp = node.qp(Side::A, qp_type, &Options::default());
     let way: &[State] = match state {
@@ -75,7 +90,7 @@ fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
         go(node, &qp, qp_type, step).unwrap();
     }
     if state == State::Sqe {
-        if qp_type == QpType::Rc {
+        if qp_type.is_reliable() {
             return None;
         }
         fail_a_send(node, &qp, qp_type);
@@ -84,12 +99,13 @@ fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     Some(qp)
 }
 
-const TYPES: [QpType; 3] = [QpType::Rc, QpType::Uc, QpType::Ud];
+const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
 
 /// A SEND of no bytes, as the service has it.
 fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
     match qp_type {
         QpType::Ud => SendWr::send_to(1, node.destination(qp.qpn), Data::empty()),
+        QpType::XrcInitiator => SendWr::send(1, Data::empty()).to_srq(SrqId::new(1)),
         _ => SendWr::send(1, Data::empty()),
     }
 }
@@ -175,15 +191,25 @@ fn what_can_be_posted_in_each_state() {
             let wr = empty_send(&node, &qp, qp_type);
             let sent = node.adapter.post_send(Instant::ZERO, qp.qpn, &wr);
             let received = node.adapter.post_recv(Instant::ZERO, qp.qpn, &RecvWr::new(2, []));
+            let no_queue = Err(PostError::NoSuchQueue(qp_type));
+            if qp_type == QpType::XrcTarget {
+                assert_eq!((sent, received), (no_queue, no_queue), "{state}");
+                continue;
+            }
             match state {
                 State::Reset | State::Init | State::Rtr => assert_eq!(sent, Err(PostError::State(state))),
                 _ => assert_eq!(sent, Ok(())),
             }
-            assert_eq!(received, if state == State::Reset { Err(PostError::State(state)) } else { Ok(()) });
+            match (qp_type, state) {
+                (QpType::XrcInitiator, _) => assert_eq!(received, no_queue, "{state}"),
+                (_, State::Reset) => assert_eq!(received, Err(PostError::State(state))),
+                _ => assert_eq!(received, Ok(())),
+            }
             let flushed = |id| vec![(id, Err(WcStatus::WrFlushErr))];
             let send_flushed = matches!(state, State::Err | State::Sqe);
             assert_eq!(qp.send_outcomes(), if send_flushed { flushed(1) } else { vec![] }, "{qp_type} {state}");
-            assert_eq!(qp.recv_outcomes(), if state == State::Err { flushed(2) } else { vec![] }, "{qp_type} {state}");
+            let recv_flushed = state == State::Err && qp_type != QpType::XrcInitiator;
+            assert_eq!(qp.recv_outcomes(), if recv_flushed { flushed(2) } else { vec![] }, "{qp_type} {state}");
             // in SQD a request can be posted, but is not carried out
             node.transmit.clear();
             node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);

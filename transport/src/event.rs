@@ -73,6 +73,8 @@ drop_reasons! {
     UnknownQp "unknown_qp" "no such queue pair";
     /// The opcode's service is not the queue pair's.
     WrongService "wrong_service" "the opcode is not of the queue pair's transport service";
+    /// A request to an XRC initiator, or a response to an XRC target.
+    WrongRole "wrong_role" "a request to an XRC initiator, or a response to an XRC target";
     /// The queue pair's state takes no such packet.
     QpState "bad_qp_state" "the queue pair's state takes no such packet";
     /// Not from the connected peer.

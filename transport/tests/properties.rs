@@ -8,12 +8,12 @@ use roce_transport::{
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, GRH_LEN, HEADERS_MAX, Headers, ICRC_LEN, IcrcMatch,
-        Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, checksum, grh, icrc,
-        padding, verify_icrc,
+        Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, XrcEth, checksum, grh,
+        icrc, padding, verify_icrc,
     },
 };
 
-const SERVICES: [Service; 4] = [Service::Rc, Service::Uc, Service::Ud, Service::Cnp];
+const SERVICES: [Service; 5] = [Service::Rc, Service::Uc, Service::Ud, Service::Cnp, Service::Xrc];
 
 /// The byte of a BTH that the ICRC does not cover: both congestion bits and reserved ones.
 const MASKED: usize = 4;
@@ -78,7 +78,13 @@ impl Values {
     }
 
     fn headers(&self, opcode: Opcode) -> Headers {
-        Headers::new(self.bth(opcode), self.ext(opcode.extension())).expect("the extension was made for the opcode")
+        let (bth, ext) = (self.bth(opcode), self.ext(opcode.extension()));
+        let headers = if opcode.has_xrceth() { Headers::xrc(bth, self.xrceth(), ext) } else { Headers::new(bth, ext) };
+        headers.expect("the extension was made for the opcode")
+    }
+
+    fn xrceth(&self) -> XrcEth {
+        XrcEth::new(self.words[5])
     }
 }
 
@@ -193,8 +199,11 @@ proptest! {
         let extensions: Vec<_> = every_opcode().map(Opcode::extension).collect();
         for opcode in every_opcode() {
             for &extension in &extensions {
-                let headers = Headers::new(values.bth(opcode), values.ext(extension));
-                prop_assert_eq!(headers.is_some(), opcode.extension() == extension, "{} with {:?}", opcode, extension);
+                let (bth, ext) = (values.bth(opcode), values.ext(extension));
+                let (plain, xrc) = (Headers::new(bth, ext), Headers::xrc(bth, values.xrceth(), ext));
+                let fits = opcode.extension() == extension;
+                prop_assert_eq!(plain.is_some(), fits && !opcode.has_xrceth(), "{} with {:?}", opcode, extension);
+                prop_assert_eq!(xrc.is_some(), fits && opcode.has_xrceth(), "{} with {:?}", opcode, extension);
             }
         }
     }
@@ -365,7 +374,7 @@ fn every_syndrome_byte_reads_back() {
 #[test]
 fn every_service_has_its_operations_and_no_others() {
     let counts = SERVICES.map(|service| every_opcode().filter(|opcode| opcode.service() == service).count());
-    assert_eq!(counts, [25, 12, 2, 1]);
+    assert_eq!(counts, [25, 12, 2, 1, 25]);
     for opcode in every_opcode() {
         assert_eq!(Opcode::from_wire(opcode.to_wire()), Some(opcode));
     }

@@ -7,8 +7,8 @@ use roce_transport::{
     mem::Region,
     psn::Psn,
     wire::{
-        AtomicEth, Bth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, NetHeader, Opcode, Packet, ParseError, Place, Reth, icrc,
-        padding,
+        AtomicEth, Bth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, NetHeader, Opcode, Packet, ParseError, Place, Reth, XrcEth,
+        icrc, padding,
     },
 };
 
@@ -109,7 +109,12 @@ fn transport(world: &World, member: Member, mend: Mend, [distance, key]: [u8; 2]
         bth.pkey = if bth.pkey.0 & 1 == 0 { PKey(0x7FFF) } else { PKey::DEFAULT };
         mend_keys(&mut ext, world, opcode, key, payload.len());
     }
-    let headers = Headers::new(bth, ext).expect("the headers are still the opcode's");
+    let xrceth = packet.headers.xrceth().map(|xrceth| match mend.has(Mend::KEYS) {
+        true => XrcEth::new(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }.get()),
+        false => xrceth,
+    });
+    let headers = xrceth.map_or_else(|| Headers::new(bth, ext), |xrceth| Headers::xrc(bth, xrceth, ext));
+    let headers = headers.expect("the headers are still the opcode's");
     let mut out = vec![0; HEADERS_MAX + payload.len() + padding(payload.len()) + ICRC_LEN];
     let length = Packet { headers, payload: &payload, icrc: 0 }.encode(&mut out);
     out.truncate(length - ICRC_LEN);

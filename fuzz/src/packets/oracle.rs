@@ -20,7 +20,7 @@ pub(super) struct Ledger {
     /// Per member of the world, oldest first; for sends with whether a success is told of.
     sends: Vec<VecDeque<(u64, bool)>>,
     receives: Vec<VecDeque<u64>>,
-    /// In the shared receive queue, or taken from it.
+    /// In a shared receive queue, or taken from it.
     shared: BTreeSet<u64>,
     sent: u64,
     received: u64,
@@ -64,7 +64,7 @@ impl Ledger {
     pub(super) fn posted_receive(&mut self, world: &World, member: usize, id: u64) {
         match world.members[member].queues {
             Queues::Own => self.receives[member].push_back(id),
-            Queues::Shared => drop(self.shared.insert(id)),
+            Queues::Shared | Queues::Xrc => drop(self.shared.insert(id)),
             Queues::Tiny => {}
         }
     }
@@ -87,7 +87,7 @@ impl Ledger {
     }
 
     fn completed_receive(&mut self, member: usize, queues: Queues, wc: &Wc) {
-        if queues == Queues::Shared {
+        if matches!(queues, Queues::Shared | Queues::Xrc) {
             assert!(self.shared.remove(&wc.wr_id), "nobody posted this, or it has completed before: {wc:?}");
         } else {
             assert_eq!(self.receives[member].pop_front(), Some(wc.wr_id), "receive requests complete in their order: {wc:?}");
@@ -163,13 +163,14 @@ impl Ledger {
 }
 
 /// Reasons for refusing a packet that is not known to come from where it says.
-const BEFORE_ICRC: [DropReason; 11] = [
+const BEFORE_ICRC: [DropReason; 12] = [
     DropReason::TooShort,
     DropReason::Padding,
     DropReason::UnknownOpcode,
     DropReason::TransportVersion,
     DropReason::UnknownQp,
     DropReason::WrongService,
+    DropReason::WrongRole,
     DropReason::QpState,
     DropReason::SourceAddress,
     DropReason::DestinationAddress,

@@ -10,7 +10,7 @@ use roce_transport::{
     qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
     time::Instant,
     wire::PACKET_MAX,
-    work::{CompletionQueue, SendWr, Sge, SrqAttr, SrqId, UdDestination},
+    work::{CompletionQueue, RecvWr, SendWr, Sge, SrqAttr, SrqId, UdDestination, XrcdId},
 };
 
 /// Path MTU of every connection: the smallest, so that a short message has many packets.
@@ -40,6 +40,8 @@ pub(super) enum Queues {
     Own,
     /// The shared receive queue; for the rest like [`Own`](Self::Own).
     Shared,
+    /// The XRC SRQ: of a target, which has nothing else.
+    Xrc,
     /// Its own receive queue, and a completion queue that overflows soon.
     Tiny,
 }
@@ -104,6 +106,10 @@ pub(super) struct World {
     pub(super) recv_cq: Arc<CompletionQueue>,
     pub(super) tiny_cq: Arc<CompletionQueue>,
     pub(super) srq: SrqId,
+    pub(super) xrcd: XrcdId,
+    pub(super) xrc_srq: SrqId,
+    /// Of an XRC domain without targets. Its one request is there to the end.
+    pub(super) foreign_srq: SrqId,
     /// All rights.
     pub(super) open: Arc<Region>,
     /// The peer may only read here.
@@ -125,6 +131,13 @@ impl World {
         let mut cq = |capacity| adapter.create_cq(capacity).expect("a completion queue");
         let [send_cq, recv_cq, tiny_cq] = [cq(1024), cq(1024), cq(4)];
         let srq = adapter.create_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 }).expect("a shared receive queue");
+        let [xrcd, other_xrcd] = [(); 2].map(|()| adapter.open_xrcd().expect("an XRC domain"));
+        let mut xrc_srq = |pd, xrcd| {
+            let srq = adapter.create_xrc_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 }, xrcd, recv_cq.clone());
+            srq.expect("an XRC SRQ")
+        };
+        let (xrc_srq, foreign_srq) = (xrc_srq(pd, xrcd), xrc_srq(other_pd, other_xrcd));
+        adapter.post_srq_recv(foreign_srq, &RecvWr::new(u64::MAX, [])).expect("room for one request");
         let mut region = |pd, number: u64, access| register(&mut adapter, pd, number, access);
         let mut world = Self {
             setup,
@@ -141,6 +154,9 @@ impl World {
             recv_cq,
             tiny_cq,
             srq,
+            xrcd,
+            xrc_srq,
+            foreign_srq,
         };
         let connected = Qpn::new(0x111);
         for state in [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqd, State::Err] {
@@ -149,7 +165,7 @@ impl World {
         }
         let overflowing = world.create(QpType::Rc, peer, connected, Queues::Tiny);
         world.raise(overflowing, State::Rts);
-        world.connect_two(QpType::Rc, own, Queues::Own);
+        world.connect_two([QpType::Rc; 2], own, Queues::Own);
         for state in [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqe, State::Err] {
             let member = world.create(QpType::Ud, peer, Qpn::default(), Queues::Own);
             world.raise(member, state);
@@ -158,19 +174,28 @@ impl World {
             let member = world.create(QpType::Uc, peer, connected, Queues::Own);
             world.raise(member, state);
         }
-        world.connect_two(QpType::Uc, own, Queues::Own);
-        world.connect_two(QpType::Rc, own, Queues::Shared);
+        world.connect_two([QpType::Uc; 2], own, Queues::Own);
+        world.connect_two([QpType::Rc; 2], own, Queues::Shared);
         for qp_type in [QpType::Uc, QpType::Ud] {
             let member = world.create(qp_type, peer, connected, Queues::Shared);
             world.raise(member, State::Rts);
         }
+        for state in [State::Reset, State::Init, State::Rtr, State::Rts, State::Sqd, State::Err] {
+            let member = world.create(QpType::XrcTarget, peer, connected, Queues::Xrc);
+            world.raise(member, state);
+        }
+        for state in [State::Rtr, State::Rts, State::Sqd] {
+            let member = world.create(QpType::XrcInitiator, peer, connected, Queues::Own);
+            world.raise(member, state);
+        }
+        world.connect_two([QpType::XrcInitiator, QpType::XrcTarget], own, Queues::Xrc);
         world
     }
 
     /// Two connections whose ends are each other: what they send comes back to the adapter.
-    fn connect_two(&mut self, qp_type: QpType, own: IpAddr, queues: Queues) {
-        let first = self.create(qp_type, own, Qpn::default(), queues);
-        let second = self.create(qp_type, own, first.qpn, queues);
+    fn connect_two(&mut self, [first, second]: [QpType; 2], own: IpAddr, queues: Queues) {
+        let first = self.create(first, own, Qpn::default(), queues);
+        let second = self.create(second, own, first.qpn, queues);
         let first = Member { peer_qpn: second.qpn, ..first };
         if let Some(member) = self.members.iter_mut().find(|member| member.qpn == first.qpn) {
             *member = first;
@@ -181,7 +206,7 @@ impl World {
 
     fn create(&mut self, qp_type: QpType, peer: IpAddr, peer_qpn: Qpn, queues: Queues) -> Member {
         let (send_cq, recv_cq) = match queues {
-            Queues::Own | Queues::Shared => (&self.send_cq, &self.recv_cq),
+            Queues::Own | Queues::Shared | Queues::Xrc => (&self.send_cq, &self.recv_cq),
             Queues::Tiny => (&self.tiny_cq, &self.tiny_cq),
         };
         let init = QpInit {
@@ -194,7 +219,11 @@ impl World {
             pd: self.pd,
             quirks: Default::default(),
         };
-        let qpn = self.adapter.create_qp(init).expect("a queue pair");
+        let qpn = match qp_type {
+            QpType::XrcTarget => self.adapter.create_xrc_target(self.xrcd),
+            _ => self.adapter.create_qp(init),
+        };
+        let qpn = qpn.expect("a queue pair");
         let member = Member { qpn, qp_type, peer, peer_qpn, queues };
         self.members.push(member);
         member
@@ -246,6 +275,8 @@ impl World {
             QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 },
             QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
             QpType::Ud => Rtr::Ud,
+            QpType::XrcInitiator => Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
+            QpType::XrcTarget => Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 },
         };
         self.adapter.to_rtr(member.qpn, &rtr)
     }
@@ -253,10 +284,11 @@ impl World {
     pub(super) fn rts(&mut self, member: Member) -> Result<(), ModifyError> {
         let sq_psn = self.setup.psn();
         let retries = self.setup.retries();
+        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (8, retries, retries, self.setup.reads());
         let rts = match member.qp_type {
-            QpType::Rc => {
-                Rts::Rc { sq_psn, timeout: 8, retry_cnt: retries, rnr_retry: retries, max_rd_atomic: self.setup.reads() }
-            }
+            QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            QpType::XrcInitiator => Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            QpType::XrcTarget => Rts::XrcTarget { sq_psn, timeout },
             QpType::Uc => Rts::Uc { sq_psn },
             QpType::Ud => Rts::Ud { sq_psn },
         };
@@ -296,6 +328,8 @@ impl World {
             region.memory().read_at(0, &mut bytes).expect("memory of our own");
             assert!(bytes.iter().all(|&byte| byte == FILL), "a region was written that nobody had the right to write");
         }
+        let foreign = self.adapter.query_srq(self.foreign_srq).map(|info| info.posted);
+        assert_eq!(foreign, Some(1), "a request of another XRC domain was taken");
     }
 }
 

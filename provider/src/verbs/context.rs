@@ -14,7 +14,7 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{AsyncQueue, CompletionChannel, CompletionQueue, ProtectionDomain, event::AsyncEvent};
+use super::{AsyncQueue, CompletionChannel, CompletionQueue, ProtectionDomain, XrcDomain, event::AsyncEvent};
 use crate::{
     clock,
     device::PortAttr,
@@ -96,6 +96,14 @@ impl Context {
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, ObjectError> {
         ProtectionDomain::new(self)
+    }
+
+    /// Makes an XRC domain (`ibv_open_xrcd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
+        XrcDomain::new(self)
     }
 
     /// Makes a completion channel (`ibv_create_comp_channel`).

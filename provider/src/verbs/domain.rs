@@ -8,7 +8,10 @@ use roce_transport::{
     work::SrqAttr,
 };
 
-use super::{Context, MemoryRegion, MemoryWindow, NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue};
+use super::{
+    CompletionQueue, Context, MemoryRegion, MemoryWindow, NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue,
+    XrcDomain,
+};
 use crate::region::MmapMemory;
 
 /// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
@@ -95,11 +98,27 @@ impl ProtectionDomain {
         SharedReceiveQueue::new(self, attr)
     }
 
+    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): the targets of `xrcd` receive into it when a request names
+    /// its [`number`](SharedReceiveQueue::number), and what they receive completes in `cq`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Unknown`] when the XRC domain or
+    /// the completion queue is of another device (`EINVAL`).
+    pub fn create_xrc_srq(
+        &self,
+        attr: SrqAttr,
+        xrcd: &XrcDomain,
+        cq: &CompletionQueue,
+    ) -> Result<SharedReceiveQueue, ObjectError> {
+        SharedReceiveQueue::new_xrc(self, attr, xrcd, cq)
+    }
+
     /// Makes a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Unknown`] when a completion
-    /// queue is of another device (`EINVAL`).
+    /// queue is of another device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator with a
+    /// shared receive queue, and for an XRC target, which [`XrcDomain::create_target`] makes.
     pub fn create_qp(&self, attr: &QpAttr) -> Result<QueuePair, ObjectError> {
         QueuePair::new(self, attr)
     }

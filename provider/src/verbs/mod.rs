@@ -9,6 +9,7 @@ mod memory;
 mod queue_pair;
 mod srq;
 mod window;
+mod xrc;
 
 pub(crate) use channel::CqWaker;
 pub use channel::{ChannelError, CompletionChannel};
@@ -22,3 +23,4 @@ pub use memory::{MemoryRegion, NullRegion, RegionError, Rereg};
 pub use queue_pair::{ConnectError, Endpoint, PostFailed, QpAttr, QueuePair};
 pub use srq::SharedReceiveQueue;
 pub use window::MemoryWindow;
+pub use xrc::XrcDomain;

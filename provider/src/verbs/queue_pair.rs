@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use roce_transport::{
-    adapter::ObjectError,
+    adapter::{Adapter, ObjectError},
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
@@ -12,7 +12,7 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use super::{CompletionQueue, ProtectionDomain, SharedReceiveQueue, cq::CqInner, domain::DomainInner};
+use super::{CompletionQueue, Context, ProtectionDomain, SharedReceiveQueue, XrcDomain};
 
 /// What a new queue pair is (`ibv_qp_init_attr`).
 #[derive(Clone)]
@@ -21,7 +21,7 @@ pub struct QpAttr {
     pub qp_type: QpType,
     /// Where its send requests complete.
     pub send_cq: CompletionQueue,
-    /// Where its receive requests complete.
+    /// Where its receive requests complete; an XRC initiator has none.
     pub recv_cq: CompletionQueue,
     /// A shared receive queue that it receives from, instead of a queue of its own.
     pub srq: Option<SharedReceiveQueue>,
@@ -67,17 +67,22 @@ pub struct QueuePair {
 }
 
 struct QpInner {
-    domain: Arc<DomainInner>,
+    context: Context,
     qpn: Qpn,
     psn: Psn,
-    // held so that they outlive it
-    _cqs: [Arc<CqInner>; 2],
-    _srq: Option<SharedReceiveQueue>,
+    // held so that it outlives it
+    _parts: Parts,
+}
+
+/// What a queue pair is made from.
+enum Parts {
+    Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], _srq: Option<SharedReceiveQueue> },
+    XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
 }
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let _ = self.domain.context.inner.engine.lock().adapter().destroy_qp(self.qpn);
+        let _ = self.context.inner.engine.lock().adapter().destroy_qp(self.qpn);
     }
 }
 
@@ -104,7 +109,6 @@ pub enum ConnectError {
 
 impl QueuePair {
     pub(super) fn new(pd: &ProtectionDomain, attr: &QpAttr) -> Result<Self, ObjectError> {
-        let domain = pd.inner.clone();
         let init = QpInit {
             qp_type: attr.qp_type,
             send_cq: attr.send_cq.inner.ring.clone(),
@@ -112,15 +116,27 @@ impl QueuePair {
             srq: attr.srq.as_ref().map(SharedReceiveQueue::id),
             caps: attr.caps,
             sq_sig_all: attr.sq_sig_all,
-            pd: domain.id,
+            pd: pd.inner.id,
             quirks: attr.quirks,
         };
-        let (qpn, psn) = {
-            let mut shard = domain.context.inner.engine.lock();
-            (shard.adapter().create_qp(init)?, shard.adapter().random_psn())
-        };
-        let cqs = [attr.send_cq.inner.clone(), attr.recv_cq.inner.clone()];
-        Ok(Self { inner: Arc::new(QpInner { domain, qpn, psn, _cqs: cqs, _srq: attr.srq.clone() }) })
+        let cqs = [attr.send_cq.clone(), attr.recv_cq.clone()];
+        let parts = Parts::Queues { _pd: pd.clone(), _cqs: cqs, _srq: attr.srq.clone() };
+        Self::create(pd.context(), parts, |adapter| adapter.create_qp(init))
+    }
+
+    pub(super) fn new_target(xrcd: &XrcDomain) -> Result<Self, ObjectError> {
+        Self::create(xrcd.context(), Parts::XrcTarget(xrcd.clone()), |adapter| adapter.create_xrc_target(xrcd.id()))
+    }
+
+    fn create(
+        context: &Context,
+        parts: Parts,
+        create: impl FnOnce(&mut Adapter) -> Result<Qpn, ObjectError>,
+    ) -> Result<Self, ObjectError> {
+        let mut shard = context.inner.engine.lock();
+        let (qpn, psn) = (create(shard.adapter())?, shard.adapter().random_psn());
+        drop(shard);
+        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, _parts: parts }) })
     }
 
     /// Its number.
@@ -135,7 +151,7 @@ impl QueuePair {
     /// Never: the handle keeps the queue pair alive.
     #[must_use]
     pub fn query(&self) -> QpInfo {
-        let engine = &self.inner.domain.context.inner.engine;
+        let engine = &self.inner.context.inner.engine;
         engine.command(|adapter, _| adapter.query_qp(self.inner.qpn)).expect("a handle keeps its queue pair alive")
     }
 
@@ -190,18 +206,18 @@ impl QueuePair {
     /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such address.
     #[must_use]
     pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
-        let gid = self.inner.domain.context.gids().get(usize::from(gid_index)).copied()?;
+        let gid = self.inner.context.gids().get(usize::from(gid_index)).copied()?;
         Some(Endpoint { gid, qpn: self.inner.qpn, psn: self.inner.psn })
     }
 
-    /// Takes a new RC queue pair all the way to RTS: path MTU as the port has it, all remote rights, 16 READs each way,
+    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all remote rights, 16 READs each way,
     /// acknowledge timeout 14 (67 ms), 7 retries, no limit on "receiver not ready" (timer 12, 0.64 ms). The peer must do the
-    /// same with this side's [`endpoint`](Self::endpoint).
+    /// same with this side's [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
     ///
     /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or not RC.
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or of another service.
     pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
-        self.connect_with_mtu(peer, self.inner.domain.context.active_mtu())
+        self.connect_with_mtu(peer, self.inner.context.active_mtu())
     }
 
     /// The same with a given path MTU, which both ends must have alike.
@@ -209,21 +225,32 @@ impl QueuePair {
     /// # Errors
     /// As above.
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
-        let context = &self.inner.domain.context;
+        let context = &self.inner.context;
         let wants_v4 = peer.gid.to_ip().is_ipv4();
         let own = context.gids().iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
         let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
         let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
         self.to_init(Init { access, ..Init::default() })?;
-        self.to_rtr(Rtr::Rc {
-            dest_qpn: peer.qpn,
-            path_mtu,
-            rq_psn: peer.psn,
-            av: AddressVector::new(peer.gid, sgid_index),
-            max_dest_rd_atomic: 16,
-            min_rnr_timer: 12,
-        })?;
-        self.to_rts(Rts::Rc { sq_psn: self.inner.psn, timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 })?;
+        let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
+        let av = AddressVector::new(peer.gid, sgid_index);
+        let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
+        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (14, 7, 7, 16);
+        let (rtr, rts) = match self.query().qp_type {
+            QpType::XrcInitiator => (
+                Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
+                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            ),
+            QpType::XrcTarget => (
+                Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+                Rts::XrcTarget { sq_psn, timeout },
+            ),
+            QpType::Rc | QpType::Uc | QpType::Ud => (
+                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            ),
+        };
+        self.to_rtr(rtr)?;
+        self.to_rts(rts)?;
         Ok(())
     }
 
@@ -243,11 +270,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
-    fn engine_command<R>(
-        &self,
-        command: impl FnOnce(&mut roce_transport::adapter::Adapter, roce_transport::time::Instant, Qpn) -> R,
-    ) -> R {
-        self.inner.domain.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
+    fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, roce_transport::time::Instant, Qpn) -> R) -> R {
+        self.inner.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
     }
 }
 

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{RecvWr, SrqAttr, SrqError, SrqId, SrqInfo},
 };
 
-use super::{ProtectionDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post};
+use super::{CompletionQueue, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post};
 
 /// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one first.
 #[derive(Clone)]
@@ -19,6 +19,8 @@ pub struct SharedReceiveQueue {
 pub(super) struct SrqInner {
     domain: Arc<DomainInner>,
     pub(super) id: SrqId,
+    // of an XRC SRQ, held so that they outlive it
+    xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
 impl Drop for SrqInner {
@@ -32,13 +34,34 @@ impl SharedReceiveQueue {
     pub(super) fn new(pd: &ProtectionDomain, attr: SrqAttr) -> Result<Self, ObjectError> {
         let domain = pd.inner.clone();
         let id = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr)?;
-        Ok(Self { inner: Arc::new(SrqInner { domain, id }) })
+        Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
+    }
+
+    pub(super) fn new_xrc(
+        pd: &ProtectionDomain,
+        attr: SrqAttr,
+        xrcd: &XrcDomain,
+        cq: &CompletionQueue,
+    ) -> Result<Self, ObjectError> {
+        let domain = pd.inner.clone();
+        if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
+            return Err(ObjectError::Unknown);
+        }
+        let ring = cq.inner.ring.clone();
+        let id = domain.context.inner.engine.lock().adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring)?;
+        Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: Some((xrcd.clone(), cq.clone())) }) })
     }
 
     /// Its name in asynchronous events.
     #[must_use]
     pub fn id(&self) -> SrqId {
         self.inner.id
+    }
+
+    /// The number by which peers name an XRC SRQ in their requests (`ibv_get_srq_num`); `None` for one of another kind.
+    #[must_use]
+    pub fn number(&self) -> Option<SrqId> {
+        self.inner.xrc.is_some().then_some(self.inner.id)
     }
 
     /// What it tells of itself (`ibv_query_srq`).

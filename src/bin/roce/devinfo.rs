@@ -76,7 +76,7 @@ fn print(device: &Device, verbose: bool) {
 }
 
 fn limits() -> Vec<(&'static str, u64)> {
-    let Limits { max_pd, max_mr, max_mw, max_cq, max_cqe, max_qp, max_srq, max_qp_wr, max_sge, max_inline_data } =
+    let Limits { max_pd, max_mr, max_mw, max_cq, max_cqe, max_qp, max_srq, max_xrcd, max_qp_wr, max_sge, max_inline_data } =
         Limits::default();
     vec![
         ("max_qp", max_qp as u64),
@@ -84,6 +84,7 @@ fn limits() -> Vec<(&'static str, u64)> {
         ("max_sge", max_sge.into()),
         ("max_inline_data", max_inline_data.into()),
         ("max_srq", max_srq as u64),
+        ("max_xrcd", max_xrcd as u64),
         ("max_cq", max_cq as u64),
         ("max_cqe", max_cqe as u64),
         ("max_mr", max_mr as u64),

@@ -19,8 +19,10 @@ pub struct Limits {
     pub max_cqe: usize,
     /// Queue pairs.
     pub max_qp: usize,
-    /// Shared receive queues.
+    /// Shared receive queues, XRC SRQs among them.
     pub max_srq: usize,
+    /// XRC domains.
+    pub max_xrcd: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
     /// Elements in one request's list.
@@ -39,6 +41,7 @@ impl Default for Limits {
             max_cqe: 1 << 20,
             max_qp: 1 << 17,
             max_srq: 1 << 16,
+            max_xrcd: 1 << 16,
             max_qp_wr: 1 << 15,
             max_sge: 32,
             max_inline_data: 512,
@@ -94,6 +97,9 @@ pub enum ObjectError {
     /// The object does not exist (any more).
     #[error("no such object")]
     Unknown,
+    /// The parts do not go together.
+    #[error("{0}")]
+    Mismatch(&'static str),
     /// Another object still uses it.
     #[error("still in use")]
     InUse,

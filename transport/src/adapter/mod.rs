@@ -35,10 +35,10 @@ use crate::{
     hash::IdHasher,
     mem::RegionTable,
     psn::Psn,
-    qp::{Env, Init, ModifyError, PostError, Qp, Rtr, Rts, State},
+    qp::{Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
     time::Instant,
     wire::{IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
-    work::{CompletionQueue, CqId, RecvWr, SendWr, SharedQueue},
+    work::{CompletionQueue, CqId, RecvWr, SendWr, SrqTable},
 };
 use timers::Timers;
 
@@ -51,7 +51,8 @@ pub struct Adapter {
     gids: GidTable,
     pds: Slab<()>,
     cqs: Slab<Arc<CompletionQueue>>,
-    srqs: Slab<SharedQueue>,
+    srqs: SrqTable,
+    xrcds: Slab<()>,
     regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: HashMap<Qpn, usize, IdHasher>,
@@ -76,7 +77,8 @@ impl Adapter {
             gids: GidTable::new(config.port_mtu, config.source_port),
             pds: Slab::new(),
             cqs: Slab::new(),
-            srqs: Slab::new(),
+            srqs: SrqTable::default(),
+            xrcds: Slab::new(),
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
@@ -228,8 +230,14 @@ impl Adapter {
             (service, qp_type) if service == qp_type.service() => {}
             _ => return Err(DropReason::WrongService),
         }
+        let is_response = bth.opcode.operation().is_response();
+        match (common.qp_type, bth.opcode.service()) {
+            (QpType::XrcInitiator, Service::Xrc) if !is_response => return Err(DropReason::WrongRole),
+            (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
+            _ => {}
+        }
         let listens = match common.state {
-            State::Rtr => !bth.opcode.operation().is_response(),
+            State::Rtr => !is_response,
             State::Rts | State::Sqd | State::Sqe => true,
             State::Reset | State::Init | State::Err => false,
         };
@@ -362,8 +370,7 @@ impl Adapter {
         while let Some(id) = self.overrun.pop() {
             for index in 0..self.is_ready.len() {
                 let Some(qp) = self.qps.get(index) else { continue };
-                let uses = qp.common.send_cq.id() == id || qp.common.recv_cq.id() == id;
-                if uses && !matches!(qp.common.state, State::Reset | State::Err) {
+                if qp.common.completes_in(id) && !matches!(qp.common.state, State::Reset | State::Err) {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(&mut env);
                     self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));

@@ -9,10 +9,10 @@ use super::{
     config::{ObjectError, limit, size},
 };
 use crate::{
-    addr::{QKey, Qpn},
-    mem::{Access, MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
-    qp::{Common, PostError, Qp, QpInfo, QpInit, State},
-    work::{CompletionQueue, CqId, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo},
+    addr::Qpn,
+    mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
+    qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
+    work::{CompletionQueue, CqId, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
 };
 
 impl Adapter {
@@ -33,7 +33,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd) || self.srqs.iter().any(|(_, srq)| srq.pd == pd);
+        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd) || self.srqs.values().any(|srq| srq.pd == pd);
         if used || self.regions.any_of(pd) {
             return Err(ObjectError::InUse);
         }
@@ -117,12 +117,13 @@ impl Adapter {
     /// Destroys a completion queue (`ibv_destroy_cq`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair completes there; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there; [`ObjectError::Unknown`].
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
         if !self.cqs.contains(id.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.qps.iter().any(|(_, qp)| qp.common.send_cq.id() == id || qp.common.recv_cq.id() == id) {
+        let of_srq = self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.cq.id() == id));
+        if of_srq || self.qps.iter().any(|(_, qp)| qp.common.completes_in(id)) {
             return Err(ObjectError::InUse);
         }
         self.cqs.remove(id.0 as usize);
@@ -134,34 +135,96 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
     pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
+        self.insert_srq(pd, attr, None)
+    }
+
+    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): any target of the domain receives into it when a request
+    /// names it, and what it receives completes in `cq`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, XRC domain or
+    /// completion queue that is not of this adapter.
+    pub fn create_xrc_srq(
+        &mut self,
+        pd: PdId,
+        attr: SrqAttr,
+        xrcd: XrcdId,
+        cq: Arc<CompletionQueue>,
+    ) -> Result<SrqId, ObjectError> {
+        if !self.xrcds.contains(xrcd.0 as usize) || !self.owns(&cq) {
+            return Err(ObjectError::Unknown);
+        }
+        self.insert_srq(pd, attr, Some(XrcPart { xrcd, cq }))
+    }
+
+    fn insert_srq(&mut self, pd: PdId, attr: SrqAttr, xrc: Option<XrcPart>) -> Result<SrqId, ObjectError> {
         size("max_wr", attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
         size("max_sge", attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit("shared receive queues", self.srqs.len(), self.limits.max_srq)?;
-        Ok(SrqId(self.srqs.insert(SharedQueue::new(pd, attr)) as u32))
+        // half of all numbers at most, so that a free one is soon found
+        limit("shared receive queues", self.srqs.len(), self.limits.max_srq.min(1 << 23))?;
+        let id = loop {
+            let id = SrqId::new(self.rng.next_u32());
+            if !self.srqs.contains_key(&id) {
+                break id;
+            }
+        };
+        self.srqs.insert(id, SharedQueue::new(pd, attr, xrc));
+        Ok(id)
     }
 
-    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no completions any more.
+    /// Whether a completion queue is of this adapter.
+    fn owns(&self, cq: &Arc<CompletionQueue>) -> bool {
+        self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq))
+    }
+
+    /// Makes an XRC domain (`ibv_open_xrcd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair receives from it; [`ObjectError::Unknown`].
-    pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
-        if !self.srqs.contains(id.0 as usize) {
+    /// [`ObjectError::TooMany`].
+    pub fn open_xrcd(&mut self) -> Result<XrcdId, ObjectError> {
+        limit("XRC domains", self.xrcds.len(), self.limits.max_xrcd)?;
+        Ok(XrcdId(self.xrcds.insert(()) as u32))
+    }
+
+    /// Destroys an XRC domain (`ibv_close_xrcd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while an XRC SRQ or a target belongs to it; [`ObjectError::Unknown`].
+    pub fn close_xrcd(&mut self, xrcd: XrcdId) -> Result<(), ObjectError> {
+        if !self.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        if self.qps.iter().any(|(_, qp)| qp.common.srq == Some(id)) {
+        let of_srq = self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.xrcd == xrcd));
+        if of_srq || self.qps.iter().any(|(_, qp)| qp.common.xrcd == Some(xrcd)) {
             return Err(ObjectError::InUse);
         }
-        self.srqs.remove(id.0 as usize);
+        self.xrcds.remove(xrcd.0 as usize);
+        Ok(())
+    }
+
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no completions any more, nor does what a
+    /// target is just receiving into an XRC SRQ; requests that name it are refused from now on.
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target; [`ObjectError::Unknown`].
+    pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
+        let srq = self.srqs.get(&id).ok_or(ObjectError::Unknown)?;
+        let serve = |qp: &Qp| qp.common.srq == Some(id);
+        if srq.xrc.is_none() && self.qps.iter().any(|(_, qp)| serve(qp)) {
+            return Err(ObjectError::InUse);
+        }
+        self.qps.iter_mut().filter(|(_, qp)| serve(qp)).for_each(|(_, qp)| qp.leave_srq());
+        self.srqs.remove(&id);
         Ok(())
     }
 
     /// What a shared receive queue tells of itself (`ibv_query_srq`).
     #[must_use]
     pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
-        self.srqs.get(id.0 as usize).map(SharedQueue::info)
+        self.srqs.get(&id).map(SharedQueue::info)
     }
 
     /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there
@@ -170,7 +233,7 @@ impl Adapter {
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
     pub fn set_srq_limit(&mut self, id: SrqId, limit: u32) -> Result<(), SrqError> {
-        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if limit > srq.queue.capacity() {
             return Err(SrqError::Limit(srq.queue.capacity()));
         }
@@ -184,7 +247,7 @@ impl Adapter {
     /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its limit is beyond the new
     /// size; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
-        let srq = self.srqs.get_mut(id.0 as usize).ok_or(SrqError::UnknownSrq)?;
+        let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_qp_wr).contains(&max_wr) {
             return Err(SrqError::Size(self.limits.max_qp_wr));
         }
@@ -203,7 +266,7 @@ impl Adapter {
     /// # Errors
     /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then nothing was posted.
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
-        let srq = self.srqs.get_mut(id.0 as usize).ok_or(PostError::UnknownSrq)?;
+        let srq = self.srqs.get_mut(&id).ok_or(PostError::UnknownSrq)?;
         if wr.sges.len() > srq.max_sge as usize {
             return Err(PostError::TooManySges { limit: srq.max_sge });
         }
@@ -218,7 +281,9 @@ impl Adapter {
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
-    /// queue or shared receive queue that is not of this adapter.
+    /// queue or shared receive queue that is not of this adapter; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets
+    /// only, for an initiator with a shared receive queue, and for a target, which
+    /// [`create_xrc_target`](Self::create_xrc_target) makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
@@ -227,11 +292,49 @@ impl Adapter {
         size("max_send_sge", caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
         size("max_recv_sge", caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
         size("max_inline_data", caps.max_inline_data as usize, 0, self.limits.max_inline_data as usize)?;
-        let own = |cq: &Arc<CompletionQueue>| self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq));
-        let srq_exists = srq.is_none_or(|id| self.srqs.contains(id.0 as usize));
-        if !self.pds.contains(pd.0 as usize) || !own(&send_cq) || !own(&recv_cq) || !srq_exists {
+        let is_initiator = qp_type == QpType::XrcInitiator;
+        let recv_cq = (!is_initiator).then_some(recv_cq);
+        let own_cqs = self.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.owns(cq));
+        let srq_exists = srq.is_none_or(|id| self.srqs.contains_key(&id));
+        if !self.pds.contains(pd.0 as usize) || !own_cqs || !srq_exists {
             return Err(ObjectError::Unknown);
         }
+        if qp_type == QpType::XrcTarget {
+            return Err(ObjectError::Mismatch("an XRC target is made in an XRC domain, without queues"));
+        }
+        if is_initiator && srq.is_some() {
+            return Err(ObjectError::Mismatch("an XRC initiator receives nothing"));
+        }
+        if srq.and_then(|id| self.srqs.get(&id)).is_some_and(|srq| srq.xrc.is_some()) {
+            return Err(ObjectError::Mismatch("an XRC SRQ serves XRC targets only"));
+        }
+        let common = Common {
+            pd,
+            send_cq: Some(send_cq),
+            recv_cq,
+            srq,
+            sq_sig_all,
+            quirks,
+            ..Common::new(qp_type, caps, self.gids.port_mtu())
+        };
+        self.insert_qp(common)
+    }
+
+    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for an XRC domain that does not exist.
+    pub fn create_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
+        if !self.xrcds.contains(xrcd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        let caps = QpCaps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
+        let common = Common { xrcd: Some(xrcd), ..Common::new(QpType::XrcTarget, caps, self.gids.port_mtu()) };
+        self.insert_qp(common)
+    }
+
+    /// Gives a queue pair its number and its place.
+    fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
         let numbers = self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
         // with the range at most half full a free number is found after two draws on average
         limit("queue pairs", self.qps.len(), self.limits.max_qp.min(numbers.div_ceil(2)))?;
@@ -241,26 +344,8 @@ impl Adapter {
                 break qpn;
             }
         };
-        let common = Common {
-            qpn,
-            qp_type,
-            pd,
-            send_cq,
-            recv_cq,
-            srq,
-            caps,
-            sq_sig_all,
-            state: State::Reset,
-            access: Access::empty(),
-            qkey: QKey::default(),
-            mtu: self.gids.port_mtu(),
-            dest_qpn: Qpn::default(),
-            path: None,
-            av: None,
-            quirks,
-            binds: false,
-        };
-        let index = self.qps.insert(Qp::new(common, &caps));
+        let caps = common.caps;
+        let index = self.qps.insert(Qp::new(Common { qpn, ..common }, &caps));
         self.by_qpn.insert(qpn, index);
         if self.is_ready.len() <= index {
             self.is_ready.resize(index + 1, false);

@@ -16,6 +16,11 @@ use crate::addr::Qpn;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct PdId(pub(crate) u32);
 
+impl PdId {
+    /// No protection domain: no region is in it.
+    pub(crate) const NONE: Self = Self(u32::MAX);
+}
+
 /// Who uses memory: a queue pair and the protection domain that it works in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {

@@ -43,7 +43,7 @@ pub struct QpInit {
     pub qp_type: QpType,
     /// Where its send requests complete.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where its receive requests complete.
+    /// Where its receive requests complete; an XRC initiator has none, and does not look at it.
     pub recv_cq: Arc<CompletionQueue>,
     /// A shared receive queue that it receives from, instead of a queue of its own.
     pub srq: Option<SrqId>,
@@ -108,6 +108,32 @@ pub enum Rtr {
     },
     /// A datagram queue pair needs nothing more.
     Ud,
+    /// The sending end of an extended reliable connection; everything as above.
+    XrcInitiator {
+        /// The peer's target.
+        dest_qpn: Qpn,
+        /// The most payload per packet; both ends must use the same.
+        path_mtu: Mtu,
+        /// Asked for by the interface, and without effect: an initiator gets no requests.
+        rq_psn: Psn,
+        /// The way to the peer.
+        av: AddressVector,
+    },
+    /// The receiving end of an extended reliable connection; everything as for [`Rc`](Self::Rc).
+    XrcTarget {
+        /// The peer's initiator.
+        dest_qpn: Qpn,
+        /// The most payload per packet; both ends must use the same.
+        path_mtu: Mtu,
+        /// The first PSN that the peer sends.
+        rq_psn: Psn,
+        /// The way to the peer.
+        av: AddressVector,
+        /// READs and atomics that the peer may have outstanding, 0..=128.
+        max_dest_rd_atomic: u8,
+        /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31.
+        min_rnr_timer: u8,
+    },
 }
 
 /// What RTR→RTS takes.
@@ -135,6 +161,27 @@ pub enum Rts {
     Ud {
         /// The first PSN sent.
         sq_psn: Psn,
+    },
+    /// The sending end of an extended reliable connection; everything as for [`Rc`](Self::Rc).
+    XrcInitiator {
+        /// The first PSN sent.
+        sq_psn: Psn,
+        /// Code of the acknowledge timeout, 0..=31.
+        timeout: u8,
+        /// How often something is sent again without progress, 0..=7.
+        retry_cnt: u8,
+        /// How often the peer may say "not ready" without progress, 0..=7; 7 means without limit.
+        rnr_retry: u8,
+        /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
+        max_rd_atomic: u8,
+    },
+    /// The receiving end of an extended reliable connection. Both are asked for by the interface, and without effect: a target
+    /// sends no requests.
+    XrcTarget {
+        /// The first PSN sent.
+        sq_psn: Psn,
+        /// Code of the acknowledge timeout, 0..=31.
+        timeout: u8,
     },
     /// Back from SQD or SQE, with everything as it was.
     Resume,
@@ -201,6 +248,12 @@ pub enum PostError {
     /// The queue pair has no receive queue of its own.
     #[error("the queue pair receives from a shared receive queue; post there")]
     SharedQueue,
+    /// An XRC initiator has no receive queue, an XRC target has no queue at all.
+    #[error("an {0} queue pair has no such queue")]
+    NoSuchQueue(QpType),
+    /// A request of an XRC initiator names an XRC SRQ of the peer; no other request does.
+    #[error("an XRC initiator's requests, and only those, name an XRC SRQ of the peer")]
+    RemoteSrq,
     /// The queue holds as many requests as it can.
     #[error("the queue is full")]
     QueueFull,

@@ -2,8 +2,6 @@
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
-use slab::Slab;
-
 use super::{
     attr::{QpCaps, Quirks},
     state::{QpType, State},
@@ -14,7 +12,10 @@ use crate::{
     gids::{GidTable, Path},
     mem::{Access, PdId, RegionTable, User},
     time::Instant,
-    work::{CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, Wc, WcError, WcOk, WcOpcode},
+    work::{
+        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Wc, WcError, WcOk, WcOpcode,
+        XrcdId,
+    },
 };
 
 /// The rest of the adapter, as a queue pair sees it during one call.
@@ -22,7 +23,7 @@ pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) regions: &'a mut RegionTable,
     pub(crate) gids: &'a GidTable,
-    pub(crate) srqs: &'a mut Slab<SharedQueue>,
+    pub(crate) srqs: &'a mut SrqTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     /// Completion queues that overflowed during the call.
@@ -32,12 +33,13 @@ pub(crate) struct Env<'a> {
 impl Env<'_> {
     /// A request has been taken from this shared receive queue.
     pub(crate) fn note_taken(&mut self, id: SrqId) {
-        if self.srqs.get_mut(id.0 as usize).is_some_and(SharedQueue::passes_limit) {
+        if self.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
             self.events.push_back(Event::SrqLimitReached(id));
         }
     }
 
-    fn complete(&mut self, cq: &CompletionQueue, wc: Wc, solicited: bool) {
+    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, solicited: bool) {
+        let Some(cq) = cq else { return };
         match cq.push(wc, solicited) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
@@ -53,11 +55,15 @@ impl Env<'_> {
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) qp_type: QpType,
+    /// Of an XRC target this, the completion queue of receives and the shared receive queue are those of the XRC SRQ that it
+    /// serves just now.
     pub(crate) pd: PdId,
-    pub(crate) send_cq: Arc<CompletionQueue>,
-    pub(crate) recv_cq: Arc<CompletionQueue>,
+    pub(crate) send_cq: Option<Arc<CompletionQueue>>,
+    pub(crate) recv_cq: Option<Arc<CompletionQueue>>,
     /// Where it receives from, if not from a queue of its own.
     pub(crate) srq: Option<SrqId>,
+    /// Of an XRC target.
+    pub(crate) xrcd: Option<XrcdId>,
     pub(crate) caps: QpCaps,
     pub(crate) sq_sig_all: bool,
     pub(crate) state: State,
@@ -78,6 +84,35 @@ impl Common {
         User { pd: self.pd, qpn: self.qpn }
     }
 
+    /// One in RESET, without a number, queues or a protection domain.
+    pub(crate) fn new(qp_type: QpType, caps: QpCaps, mtu: Mtu) -> Self {
+        Self {
+            qpn: Qpn::default(),
+            qp_type,
+            pd: PdId::NONE,
+            send_cq: None,
+            recv_cq: None,
+            srq: None,
+            xrcd: None,
+            caps,
+            sq_sig_all: false,
+            state: State::Reset,
+            access: Access::empty(),
+            qkey: QKey::default(),
+            mtu,
+            dest_qpn: Qpn::default(),
+            path: None,
+            av: None,
+            quirks: Quirks::default(),
+            binds: false,
+        }
+    }
+
+    /// Whether anything of it completes in this queue.
+    pub(crate) fn completes_in(&self, id: CqId) -> bool {
+        [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
+    }
+
     /// Completes a send request; a success only if it is signaled.
     pub(crate) fn complete_send(&self, wqe: &SendWqe, result: Result<u32, WcError>, env: &mut Env<'_>) {
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
@@ -95,11 +130,11 @@ impl Common {
             SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
         };
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
-        env.complete(&self.send_cq, Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);
+        env.complete(self.send_cq.as_ref(), Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);
     }
 
     /// Completes a receive request.
     pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
-        env.complete(&self.recv_cq, Wc { wr_id, qpn: self.qpn, result }, solicited);
+        env.complete(self.recv_cq.as_ref(), Wc { wr_id, qpn: self.qpn, result }, solicited);
     }
 }

@@ -1,6 +1,6 @@
 //! A queue pair: its state and the protocol halves that it drives.
 //!
-//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (queue pair states). The
+//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (queue pair states), A14 (XRC). The
 //! halves are `requester` (what we ask), `completer` (the answers to it), `responder` (what we are asked); the halves
 //! yield packet values, and `Qp::build` turns them into bytes.
 
@@ -16,6 +16,7 @@ mod retry;
 mod state;
 mod uc;
 mod ud;
+mod xrc;
 
 pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts};
 pub(crate) use common::{Common, Env};
@@ -105,7 +106,8 @@ impl Qp {
         self.check_edge(State::Rtr)?;
         match (self.common.qp_type, rtr) {
             (QpType::Ud, Rtr::Ud) => {}
-            (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
+            (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer })
+            | (QpType::XrcTarget, Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
                 if *min_rnr_timer > 31 {
                     return Err(ModifyError::Range { what: "min_rnr_timer", limit: 31 });
                 }
@@ -115,7 +117,8 @@ impl Qp {
                 self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
                 self.responder.start(*rq_psn, *max_dest_rd_atomic, *min_rnr_timer);
             }
-            (QpType::Uc, Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }) => {
+            (QpType::Uc, Rtr::Uc { dest_qpn, path_mtu, rq_psn, av })
+            | (QpType::XrcInitiator, Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av }) => {
                 self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
                 self.responder.start(*rq_psn, 0, 0);
             }
@@ -144,7 +147,12 @@ impl Qp {
             (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
                 self.requester.start_unreliable(*sq_psn);
             }
-            (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
+            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { timeout: 32.., .. }) => {
+                return Err(ModifyError::Range { what: "timeout", limit: 31 });
+            }
+            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => self.requester.start_unreliable(*sq_psn),
+            (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
+            | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
                 for (what, value, limit) in [
                     ("timeout", *timeout, 31),
                     ("retry_cnt", *retry_cnt, 7),
@@ -184,6 +192,9 @@ impl Qp {
         self.requester.reset();
         self.responder.reset();
         self.congestion = Congestion::default();
+        if self.common.qp_type == QpType::XrcTarget {
+            self.leave_srq();
+        }
         self.common.state = State::Reset;
         self.common.path = None;
         self.common.av = None;
@@ -209,6 +220,9 @@ impl Qp {
 
     pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
+        if qp_type == QpType::XrcTarget {
+            return Err(PostError::NoSuchQueue(qp_type));
+        }
         if matches!(state, State::Reset | State::Init | State::Rtr) {
             return Err(PostError::State(state));
         }
@@ -216,10 +230,13 @@ impl Qp {
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
             SendOp::Send { .. } | SendOp::Write { .. } => qp_type != QpType::Ud,
             SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => qp_type != QpType::Ud,
-            _ => qp_type == QpType::Rc,
+            _ => qp_type.is_reliable(),
         };
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
+        }
+        if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
+            return Err(PostError::RemoteSrq);
         }
         match &wr.data {
             data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),
@@ -248,7 +265,10 @@ impl Qp {
     }
 
     pub(crate) fn post_recv(&mut self, wr: &RecvWr, env: &mut Env<'_>) -> Result<(), PostError> {
-        let Common { state, caps, .. } = self.common;
+        let Common { state, qp_type, caps, .. } = self.common;
+        if matches!(qp_type, QpType::XrcInitiator | QpType::XrcTarget) {
+            return Err(PostError::NoSuchQueue(qp_type));
+        }
         if state == State::Reset {
             return Err(PostError::State(state));
         }
@@ -275,7 +295,7 @@ impl Qp {
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
             Service::Uc => self.handle_unreliable(packet, env),
-            Service::Rc | Service::Cnp => self.handle_reliable(packet, env),
+            Service::Rc | Service::Xrc | Service::Cnp => self.handle_reliable(packet, env),
         };
         self.settle(env);
         disposition
@@ -316,7 +336,10 @@ impl Qp {
             Op::Acknowledge => self.requester.on_acknowledge(packet, &self.common, env),
             operation if operation.is_response() => self.requester.on_data(packet, &self.common, env),
             _ => {
-                let outcome = self.responder.handle(packet, &self.common, env);
+                let outcome = match self.common.qp_type {
+                    QpType::XrcTarget => self.handle_for_srq(packet, env),
+                    _ => self.responder.handle(packet, &self.common, env),
+                };
                 self.conclude(outcome, env)
             }
         }
@@ -405,7 +428,7 @@ impl Qp {
         }
         if let Some((wqe, error)) = self.requester.take_failed() {
             self.common.complete_send(&wqe, Err(error), env);
-            if self.common.qp_type == QpType::Rc {
+            if self.common.qp_type.is_reliable() {
                 self.fail(env);
             } else {
                 self.common.state = State::Sqe;
@@ -435,7 +458,7 @@ impl Qp {
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }
-        if was_alive && self.common.srq.is_some() {
+        if was_alive && (self.common.srq.is_some() || self.common.qp_type == QpType::XrcTarget) {
             env.events.push_back(Event::LastWqeReached(self.common.qpn));
         }
     }

@@ -14,13 +14,13 @@ use super::{
     Outgoing,
     common::{Common, Env},
     retry::{Retry, Verdict},
-    state::{QpType, State},
+    state::State,
 };
 use crate::{
     mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{AtomicEth, Bth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth},
+    wire::{AtomicEth, Bth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth, XrcEth},
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
@@ -193,6 +193,7 @@ impl Requester {
         // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
         let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
         let ends = end == wqe.end_psn();
+        let xrceth = wqe.remote_srq.map(|srq| XrcEth::new(srq.get()));
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. }) || ext.immediate().is_some();
         let mut bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
@@ -203,7 +204,7 @@ impl Requester {
         if self.sent_end.is_before(end) {
             self.sent_end = end;
         }
-        if common.qp_type == QpType::Rc {
+        if common.qp_type.is_reliable() {
             self.unasked += 1;
             bth.ack_req = ends || self.unasked >= ACK_INTERVAL;
             if bth.ack_req {
@@ -216,7 +217,7 @@ impl Requester {
         Some(Request {
             number,
             ends,
-            outgoing: Outgoing { headers: Headers::built(bth, ext), payload: payload as usize },
+            outgoing: Outgoing { headers: Headers::built(bth, ext).naming(xrceth), payload: payload as usize },
             offset: u64::from(offset),
         })
     }

@@ -16,9 +16,7 @@ use crate::{
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Service, Syndrome,
-    },
+    wire::{Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Syndrome},
     work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
@@ -192,6 +190,16 @@ impl Responder {
         self.expected
     }
 
+    /// Whether the next packet has to continue a message.
+    pub(super) const fn is_within_message(&self) -> bool {
+        !matches!(self.message, Message::None)
+    }
+
+    /// Drops the message under way, and the receive request that it was to fill.
+    pub(super) fn forget_message(&mut self) {
+        self.message = Message::None;
+    }
+
     pub(crate) fn post(&mut self, wr: &RecvWr, pd: PdId, regions: &RegionTable) -> Result<(), PostError> {
         if self.queue.is_full() {
             return Err(PostError::QueueFull);
@@ -202,7 +210,7 @@ impl Responder {
 
     /// The queue that it receives from: its own, or a shared one.
     pub(super) fn receives<'a>(&'a mut self, common: &Common, env: &'a mut Env<'_>) -> &'a mut RecvQueue {
-        match common.srq.and_then(|id| env.srqs.get_mut(id.0 as usize)) {
+        match common.srq.and_then(|id| env.srqs.get_mut(&id)) {
             Some(shared) => &mut shared.queue,
             None => &mut self.queue,
         }
@@ -411,7 +419,7 @@ impl Responder {
     }
 
     /// Refuses the expected request for good.
-    fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
+    pub(super) fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn));
@@ -471,7 +479,7 @@ impl Responder {
                 (psn, operation, ext, payload, source)
             }
         };
-        let bth = Bth::new(Opcode::known(Service::Rc, operation), common.dest_qpn, psn);
+        let bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
         Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source })
     }
 

@@ -13,6 +13,11 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// The sending end of an extended reliable connection (`IBV_QPT_XRC_SEND`): a send queue and no receive queue.
+    XrcInitiator,
+    /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue of its own, but receives
+    /// into the XRC SRQs of its XRC domain.
+    XrcTarget,
 }
 
 impl QpType {
@@ -23,7 +28,14 @@ impl QpType {
             Self::Rc => Service::Rc,
             Self::Uc => Service::Uc,
             Self::Ud => Service::Ud,
+            Self::XrcInitiator | Self::XrcTarget => Service::Xrc,
         }
+    }
+
+    /// Whether what it sends is acknowledged, and sent again when it is not.
+    #[must_use]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
     }
 }
 
@@ -33,6 +45,8 @@ impl fmt::Display for QpType {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::XrcInitiator => "XRC initiator",
+            Self::XrcTarget => "XRC target",
         })
     }
 }
@@ -94,7 +108,7 @@ pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
         (_, State::Reset) => true,
         (State::Reset, State::Err) => false,
         (_, State::Err) => true,
-        (State::Sqe, _) if qp_type == QpType::Rc => false, // a reliable queue pair has no such state
+        (State::Sqe, _) if qp_type.is_reliable() => false, // a reliable queue pair has no such state
         edge => EDGES.contains(&edge),
     }
 }

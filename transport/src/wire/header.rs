@@ -262,6 +262,42 @@ impl Deth {
     }
 }
 
+/// XRC extended transport header, 4 bytes (A14): the shared receive queue of the responder that a request is for. It stands
+/// right after the BTH, ahead of every other header.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct XrcEth {
+    srqn: u32,
+}
+
+impl XrcEth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
+
+    /// Names the queue with the low 24 bits of `srqn` as its number.
+    #[must_use]
+    pub const fn new(srqn: u32) -> Self {
+        Self { srqn: srqn & 0x00FF_FFFF }
+    }
+
+    /// The queue's number, below 2^24.
+    #[must_use]
+    pub const fn srqn(self) -> u32 {
+        self.srqn
+    }
+
+    /// The value of these bytes.
+    #[must_use]
+    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self::new(u32::from_be_bytes(*b))
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub const fn encode(self) -> [u8; Self::LEN] {
+        self.srqn.to_be_bytes()
+    }
+}
+
 /// Atomic extended transport header, 28 bytes (9.3.4).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct AtomicEth {

@@ -1,6 +1,6 @@
 //! The formats on the wire: opcodes, headers, whole packets and the invariant CRC.
 //!
-//! Read first: InfiniBand volume 1, chapter 9.2 and 9.3 (base and extended transport headers); annex A17 (RoCEv2).
+//! Read first: InfiniBand volume 1, chapter 9.2 and 9.3 (base and extended transport headers); annexes A14 (XRC), A17 (RoCEv2).
 //! Everything is a plain value. Parsing is total: any byte string gives a value or a [`ParseError`]. Reserved fields are
 //! ignored on parsing and zero on encoding.
 
@@ -11,7 +11,7 @@ mod opcode;
 mod packet;
 
 pub use grh::{GRH_LEN, checksum, grh};
-pub use header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth, Syndrome};
+pub use header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth, Syndrome, XrcEth};
 pub use icrc::{IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
 pub use opcode::{Extension, Opcode, Operation, Place, Service};
 pub use packet::{Ext, HEADERS_MAX, Headers, ICRC_LEN, PACKET_MAX, Packet, ParseError, padding};

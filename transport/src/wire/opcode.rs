@@ -14,6 +14,8 @@ pub enum Service {
     Ud = 3,
     /// Congestion notification.
     Cnp = 4,
+    /// Extended reliable connection (annex A14).
+    Xrc = 5,
 }
 
 impl Service {
@@ -23,6 +25,7 @@ impl Service {
             1 => Some(Self::Uc),
             3 => Some(Self::Ud),
             4 => Some(Self::Cnp),
+            5 => Some(Self::Xrc),
             _ => None,
         }
     }
@@ -35,6 +38,7 @@ impl Service {
             Self::Uc => "UC",
             Self::Ud => "UD",
             Self::Cnp => "CNP",
+            Self::Xrc => "XRC",
         }
     }
 }
@@ -77,7 +81,7 @@ impl Place {
     }
 }
 
-/// The extended transport headers that follow a BTH, in their order.
+/// The extended transport headers that follow a BTH, in their order; in the requests of XRC, the XRCETH stands before them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it stands for")]
 pub enum Extension {
@@ -135,7 +139,7 @@ macro_rules! operations {
             const fn extension(self, service: Service) -> Option<Extension> {
                 match (self, service) {
                     $(
-                        (Self::$variant, Service::Rc) => operations!(@ext $rc),
+                        (Self::$variant, Service::Rc | Service::Xrc) => operations!(@ext $rc),
                         (Self::$variant, Service::Uc) => operations!(@ext $uc),
                         (Self::$variant, Service::Ud) => operations!(@ext $ud),
                         (Self::$variant, Service::Cnp) => operations!(@ext $cnp),
@@ -148,7 +152,8 @@ macro_rules! operations {
     (@ext $ext:ident) => { Some(Extension::$ext) };
 }
 
-// code, variant, name, place; then the headers after the BTH in RC, UC, UD and CNP; "-": the service has no such packet.
+// code, variant, name, place; then the headers after the BTH in RC (and XRC), UC, UD and CNP; "-": the service has no such
+// packet.
 operations! {
     /// The first packet of a SEND.
     0x00 SendFirst "SEND First" First  None None - -;
@@ -259,7 +264,13 @@ impl Opcode {
         self.operation
     }
 
-    /// Which headers follow the BTH.
+    /// Whether an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in no response.
+    #[must_use]
+    pub const fn has_xrceth(self) -> bool {
+        matches!(self.service, Service::Xrc) && !self.operation.is_response()
+    }
+
+    /// Which headers follow the BTH, or the XRCETH.
     #[must_use]
     pub const fn extension(self) -> Extension {
         self.extension
@@ -296,15 +307,24 @@ mod tests {
         let mut expected: Vec<u8> = (0x00..=0x14).chain([0x16, 0x17, 0x1C, 0x1D]).collect();
         expected.extend(0x20..=0x2B);
         expected.extend([0x64, 0x65, 0x81]);
+        expected.extend((0xA0..=0xB4).chain([0xB6, 0xB7, 0xBC, 0xBD]));
         assert_eq!(known, expected);
         assert_eq!(Opcode::from_wire(0x81), Some(Opcode::CNP));
     }
 
     #[test]
-    fn every_operation_exists_in_rc() {
+    fn every_operation_exists_in_both_reliable_services() {
         for &operation in Operation::ALL {
-            assert_eq!(Opcode::known(Service::Rc, operation).operation(), operation);
+            let [rc, xrc] = [Service::Rc, Service::Xrc].map(|service| Opcode::known(service, operation));
+            assert_eq!((rc.operation(), rc.extension()), (xrc.operation(), xrc.extension()));
+            assert!(!rc.has_xrceth());
         }
+    }
+
+    #[test]
+    fn requests_of_xrc_name_a_shared_receive_queue() {
+        let with: Vec<u8> = (0..=255).filter(|&b| Opcode::from_wire(b).is_some_and(Opcode::has_xrceth)).collect();
+        assert_eq!(with, (0xA0..=0xAC).chain([0xB3, 0xB4, 0xB6, 0xB7, 0xBC, 0xBD]).collect::<Vec<_>>());
     }
 
     #[test]

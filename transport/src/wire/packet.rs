@@ -3,15 +3,15 @@
 use thiserror::Error;
 
 use super::{
-    header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth},
+    header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth},
     opcode::{Extension, Opcode},
 };
 
 /// Bytes of the invariant CRC at a packet's end.
 pub const ICRC_LEN: usize = 4;
 
-/// The most bytes that a BTH and what follows it take before the payload: BTH and AtomicETH.
-pub const HEADERS_MAX: usize = Bth::LEN + AtomicEth::LEN;
+/// The most bytes that a BTH and what follows it take before the payload: BTH, XRCETH and AtomicETH.
+pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
 /// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
@@ -85,14 +85,8 @@ impl Ext {
         }
     }
 
-    fn parse(extension: Extension, bytes: &[u8]) -> Option<(Self, &[u8])> {
-        fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
-            let (head, rest) = bytes.split_first_chunk()?;
-            *bytes = rest;
-            Some(head)
-        }
-        let b = &mut { bytes };
-        let ext = match extension {
+    fn parse(extension: Extension, b: &mut &[u8]) -> Option<Self> {
+        Some(match extension {
             Extension::None => Self::None,
             Extension::Imm => Self::Imm(Immediate(*take(b)?)),
             Extension::Ieth => Self::Ieth(InvalidateEth(u32::from_be_bytes(*take(b)?))),
@@ -104,8 +98,7 @@ impl Ext {
             Extension::FethReth => Self::FethReth(Feth::parse(take(b)?), Reth::parse(take(b)?)),
             Extension::Deth => Self::Deth(Deth::parse(take(b)?)),
             Extension::DethImm => Self::DethImm(Deth::parse(take(b)?), Immediate(*take(b)?)),
-        };
-        Some((ext, *b))
+        })
     }
 
     fn encode(&self, out: &mut Writer<'_>) {
@@ -137,6 +130,13 @@ impl Ext {
     }
 }
 
+/// The first bytes of what is left.
+fn take<'a, const N: usize>(bytes: &mut &'a [u8]) -> Option<&'a [u8; N]> {
+    let (head, rest) = bytes.split_first_chunk()?;
+    *bytes = rest;
+    Some(head)
+}
+
 struct Writer<'a> {
     out: &'a mut [u8],
     at: usize,
@@ -153,20 +153,38 @@ impl Writer<'_> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Headers {
     bth: Bth,
+    xrceth: Option<XrcEth>,
     ext: Ext,
 }
 
 impl Headers {
-    /// These headers, or `None` when `ext` is not what the opcode calls for.
+    /// These headers, or `None` when `ext` is not what the opcode calls for, or it calls for an XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
-        (bth.opcode.extension() == ext.extension()).then_some(Self { bth, ext })
+        Self::checked(bth, None, ext)
+    }
+
+    /// The headers of a request of XRC; `None` for another opcode, or when `ext` is not what it calls for.
+    #[must_use]
+    pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
+        Self::checked(bth, Some(xrceth), ext)
+    }
+
+    fn checked(bth: Bth, xrceth: Option<XrcEth>, ext: Ext) -> Option<Self> {
+        let fits = bth.opcode.extension() == ext.extension() && bth.opcode.has_xrceth() == xrceth.is_some();
+        fits.then_some(Self { bth, xrceth, ext })
     }
 
     /// For packets that this transport builds itself, whose opcode and headers agree by construction.
     pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
         debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
-        Self { bth, ext }
+        Self { bth, xrceth: None, ext }
+    }
+
+    /// The same with the XRCETH that a request of XRC has, and nothing else.
+    pub(crate) fn naming(self, xrceth: Option<XrcEth>) -> Self {
+        debug_assert_eq!(self.bth.opcode.has_xrceth(), xrceth.is_some(), "{}", self.bth.opcode);
+        Self { xrceth, ..self }
     }
 
     /// The base transport header.
@@ -175,7 +193,13 @@ impl Headers {
         &self.bth
     }
 
-    /// What follows it.
+    /// The XRCETH, which every request of XRC has.
+    #[must_use]
+    pub const fn xrceth(&self) -> Option<XrcEth> {
+        self.xrceth
+    }
+
+    /// What follows them.
     #[must_use]
     pub const fn ext(&self) -> &Ext {
         &self.ext
@@ -188,6 +212,9 @@ impl Headers {
     pub fn encode(&self, payload: usize, out: &mut [u8]) -> usize {
         let mut writer = Writer { out, at: 0 };
         writer.put(&self.bth.encode(padding(payload) as u8));
+        if let Some(xrceth) = self.xrceth {
+            writer.put(&xrceth.encode());
+        }
         self.ext.encode(&mut writer);
         writer.at
     }
@@ -235,14 +262,18 @@ impl<'a> Packet<'a> {
             version => return Err(ParseError::Version(version)),
         }
         let (body, icrc) = bytes.split_last_chunk::<ICRC_LEN>().ok_or(ParseError::TooShort)?;
-        let rest = body.get(Bth::LEN..).ok_or(ParseError::TooShort)?;
-        let (ext, padded) = Ext::parse(opcode.extension(), rest).ok_or(ParseError::TooShort)?;
+        let mut padded = body.get(Bth::LEN..).ok_or(ParseError::TooShort)?;
+        let xrceth = match opcode.has_xrceth() {
+            true => Some(XrcEth::parse(take(&mut padded).ok_or(ParseError::TooShort)?)),
+            false => None,
+        };
+        let ext = Ext::parse(opcode.extension(), &mut padded).ok_or(ParseError::TooShort)?;
         let pad = usize::from(bth[1] >> 4 & 3);
         let length = padded.len().checked_sub(pad).ok_or(ParseError::Padding)?;
         if padded.len() % 4 != 0 {
             return Err(ParseError::Padding);
         }
-        let headers = Headers { bth: Bth::parse(bth, opcode), ext };
+        let headers = Headers { bth: Bth::parse(bth, opcode), xrceth, ext };
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 

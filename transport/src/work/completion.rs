@@ -16,7 +16,7 @@ use crate::{
 pub struct Wc {
     /// The request's identifier.
     pub wr_id: u64,
-    /// The queue pair it was posted to.
+    /// The queue pair it was posted to; for a receive from a shared queue, the one that received.
     pub qpn: Qpn,
     /// How it ended.
     pub result: Result<WcOk, WcError>,

@@ -15,5 +15,5 @@ pub use cq::{ArmKind, CompletionQueue, CqId};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
 pub use request::{Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
-pub(crate) use shared::SharedQueue;
-pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo};
+pub(crate) use shared::{SharedQueue, SrqTable, XrcPart};
+pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo, XrcdId};

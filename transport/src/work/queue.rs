@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::{
     completion::WcError,
     request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
+    shared::SrqId,
 };
 use crate::{
     mem::{Access, AccessError, LKey, PdId, Region, RegionTable},
@@ -104,6 +105,7 @@ pub(crate) struct SendWqe {
     pub(crate) id: u64,
     pub(crate) op: SendOp,
     pub(crate) flags: SendFlags,
+    pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
     /// Whether packets of it have been built; only then are the next two meaningful.
@@ -121,6 +123,7 @@ impl SendWqe {
             id: wr.id,
             op: wr.op,
             flags: wr.flags,
+            remote_srq: wr.remote_srq,
             length: wr.data.length() as u32,
             bytes: match &wr.data {
                 Data::Sges(sges) => Bytes::Gather(Gather::new(sges, regions)),

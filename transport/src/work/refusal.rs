@@ -31,6 +31,12 @@ pub enum Refusal {
     Invalidate(AccessError),
     /// A FLUSH with reserved bits, or to nowhere.
     FlushKind,
+    /// No XRC SRQ has the number that the request names.
+    UnknownXrcSrq,
+    /// The XRC SRQ that the request names is of another XRC domain than the target.
+    ForeignXrcSrq,
+    /// The completion queue of the XRC SRQ that the request names has overflowed.
+    FailedXrcSrq,
 }
 
 impl fmt::Display for Refusal {
@@ -48,6 +54,9 @@ impl fmt::Display for Refusal {
             Self::Invalidate(error) => write!(f, "invalidation: {error}"),
             Self::FlushKind => f.write_str("a FLUSH of a reserved kind"),
             Self::Misaligned => f.write_str("the address is not a multiple of eight"),
+            Self::UnknownXrcSrq => f.write_str("no XRC SRQ has this number"),
+            Self::ForeignXrcSrq => f.write_str("the XRC SRQ is of another XRC domain"),
+            Self::FailedXrcSrq => f.write_str("the XRC SRQ's completion queue has overflowed"),
         }
     }
 }

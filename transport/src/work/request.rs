@@ -3,6 +3,7 @@
 use bitflags::bitflags;
 use smallvec::SmallVec;
 
+use super::shared::SrqId;
 use crate::{
     addr::{AddressVector, QKey, Qpn},
     mem::{Access, LKey, RKey, WindowBind},
@@ -242,55 +243,58 @@ pub struct SendWr {
     pub data: Data,
     /// How.
     pub flags: SendFlags,
+    /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the message, and its protection
+    /// domain is that of the memory a READ, a WRITE or an atomic may use. On other queue pairs `None`.
+    pub remote_srq: Option<SrqId>,
 }
 
 impl SendWr {
     /// A signaled SEND.
     #[must_use]
     pub fn send(id: u64, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::Send { immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::Send { immediate: None }, data.into())
     }
 
     /// A signaled SEND on a datagram queue pair.
     #[must_use]
     pub fn send_to(id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::SendTo { to, immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::SendTo { to, immediate: None }, data.into())
     }
 
     /// A signaled WRITE.
     #[must_use]
     pub fn write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::Write { remote, immediate: None }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::Write { remote, immediate: None }, data.into())
     }
 
     /// A signaled READ.
     #[must_use]
     pub fn read(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::Read { remote }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::Read { remote }, data.into())
     }
 
     /// A signaled compare and swap.
     #[must_use]
     pub fn compare_swap(id: u64, remote: Remote, compare: u64, swap: u64, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::CompareSwap { remote, compare, swap }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::CompareSwap { remote, compare, swap }, data.into())
     }
 
     /// A signaled fetch and add.
     #[must_use]
     pub fn fetch_add(id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::FetchAdd { remote, add }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::FetchAdd { remote, add }, data.into())
     }
 
     /// A signaled SEND that invalidates a key of the peer's.
     #[must_use]
     pub fn send_invalidate(id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::SendInvalidate { rkey }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::SendInvalidate { rkey }, data.into())
     }
 
     /// A signaled atomic WRITE of eight bytes.
     #[must_use]
     pub fn atomic_write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self { id, op: SendOp::AtomicWrite { remote }, data: data.into(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, SendOp::AtomicWrite { remote }, data.into())
     }
 
     /// A signaled FLUSH of `length` bytes.
@@ -317,8 +321,12 @@ impl SendWr {
         Self::bare(id, SendOp::LocalInvalidate { rkey })
     }
 
+    fn signaled(id: u64, op: SendOp, data: Data) -> Self {
+        Self { id, op, data, flags: SendFlags::SIGNALED, remote_srq: None }
+    }
+
     fn bare(id: u64, op: SendOp) -> Self {
-        Self { id, op, data: Data::empty(), flags: SendFlags::SIGNALED }
+        Self::signaled(id, op, Data::empty())
     }
 
     /// The same request with immediate data, where its operation can carry some.
@@ -330,6 +338,13 @@ impl SendWr {
             }
             _ => {}
         }
+        self
+    }
+
+    /// The same request for this XRC SRQ of the peer.
+    #[must_use]
+    pub const fn to_srq(mut self, srq: SrqId) -> Self {
+        self.remote_srq = Some(srq);
         self
     }
 

@@ -1,13 +1,45 @@
 //! Shared receive queues: receive requests for whichever queue pair needs one first (10.2.9).
 
+use alloc::sync::Arc;
+use core::fmt;
+
+use hashbrown::HashMap;
 use thiserror::Error;
 
-use super::queue::RecvQueue;
-use crate::mem::PdId;
+use super::{CompletionQueue, queue::RecvQueue};
+use crate::{hash::IdHasher, mem::PdId};
 
-/// Names a shared receive queue of an adapter.
+/// Names a shared receive queue of an adapter: a random number of 24 bits. An XRC SRQ is what peers name in the requests of
+/// their initiators; there it is the SRQ number (`ibv_get_srq_num`).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SrqId(u32);
+
+impl SrqId {
+    /// The low 24 bits of `number`.
+    #[must_use]
+    pub const fn new(number: u32) -> Self {
+        Self(number & 0x00FF_FFFF)
+    }
+
+    /// The number itself, below 2^24.
+    #[must_use]
+    pub const fn get(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Debug for SrqId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SrqId({:#08x})", self.0)
+    }
+}
+
+/// Names an XRC domain of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct SrqId(pub u32);
+pub struct XrcdId(pub u32);
+
+/// The shared receive queues of an adapter.
+pub(crate) type SrqTable = HashMap<SrqId, SharedQueue, IdHasher>;
 
 /// Sizes of a shared receive queue (`ibv_srq_attr`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -47,17 +79,24 @@ pub enum SrqError {
 }
 
 /// A shared receive queue.
-#[derive(Debug)]
 pub(crate) struct SharedQueue {
     pub(crate) pd: PdId,
     pub(crate) queue: RecvQueue,
     pub(crate) max_sge: u32,
     pub(crate) limit: u32,
+    /// Of an XRC SRQ.
+    pub(crate) xrc: Option<XrcPart>,
+}
+
+/// What makes a shared receive queue an XRC SRQ: it is reached from any target of a domain, and completes in a queue of its own.
+pub(crate) struct XrcPart {
+    pub(crate) xrcd: XrcdId,
+    pub(crate) cq: Arc<CompletionQueue>,
 }
 
 impl SharedQueue {
-    pub(crate) const fn new(pd: PdId, attr: SrqAttr) -> Self {
-        Self { pd, queue: RecvQueue::new(attr.max_wr), max_sge: attr.max_sge, limit: 0 }
+    pub(crate) const fn new(pd: PdId, attr: SrqAttr, xrc: Option<XrcPart>) -> Self {
+        Self { pd, queue: RecvQueue::new(attr.max_wr), max_sge: attr.max_sge, limit: 0, xrc }
     }
 
     pub(crate) fn info(&self) -> SrqInfo {

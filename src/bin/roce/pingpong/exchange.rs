@@ -7,12 +7,18 @@ use std::{
     net::{SocketAddr, TcpListener, TcpStream},
 };
 
-use roce::{Endpoint, Gid, Psn, Qpn};
+use roce::{Endpoint, Gid, Psn, Qpn, SrqId};
 
 use crate::Failure;
 
 /// `LID:QPN:PSN:GID` in hexadecimal and a zero byte.
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+
+/// `LID:QPN of the target:QPN of the initiator:PSN:SRQN:GID` in hexadecimal and a zero byte.
+const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
+
+/// What the two ends of an XRC ping-pong say when they have everything.
+const END: &[u8; 4] = b"END\0";
 
 /// An address, printed as the stock tools print it.
 pub(super) struct Shown<'a>(pub(super) &'a Endpoint);
@@ -21,6 +27,31 @@ impl fmt::Display for Shown<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Endpoint { gid, qpn, psn } = *self.0;
         write!(f, "LID 0x0000, QPN {:#08x}, PSN {:#08x}, GID {gid}", qpn.get(), psn.get())
+    }
+}
+
+/// What a side of an XRC ping-pong tells of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct XrcEndpoint {
+    /// Its target; both of its queue pairs start with this PSN.
+    pub(super) target: Endpoint,
+    pub(super) initiator: Qpn,
+    pub(super) srq: SrqId,
+}
+
+impl XrcEndpoint {
+    fn wire(&self) -> String {
+        let Self { target: Endpoint { gid, qpn, psn }, initiator, srq } = *self;
+        let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
+        format!("0000:{qpn:06x}:{initiator:06x}:{psn:06x}:{srq:06x}:{:032x}\0", u128::from_be_bytes(gid.0))
+    }
+}
+
+impl fmt::Display for XrcEndpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target: Endpoint { gid, qpn, psn }, initiator, srq } = *self;
+        let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
+        write!(f, "LID 0000, QPN RECV {qpn:06x} SEND {initiator:06x}, PSN {psn:06x}, SRQN {srq:06x}, GID {gid}")
     }
 }
 
@@ -84,6 +115,47 @@ impl Exchange {
         }
     }
 
+    /// Tells our address, learns that of the peer, and calls `ready` with it.
+    pub(super) fn swap_xrc(
+        &mut self,
+        ours: &XrcEndpoint,
+        ready: impl FnOnce(&XrcEndpoint) -> Result<(), Failure>,
+    ) -> Result<XrcEndpoint, Failure> {
+        if self.is_client {
+            self.tell_xrc(ours)?;
+        }
+        let mut bytes = [0; XRC_LENGTH];
+        self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
+        let theirs = parse_xrc(&bytes);
+        let theirs =
+            theirs.ok_or("the other side is no XRC ping-pong: it told no address of the form LID:QPN:QPN:PSN:SRQN:GID")?;
+        ready(&theirs)?;
+        if !self.is_client {
+            self.tell_xrc(ours)?;
+        }
+        Ok(theirs)
+    }
+
+    /// Waits until the peer has everything, too.
+    pub(super) fn end_xrc(&mut self) -> Result<(), Failure> {
+        if self.is_client {
+            self.stream.write_all(END)?;
+        }
+        let mut bytes = [0; END.len()];
+        self.stream.read_exact(&mut bytes).map_err(|_| "the other side went away before it had everything")?;
+        if bytes != *END {
+            return Err("the other side did not end the ping-pong as it should".into());
+        }
+        if !self.is_client {
+            self.stream.write_all(END)?;
+        }
+        Ok(())
+    }
+
+    fn tell_xrc(&mut self, ours: &XrcEndpoint) -> io::Result<()> {
+        self.stream.write_all(ours.wire().as_bytes())
+    }
+
     fn tell(&mut self, endpoints: &[Endpoint]) -> io::Result<()> {
         for endpoint in endpoints {
             let mut text = format!("0000:{:06x}:{:06x}:", endpoint.qpn.get(), endpoint.psn.get());
@@ -99,9 +171,7 @@ impl Exchange {
         let mut bytes = [0; LENGTH];
         let mut endpoints = Vec::with_capacity(count);
         for _ in 0..count {
-            self.stream
-                .read_exact(&mut bytes)
-                .map_err(|_| "the other side closed the connection before it told its address; see what it printed")?;
+            self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
             endpoints.push(endpoint.ok_or("the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID")?);
         }
@@ -109,16 +179,31 @@ impl Exchange {
     }
 }
 
+const GONE: &str = "the other side closed the connection before it told its address; see what it printed";
+
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
-    let text = str::from_utf8(&bytes[..LENGTH - 1]).ok()?;
-    let mut fields = text.split(':');
-    let mut hex = |digits: usize| fields.next().filter(|field| field.len() == digits);
-    let (_lid, qpn, psn, gid) = (hex(4)?, hex(6)?, hex(6)?, hex(32)?);
-    Some(Endpoint {
-        gid: Gid(u128::from_str_radix(gid, 16).ok()?.to_be_bytes()),
-        qpn: Qpn::new(u32::from_str_radix(qpn, 16).ok()?),
-        psn: Psn::new(u32::from_str_radix(psn, 16).ok()?),
+    let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;
+    Some(Endpoint { gid: Gid(gid.to_be_bytes()), qpn: Qpn::new(qpn as u32), psn: Psn::new(psn as u32) })
+}
+
+fn parse_xrc(bytes: &[u8; XRC_LENGTH]) -> Option<XrcEndpoint> {
+    let [_lid, target, initiator, psn, srq, gid] = fields(bytes, [4, 6, 6, 6, 6, 32])?;
+    Some(XrcEndpoint {
+        target: Endpoint { gid: Gid(gid.to_be_bytes()), qpn: Qpn::new(target as u32), psn: Psn::new(psn as u32) },
+        initiator: Qpn::new(initiator as u32),
+        srq: SrqId::new(srq as u32),
     })
+}
+
+/// Hexadecimal numbers of so many digits, with colons between them and a byte behind them.
+fn fields<const N: usize>(bytes: &[u8], digits: [usize; N]) -> Option<[u128; N]> {
+    let (_, text) = bytes.split_last()?;
+    let mut fields = str::from_utf8(text).ok()?.split(':');
+    let mut numbers = [0; N];
+    for (number, digits) in numbers.iter_mut().zip(digits) {
+        *number = u128::from_str_radix(fields.next().filter(|field| field.len() == digits)?, 16).ok()?;
+    }
+    fields.next().is_none().then_some(numbers)
 }
 
 #[cfg(test)]
@@ -132,5 +217,38 @@ mod tests {
         assert_eq!((endpoint.qpn, endpoint.psn), (Qpn::new(0x11), Psn::new(0x1d_5ef4)));
         assert_eq!(endpoint.gid.to_ip().to_string(), "10.77.0.2");
         assert!(parse(b"0000:000011:1d5ef4:00000000000000000000ffff0a4d000g\0").is_none());
+    }
+
+    #[test]
+    fn reads_what_the_stock_xrc_tool_writes() {
+        let text = b"0000:000012:000013:1d5ef4:000007:00000000000000000000ffff0a4d0002\0";
+        let endpoint = parse_xrc(text).unwrap();
+        assert_eq!((endpoint.target.qpn, endpoint.initiator), (Qpn::new(0x12), Qpn::new(0x13)));
+        assert_eq!((endpoint.target.psn, endpoint.srq), (Psn::new(0x1d_5ef4), SrqId::new(7)));
+        assert_eq!(endpoint.target.gid.to_ip().to_string(), "10.77.0.2");
+        assert_eq!(endpoint.wire().as_bytes(), text);
+        let shifted = b"0000:00012:0000013:1d5ef4:000007:00000000000000000000ffff0a4d0002\0";
+        assert!(parse_xrc(shifted).is_none());
+    }
+
+    /// The order in which ibv_xsrq_pingpong speaks: the client first, at the start and at the end.
+    #[test]
+    fn speaks_in_turn_with_a_stock_xrc_client() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut stock = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let text = b"0000:000012:000013:1d5ef4:000007:00000000000000000000ffff0a4d0002\0";
+        let theirs = parse_xrc(text).unwrap();
+        let ours = XrcEndpoint { srq: SrqId::new(8), ..theirs };
+        stock.write_all(text).unwrap();
+        let mut exchange = Exchange::accept(&listener).unwrap();
+        assert_eq!(exchange.swap_xrc(&ours, |_| Ok(())).unwrap(), theirs);
+        let mut answer = [0; XRC_LENGTH];
+        stock.read_exact(&mut answer).unwrap();
+        assert_eq!(parse_xrc(&answer), Some(ours));
+        stock.write_all(b"END\0").unwrap();
+        exchange.end_xrc().unwrap();
+        let mut end = [0; 4];
+        stock.read_exact(&mut end).unwrap();
+        assert_eq!(end, *END);
     }
 }

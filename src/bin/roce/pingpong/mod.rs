@@ -2,6 +2,7 @@
 
 mod exchange;
 mod session;
+mod xrc;
 
 use std::{path::PathBuf, time::Instant};
 
@@ -33,11 +34,14 @@ const QKEY: QKey = QKey(0x1111_1111);
 /// ibv_srq_pingpong, on the kernel's rxe or on an RDMA network adapter; options mean what they
 /// mean there. The two sides tell each other their addresses over TCP. The size, path MTU and
 /// number of messages have to be the same on both sides.
+///
+/// With xrc the server begins. It speaks as ibv_xsrq_pingpong does with one client (whose default
+/// is -n 5), but that needs an adapter with XRC, which rxe is not, and has not been tried.
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
     /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several reliable connections with a
-    /// shared receive queue
+    /// shared receive queue; xrc: an extended reliable connection each way, with an XRC shared receive queue
     service: Service,
     /// Where the server is; without it, this is the server
     server: Option<String>,
@@ -86,6 +90,7 @@ enum Service {
     Uc,
     Ud,
     Srq,
+    Xrc,
 }
 
 /// The arguments, checked and completed.
@@ -116,6 +121,7 @@ impl Args {
         }
         let (qp_type, size, mtu) = match self.service {
             Service::Rc | Service::Srq => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
+            Service::Xrc => (QpType::XrcInitiator, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Ud => (QpType::Ud, self.size.unwrap_or(2048), mtu),
         };
@@ -171,7 +177,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(spec) => Some(Device::named(spec)?.open(args.options(faults.clone()))?),
         None => None,
     };
-    let (exchange, is_client) = match &args.server {
+    let (mut exchange, is_client) = match &args.server {
         Some(server) => (Exchange::connect(server, args.port)?, true),
         None => (Exchange::accept(&Exchange::listen(args.port)?)?, false),
     };
@@ -189,6 +195,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     });
 
     let mut session = Session::new(&context, &plan, is_client)?;
+    if plan.qp_type == QpType::XrcInitiator {
+        xrc::connect(&mut session, &mut exchange, &plan, gid_index)?;
+        play(&mut session, &plan)?;
+        exchange.end_xrc()?;
+        session.linger();
+        return Ok(());
+    }
     let mut ours = Vec::new();
     for qp in session.qps() {
         let endpoint = qp.endpoint(gid_index);
@@ -216,13 +229,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         session.send_to(UdDestination { av: AddressVector::new(gid, gid_index), qpn, qkey: QKEY });
     }
 
+    play(&mut session, &plan)?;
+    session.linger();
+    Ok(())
+}
+
+/// Exchanges the messages, and says how long it took.
+fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     session.play()?;
     let seconds = start.elapsed().as_secs_f64();
     let bytes = plan.size as f64 * f64::from(plan.iters) * 2.0;
     println!("{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec", bytes * 8.0 / 1e6 / seconds);
     println!("{} iters in {seconds:.2} seconds = {:.2} usec/iter", plan.iters, seconds * 1e6 / f64::from(plan.iters));
-    session.linger();
     Ok(())
 }
 
@@ -253,6 +272,8 @@ fn connect(qp: &QueuePair, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs:
             qp.to_rtr(Rtr::Ud)?;
             qp.to_rts(Rts::Ud { sq_psn: ours.psn })?;
         }
+        // `xrc::connect` connects these
+        QpType::XrcInitiator | QpType::XrcTarget => {}
     }
     Ok(())
 }

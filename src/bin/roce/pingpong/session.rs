@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use roce::{
     Access, ArmKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpAttr, QpCaps, QpType, QueuePair, RecvWr,
-    SendWr, SharedReceiveQueue, SrqAttr, UdDestination, Wc, WcOpcode,
+    SendWr, SharedReceiveQueue, SrqAttr, SrqId, UdDestination, Wc, WcOpcode,
 };
 
 use super::{Plan, init};
@@ -20,10 +20,12 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub(super) struct Session {
     context: Context,
     pairs: Vec<QueuePair>,
+    /// Receives what the initiator of the other side sends (XRC).
+    target: Option<QueuePair>,
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    /// What is sent. The server sends back what it has received.
+    /// What is sent. The side that does not begin sends back what it has received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     /// Where the message lies in `incoming`.
@@ -32,26 +34,31 @@ pub(super) struct Session {
     iters: u32,
     rx_depth: u32,
     validate: bool,
-    is_client: bool,
+    begins: bool,
     destination: Option<UdDestination>,
-    /// What every message has to be; a server learns it from the first.
+    remote_srq: Option<SrqId>,
+    /// What every message has to be; the side that does not begin learns it from the first.
     expected: Option<Vec<u8>>,
 }
 
 impl Session {
     pub(super) fn new(context: &Context, plan: &Plan, is_client: bool) -> Result<Self, Failure> {
         let &Plan { qp_type, num_qp, shared, size, iters, rx_depth, validate, events, .. } = plan;
+        let is_xrc = qp_type == QpType::XrcInitiator;
+        // as with the stock tools: in XRC it is the server
+        let begins = is_client != is_xrc;
         let start = if qp_type == QpType::Ud { GRH } else { 0 };
         let pd = context.alloc_pd()?;
         let incoming = pd.allocate(start + size, Access::LOCAL_WRITE)?;
         let outgoing = pd.allocate(size, Access::empty())?;
-        let expected = is_client.then(|| pattern(size));
+        let expected = begins.then(|| pattern(size));
         if let Some(pattern) = &expected {
             outgoing.write_at(0, pattern)?;
         }
         let channel = if events { Some(context.create_channel()?) } else { None };
         let cq = context.create_cq(rx_depth as usize + num_qp, channel.as_ref())?;
-        let srq = if shared { Some(pd.create_srq(SrqAttr { max_wr: rx_depth, max_sge: 1 })?) } else { None };
+        let srq_attr = SrqAttr { max_wr: rx_depth, max_sge: 1 };
+        let (mut srq, mut target) = (if shared { Some(pd.create_srq(srq_attr)?) } else { None }, None);
         let caps = QpCaps { max_send_wr: 1, max_recv_wr: rx_depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
         let attr = QpAttr { caps, srq: srq.clone(), ..QpAttr::new(qp_type, &cq) };
         let mut pairs = Vec::new();
@@ -60,9 +67,17 @@ impl Session {
             qp.to_init(init())?;
             pairs.push(qp);
         }
+        if is_xrc {
+            let xrcd = context.open_xrcd()?;
+            srq = Some(pd.create_xrc_srq(srq_attr, &xrcd, &cq)?);
+            let qp = xrcd.create_target()?;
+            qp.to_init(init())?;
+            target = Some(qp);
+        }
         let session = Self {
             context: context.clone(),
             pairs,
+            target,
             srq,
             cq,
             channel,
@@ -73,8 +88,9 @@ impl Session {
             iters,
             rx_depth,
             validate,
-            is_client,
+            begins,
             destination: None,
+            remote_srq: None,
             expected,
         };
         session.post_receives(rx_depth)?;
@@ -86,6 +102,18 @@ impl Session {
 
     pub(super) fn qps(&self) -> &[QueuePair] {
         &self.pairs
+    }
+
+    pub(super) const fn target(&self) -> Option<&QueuePair> {
+        self.target.as_ref()
+    }
+
+    pub(super) fn srq_number(&self) -> Option<SrqId> {
+        self.srq.as_ref().and_then(SharedReceiveQueue::number)
+    }
+
+    pub(super) const fn send_to_srq(&mut self, srq: SrqId) {
+        self.remote_srq = Some(srq);
     }
 
     pub(super) const fn send_to(&mut self, destination: UdDestination) {
@@ -102,10 +130,10 @@ impl Session {
     }
 
     fn post_send(&self, index: usize) -> Result<(), Failure> {
-        let data = if self.is_client { self.outgoing.whole() } else { self.incoming.sge(self.start..self.start + self.size) };
+        let data = if self.begins { self.outgoing.whole() } else { self.incoming.sge(self.start..self.start + self.size) };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
-            None => SendWr::send(0, data),
+            None => SendWr { remote_srq: self.remote_srq, ..SendWr::send(0, data) },
         };
         Ok(self.pairs[index].post_send(&[wr])?)
     }
@@ -114,8 +142,8 @@ impl Session {
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
-        let mut pending = vec![Pending { send: self.is_client, answer: true }; self.pairs.len()];
-        if self.is_client {
+        let mut pending = vec![Pending { send: self.begins, answer: true }; self.pairs.len()];
+        if self.begins {
             (0..self.pairs.len()).try_for_each(|index| self.post_send(index))?;
         }
         let mut patience = Instant::now();
@@ -123,7 +151,10 @@ impl Session {
             let Some(wc) = self.next_completion(patience)? else { continue };
             patience = Instant::now();
             let ok = wc.result.map_err(|error| format!("after {sent} messages sent and {received} received: {error}"))?;
-            let Some(index) = self.pairs.iter().position(|qp| qp.qpn() == wc.qpn) else { continue };
+            // a target belongs to the one initiator that there is
+            let of = |qp: &QueuePair| qp.qpn() == wc.qpn;
+            let index = if self.target.as_ref().is_some_and(of) { Some(0) } else { self.pairs.iter().position(of) };
+            let Some(index) = index else { continue };
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
                 pending[index].answer = false;
@@ -176,7 +207,7 @@ impl Session {
         }
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
-            // a client of ours sends our pattern, a stock one its own
+            // one of ours sends our pattern, a stock one its own
             let stock = STOCK_FILLS.map(|fill| stock_pattern(size, fill)).into_iter().find(|stock| *stock == message);
             stock.unwrap_or_else(|| pattern(size))
         });
@@ -184,7 +215,7 @@ impl Session {
             let (got, wanted) = (message[at], expected[at]);
             return Err(format!("invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
         }
-        if self.is_client && self.pairs.len() == 1 {
+        if self.begins && self.pairs.len() == 1 {
             // so that the next one is not mistaken for this one
             self.incoming.fill(0)?;
         }
@@ -212,15 +243,15 @@ struct Pending {
     answer: bool,
 }
 
-/// What a client of ours sends: every byte tells its place, but the first of each page is zero, as stock servers want it.
+/// What a side of ours sends that begins: every byte tells its place, but the first of each page is zero, as stock servers want it.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size).map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 }).collect()
 }
 
-/// What stock clients fill their messages with: ibv_srq_pingpong with zeros, the others with this.
+/// What the stock tools fill their messages with: ibv_srq_pingpong and ibv_xsrq_pingpong with zeros, the others with this.
 const STOCK_FILLS: [u8; 2] = [0x7B, 0];
 
-/// What a stock client sends with `-c`.
+/// What a stock tool sends, most of them with `-c`.
 fn stock_pattern(size: usize, fill: u8) -> Vec<u8> {
     (0..size).map(|at| if at % PAGE == 0 { 0 } else { fill }).collect()
 }
