@@ -44,3 +44,5 @@ mod ud;
 mod windows;
 #[path = "pair/xrc.rs"]
 mod xrc;
+#[path = "pair/xrc_targets.rs"]
+mod xrc_targets;
