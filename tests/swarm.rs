@@ -360,6 +360,7 @@ const CORRUPTED: &[DropReason] = &[
     DropReason::TransportVersion,
     DropReason::UnknownQp,
     DropReason::WrongService,
+    DropReason::WrongRole,
     DropReason::QpState,
     DropReason::PKey,
 ];

@@ -27,7 +27,7 @@ pub enum Event {
     QpAccessError(Qpn),
     /// A shared receive queue holds fewer requests than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimitReached(SrqId),
-    /// A queue pair with a shared receive queue is in error and will take nothing more from it
+    /// A queue pair with a shared receive queue, or an XRC target, is in error and will take nothing more from it, or from any
     /// (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached(Qpn),
     /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).

@@ -292,9 +292,9 @@ pub struct QpInfo {
     pub qp_type: QpType,
     /// Its state.
     pub state: State,
-    /// The peer's number (RC, from RTR on).
+    /// The peer's number (connections, from RTR on).
     pub dest_qpn: Qpn,
-    /// Path MTU (RC, from RTR on).
+    /// Path MTU (connections, from RTR on).
     pub path_mtu: Mtu,
     /// The PSN expected next (RC).
     pub rq_psn: Psn,
@@ -304,7 +304,7 @@ pub struct QpInfo {
     pub access: Access,
     /// The queue key (UD).
     pub qkey: QKey,
-    /// The way to the peer (RC, from RTR on).
+    /// The way to the peer (connections, from RTR on).
     pub av: Option<AddressVector>,
     /// Sizes.
     pub caps: QpCaps,
