@@ -14,7 +14,7 @@
 //!   packets"; in its version of September 2022 "Extend rxe_resp.c to support xrc".)
 //! * A completion of a receive names the target that received, not the SRQ: `ibv_xsrq_pingpong` finds its connection by it.
 //! * A number that no XRC SRQ has, or one of another domain, is answered with NAK remote access error, and the program gets
-//!   an access error event. (The patches of 2021 answer so; the drivers of hns and ocrdma turn both errors of theirs into
+//!   an access error event. (The patches of 2021 answer so; the drivers of hns and qedr turn both errors of theirs into
 //!   `IBV_EVENT_QP_ACCESS_ERR`. A later version of the patches drops such packets, which leaves the peer to its timeouts.)
 //! * An empty XRC SRQ is "receiver not ready", as any is.
 //!
