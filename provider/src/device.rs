@@ -9,7 +9,7 @@ use std::{
 
 use pnet_datalink::NetworkInterface;
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits},
+    adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
     addr::{Gid, Mtu},
 };
 use thiserror::Error;
@@ -81,6 +81,9 @@ pub struct OpenOptions {
     pub faults: FaultPlan,
     /// Where the faults' chance comes from; the same seed gives the same faults to the same datagrams.
     pub fault_seed: u64,
+    /// The P_Key table: the partitions that the adapter is a member of. By default full membership of the default partition,
+    /// 0xFFFF.
+    pub pkeys: PKeyTable,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
     /// Where all random numbers come from. By default 32 bytes from the operating system; a given seed makes every key and
@@ -252,7 +255,7 @@ impl Device {
 
 /// Opens an adapter on a link of the caller's choice.
 pub(crate) fn open_link(name: String, port: PortAttr, link: Box<dyn Link>, options: OpenOptions) -> Result<Context, OpenError> {
-    let OpenOptions { progress, pcap, observer, faults, fault_seed, limits, seed } = options;
+    let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, seed } = options;
     let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, faults, fault_seed)) };
     let seed = match seed {
         Some(seed) => seed,
@@ -270,7 +273,8 @@ pub(crate) fn open_link(name: String, port: PortAttr, link: Box<dyn Link>, optio
         }
         None => observer,
     };
-    let config = AdapterConfig { port_mtu: port.active_mtu, source_port: link.source_port(), limits, ..AdapterConfig::new(seed) };
+    let config =
+        AdapterConfig { port_mtu: port.active_mtu, source_port: link.source_port(), pkeys, limits, ..AdapterConfig::new(seed) };
     let mut adapter = Adapter::new(config);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
     let events = Arc::new(AsyncQueue::new()?);

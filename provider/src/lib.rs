@@ -16,8 +16,8 @@ pub use device::{Device, DeviceAddress, OpenError, OpenOptions, PortAttr, device
 pub use engine::{LinkCounters, Progress};
 pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
-    AsyncEvent, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion, MemoryWindow,
-    NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain,
+    AsyncEvent, AttachError, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion,
+    MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

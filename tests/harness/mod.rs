@@ -24,7 +24,7 @@ use roce_transport::{
 };
 
 pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
-pub use node::{ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern};
+pub use node::{ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group};
 pub use trace::{Record, Trace};
 
 /// The limits of Linux's UDP_SEGMENT.
@@ -272,16 +272,18 @@ impl Pair {
         let mut any = false;
         while let Some(datagram) = self.network.poll_deliver(self.now) {
             any = true;
-            let node = if datagram.net.dst == self.a.ip { &mut self.a } else { &mut self.b };
-            let disposition = node.adapter.handle_datagram(self.now, &datagram.net, &datagram.bytes);
-            node.drain_events();
-            if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
-                record.arrivals.push((self.now, disposition));
-            }
-            if let Disposition::Dropped(reason) = disposition
-                && !self.allowed.contains(&reason)
-            {
-                panic!("a packet was dropped ({reason}), which this test does not allow");
+            let to = datagram.net.dst;
+            for node in [&mut self.a, &mut self.b] {
+                if if to.is_multicast() { !node.has_joined(to) } else { node.ip != to } {
+                    continue;
+                }
+                let (disposition, dropped) = node.handle_datagram(self.now, &datagram.net, &datagram.bytes);
+                if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
+                    record.arrivals.push((self.now, disposition));
+                }
+                if let Some(reason) = dropped.iter().find(|&reason| !self.allowed.contains(reason)) {
+                    panic!("a packet was dropped ({reason}), which this test does not allow");
+                }
             }
         }
         any

@@ -5,11 +5,12 @@ use std::{net::IpAddr, sync::Arc};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
-    event::Event,
+    event::{Disposition, DropReason, Event},
     mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
     psn::Psn,
     qp::{Init, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
     time::Instant,
+    wire::NetHeader,
     work::{CompletionQueue, Remote, Sge, SrqAttr, SrqId, UdDestination, Wc, WcStatus, XrcdId},
 };
 
@@ -50,6 +51,8 @@ pub struct Options {
     pub b_psn: u32,
     /// Room in each completion queue.
     pub cqe: usize,
+    /// Index into the P_Key table.
+    pub pkey_index: u16,
     /// A shared receive queue to receive from.
     pub srq: Option<SrqId>,
     pub quirks: Quirks,
@@ -71,6 +74,7 @@ impl Default for Options {
             a_psn: 0x100,
             b_psn: 0x200,
             cqe: 4096,
+            pkey_index: 0,
             srq: None,
             quirks: Quirks::default(),
         }
@@ -166,7 +170,7 @@ impl Node {
     }
 
     pub fn enter_init(&mut self, qpn: Qpn, options: &Options) {
-        self.adapter.to_init(qpn, &Init { access: options.access, qkey: QKEY, ..Init::default() }).unwrap();
+        self.adapter.to_init(qpn, &Init { pkey_index: options.pkey_index, access: options.access, qkey: QKEY }).unwrap();
     }
 
     pub fn enter_rtr(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
@@ -246,6 +250,21 @@ impl Node {
         }
     }
 
+    /// Takes a datagram, and returns why packets, or copies of them, were dropped meanwhile.
+    pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> (Disposition, Vec<DropReason>) {
+        let before = self.adapter.counters().clone();
+        let disposition = self.adapter.handle_datagram(now, net, bytes);
+        self.drain_events();
+        let after = self.adapter.counters();
+        let grown = |reason: &DropReason| after.dropped(*reason) > before.dropped(*reason);
+        (disposition, DropReason::ALL.iter().copied().filter(grown).collect())
+    }
+
+    /// Whether its link would have joined this group.
+    pub fn has_joined(&self, group: IpAddr) -> bool {
+        self.adapter.mcast_groups(None).any(|joined| joined == group.into())
+    }
+
     /// The way to a datagram queue pair of this node.
     pub fn destination(&self, qpn: Qpn) -> UdDestination {
         UdDestination { av: AddressVector::new(self.ip.into(), 0), qpn, qkey: QKEY }
@@ -282,6 +301,11 @@ impl End {
     pub fn recv_outcomes(&self) -> Vec<Outcome> {
         outcomes(self.received())
     }
+}
+
+/// The way to every queue pair that is attached to this group.
+pub fn to_group(group: IpAddr) -> UdDestination {
+    UdDestination { av: AddressVector::new(group.into(), 0), qpn: Qpn::MULTICAST, qkey: QKEY }
 }
 
 pub fn outcomes(wcs: Vec<Wc>) -> Vec<Outcome> {

@@ -55,6 +55,12 @@ impl Gid {
         v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
+    /// Whether it names a multicast group: an IPv6 multicast address, or an IPv4 one, mapped.
+    #[must_use]
+    pub fn is_multicast(self) -> bool {
+        self.to_ip().is_multicast()
+    }
+
     /// Whether all 16 bytes are zero: an unused entry of a GID table.
     #[must_use]
     pub fn is_zero(self) -> bool {
@@ -103,10 +109,16 @@ impl PKey {
     /// Full membership of the default partition.
     pub const DEFAULT: Self = Self(0xFFFF);
 
+    /// Whether it names a partition: partition 0 does not exist (10.9.1.1).
+    #[must_use]
+    pub const fn is_valid(self) -> bool {
+        self.0 & 0x7FFF != 0
+    }
+
     /// Whether two holders may talk: same partition, and at least one of them a full member (C9-44).
     #[must_use]
     pub const fn matches(self, other: Self) -> bool {
-        self.0 & 0x7FFF == other.0 & 0x7FFF && (self.0 | other.0) & 0x8000 != 0
+        self.is_valid() && self.0 & 0x7FFF == other.0 & 0x7FFF && (self.0 | other.0) & 0x8000 != 0
     }
 }
 
@@ -181,13 +193,88 @@ pub struct AddressVector {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit; 0 means 64.
     pub hop_limit: u8,
+    /// The most that may be sent this way in a time. Kept and told again, not enforced: the transport has no clock to pace by.
+    pub static_rate: StaticRate,
 }
 
 impl AddressVector {
     /// The way to `dgid` from the own GID at `sgid_index`, all else at its default.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
-        Self { dgid, sgid_index, flow_label: 0, traffic_class: 0, hop_limit: 64 }
+        Self { dgid, sgid_index, flow_label: 0, traffic_class: 0, hop_limit: 64, static_rate: StaticRate::Unlimited }
+    }
+}
+
+macro_rules! static_rates {
+    ($($(#[doc = $doc:literal])* $variant:ident = $code:literal;)*) => {
+        /// A static rate (`ibv_rate`); the numbers are those of the C API and of the communication manager's messages.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+        #[repr(u8)]
+        pub enum StaticRate { #[default] $($(#[doc = $doc])* $variant = $code,)* }
+
+        impl StaticRate {
+            /// Every rate.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+        }
+    };
+}
+
+static_rates! {
+    /// As fast as the port can.
+    Unlimited = 0;
+    /// 2.5 Gb/s.
+    Gbps2_5 = 2;
+    /// 5 Gb/s.
+    Gbps5 = 5;
+    /// 10 Gb/s.
+    Gbps10 = 3;
+    /// 14 Gb/s.
+    Gbps14 = 11;
+    /// 20 Gb/s.
+    Gbps20 = 6;
+    /// 25 Gb/s.
+    Gbps25 = 15;
+    /// 28 Gb/s.
+    Gbps28 = 19;
+    /// 30 Gb/s.
+    Gbps30 = 4;
+    /// 40 Gb/s.
+    Gbps40 = 7;
+    /// 50 Gb/s.
+    Gbps50 = 20;
+    /// 56 Gb/s.
+    Gbps56 = 12;
+    /// 60 Gb/s.
+    Gbps60 = 8;
+    /// 80 Gb/s.
+    Gbps80 = 9;
+    /// 100 Gb/s.
+    Gbps100 = 16;
+    /// 112 Gb/s.
+    Gbps112 = 13;
+    /// 120 Gb/s.
+    Gbps120 = 10;
+    /// 168 Gb/s.
+    Gbps168 = 14;
+    /// 200 Gb/s.
+    Gbps200 = 17;
+    /// 300 Gb/s.
+    Gbps300 = 18;
+    /// 400 Gb/s.
+    Gbps400 = 21;
+    /// 600 Gb/s.
+    Gbps600 = 22;
+    /// 800 Gb/s.
+    Gbps800 = 23;
+    /// 1,200 Gb/s.
+    Gbps1200 = 24;
+}
+
+impl StaticRate {
+    /// The rate with this code; `None` for a code without one.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|rate| *rate as u8 == code)
     }
 }
 
@@ -225,6 +312,7 @@ mod tests {
         assert!(PKey(0xFFFF).matches(PKey(0xFFFF)));
         assert!(!PKey(0x7FFF).matches(PKey(0x7FFF)));
         assert!(!PKey(0xFFFF).matches(PKey(0x8001)));
+        assert!(!PKey(0x8000).matches(PKey(0x8000)), "there is no partition 0");
     }
 
     #[test]
@@ -236,6 +324,21 @@ mod tests {
         assert_eq!(Mtu::B1024.packets(0), 1);
         assert_eq!(Mtu::B1024.packets(1024), 1);
         assert_eq!(Mtu::B1024.packets(1025), 2);
+    }
+
+    #[test]
+    fn static_rates_have_the_codes_of_the_c_api() {
+        let known: std::vec::Vec<u8> = (0..=u8::MAX).filter(|&code| StaticRate::from_code(code).is_some()).collect();
+        assert_eq!(known, [0].into_iter().chain(2..=24).collect::<std::vec::Vec<u8>>());
+        assert_eq!(StaticRate::from_code(16), Some(StaticRate::Gbps100));
+        assert_eq!(StaticRate::default(), StaticRate::Unlimited);
+    }
+
+    #[test]
+    fn groups() {
+        for (address, is_group) in [("239.1.2.3", true), ("ff15::1", true), ("10.0.0.1", false), ("fd77::1", false)] {
+            assert_eq!(Gid::from(address.parse::<IpAddr>().unwrap()).is_multicast(), is_group, "{address}");
+        }
     }
 
     #[test]

@@ -30,6 +30,8 @@ pub enum Event {
     /// A queue pair with a shared receive queue, or an XRC target, is in error and will take nothing more from it, or from any
     /// (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached(Qpn),
+    /// The P_Key table has changed (`IBV_EVENT_PKEY_CHANGE`).
+    PKeyChange,
     /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).
     CqError(CqId),
 }
@@ -81,6 +83,8 @@ drop_reasons! {
     SourceAddress "bad_source_address" "not from the connected peer's address";
     /// Not to the address that the queue pair uses.
     DestinationAddress "bad_destination_address" "not to the queue pair's own address";
+    /// To a multicast group that no queue pair is attached to.
+    NotAttached "not_attached" "no queue pair is attached to the multicast group";
     /// The partition key does not match.
     PKey "bad_pkey" "partition key does not match";
     /// The queue key does not match.
@@ -144,6 +148,13 @@ pub enum Disposition {
     },
     /// A NAK that made the requester send again, wait, or fail.
     NakTaken(Syndrome),
+    /// A multicast datagram. Each copy that was not received counts as a drop of its own.
+    Replicated {
+        /// How many received it.
+        taken: u32,
+        /// How many are attached.
+        copies: u32,
+    },
     /// A congestion notification, counted.
     Congestion,
     /// Refused without an answer.
@@ -160,6 +171,7 @@ impl fmt::Display for Disposition {
             Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
             Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
             Self::NakTaken(syndrome) => write!(f, "the requester heeds {syndrome}"),
+            Self::Replicated { taken, copies } => write!(f, "multicast: received by {taken} of {copies} queue pairs"),
             Self::Congestion => f.write_str("congestion noted"),
             Self::Dropped(reason) => write!(f, "dropped: {reason}"),
         }
@@ -195,6 +207,10 @@ pub struct Counters {
     pub icrc_solved: u64,
     /// Packets received with "congestion experienced" in their IP header.
     pub ecn_marked: u64,
+    /// Packets with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`). Of a multicast packet each copy counts.
+    pub pkey_violations: u64,
+    /// Datagrams with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`). Of a multicast packet each copy counts.
+    pub qkey_violations: u64,
     /// Congestion notification packets sent.
     pub cnp_sent: u64,
     /// Congestion notification packets received.
@@ -218,6 +234,8 @@ impl Default for Counters {
             icrc_exact: 0,
             icrc_solved: 0,
             ecn_marked: 0,
+            pkey_violations: 0,
+            qkey_violations: 0,
             cnp_sent: 0,
             cnp_received: 0,
             dropped: [0; DropReason::ALL.len()],
@@ -252,6 +270,8 @@ impl Counters {
             ("icrc_exact", self.icrc_exact),
             ("icrc_solved", self.icrc_solved),
             ("ecn_marked", self.ecn_marked),
+            ("pkey_violations", self.pkey_violations),
+            ("qkey_violations", self.qkey_violations),
             ("cnp_sent", self.cnp_sent),
             ("cnp_received", self.cnp_received),
         ];

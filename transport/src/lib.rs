@@ -20,6 +20,7 @@ pub mod event;
 mod gids;
 mod hash;
 pub mod mem;
+mod pkeys;
 pub mod psn;
 pub mod qp;
 pub mod time;

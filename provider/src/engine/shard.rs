@@ -61,6 +61,11 @@ impl Shard {
         &mut self.adapter
     }
 
+    /// The adapter and its link, for what concerns both.
+    pub(crate) fn adapter_and_link(&mut self) -> (&mut Adapter, &mut dyn Link) {
+        (&mut self.adapter, &mut *self.link)
+    }
+
     /// Receives, handles, sends and tells, until there is nothing more or others should have a turn. Returns how many
     /// messages of the link were received.
     pub(super) fn serve(&mut self, now: Instant) -> usize {

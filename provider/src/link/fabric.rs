@@ -1,7 +1,7 @@
 //! A network inside the process: devices on it need no sockets, and its faults are chosen by the program.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
@@ -51,6 +51,8 @@ struct Shared {
 
 struct Node {
     inbox: VecDeque<Datagram>,
+    /// The multicast groups that it has joined.
+    groups: BTreeSet<IpAddr>,
     descriptor: Arc<OwnedFd>,
 }
 
@@ -84,7 +86,7 @@ impl Fabric {
         if shared.nodes.contains_key(&address) {
             return Err(BindError::Taken(address));
         }
-        shared.nodes.insert(address, Node { inbox: VecDeque::new(), descriptor: descriptor.clone() });
+        shared.nodes.insert(address, Node { inbox: VecDeque::new(), groups: BTreeSet::new(), descriptor: descriptor.clone() });
         drop(shared);
         Ok(FabricLink { fabric: self.clone(), address, descriptor })
     }
@@ -103,12 +105,23 @@ impl Shared {
     /// Puts what has arrived into the inboxes.
     fn deliver(&mut self, now: Instant) {
         while let Some(datagram) = self.network.poll_deliver(now) {
-            if let Some(node) = self.nodes.get_mut(&datagram.net.dst)
-                && node.inbox.len() < INBOX
-            {
-                node.inbox.push_back(datagram);
-                let _ = rustix::io::write(&*node.descriptor, &1u64.to_ne_bytes()); // full means readable already
+            let to = datagram.net.dst;
+            if to.is_multicast() {
+                for node in self.nodes.values_mut().filter(|node| node.groups.contains(&to)) {
+                    node.put(datagram.clone());
+                }
+            } else if let Some(node) = self.nodes.get_mut(&to) {
+                node.put(datagram);
             }
+        }
+    }
+}
+
+impl Node {
+    fn put(&mut self, datagram: Datagram) {
+        if self.inbox.len() < INBOX {
+            self.inbox.push_back(datagram);
+            let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full means readable already
         }
     }
 }
@@ -163,6 +176,19 @@ impl Link for FabricLink {
             sink(&datagram.net, &datagram.bytes);
         }
         Ok(inbox.len())
+    }
+
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        let mut shared = self.fabric.lock();
+        let node = shared.nodes.get_mut(&self.address).ok_or(io::ErrorKind::NotConnected)?;
+        node.groups.insert(group);
+        Ok(())
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        if let Some(node) = self.fabric.lock().nodes.get_mut(&self.address) {
+            node.groups.remove(&group);
+        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

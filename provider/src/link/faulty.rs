@@ -74,6 +74,14 @@ impl Link for FaultyLink {
         Ok(count)
     }
 
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.inner.join(group)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.inner.leave(group);
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.inner.descriptors()
     }

@@ -43,7 +43,22 @@ pub trait Link: Send {
     /// When the link cannot be read.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize>;
 
-    /// Descriptors that become readable when something has arrived.
+    /// Receives what is sent to this multicast group from now on, its own datagrams included: of every datagram one copy, however
+    /// many of its own addresses are on the network where the group is. To join again changes nothing.
+    ///
+    /// # Errors
+    /// When the link has no multicast, no address of the group's family, or the system refuses.
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        let _ = group;
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Receives nothing more for this group.
+    fn leave(&mut self, group: IpAddr) {
+        let _ = group;
+    }
+
+    /// Descriptors that become readable when something has arrived. They stay the same as long as the link.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
     /// When it wants [`receive`](Self::receive) to be called although no descriptor is readable.

@@ -7,8 +7,8 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{Limits, ObjectError},
-    addr::{Gid, Mtu},
+    adapter::{Limits, ObjectError, PKeyTable},
+    addr::{Gid, Mtu, PKey},
     event::Counters,
     psn::Psn,
     time::Instant,
@@ -64,6 +64,27 @@ impl Context {
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
+    }
+
+    /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such entry. An unused entry is 0 or
+    /// 0x8000.
+    #[must_use]
+    pub fn query_pkey(&self, index: u16) -> Option<PKey> {
+        self.inner.engine.lock().adapter().pkeys().entries().get(usize::from(index)).copied()
+    }
+
+    /// The index of the first entry of the P_Key table that matches this key (`ibv_get_pkey_index`).
+    #[must_use]
+    pub fn find_pkey(&self, pkey: PKey) -> Option<u16> {
+        self.inner.engine.lock().adapter().pkeys().find(pkey)
+    }
+
+    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event tells of it. Queue pairs keep their index.
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] (`EBUSY`) when a queue pair uses an entry that would be gone; then nothing has changed.
+    pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
+        self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys))
     }
 
     /// The most payload per packet that the port carries.

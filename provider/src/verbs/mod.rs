@@ -20,7 +20,7 @@ pub use domain::ProtectionDomain;
 pub use event::AsyncEvent;
 pub(crate) use event::AsyncQueue;
 pub use memory::{MemoryRegion, NullRegion, RegionError, Rereg};
-pub use queue_pair::{ConnectError, Endpoint, PostFailed, QpAttr, QueuePair};
+pub use queue_pair::{AttachError, ConnectError, Endpoint, PostFailed, QpAttr, QueuePair};
 pub use srq::SharedReceiveQueue;
 pub use window::MemoryWindow;
 pub use xrc::XrcDomain;

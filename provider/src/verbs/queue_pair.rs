@@ -1,13 +1,13 @@
 //! Queue pairs.
 
-use std::sync::Arc;
+use std::{io, sync::Arc};
 
 use roce_transport::{
-    adapter::{Adapter, ObjectError},
+    adapter::{Adapter, McastError, ObjectError},
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts},
+    qp::{Changes, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts},
     work::{RecvWr, SendWr},
 };
 use thiserror::Error;
@@ -82,7 +82,15 @@ enum Parts {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let _ = self.context.inner.engine.lock().adapter().destroy_qp(self.qpn);
+        let mut shard = self.context.inner.engine.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        let groups: Vec<_> = adapter.mcast_groups(Some(self.qpn)).collect();
+        for group in groups {
+            if adapter.detach_mcast(self.qpn, group) == Ok(true) {
+                link.leave(group.to_ip());
+            }
+        }
+        let _ = adapter.destroy_qp(self.qpn);
     }
 }
 
@@ -105,6 +113,22 @@ pub enum ConnectError {
     /// A transition was refused.
     #[error(transparent)]
     Modify(#[from] ModifyError),
+}
+
+/// Why a queue pair cannot be attached to a multicast group. Nothing has changed.
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// The adapter refuses.
+    #[error(transparent)]
+    Adapter(#[from] McastError),
+    /// The link cannot join the group.
+    #[error("cannot join {group}: {source}")]
+    Join {
+        /// The group.
+        group: Gid,
+        /// What the system said.
+        source: io::Error,
+    },
 }
 
 impl QueuePair {
@@ -201,6 +225,62 @@ impl QueuePair {
     /// See [`ModifyError`].
     pub fn to_reset(&self) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn))
+    }
+
+    /// The same as [`to_rtr`](Self::to_rtr), with optional attributes changed on the way.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_rtr_with(&self, rtr: Rtr, changes: Changes) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
+    }
+
+    /// The same as [`to_rts`](Self::to_rts), with optional attributes changed on the way; with [`Rts::Resume`] also RTS→RTS.
+    ///
+    /// # Errors
+    /// See [`ModifyError`].
+    pub fn to_rts_with(&self, rts: Rts, changes: Changes) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
+    }
+
+    /// Changes attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new state).
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
+    pub fn change(&self, changes: Changes) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.change(now, qpn, &changes))
+    }
+
+    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID here): an IPv6 multicast address,
+    /// or an IPv4 one, mapped. From now on it receives what is sent to the group with the destination queue pair
+    /// [`Qpn::MULTICAST`] and its own Q_Key, what it sends there itself included. The group is left with the last queue pair that is
+    /// detached or dropped.
+    ///
+    /// # Errors
+    /// See [`AttachError`]; [`AttachError::Join`] when the link cannot join.
+    pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
+        let mut shard = self.inner.context.inner.engine.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        if adapter.attach_mcast(self.inner.qpn, group)?
+            && let Err(source) = link.join(group.to_ip())
+        {
+            adapter.detach_mcast(self.inner.qpn, group)?;
+            return Err(AttachError::Join { group, source });
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
+    ///
+    /// # Errors
+    /// [`McastError::NotAttached`] (`EINVAL`), [`McastError::WrongService`].
+    pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
+        let mut shard = self.inner.context.inner.engine.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        if adapter.detach_mcast(self.inner.qpn, group)? {
+            link.leave(group.to_ip());
+        }
+        Ok(())
     }
 
     /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such address.

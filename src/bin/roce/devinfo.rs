@@ -76,8 +76,10 @@ fn print(device: &Device, verbose: bool) {
 }
 
 fn limits() -> Vec<(&'static str, u64)> {
-    let Limits { max_pd, max_mr, max_mw, max_cq, max_cqe, max_qp, max_srq, max_xrcd, max_qp_wr, max_sge, max_inline_data } =
-        Limits::default();
+    let Limits {
+        max_pd, max_mr, max_mw, max_cq, max_cqe, max_qp, max_srq, max_xrcd, max_qp_wr, max_sge, max_inline_data, ..
+    } = Limits::default();
+    let Limits { max_mcast_grp, max_mcast_qp_attach, .. } = Limits::default();
     vec![
         ("max_qp", max_qp as u64),
         ("max_qp_wr", max_qp_wr.into()),
@@ -90,6 +92,10 @@ fn limits() -> Vec<(&'static str, u64)> {
         ("max_mr", max_mr as u64),
         ("max_mw", max_mw as u64),
         ("max_pd", max_pd as u64),
+        ("max_mcast_grp", max_mcast_grp as u64),
+        ("max_mcast_qp_attach", max_mcast_qp_attach as u64),
+        ("max_total_mcast_qp_attach", (max_mcast_grp * max_mcast_qp_attach) as u64),
+        ("max_pkeys", roce::PKeyTable::MAX as u64),
         ("max_qp_rd_atom", roce::transport::qp::MAX_RD_ATOMIC.into()),
         ("max_qp_init_rd_atom", roce::transport::qp::MAX_RD_ATOMIC.into()),
     ]

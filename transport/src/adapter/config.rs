@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{addr::Mtu, gids::SourcePort};
+use crate::{addr::Mtu, gids::SourcePort, pkeys::PKeyTable};
 
 /// How much of everything an adapter holds, and the largest sizes it grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,6 +23,10 @@ pub struct Limits {
     pub max_srq: usize,
     /// XRC domains.
     pub max_xrcd: usize,
+    /// Multicast groups with members.
+    pub max_mcast_grp: usize,
+    /// Queue pairs in one multicast group: a packet to it costs as much as so many.
+    pub max_mcast_qp_attach: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
     /// Elements in one request's list.
@@ -42,6 +46,8 @@ impl Default for Limits {
             max_qp: 1 << 17,
             max_srq: 1 << 16,
             max_xrcd: 1 << 16,
+            max_mcast_grp: 8192,
+            max_mcast_qp_attach: 256,
             max_qp_wr: 1 << 15,
             max_sge: 32,
             max_inline_data: 512,
@@ -58,6 +64,8 @@ pub struct AdapterConfig {
     pub port_mtu: Mtu,
     /// UDP source ports of what it sends.
     pub source_port: SourcePort,
+    /// The partitions that the adapter is a member of. By default full membership of the default partition.
+    pub pkeys: PKeyTable,
     /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets several adapters share an
     /// address.
     pub qpns: core::ops::RangeInclusive<u32>,
@@ -69,7 +77,14 @@ impl AdapterConfig {
     /// An adapter with this seed, everything else at its default: path MTU 4,096, a source port per flow.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
-        Self { seed, port_mtu: Mtu::B4096, source_port: SourcePort::PerFlow, qpns: 2..=0xFF_FFFE, limits: Limits::default() }
+        Self {
+            seed,
+            port_mtu: Mtu::B4096,
+            source_port: SourcePort::PerFlow,
+            pkeys: PKeyTable::default(),
+            qpns: 2..=0xFF_FFFE,
+            limits: Limits::default(),
+        }
     }
 }
 

@@ -11,6 +11,7 @@
 //! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the adapter.
 
 mod config;
+mod multicast;
 mod objects;
 mod timers;
 mod transmit;
@@ -25,21 +26,24 @@ use slab::Slab;
 pub use crate::{
     gids::{GidTable, SourcePort},
     mem::PdId,
+    pkeys::{PKeyTable, PKeyTableSize},
 };
 pub use config::{AdapterConfig, Limits, ObjectError};
+pub use multicast::McastError;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    addr::{Gid, PKey, Qpn},
+    addr::{Gid, Qpn},
     event::{Counters, Disposition, DropReason, Event},
     hash::IdHasher,
     mem::RegionTable,
     psn::Psn,
-    qp::{Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
+    qp::{Changes, Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
     time::Instant,
-    wire::{IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
+    wire::{Bth, IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
     work::{CompletionQueue, CqId, RecvWr, SendWr, SrqTable},
 };
+use multicast::Groups;
 use timers::Timers;
 
 /// See the [module's documentation](self).
@@ -47,7 +51,7 @@ pub struct Adapter {
     rng: ChaCha12Rng,
     limits: Limits,
     qpns: core::ops::RangeInclusive<u32>,
-    pkey: PKey,
+    pkeys: PKeyTable,
     gids: GidTable,
     pds: Slab<()>,
     cqs: Slab<Arc<CompletionQueue>>,
@@ -56,6 +60,7 @@ pub struct Adapter {
     regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: HashMap<Qpn, usize, IdHasher>,
+    groups: Groups,
     timers: Timers,
     /// Queue pairs that may have something to send, each once, in the order of their turns.
     ready: VecDeque<usize>,
@@ -73,7 +78,7 @@ impl Adapter {
             rng: ChaCha12Rng::from_seed(config.seed),
             limits: config.limits,
             qpns: config.qpns,
-            pkey: PKey::DEFAULT,
+            pkeys: config.pkeys,
             gids: GidTable::new(config.port_mtu, config.source_port),
             pds: Slab::new(),
             cqs: Slab::new(),
@@ -82,6 +87,7 @@ impl Adapter {
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
+            groups: Groups::new(),
             timers: Timers::default(),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
@@ -114,6 +120,31 @@ impl Adapter {
         self.gids.set(gids);
     }
 
+    /// The partitions that it is a member of.
+    #[must_use]
+    pub const fn pkeys(&self) -> &PKeyTable {
+        &self.pkeys
+    }
+
+    /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index: they send and receive with the
+    /// key that stands there now.
+    ///
+    /// # Errors
+    /// [`ObjectError::InUse`] when a queue pair, in a state other than RESET, has an index whose entry would be gone or unused;
+    /// then nothing has changed.
+    pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
+        let used = |qp: &Qp| qp.common.state != State::Reset;
+        if self.qps.iter().any(|(_, qp)| used(qp) && pkeys.get(qp.common.pkey_index).is_none()) {
+            return Err(ObjectError::InUse);
+        }
+        for (_, qp) in &mut self.qps {
+            qp.common.pkey = pkeys.get(qp.common.pkey_index).unwrap_or(qp.common.pkey);
+        }
+        self.pkeys = pkeys;
+        self.events.push_back(Event::PKeyChange);
+        Ok(())
+    }
+
     /// A random PSN, for a connection to start with.
     pub fn random_psn(&mut self) -> Psn {
         Psn::new(self.rng.next_u32())
@@ -126,7 +157,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, _| qp.to_init(init))
+        self.modify(Instant::ZERO, qpn, |qp, env| qp.to_init(init, env))
     }
 
     /// INIT→RTR.
@@ -134,7 +165,15 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rtr(&mut self, qpn: Qpn, rtr: &Rtr) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, env| qp.to_rtr(rtr, env.gids))
+        self.to_rtr_with(qpn, rtr, &Changes::default())
+    }
+
+    /// INIT→RTR, with changes on the way.
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; then nothing has changed.
+    pub fn to_rtr_with(&mut self, qpn: Qpn, rtr: &Rtr, changes: &Changes) -> Result<(), ModifyError> {
+        self.modify(Instant::ZERO, qpn, |qp, env| qp.to_rtr(rtr, changes, env))
     }
 
     /// RTR→RTS, and SQD→RTS and SQE→RTS with [`Rts::Resume`].
@@ -142,7 +181,23 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rts(&mut self, now: Instant, qpn: Qpn, rts: &Rts) -> Result<(), ModifyError> {
-        self.modify(now, qpn, |qp, _| qp.to_rts(rts))
+        self.to_rts_with(now, qpn, rts, &Changes::default())
+    }
+
+    /// The same, with changes on the way; and RTS→RTS, with [`Rts::Resume`].
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; then nothing has changed.
+    pub fn to_rts_with(&mut self, now: Instant, qpn: Qpn, rts: &Rts, changes: &Changes) -> Result<(), ModifyError> {
+        self.modify(now, qpn, |qp, env| qp.to_rts(rts, changes, env))
+    }
+
+    /// INIT→INIT, RTS→RTS and SQD→SQD: changes attributes and stays where it is.
+    ///
+    /// # Errors
+    /// See [`ModifyError`]; then nothing has changed.
+    pub fn change(&mut self, now: Instant, qpn: Qpn, changes: &Changes) -> Result<(), ModifyError> {
+        self.modify(now, qpn, |qp, env| qp.change(changes, env))
     }
 
     /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has completed.
@@ -223,6 +278,9 @@ impl Adapter {
     fn receive(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Result<Disposition, DropReason> {
         let packet = Packet::parse(bytes)?;
         let bth = packet.headers.bth();
+        if bth.dest_qp == Qpn::MULTICAST {
+            return self.receive_multicast(now, net, &packet, bytes);
+        }
         let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
@@ -236,14 +294,7 @@ impl Adapter {
             (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
             _ => {}
         }
-        let listens = match common.state {
-            State::Rtr => !is_response,
-            State::Rts | State::Sqd | State::Sqe => true,
-            State::Reset | State::Init | State::Err => false,
-        };
-        if !listens {
-            return Err(DropReason::QpState);
-        }
+        self.check_listens(index, bth)?;
         if let Some(path) = &common.path {
             if path.dst != net.src {
                 return Err(DropReason::SourceAddress);
@@ -254,24 +305,46 @@ impl Adapter {
         } else if !self.gids.contains(net.dst.into()) {
             return Err(DropReason::DestinationAddress);
         }
-        if !self.pkey.matches(bth.pkey) {
-            return Err(DropReason::PKey);
-        }
-        let net = match verify_icrc(net, bytes).ok_or(DropReason::Icrc)? {
-            IcrcMatch::Exact => {
-                self.counters.icrc_exact += 1;
-                *net
-            }
-            IcrcMatch::Solved { id, dont_fragment } => {
-                self.counters.icrc_solved += 1;
-                NetHeader { ident: Ident::Known { id, dont_fragment }, ..*net }
-            }
-        };
+        self.check_pkey(index, bth)?;
+        let net = self.check_icrc(net, bytes)?;
         if bth.opcode.service() == Service::Cnp {
             self.counters.cnp_received += 1;
+            self.qps[index].handle_congestion();
             return Ok(Disposition::Congestion);
         }
         Ok(self.with_qp(index, now, |qp, env| qp.handle(&net, &packet, bytes.len(), env)))
+    }
+
+    fn check_listens(&self, index: usize, bth: &Bth) -> Result<(), DropReason> {
+        let listens = match self.qps[index].common.state {
+            State::Rtr => !bth.opcode.operation().is_response(),
+            State::Rts | State::Sqd | State::Sqe => true,
+            State::Reset | State::Init | State::Err => false,
+        };
+        if listens { Ok(()) } else { Err(DropReason::QpState) }
+    }
+
+    /// A packet must be of the queue pair's partition, and one of the two a full member of it (C9-42 to C9-44).
+    fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
+        if self.qps[index].common.pkey.matches(bth.pkey) {
+            return Ok(());
+        }
+        self.counters.pkey_violations += 1;
+        Err(DropReason::PKey)
+    }
+
+    /// Returns the network header with the identification that makes the ICRC right.
+    fn check_icrc(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<NetHeader, DropReason> {
+        match verify_icrc(net, bytes).ok_or(DropReason::Icrc)? {
+            IcrcMatch::Exact => {
+                self.counters.icrc_exact += 1;
+                Ok(*net)
+            }
+            IcrcMatch::Solved { id, dont_fragment } => {
+                self.counters.icrc_solved += 1;
+                Ok(NetHeader { ident: Ident::Known { id, dont_fragment }, ..*net })
+            }
+        }
     }
 
     /// Does what was due at or before `now`.
@@ -343,6 +416,7 @@ impl Adapter {
             now,
             regions: &mut self.regions,
             gids: &self.gids,
+            pkeys: &self.pkeys,
             srqs: &mut self.srqs,
             counters: &mut self.counters,
             events: &mut self.events,

@@ -353,7 +353,8 @@ impl Adapter {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any more.
+    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any more. It is detached from its
+    /// multicast groups; whoever owns the link, and wants to know which it leaves without members, detaches it before.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -363,6 +364,7 @@ impl Adapter {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
+        self.detach_everywhere(index);
         Ok(())
     }
 

@@ -3,9 +3,13 @@
 use alloc::sync::Arc;
 use thiserror::Error;
 
-use super::state::{QpType, State};
+use super::{
+    changes::PathMigration,
+    congestion::CongestionCounters,
+    state::{Attribute, QpType, State},
+};
 use crate::{
-    addr::{AddressVector, Mtu, QKey, Qpn},
+    addr::{AddressVector, Gid, Mtu, QKey, Qpn},
     mem::{Access, PdId},
     psn::Psn,
     work::{CompletionQueue, SrqId},
@@ -68,7 +72,7 @@ pub struct Quirks {
 /// What RESET→INIT takes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Init {
-    /// Index into the P_Key table; only 0 exists.
+    /// Index into the P_Key table. 0 by default.
     pub pkey_index: u16,
     /// What the peer may do (RC, UC): any of the remote rights. None by default.
     pub access: Access,
@@ -183,7 +187,7 @@ pub enum Rts {
         /// Code of the acknowledge timeout, 0..=31.
         timeout: u8,
     },
-    /// Back from SQD or SQE, with everything as it was.
+    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what [`Changes`](super::Changes) says.
     Resume,
 }
 
@@ -209,9 +213,30 @@ pub enum ModifyError {
     /// The attributes are those of another service, or of another edge.
     #[error("these attributes are not for this transition of a {0} queue pair")]
     WrongService(QpType),
-    /// No such entry of the P_Key table.
-    #[error("P_Key index {0} does not exist; only 0 does")]
+    /// No such entry of the P_Key table, or an unused one.
+    #[error("P_Key index {0} does not exist or is unused")]
     PKeyIndex(u16),
+    /// An attribute that this edge does not take in this service (`EINVAL`).
+    #[error("a {qp_type} queue pair takes no {attribute} from {from} to {to}")]
+    NotTaken {
+        /// The attribute.
+        attribute: Attribute,
+        /// The queue pair's service.
+        qp_type: QpType,
+        /// Its state.
+        from: State,
+        /// The state asked for.
+        to: State,
+    },
+    /// The specification knows this attribute here, this transport does not (`EOPNOTSUPP`).
+    #[error("{0} is not supported: there is no automatic path migration here")]
+    NotSupported(Attribute),
+    /// The queue pair is in another state than the program believes.
+    #[error("the queue pair is in {0}, another state than the one given")]
+    OtherState(State),
+    /// The peer of a connection cannot be a multicast group.
+    #[error("{0} is a multicast group; a connection has one peer")]
+    MulticastPeer(Gid),
     /// No such entry of the GID table, or one of another address family than the peer's.
     #[error("GID index {0} does not exist or is of another address family than the peer's GID")]
     GidIndex(u16),
@@ -292,11 +317,15 @@ pub struct QpInfo {
     pub qp_type: QpType,
     /// Its state.
     pub state: State,
+    /// In SQD: whether something that was started is not complete yet.
+    pub sq_draining: bool,
+    /// Index into the P_Key table.
+    pub pkey_index: u16,
     /// The peer's number (connections, from RTR on).
     pub dest_qpn: Qpn,
     /// Path MTU (connections, from RTR on).
     pub path_mtu: Mtu,
-    /// The PSN expected next (RC).
+    /// The PSN expected next (connections).
     pub rq_psn: Psn,
     /// The PSN that the next new request gets.
     pub sq_psn: Psn,
@@ -306,6 +335,22 @@ pub struct QpInfo {
     pub qkey: QKey,
     /// The way to the peer (connections, from RTR on).
     pub av: Option<AddressVector>,
+    /// Code of the acknowledge timeout (RC and XRC, from RTS on).
+    pub timeout: u8,
+    /// Retries without progress (RC and XRC, from RTS on).
+    pub retry_cnt: u8,
+    /// Retries of a peer that is not ready (RC and XRC, from RTS on).
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding at once (RC and XRC, from RTS on).
+    pub max_rd_atomic: u8,
+    /// READs and atomics that the peer may have outstanding (RC and XRC, from RTR on).
+    pub max_dest_rd_atomic: u8,
+    /// Code of the time asked for when no receive request is posted (RC and XRC, from RTR on).
+    pub min_rnr_timer: u8,
+    /// Always [`Migrated`](PathMigration::Migrated).
+    pub path_migration: PathMigration,
     /// Sizes.
     pub caps: QpCaps,
+    /// Signs of congestion; not of the C API.
+    pub congestion: CongestionCounters,
 }

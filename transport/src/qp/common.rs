@@ -7,11 +7,14 @@ use super::{
     state::{QpType, State},
 };
 use crate::{
-    addr::{AddressVector, Mtu, QKey, Qpn},
+    addr::{AddressVector, Mtu, PKey, QKey, Qpn},
     event::{Counters, Event},
     gids::{GidTable, Path},
     mem::{Access, PdId, RegionTable, User},
+    pkeys::PKeyTable,
+    psn::Psn,
     time::Instant,
+    wire::{Bth, Opcode},
     work::{
         CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Wc, WcError, WcOk, WcOpcode,
         XrcdId,
@@ -23,6 +26,7 @@ pub(crate) struct Env<'a> {
     pub(crate) now: Instant,
     pub(crate) regions: &'a mut RegionTable,
     pub(crate) gids: &'a GidTable,
+    pub(crate) pkeys: &'a PKeyTable,
     pub(crate) srqs: &'a mut SrqTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
@@ -67,6 +71,9 @@ pub(crate) struct Common {
     pub(crate) caps: QpCaps,
     pub(crate) sq_sig_all: bool,
     pub(crate) state: State,
+    /// Its P_Key, and where in the table that stands.
+    pub(crate) pkey: PKey,
+    pub(crate) pkey_index: u16,
     pub(crate) access: Access,
     pub(crate) qkey: QKey,
     pub(crate) mtu: Mtu,
@@ -97,6 +104,8 @@ impl Common {
             caps,
             sq_sig_all: false,
             state: State::Reset,
+            pkey: PKey::DEFAULT,
+            pkey_index: 0,
             access: Access::empty(),
             qkey: QKey::default(),
             mtu,
@@ -111,6 +120,13 @@ impl Common {
     /// Whether anything of it completes in this queue.
     pub(crate) fn completes_in(&self, id: CqId) -> bool {
         [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
+    }
+
+    /// The header of a packet to the peer, in this queue pair's partition.
+    pub(super) const fn bth(&self, opcode: Opcode, psn: Psn) -> Bth {
+        let mut bth = Bth::new(opcode, self.dest_qpn, psn);
+        bth.pkey = self.pkey;
+        bth
     }
 
     /// Completes a send request; a success only if it is signaled.

@@ -1,7 +1,11 @@
 //! Telling a peer that its packets meet congestion (annex A17.9).
 //!
 //! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender with a congestion notification
-//! packet. What a sender does about it is not part of this transport yet: it counts them.
+//! packet. Datagram queue pairs count marks but tell nobody: what they receive comes from many, and each datagram may come from
+//! another, so that there is no flow to slow down.
+//!
+//! A sender that is told counts it. This is where a rate control would hook in: [`Congestion::heed`] lowers the rate, and
+//! [`Qp::build`](super::Qp::build) asks here before it takes a request, with a timer of the queue pair's for when it may go on.
 
 use core::{convert::Infallible, time::Duration};
 
@@ -10,7 +14,7 @@ use crate::{
     gids::Path,
     psn::Psn,
     time::Instant,
-    wire::{Bth, Ext, Headers, Opcode},
+    wire::{Ext, Headers, Opcode},
 };
 
 /// A peer is told at most once in this time, as network adapters do.
@@ -22,17 +26,49 @@ const TRAFFIC_CLASS: u8 = 0xC2;
 /// Bytes that follow the BTH of a notification; all of them zero.
 const PAYLOAD: usize = 16;
 
-/// What a queue pair owes its peer.
+/// Signs of congestion that a queue pair has seen since it was made or reset.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct CongestionCounters {
+    /// Packets that arrived with "congestion experienced" in their IP header.
+    pub ecn_marked: u64,
+    /// Notifications sent to the peer; none by a datagram queue pair.
+    pub cnp_sent: u64,
+    /// Notifications from the peer.
+    pub cnp_received: u64,
+}
+
+/// What a queue pair owes its peer, and what it has seen.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     due: bool,
     quiet_until: Instant,
+    counters: CongestionCounters,
 }
 
 impl Congestion {
-    /// A packet with data arrived marked.
-    pub(super) fn note(&mut self, now: Instant) {
-        if now >= self.quiet_until {
+    pub(super) const fn counters(&self) -> CongestionCounters {
+        self.counters
+    }
+
+    /// Owes nothing any more.
+    pub(super) const fn forget(&mut self) {
+        self.due = false;
+        self.quiet_until = Instant::ZERO;
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = Self::default();
+    }
+
+    /// The peer has sent a notification.
+    pub(super) const fn heed(&mut self) {
+        self.counters.cnp_received += 1;
+    }
+
+    /// A packet arrived marked; if `tell`, its sender hears of it.
+    pub(super) fn note(&mut self, tell: bool, now: Instant) {
+        self.counters.ecn_marked += 1;
+        if tell && now >= self.quiet_until {
             self.due = true;
             self.quiet_until = now.plus(INTERVAL);
         }
@@ -43,7 +79,8 @@ impl Congestion {
         if !core::mem::take(&mut self.due) {
             return None;
         }
-        let mut bth = Bth::new(Opcode::CNP, common.dest_qpn, Psn::new(0));
+        self.counters.cnp_sent += 1;
+        let mut bth = common.bth(Opcode::CNP, Psn::new(0));
         bth.mig_req = false;
         bth.becn = true;
         let outgoing = Outgoing { headers: Headers::built(bth, Ext::None), payload: PAYLOAD };

@@ -5,6 +5,7 @@
 //! yield packet values, and `Qp::build` turns them into bytes.
 
 mod attr;
+mod changes;
 mod common;
 mod completer;
 mod congestion;
@@ -20,8 +21,10 @@ mod ud;
 mod xrc;
 
 pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts};
+pub use changes::{Changes, PathMigration};
 pub(crate) use common::{Common, Env};
-pub use state::{EDGES, QpType, State, is_legal};
+pub use congestion::CongestionCounters;
+pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
 
 use crate::{
     event::{Disposition, DropReason, Event},
@@ -31,6 +34,7 @@ use crate::{
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
+use modify::Reliability;
 use requester::Requester;
 use responder::{Outcome, Responder};
 
@@ -43,6 +47,7 @@ pub(crate) struct Qp {
     requester: Requester,
     responder: Responder,
     congestion: Congestion,
+    reliability: Reliability,
     /// Whether the peer has been heard since RTR.
     established: bool,
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
@@ -71,6 +76,7 @@ impl Qp {
             responder: Responder::new(caps.max_recv_wr),
             common,
             congestion: Congestion::default(),
+            reliability: Reliability::default(),
             established: false,
             drained: false,
             drain_event: false,
@@ -150,8 +156,8 @@ impl Qp {
 
     /// Takes a packet whose destination, source and ICRC have been checked.
     pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
-        if net.is_congested() && !packet.payload.is_empty() && self.common.qp_type != QpType::Ud {
-            self.congestion.note(env.now);
+        if net.is_congested() {
+            self.congestion.note(!packet.payload.is_empty() && self.common.qp_type != QpType::Ud, env.now);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
@@ -215,6 +221,11 @@ impl Qp {
                 disposition
             }
         }
+    }
+
+    /// The peer tells that our packets meet congestion.
+    pub(crate) const fn handle_congestion(&mut self) {
+        self.congestion.heed();
     }
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
@@ -313,7 +324,7 @@ impl Qp {
     /// last of them may be the NAK that tells the peer why.
     fn enter_error(&mut self, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
-        self.congestion = Congestion::default();
+        self.congestion.forget();
         self.common.state = State::Err;
         self.flush_sends(env);
         while let Some(id) = self.responder.flush() {

@@ -1,114 +1,235 @@
-//! Transitions of a queue pair, and what it tells of itself (11.2.4.2, 11.2.4.3).
+//! Transitions of a queue pair, and what it tells of itself (11.2.4.2, 11.2.4.3). Each checks everything before it changes anything.
 
 use super::{
     Qp,
     attr::{Init, MAX_RD_ATOMIC, ModifyError, QpInfo, Rtr, Rts},
+    changes::{Changes, PathMigration},
     common::Env,
-    congestion::Congestion,
-    state::{QpType, State, is_legal},
+    state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes},
 };
 use crate::{
-    addr::{AddressVector, Mtu, Qpn},
-    gids::GidTable,
+    addr::{AddressVector, Mtu, PKey, QKey, Qpn},
+    gids::{GidTable, Path},
+    mem::Access,
 };
+
+/// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its halves make of them does not show the codes
+/// any more, and goes when the queue pair fails.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Reliability {
+    timeout: u8,
+    retry_cnt: u8,
+    rnr_retry: u8,
+    max_rd_atomic: u8,
+    max_dest_rd_atomic: u8,
+    min_rnr_timer: u8,
+}
+
+impl Reliability {
+    fn changed(self, changes: &Changes) -> Self {
+        Self {
+            timeout: changes.timeout.unwrap_or(self.timeout),
+            retry_cnt: changes.retry_cnt.unwrap_or(self.retry_cnt),
+            rnr_retry: changes.rnr_retry.unwrap_or(self.rnr_retry),
+            max_rd_atomic: changes.max_rd_atomic.unwrap_or(self.max_rd_atomic),
+            max_dest_rd_atomic: changes.max_dest_rd_atomic.unwrap_or(self.max_dest_rd_atomic),
+            min_rnr_timer: changes.min_rnr_timer.unwrap_or(self.min_rnr_timer),
+        }
+    }
+
+    fn check(&self) -> Result<(), ModifyError> {
+        for (what, value, limit) in [
+            ("timeout", self.timeout, 31),
+            ("retry_cnt", self.retry_cnt, 7),
+            ("rnr_retry", self.rnr_retry, 7),
+            ("max_rd_atomic", self.max_rd_atomic, MAX_RD_ATOMIC),
+            ("max_dest_rd_atomic", self.max_dest_rd_atomic, MAX_RD_ATOMIC),
+            ("min_rnr_timer", self.min_rnr_timer, 31),
+        ] {
+            if value > limit {
+                return Err(ModifyError::Range { what, limit: limit.into() });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Changes that have been checked, ready to be made.
+struct Checked {
+    pkey: Option<(u16, PKey)>,
+    access: Option<Access>,
+    qkey: Option<QKey>,
+    path: Option<(AddressVector, Path)>,
+}
 
 #[allow(clippy::wrong_self_convention, reason = "transitions are named after the state that they lead to")]
 impl Qp {
-    // Transitions. Each checks everything before it changes anything.
-
     fn check_edge(&self, to: State) -> Result<(), ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
         if !is_legal(qp_type, from, to) {
             return Err(ModifyError::IllegalTransition { qp_type, from, to });
         }
-        if from == State::Sqd && to != State::Err && to != State::Reset && !self.drained {
+        if self.is_draining() && to != State::Err && to != State::Reset {
             return Err(ModifyError::StillDraining);
         }
         Ok(())
     }
 
-    pub(crate) fn to_init(&mut self, init: &Init) -> Result<(), ModifyError> {
-        self.check_edge(State::Init)?;
-        if init.pkey_index != 0 {
-            return Err(ModifyError::PKeyIndex(init.pkey_index));
+    /// In SQD, with something that was started and is not complete.
+    const fn is_draining(&self) -> bool {
+        matches!(self.common.state, State::Sqd) && !self.drained
+    }
+
+    /// Checks what is to change on the edge to `to`, but for the numbers, which are [`Reliability`]'s.
+    fn check_changes(&self, to: State, changes: &Changes, env: &Env<'_>) -> Result<Checked, ModifyError> {
+        let (from, qp_type) = (self.common.state, self.common.qp_type);
+        let taken = optional_attributes(qp_type, from, to);
+        if let Some(attribute) = changes.given().find(|attribute| !taken.contains(attribute)) {
+            return Err(ModifyError::NotTaken { attribute, qp_type, from, to });
         }
-        self.common.access = init.access;
-        self.common.qkey = init.qkey;
+        if changes.current_state.is_some_and(|believed| believed != from) {
+            return Err(ModifyError::OtherState(from));
+        }
+        if changes.alt_path.is_some() {
+            return Err(ModifyError::NotSupported(Attribute::AltPath));
+        }
+        if changes.path_migration.is_some_and(|state| state != PathMigration::Migrated) {
+            return Err(ModifyError::NotSupported(Attribute::PathMigration));
+        }
+        let path = |av: AddressVector| Ok((av, self.path_to(self.common.dest_qpn, &av, env.gids)?));
+        Ok(Checked {
+            pkey: changes.pkey_index.map(|index| check_pkey(index, env)).transpose()?,
+            access: changes.access,
+            qkey: changes.qkey,
+            path: changes.av.map(path).transpose()?,
+        })
+    }
+
+    fn make(&mut self, checked: &Checked) {
+        let Checked { pkey, access, qkey, path } = *checked;
+        let common = &mut self.common;
+        (common.pkey_index, common.pkey) = pkey.unwrap_or((common.pkey_index, common.pkey));
+        common.access = access.unwrap_or(common.access);
+        common.qkey = qkey.unwrap_or(common.qkey);
+        if let Some((av, path)) = path {
+            common.av = Some(av);
+            common.path = Some(path);
+        }
+    }
+
+    pub(crate) fn to_init(&mut self, init: &Init, env: &Env<'_>) -> Result<(), ModifyError> {
+        self.check_edge(State::Init)?;
+        let Init { pkey_index, access, qkey } = *init;
+        let pkey = Some(check_pkey(pkey_index, env)?);
+        self.make(&Checked { pkey, access: Some(access), qkey: Some(qkey), path: None });
         self.common.state = State::Init;
         Ok(())
     }
 
-    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, gids: &GidTable) -> Result<(), ModifyError> {
+    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Rtr)?;
+        let checked = self.check_changes(State::Rtr, changes, env)?;
         match (self.common.qp_type, rtr) {
             (QpType::Ud, Rtr::Ud) => {}
             (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer })
             | (QpType::XrcTarget, Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
-                if *min_rnr_timer > 31 {
-                    return Err(ModifyError::Range { what: "min_rnr_timer", limit: 31 });
-                }
-                if *max_dest_rd_atomic > MAX_RD_ATOMIC {
-                    return Err(ModifyError::Range { what: "max_dest_rd_atomic", limit: MAX_RD_ATOMIC.into() });
-                }
-                self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
-                self.responder.start(*rq_psn, *max_dest_rd_atomic, *min_rnr_timer);
+                let (max_dest_rd_atomic, min_rnr_timer) = (*max_dest_rd_atomic, *min_rnr_timer);
+                let reliability = Reliability { max_dest_rd_atomic, min_rnr_timer, ..self.reliability };
+                reliability.check()?;
+                self.set_peer(*dest_qpn, *path_mtu, av, env.gids)?;
+                self.reliability = reliability;
+                self.responder.start(*rq_psn, max_dest_rd_atomic, min_rnr_timer);
             }
             (QpType::Uc, Rtr::Uc { dest_qpn, path_mtu, rq_psn, av })
             | (QpType::XrcInitiator, Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av }) => {
-                self.set_peer(*dest_qpn, *path_mtu, av, gids)?;
+                self.set_peer(*dest_qpn, *path_mtu, av, env.gids)?;
                 self.responder.start(*rq_psn, 0, 0);
             }
             (qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
+        self.make(&checked);
         self.established = false;
         self.common.state = State::Rtr;
         Ok(())
+    }
+
+    fn path_to(&self, qpn: Qpn, av: &AddressVector, gids: &GidTable) -> Result<Path, ModifyError> {
+        if av.dgid.is_multicast() {
+            return Err(ModifyError::MulticastPeer(av.dgid));
+        }
+        gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))
     }
 
     fn set_peer(&mut self, qpn: Qpn, path_mtu: Mtu, av: &AddressVector, gids: &GidTable) -> Result<(), ModifyError> {
         if path_mtu > gids.port_mtu() {
             return Err(ModifyError::PathMtu { asked: path_mtu, port: gids.port_mtu() });
         }
-        let path = gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))?;
-        self.common.path = Some(path);
+        self.common.path = Some(self.path_to(qpn, av, gids)?);
         self.common.av = Some(*av);
         self.common.mtu = path_mtu;
         self.common.dest_qpn = qpn;
         Ok(())
     }
 
-    pub(crate) fn to_rts(&mut self, rts: &Rts) -> Result<(), ModifyError> {
+    pub(crate) fn to_rts(&mut self, rts: &Rts, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Rts)?;
+        let checked = self.check_changes(State::Rts, changes, env)?;
+        let mut reliability = self.reliability.changed(changes);
+        match *rts {
+            Rts::Rc { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. }
+            | Rts::XrcInitiator { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } => {
+                reliability = Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, ..reliability };
+            }
+            Rts::XrcTarget { timeout, .. } => reliability.timeout = timeout,
+            Rts::Uc { .. } | Rts::Ud { .. } | Rts::Resume => {}
+        }
+        reliability.check()?;
         match (self.common.state, self.common.qp_type, rts) {
             (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
                 self.requester.start_unreliable(*sq_psn);
             }
-            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { timeout: 32.., .. }) => {
-                return Err(ModifyError::Range { what: "timeout", limit: 31 });
-            }
             (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => self.requester.start_unreliable(*sq_psn),
             (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
-                for (what, value, limit) in [
-                    ("timeout", *timeout, 31),
-                    ("retry_cnt", *retry_cnt, 7),
-                    ("rnr_retry", *rnr_retry, 7),
-                    ("max_rd_atomic", *max_rd_atomic, MAX_RD_ATOMIC),
-                ] {
-                    if value > limit {
-                        return Err(ModifyError::Range { what, limit: limit.into() });
-                    }
-                }
                 self.requester.start(*sq_psn, *timeout, *retry_cnt, *rnr_retry, *max_rd_atomic);
             }
-            (State::Sqd | State::Sqe, _, Rts::Resume) => {}
+            (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
+        self.responder.min_rnr_timer = reliability.min_rnr_timer;
+        self.reliability = reliability;
+        self.make(&checked);
         self.common.state = State::Rts;
         Ok(())
     }
 
+    /// INIT→INIT, RTS→RTS and SQD→SQD.
+    pub(crate) fn change(&mut self, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
+        let (state, qp_type) = (self.common.state, self.common.qp_type);
+        if !EDGES.contains(&(state, state)) {
+            return Err(ModifyError::IllegalTransition { qp_type, from: state, to: state });
+        }
+        self.check_edge(state)?;
+        let checked = self.check_changes(state, changes, env)?;
+        let reliability = self.reliability.changed(changes);
+        reliability.check()?;
+        self.reliability = reliability;
+        self.make(&checked);
+        let Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer } = reliability;
+        self.responder.min_rnr_timer = min_rnr_timer;
+        // the rest changes only in SQD, where nothing is under way that the old values hold for
+        if state == State::Sqd && qp_type.is_reliable() {
+            self.requester.configure(timeout, retry_cnt, rnr_retry, max_rd_atomic);
+            self.responder.set_max_dest_rd_atomic(max_dest_rd_atomic);
+        }
+        Ok(())
+    }
+
     pub(crate) fn to_sqd(&mut self, notify: bool, env: &mut Env<'_>) -> Result<(), ModifyError> {
+        let (from, qp_type) = (self.common.state, self.common.qp_type);
+        if from == State::Sqd {
+            return Err(ModifyError::IllegalTransition { qp_type, from, to: State::Sqd }); // that edge is `change`'s
+        }
         self.check_edge(State::Sqd)?;
         self.common.state = State::Sqd;
         self.drained = false;
@@ -127,20 +248,27 @@ impl Qp {
     pub(crate) fn to_reset(&mut self) {
         self.requester.reset();
         self.responder.reset();
-        self.congestion = Congestion::default();
+        self.congestion.reset();
         if self.common.qp_type == QpType::XrcTarget {
             self.leave_srq();
         }
-        self.common.state = State::Reset;
-        self.common.path = None;
-        self.common.av = None;
+        self.reliability = Reliability::default();
+        let common = &mut self.common;
+        common.state = State::Reset;
+        (common.pkey_index, common.pkey) = (0, PKey::DEFAULT);
+        (common.access, common.qkey) = (Access::empty(), QKey::default());
+        common.path = None;
+        common.av = None;
     }
 
     pub(crate) fn info(&self) -> QpInfo {
+        let Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer } = self.reliability;
         QpInfo {
             qpn: self.common.qpn,
             qp_type: self.common.qp_type,
             state: self.common.state,
+            sq_draining: self.is_draining(),
+            pkey_index: self.common.pkey_index,
             dest_qpn: self.common.dest_qpn,
             path_mtu: self.common.mtu,
             rq_psn: self.responder.expected(),
@@ -148,7 +276,20 @@ impl Qp {
             access: self.common.access,
             qkey: self.common.qkey,
             av: self.common.av,
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+            max_dest_rd_atomic,
+            min_rnr_timer,
+            path_migration: PathMigration::Migrated,
             caps: self.common.caps,
+            congestion: self.congestion.counters(),
         }
     }
+}
+
+fn check_pkey(index: u16, env: &Env<'_>) -> Result<(u16, PKey), ModifyError> {
+    let pkey = env.pkeys.get(index).ok_or(ModifyError::PKeyIndex(index))?;
+    Ok((index, pkey))
 }

@@ -33,8 +33,15 @@ pub(crate) struct ReplayRing {
 
 impl ReplayRing {
     pub(crate) fn new(agreed: u8) -> Self {
-        let capacity = if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() };
+        let capacity = capacity(agreed);
         Self { entries: VecDeque::with_capacity(capacity), capacity }
+    }
+
+    /// Remembers more from now on, or forgets the oldest.
+    pub(crate) fn resize(&mut self, agreed: u8) {
+        self.capacity = capacity(agreed);
+        let surplus = self.entries.len().saturating_sub(self.capacity);
+        self.entries.drain(..surplus);
     }
 
     pub(crate) const fn capacity(&self) -> usize {
@@ -52,6 +59,10 @@ impl ReplayRing {
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
         self.entries.iter().rev().find(|entry| psn.after(entry.first_psn).is_some_and(|n| n < entry.packets)).copied()
     }
+}
+
+fn capacity(agreed: u8) -> usize {
+    if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
 #[cfg(test)]
@@ -73,5 +84,11 @@ mod tests {
         assert_eq!(ring.find(Psn::new(19)), Some(read(10, 10)));
         assert_eq!(ring.find(Psn::new(49)), Some(read(40, 10)));
         assert_eq!(ring.find(Psn::new(50)), None);
+        ring.resize(2);
+        assert_eq!((ring.find(Psn::new(29)), ring.find(Psn::new(30))), (None, Some(read(30, 10))));
+        ring.resize(128);
+        assert_eq!((ring.capacity(), ring.find(Psn::new(40))), (128, Some(read(40, 10))));
+        ring.resize(0);
+        assert_eq!((ring.capacity(), ring.find(Psn::new(40))), (0, None));
     }
 }

@@ -20,7 +20,7 @@ use crate::{
     mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{AtomicEth, Bth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth, XrcEth},
+    wire::{AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth, XrcEth},
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
@@ -90,6 +90,11 @@ impl Requester {
     /// RTR→RTS of a connection.
     pub(crate) fn start(&mut self, psn: Psn, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
         self.start_unreliable(psn);
+        self.configure(timeout, retry_cnt, rnr_retry, max_rd_atomic);
+    }
+
+    /// Sets timers, counters and limits while nothing is under way.
+    pub(crate) fn configure(&mut self, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
         self.max_reads = u32::from(max_rd_atomic);
         self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
     }
@@ -195,7 +200,7 @@ impl Requester {
         let ends = end == wqe.end_psn();
         let xrceth = wqe.remote_srq.map(|srq| XrcEth::new(srq.get()));
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. }) || ext.immediate().is_some();
-        let mut bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
+        let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
         self.cursor = if ends { Cursor { number: number + 1, packet: 0 } } else { Cursor { number, packet: packet + 1 } };
         if again {

@@ -16,7 +16,7 @@ use crate::{
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Syndrome},
+    wire::{Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Syndrome},
     work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
@@ -93,7 +93,7 @@ pub(crate) struct Responder {
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
     replies: VecDeque<Reply>,
-    min_rnr_timer: u8,
+    pub(super) min_rnr_timer: u8,
 }
 
 /// What became of a request.
@@ -176,6 +176,11 @@ impl Responder {
         self.msn = Msn::default();
         self.replay = ReplayRing::new(max_dest_rd_atomic);
         self.min_rnr_timer = min_rnr_timer;
+    }
+
+    /// SQD→SQD: how many READs and atomics the peer may have outstanding.
+    pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
+        self.replay.resize(agreed);
     }
 
     /// Forgets everything, posted requests included.
@@ -479,7 +484,7 @@ impl Responder {
                 (psn, operation, ext, payload, source)
             }
         };
-        let bth = Bth::new(Opcode::known(common.qp_type.service(), operation), common.dest_qpn, psn);
+        let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source })
     }
 

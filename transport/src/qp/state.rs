@@ -90,13 +90,15 @@ impl State {
 }
 
 /// Every edge that a command can take, besides those from any state to RESET and from any but RESET to ERR. Only the
-/// adapter itself enters SQE.
+/// adapter itself enters SQE. Those that lead back to where they come from only change attributes.
 pub const EDGES: &[(State, State)] = &[
     (State::Reset, State::Init),
     (State::Init, State::Init),
     (State::Init, State::Rtr),
     (State::Rtr, State::Rts),
+    (State::Rts, State::Rts),
     (State::Rts, State::Sqd),
+    (State::Sqd, State::Sqd),
     (State::Sqd, State::Rts),
     (State::Sqe, State::Rts),
 ];
@@ -110,5 +112,80 @@ pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
         (_, State::Err) => true,
         (State::Sqe, _) if qp_type.is_reliable() => false, // a reliable queue pair has no such state
         edge => EDGES.contains(&edge),
+    }
+}
+
+macro_rules! attributes {
+    ($($variant:ident $name:literal $flag:literal;)*) => {
+        /// An attribute that some edges take without need of it (`ibv_qp_attr_mask`); see [`Changes`](super::Changes). The port
+        /// number is not among them: there is only one.
+        #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+        pub enum Attribute { $(#[doc = concat!("`", $name, "`, `", $flag, "`.")] $variant,)* }
+
+        impl Attribute {
+            /// Every attribute.
+            pub const ALL: &'static [Self] = &[$(Self::$variant,)*];
+        }
+
+        impl fmt::Display for Attribute {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str(match self { $(Self::$variant => $name,)* })
+            }
+        }
+    };
+}
+
+attributes! {
+    CurrentState "current_state" "IBV_QP_CUR_STATE";
+    PKeyIndex "pkey_index" "IBV_QP_PKEY_INDEX";
+    Access "access" "IBV_QP_ACCESS_FLAGS";
+    QKey "qkey" "IBV_QP_QKEY";
+    Av "av" "IBV_QP_AV";
+    Timeout "timeout" "IBV_QP_TIMEOUT";
+    RetryCnt "retry_cnt" "IBV_QP_RETRY_CNT";
+    RnrRetry "rnr_retry" "IBV_QP_RNR_RETRY";
+    MaxRdAtomic "max_rd_atomic" "IBV_QP_MAX_QP_RD_ATOMIC";
+    MaxDestRdAtomic "max_dest_rd_atomic" "IBV_QP_MAX_DEST_RD_ATOMIC";
+    MinRnrTimer "min_rnr_timer" "IBV_QP_MIN_RNR_TIMER";
+    AltPath "alt_path" "IBV_QP_ALT_PATH";
+    PathMigration "path_migration" "IBV_QP_PATH_MIG_STATE";
+}
+
+/// What an edge takes besides what it needs (table "QP state transition properties", 11.2.4.2). Nothing for an edge that does not
+/// exist, and nothing on the way to RESET, ERR or SQD.
+#[must_use]
+pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
+    use Attribute as A;
+    use QpType::{Rc, Uc, Ud, XrcInitiator, XrcTarget};
+    use State::{Init, Rtr, Rts, Sqd, Sqe};
+    match (qp_type, from, to) {
+        (Ud, Init, Init | Rtr) | (Ud, Sqd, Sqd) => &[A::PKeyIndex, A::QKey],
+        (Ud, Rtr | Rts | Sqd | Sqe, Rts) => &[A::CurrentState, A::QKey],
+        (_, Init, Init) => &[A::PKeyIndex, A::Access],
+        (_, Init, Rtr) => &[A::PKeyIndex, A::Access, A::AltPath],
+        (Rc | XrcTarget, Rtr | Rts | Sqd, Rts) => &[A::CurrentState, A::Access, A::MinRnrTimer, A::AltPath, A::PathMigration],
+        (Uc | XrcInitiator, Rtr | Rts | Sqd, Rts) => &[A::CurrentState, A::Access, A::AltPath, A::PathMigration],
+        (Uc, Sqe, Rts) => &[A::CurrentState, A::Access],
+        (Uc, Sqd, Sqd) => &[A::PKeyIndex, A::Access, A::Av, A::AltPath, A::PathMigration],
+        (Rc, Sqd, Sqd) => &[
+            A::PKeyIndex,
+            A::Access,
+            A::Av,
+            A::Timeout,
+            A::RetryCnt,
+            A::RnrRetry,
+            A::MaxRdAtomic,
+            A::MaxDestRdAtomic,
+            A::MinRnrTimer,
+            A::AltPath,
+            A::PathMigration,
+        ],
+        (XrcInitiator, Sqd, Sqd) => {
+            &[A::PKeyIndex, A::Access, A::Av, A::Timeout, A::RetryCnt, A::RnrRetry, A::MaxRdAtomic, A::AltPath, A::PathMigration]
+        }
+        (XrcTarget, Sqd, Sqd) => {
+            &[A::PKeyIndex, A::Access, A::Av, A::Timeout, A::MaxDestRdAtomic, A::MinRnrTimer, A::AltPath, A::PathMigration]
+        }
+        _ => &[],
     }
 }

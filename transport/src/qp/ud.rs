@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     event::DropReason,
-    wire::{Bth, Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
+    wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
     work::{Cause, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
@@ -57,7 +57,8 @@ fn write(common: &Common, requester: &Requester, slot: &mut [u8], env: &Env<'_>)
         Some(imm) => (Operation::SendOnlyImm, Ext::DethImm(deth, *imm)),
     };
     let opcode = Opcode::new(Service::Ud, operation).ok_or(no_route)?;
-    let mut bth = Bth::new(opcode, to.qpn, requester.next_psn());
+    let mut bth = common.bth(opcode, requester.next_psn());
+    bth.dest_qp = to.qpn;
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
     let outgoing = Outgoing { headers: Headers::built(bth, ext), payload: *length as usize };
     let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
@@ -77,6 +78,7 @@ pub(super) fn receive(
         return Err(Refused::Dropped(DropReason::WrongService));
     };
     if deth.qkey != common.qkey {
+        env.counters.qkey_violations += 1;
         return Err(Refused::Dropped(DropReason::QKey));
     }
     let total = (GRH_LEN + packet.payload.len()) as u64;
@@ -93,8 +95,8 @@ pub(super) fn receive(
     match stored {
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
-            let src_qp = Some(deth.source_qp);
-            let ok = WcOk { immediate, src_qp, grh: true, ..WcOk::new(WcOpcode::Recv, total as u32) };
+            let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
+            let ok = WcOk { immediate, src_qp, pkey_index, grh: true, ..WcOk::new(WcOpcode::Recv, total as u32) };
             common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
             Ok(())
         }

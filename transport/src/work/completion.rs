@@ -67,6 +67,8 @@ pub struct WcOk {
     pub invalidated: Option<RKey>,
     /// The sender's queue pair, for a datagram.
     pub src_qp: Option<Qpn>,
+    /// Index of the P_Key that a datagram came with; 0 for everything else.
+    pub pkey_index: u16,
     /// Whether the receive buffer starts with a 40-byte GRH area (`IBV_WC_GRH`).
     pub grh: bool,
 }
@@ -75,7 +77,7 @@ impl WcOk {
     /// A success with nothing else to tell.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
-        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, grh: false }
+        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, pkey_index: 0, grh: false }
     }
 }
 

@@ -1,5 +1,6 @@
 //! The `udp` link.
 
+mod groups;
 mod message;
 
 use std::{
@@ -18,6 +19,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
 use super::Link;
+use groups::Groups;
 use message::{Outgoing, Receiver};
 
 /// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the receiver.
@@ -53,7 +55,8 @@ pub enum BindError {
 struct Port {
     socket: Socket,
     address: IpAddr,
-    scope: u32,
+    /// Index of its interface; 0 where the address alone says it.
+    interface: u32,
 }
 
 /// The link that needs no privilege: one UDP socket per local address.
@@ -63,6 +66,7 @@ struct Port {
 /// told to count on. On receiving, the transport solves for it (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
+    groups: Groups,
     limits: TransmitLimits,
     outgoing: Outgoing,
     receiver: Receiver,
@@ -77,18 +81,20 @@ impl UdpLink {
     pub fn bind(addresses: &[(IpAddr, u32)]) -> Result<Self, BindError> {
         let mut ports = Vec::new();
         let mut missing = None;
-        for &(address, scope) in addresses {
-            match Port::open(address, scope) {
+        for &(address, interface) in addresses {
+            match Port::open(address, interface) {
                 Ok(port) => ports.push(port),
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error) => return Err(error),
             }
         }
-        if let Some(error) = missing.filter(|_| ports.is_empty()) {
-            return Err(error);
-        }
+        let Some(first) = ports.first() else {
+            return Err(missing.unwrap_or(BindError::NotLocal(Ipv4Addr::UNSPECIFIED.into())));
+        };
+        let groups = Groups::new().map_err(|source| BindError::System { address: first.address, source })?;
         Ok(Self {
             ports,
+            groups,
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
             outgoing: Outgoing::default(),
             receiver: Receiver::new(),
@@ -111,39 +117,35 @@ impl UdpLink {
 }
 
 impl Port {
-    fn open(address: IpAddr, scope: u32) -> Result<Self, BindError> {
-        let scope = match address {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => scope,
-            _ => 0,
-        };
-        let socket = Self::socket(address, scope).map_err(|source| match source.kind() {
+    fn open(address: IpAddr, interface: u32) -> Result<Self, BindError> {
+        let socket = Self::socket(address, interface).map_err(|source| match source.kind() {
             io::ErrorKind::AddrInUse => BindError::Taken(address),
             io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
             _ => BindError::System { address, source },
         })?;
-        Ok(Self { socket, address, scope })
+        Ok(Self { socket, address, interface })
     }
 
-    fn socket(address: IpAddr, scope: u32) -> io::Result<Socket> {
+    fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(SocketAddr::new(address, 0)), Type::DGRAM, Some(Protocol::UDP))?;
         // a smaller buffer than asked for only means more loss under load
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
         message::configure(&socket, address.is_ipv6())?;
-        socket.bind(&Self::socket_address(address, scope).into())?;
+        groups::configure_sending(&socket, address, interface);
+        socket.bind(&Self::socket_address(address, interface).into())?;
         Ok(socket)
     }
 
-    fn socket_address(address: IpAddr, scope: u32) -> SocketAddr {
+    /// A link-local address means something only together with an interface.
+    fn socket_address(address: IpAddr, interface: u32) -> SocketAddr {
         match address {
             IpAddr::V4(v4) => SocketAddrV4::new(v4, ROCE_UDP_PORT).into(),
-            IpAddr::V6(v6) => SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, scope).into(),
+            IpAddr::V6(v6) => {
+                let scope = if v6.is_unicast_link_local() { interface } else { 0 };
+                SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, scope).into()
+            }
         }
-    }
-
-    fn destination(&self, address: IpAddr) -> SocketAddr {
-        let link_local = matches!(address, IpAddr::V6(v6) if v6.is_unicast_link_local());
-        Self::socket_address(address, if link_local { self.scope } else { 0 })
     }
 }
 
@@ -166,7 +168,7 @@ impl Link for UdpLink {
         // runs of one source address go out with one call
         for group in runs.chunk_by(|a, b| a.src == b.src) {
             let Some(port) = self.ports.iter().find(|port| port.address == group[0].src) else { continue };
-            let to = |run: &Transmit| port.destination(run.dst);
+            let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
             if let Err(error) = self.outgoing.send(&port.socket, bytes, group, to) {
                 result = Err(error);
             }
@@ -175,13 +177,14 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, _now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        let Self { ports, groups, receiver, .. } = self;
         let mut count = 0;
-        for port in &self.ports {
-            count += self.receiver.receive(&port.socket, |meta, payload| {
+        let mut receive = |socket: &Socket, dst: IpAddr| {
+            receiver.receive(socket, |meta, payload| {
                 for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
                     let net = NetHeader {
                         src: unmapped(meta.source.ip()),
-                        dst: port.address,
+                        dst,
                         src_port: meta.source.port(),
                         traffic_class: meta.traffic_class,
                         hop_limit: meta.hop_limit,
@@ -189,13 +192,27 @@ impl Link for UdpLink {
                     };
                     sink(&net, datagram);
                 }
-            })?;
+            })
+        };
+        for port in ports {
+            count += receive(&port.socket, port.address)?;
+        }
+        for (group, socket) in groups.ready()? {
+            count += receive(socket, *group)?;
         }
         Ok(count)
     }
 
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.groups.join(group, &self.ports)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.groups.leave(group);
+    }
+
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ports.iter().map(|port| port.socket.as_fd()).collect()
+        self.ports.iter().map(|port| port.socket.as_fd()).chain([self.groups.descriptor()]).collect()
     }
 }
 

@@ -1,0 +1,131 @@
+//! Sockets for multicast groups. The link's other sockets are bound to its own addresses and hear nothing that is sent to a group.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    mem::MaybeUninit,
+    net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use roce_transport::addr::ROCE_UDP_PORT;
+use rustix::event::{Timespec, epoll};
+use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
+
+use super::{Port, RECEIVE_BUFFER, message};
+
+/// Sockets that are looked at in one go.
+const READY: usize = 16;
+
+/// One socket per group. It is bound to the group's address, so that what it receives was sent there; the system gives a copy to
+/// every socket that is bound so, of whatever program, each once. With several addresses on one interface there is still one
+/// membership, and one copy.
+pub(super) struct Groups {
+    members: BTreeMap<u64, (IpAddr, Socket)>,
+    next: u64,
+    /// Tells which sockets have something, so that a receiver need not ask each. Its descriptor never changes, which is what the
+    /// link shows to whoever waits on it.
+    epoll: OwnedFd,
+    ready: Vec<u64>,
+}
+
+impl Groups {
+    pub(super) fn new() -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        Ok(Self { members: BTreeMap::new(), next: 0, epoll, ready: Vec::new() })
+    }
+
+    /// Readable when something has arrived for one of the groups.
+    pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+
+    /// Joins a group on the interfaces of those of `ports` that are of its address family.
+    pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
+        if self.members.values().any(|(joined, _)| *joined == group) {
+            return Ok(());
+        }
+        let ports: Vec<_> = ports.iter().filter(|port| port.address.is_ipv4() == group.is_ipv4()).collect();
+        let Some(first) = ports.first() else {
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the device has no address of the group's family"));
+        };
+        let socket = open(group, first.interface)?;
+        for port in &ports {
+            match join_on(&socket, group, port) {
+                // a second address on an interface that has been joined
+                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
+                other => other?,
+            }
+        }
+        epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(self.next), epoll::EventFlags::IN)?;
+        self.members.insert(self.next, (group, socket));
+        self.next += 1;
+        Ok(())
+    }
+
+    /// Leaves a group; what has arrived and is not taken is lost.
+    pub(super) fn leave(&mut self, group: IpAddr) {
+        self.members.retain(|_, (joined, _)| *joined != group);
+    }
+
+    /// The groups that something has arrived for, some at a time.
+    pub(super) fn ready(&mut self) -> io::Result<impl Iterator<Item = &(IpAddr, Socket)>> {
+        self.ready.clear();
+        if !self.members.is_empty() {
+            let mut events = [const { MaybeUninit::uninit() }; READY];
+            let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))?;
+            self.ready.extend(events.iter().map(|event| event.data.u64()));
+        }
+        Ok(self.ready.iter().filter_map(|key| self.members.get(key)))
+    }
+}
+
+fn open(group: IpAddr, interface: u32) -> io::Result<Socket> {
+    let socket = Socket::new(Domain::for_address(SocketAddr::new(group, 0)), Type::DGRAM, Some(Protocol::UDP))?;
+    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    // several programs on this host can be members
+    socket.set_reuse_address(true)?;
+    message::configure(&socket, group.is_ipv6())?;
+    let address: SocketAddr = match group {
+        IpAddr::V4(v4) => {
+            socket.set_multicast_all_v4(false)?;
+            SocketAddrV4::new(v4, ROCE_UDP_PORT).into()
+        }
+        IpAddr::V6(v6) => {
+            socket.set_multicast_all_v6(false)?;
+            SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, interface).into()
+        }
+    };
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Tells the system, and it the network (IGMP, MLD), that this interface wants the group's packets.
+fn join_on(socket: &Socket, group: IpAddr, port: &Port) -> io::Result<()> {
+    match (group, port.address) {
+        (IpAddr::V4(group), IpAddr::V4(own)) => {
+            let interface = match port.interface {
+                0 => InterfaceIndexOrAddress::Address(own),
+                index => InterfaceIndexOrAddress::Index(index),
+            };
+            socket.join_multicast_v4_n(&group, &interface)
+        }
+        (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, port.interface),
+        (IpAddr::V4(_), IpAddr::V6(_)) => Ok(()), // sorted out before
+    }
+}
+
+/// Sets how a socket with the address `own` sends to groups: from that address's interface, to members on this host, too, and as
+/// far as unicast unless a packet says otherwise. What has no multicast cannot be set so, and then sending fails, and is counted.
+pub(super) fn configure_sending(socket: &Socket, own: IpAddr, interface: u32) {
+    let _ = match own {
+        IpAddr::V4(own) => socket
+            .set_multicast_if_v4(&own)
+            .and_then(|()| socket.set_multicast_loop_v4(true))
+            .and_then(|()| socket.set_multicast_ttl_v4(64)),
+        IpAddr::V6(_) => socket
+            .set_multicast_if_v6(interface)
+            .and_then(|()| socket.set_multicast_loop_v6(true))
+            .and_then(|()| socket.set_multicast_hops_v6(64)),
+    };
+}

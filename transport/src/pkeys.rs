@@ -1,0 +1,85 @@
+//! The P_Key table of an adapter's only port (10.9.1, C9-42 to C9-45).
+
+use alloc::{vec, vec::Vec};
+
+use thiserror::Error;
+
+use crate::addr::PKey;
+
+/// Partition keys that queue pairs name by index: a packet leaves with the key of its queue pair, and is received when its own
+/// matches that key.
+///
+/// Entries with the partition 0 are unused. A queue pair always has a used one: neither a transition nor a new table may take it
+/// away.
+///
+/// The general services queue pair is the exception of the specification: it takes packets with any key of the table, says with
+/// [`pkey_index`](crate::work::WcOk::pkey_index) which one it was, and answers with the same; [`find`](Self::find) is for it.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct PKeyTable(Vec<PKey>);
+
+/// Why these keys make no table.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[error("a P_Key table has 1 to {max} entries, not {0}", max = PKeyTable::MAX)]
+pub struct PKeyTableSize(pub usize);
+
+impl PKeyTable {
+    /// The most entries of a table (`ibv_device_attr.max_pkeys`).
+    pub const MAX: usize = 128;
+
+    /// A table with these entries.
+    ///
+    /// # Errors
+    /// For no entry, or more than [`MAX`](Self::MAX).
+    pub fn new(entries: impl Into<Vec<PKey>>) -> Result<Self, PKeyTableSize> {
+        let entries = entries.into();
+        if (1..=Self::MAX).contains(&entries.len()) { Ok(Self(entries)) } else { Err(PKeyTableSize(entries.len())) }
+    }
+
+    /// Every entry, unused ones included.
+    #[must_use]
+    pub fn entries(&self) -> &[PKey] {
+        &self.0
+    }
+
+    /// The entry at `index`, if it is used.
+    #[must_use]
+    pub fn get(&self, index: u16) -> Option<PKey> {
+        self.0.get(usize::from(index)).copied().filter(|pkey| pkey.is_valid())
+    }
+
+    /// The first entry that `pkey` matches.
+    #[must_use]
+    pub fn find(&self, pkey: PKey) -> Option<u16> {
+        self.0.iter().position(|entry| entry.matches(pkey)).map(|index| index as u16)
+    }
+}
+
+impl Default for PKeyTable {
+    /// Full membership of the default partition.
+    fn default() -> Self {
+        Self(vec![PKey::DEFAULT])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_has_entries_and_not_too_many() {
+        assert_eq!(PKeyTable::new([]), Err(PKeyTableSize(0)));
+        assert_eq!(PKeyTable::new([PKey::DEFAULT; PKeyTable::MAX + 1]), Err(PKeyTableSize(PKeyTable::MAX + 1)));
+        assert!(PKeyTable::new([PKey::DEFAULT; PKeyTable::MAX]).is_ok());
+        assert_eq!(PKeyTable::default().entries(), [PKey(0xFFFF)]);
+    }
+
+    #[test]
+    fn unused_entries_are_not_found() {
+        let table = PKeyTable::new([PKey(0x8000), PKey(0x0002), PKey(0x8003), PKey(0)]).unwrap();
+        assert_eq!([0, 1, 2, 3, 4].map(|index| table.get(index)), [None, Some(PKey(2)), Some(PKey(0x8003)), None, None]);
+        assert_eq!(table.find(PKey(0x0003)), Some(2), "a full member talks to a limited one");
+        assert_eq!(table.find(PKey(0x8002)), Some(1));
+        assert_eq!(table.find(PKey(0x0002)), None, "two limited members do not talk");
+        assert_eq!(table.find(PKey(0x8000)), None);
+    }
+}
