@@ -22,6 +22,12 @@ mod fairness;
 mod loss;
 #[path = "pair/memory.rs"]
 mod memory;
+#[path = "pair/modify.rs"]
+mod modify;
+#[path = "pair/multicast.rs"]
+mod multicast;
+#[path = "pair/partition.rs"]
+mod partition;
 #[path = "pair/placement.rs"]
 mod placement;
 #[path = "pair/read.rs"]

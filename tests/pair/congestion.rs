@@ -4,16 +4,18 @@ use std::time::Duration;
 
 use roce_transport::{
     event::Disposition,
-    wire::{Headers, NetHeader, Operation as Op, Service},
+    qp::CongestionCounters,
+    wire::{Ext, Headers, NetHeader, Operation as Op, Service},
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::harness::{Half, Options, Pair, Side, all_ok, pkt};
+use crate::harness::{End, Half, Node, Options, Pair, Side, all_ok, encode, pkt};
 
 #[test]
 fn marked_data_is_answered_with_a_notification() {
     let mut pair = Pair::new();
-    let (a, _b) = pair.connect(Options::default());
+    let (a, b) = pair.connect(Options::default());
+    let (_, bystander) = pair.connect(Options::default());
     let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));
     pair.fault("mark 100%");
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
@@ -31,6 +33,11 @@ fn marked_data_is_answered_with_a_notification() {
     let counters = (pair.b.adapter.counters().cnp_sent, pair.a.adapter.counters().cnp_received);
     assert_eq!(counters, (1, 1), "one for the four packets, which came at once");
     assert_eq!(pair.a.adapter.counters().cnp_sent, 0, "an acknowledgement has no data, and a notification is not answered");
+    // the same per queue pair: B got four marked packets; A an acknowledgement and a notification, which is noted as such
+    let noted = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
+    assert_eq!(noted(&pair.b, &b), CongestionCounters { ecn_marked: 4, cnp_sent: 1, cnp_received: 0 });
+    assert_eq!(noted(&pair.a, &a), CongestionCounters { ecn_marked: 1, cnp_sent: 0, cnp_received: 1 });
+    assert_eq!(noted(&pair.b, &bystander), CongestionCounters::default());
 }
 
 #[test]
@@ -61,4 +68,56 @@ fn unmarked_data_is_not() {
     pair.post_send(&a, &SendWr::send(1, Data::inline(&[1])));
     pair.run();
     assert_eq!((b.recv_outcomes(), pair.b.adapter.counters().cnp_sent), (all_ok([1], 1), 0));
+}
+
+/// What was noted outlives an error; a queue pair that is reset has seen nothing.
+#[test]
+fn how_long_signs_are_kept() {
+    let mut half = Half::new(Options::default());
+    let noted = |half: &Half| half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion;
+    let marked = NetHeader { traffic_class: 3, ..half.net() };
+    let to = half.buffer(64);
+    let packet = pkt(Op::WriteOnly, 0x200).reth(to.remote(0), 4).payload(&[1; 4]);
+    let headers = Headers::new(half.bth(&packet), packet.ext).unwrap();
+    half.send_as(&marked, headers, &packet.payload);
+    assert_eq!(noted(&half), CongestionCounters { ecn_marked: 1, ..CongestionCounters::default() });
+    half.node.adapter.to_error(half.now, half.qp.qpn).unwrap();
+    half.expect_nothing();
+    assert_eq!(noted(&half), CongestionCounters { ecn_marked: 1, ..CongestionCounters::default() }, "and nobody is told");
+    half.node.adapter.to_reset(half.qp.qpn).unwrap();
+    assert_eq!(noted(&half), CongestionCounters::default());
+}
+
+/// A damaged mark is no mark: what is not known to come from the peer is not noted.
+#[test]
+fn only_packets_of_the_peer_count() {
+    let mut half = Half::new(Options::default());
+    let headers = Headers::new(half.bth(&pkt(Op::SendOnly, 0x200)), Ext::None).unwrap();
+    let marked = NetHeader { traffic_class: 3, ..half.net() };
+    let mut bytes = encode(&marked, headers, &[1; 4]);
+    *bytes.last_mut().unwrap() ^= 1;
+    half.send_bytes(&marked, &bytes);
+    let stranger = NetHeader { src: [10, 0, 0, 9].into(), ..marked };
+    half.send_as(&stranger, headers, &[1; 4]);
+    assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion, CongestionCounters::default());
+    assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
+}
+
+/// A datagram queue pair notes marks, and tells nobody.
+#[test]
+fn datagrams_are_noted_only() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.datagrams(Options::default());
+    let to = pair.b.destination(b.qpn);
+    let far = pair.b.buffer(64);
+    pair.fault("mark 100%");
+    for id in 0..2 {
+        pair.post_recv(&b, &RecvWr::new(id, [far.all()]));
+        pair.post_send(&a, &SendWr::send_to(id, to, Data::inline(&[1])));
+    }
+    pair.run();
+    let noted = pair.b.adapter.query_qp(b.qpn).unwrap().congestion;
+    assert_eq!(noted, CongestionCounters { ecn_marked: 2, ..CongestionCounters::default() });
+    assert_eq!(pair.trace.from(Side::B).count(), 0);
+    assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }

@@ -165,7 +165,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rtr(&mut self, qpn: Qpn, rtr: &Rtr) -> Result<(), ModifyError> {
-        self.to_rtr_with(qpn, rtr, &Changes::default())
+        self.to_rtr_with(qpn, rtr, &Changes::NONE)
     }
 
     /// INIT→RTR, with changes on the way.
@@ -181,7 +181,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rts(&mut self, now: Instant, qpn: Qpn, rts: &Rts) -> Result<(), ModifyError> {
-        self.to_rts_with(now, qpn, rts, &Changes::default())
+        self.to_rts_with(now, qpn, rts, &Changes::NONE)
     }
 
     /// The same, with changes on the way; and RTS→RTS, with [`Rts::Resume`].

@@ -54,6 +54,23 @@ pub enum PathMigration {
 }
 
 impl Changes {
+    /// Everything stays as it is.
+    pub const NONE: Self = Self {
+        current_state: None,
+        pkey_index: None,
+        access: None,
+        qkey: None,
+        av: None,
+        timeout: None,
+        retry_cnt: None,
+        rnr_retry: None,
+        max_rd_atomic: None,
+        max_dest_rd_atomic: None,
+        min_rnr_timer: None,
+        alt_path: None,
+        path_migration: None,
+    };
+
     /// Which attributes are to change.
     pub(super) fn given(&self) -> impl Iterator<Item = Attribute> {
         let Self {
