@@ -18,8 +18,8 @@ use super::{Port, RECEIVE_BUFFER, message};
 const READY: usize = 16;
 
 /// One socket per group. It is bound to the group's address, so that what it receives was sent there; the system gives a copy to
-/// every socket that is bound so, of whatever program, each once. With several addresses on one interface there is still one
-/// membership, and one copy.
+/// every socket that is bound so, of whatever program. It hears one interface only, that of the link: a datagram that reaches the
+/// host by two would else come twice.
 pub(super) struct Groups {
     members: BTreeMap<u64, (IpAddr, Socket)>,
     next: u64,
@@ -40,23 +40,15 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Joins a group on the interfaces of those of `ports` that are of its address family.
+    /// Joins a group on the interface of the first of `ports` that is of its address family: a link's addresses are all on one.
     pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
         if self.members.values().any(|(joined, _)| *joined == group) {
             return Ok(());
         }
-        let ports: Vec<_> = ports.iter().filter(|port| port.address.is_ipv4() == group.is_ipv4()).collect();
-        let Some(first) = ports.first() else {
+        let Some(port) = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4()) else {
             return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the device has no address of the group's family"));
         };
-        let socket = open(group, first.interface)?;
-        for port in &ports {
-            match join_on(&socket, group, port) {
-                // a second address on an interface that has been joined
-                Err(error) if error.kind() == io::ErrorKind::AddrInUse => {}
-                other => other?,
-            }
-        }
+        let socket = open(group, port)?;
         epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(self.next), epoll::EventFlags::IN)?;
         self.members.insert(self.next, (group, socket));
         self.next += 1;
@@ -80,39 +72,35 @@ impl Groups {
     }
 }
 
-fn open(group: IpAddr, interface: u32) -> io::Result<Socket> {
+/// A socket that hears a group on the interface of `port`. To join tells the system, and it the network (IGMP, MLD), that this
+/// interface wants the group's packets.
+fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(SocketAddr::new(group, 0)), Type::DGRAM, Some(Protocol::UDP))?;
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
     message::configure(&socket, group.is_ipv6())?;
-    let address: SocketAddr = match group {
-        IpAddr::V4(v4) => {
-            socket.set_multicast_all_v4(false)?;
-            SocketAddrV4::new(v4, ROCE_UDP_PORT).into()
-        }
-        IpAddr::V6(v6) => {
-            socket.set_multicast_all_v6(false)?;
-            SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, interface).into()
-        }
-    };
-    socket.bind(&address.into())?;
-    Ok(socket)
-}
-
-/// Tells the system, and it the network (IGMP, MLD), that this interface wants the group's packets.
-fn join_on(socket: &Socket, group: IpAddr, port: &Port) -> io::Result<()> {
     match (group, port.address) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
+            // IPv4 decides by memberships, if it is asked to
+            socket.set_multicast_all_v4(false)?;
+            socket.bind(&SocketAddr::from(SocketAddrV4::new(group, ROCE_UDP_PORT)).into())?;
             let interface = match port.interface {
                 0 => InterfaceIndexOrAddress::Address(own),
                 index => InterfaceIndexOrAddress::Index(index),
             };
-            socket.join_multicast_v4_n(&group, &interface)
+            socket.join_multicast_v4_n(&group, &interface)?;
         }
-        (IpAddr::V6(group), _) => socket.join_multicast_v6(&group, port.interface),
-        (IpAddr::V4(_), IpAddr::V6(_)) => Ok(()), // sorted out before
+        (IpAddr::V6(group), _) => {
+            // IPv6 has the same option, but compares groups only, whatever interface they were joined on
+            socket.set_multicast_all_v6(false)?;
+            message::bind_to_interface(&socket, port.interface)?;
+            socket.bind(&SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, port.interface)).into())?;
+            socket.join_multicast_v6(&group, port.interface)?;
+        }
+        (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
     }
+    Ok(socket)
 }
 
 /// Sets how a socket with the address `own` sends to groups: from that address's interface, to members on this host, too, and as

@@ -45,6 +45,11 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
+/// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every interface.
+pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
+    set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, interface.cast_signed())
+}
+
 /// Into how many datagrams the kernel cuts one buffer for us: 1 where it does not, 64 in older kernels, 128 in newer ones.
 /// Found out by trying, once, on a socket that sends to itself.
 pub(super) fn max_segments() -> usize {
