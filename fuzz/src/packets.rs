@@ -15,10 +15,10 @@ mod world;
 use std::collections::VecDeque;
 
 use roce_transport::{
-    addr::QKey,
+    addr::{AddressVector, QKey, Qpn},
     event::Counters,
-    mem::Region,
-    qp::{QpType, State},
+    mem::{Access, Region},
+    qp::{Changes, PathMigration, QpType, Rts, State},
     wire::{ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
     work::{ArmKind, Data, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
 };
@@ -26,7 +26,7 @@ use roce_transport::{
 use crate::input::Input;
 use forge::forge;
 use oracle::{Ledger, is_untrusted, snapshot};
-use world::{Edge, FILL, Member, QKEY, Queues, REGION, Setup, World};
+use world::{Edge, FILL, Member, QKEY, Queues, REGION, RIGHTS, Setup, World};
 
 /// Steps of one script; more would only be slower.
 const STEPS_MAX: usize = 400;
@@ -165,7 +165,7 @@ impl Run {
             assert!(Packet::parse(bytes).is_ok(), "sent something that is no packet");
             assert_eq!(verify_icrc(&net, bytes), Some(IcrcMatch::Exact), "sent a wrong ICRC");
             assert!(matches!(net.ident, Ident::Known { dont_fragment: true, .. }));
-            if net.dst == own && in_flight.len() < IN_FLIGHT_MAX {
+            if (net.dst == own || net.dst == setup.group()) && in_flight.len() < IN_FLIGHT_MAX {
                 in_flight.push_back((net, bytes.to_vec()));
             }
         }
@@ -260,6 +260,10 @@ impl Run {
         let mut av = self.world.way_to(if target & 1 == 0 { own } else { peer });
         // the GID table has one of the other family at 2
         av.sgid_index = if target & 0xE == 0xE { u16::from(target >> 4) } else { 0 };
+        if target & 0x70 == 0x70 {
+            let av = self.world.way_to(self.world.setup.group());
+            return UdDestination { av, qpn: Qpn::MULTICAST, qkey: QKEY };
+        }
         let qpn = self.world.members[usize::from(target >> 1) % self.world.members.len()].qpn;
         UdDestination { av, qpn, qkey: if target & 0x80 == 0 { QKEY } else { QKey(0x8000_0000) } }
     }
@@ -286,7 +290,21 @@ impl Run {
         let (index, member) = self.member(input);
         let world = &mut self.world;
         let before = world.adapter.query_qp(member.qpn);
-        let edge: Edge = match input.byte() & 7 {
+        let how = input.byte();
+        if how & 0x80 != 0 {
+            let changes = changes(world, member, input.array());
+            let now = world.now;
+            let result = if how & 1 == 0 {
+                world.adapter.change(now, member.qpn, &changes)
+            } else {
+                world.adapter.to_rts_with(now, member.qpn, &Rts::Resume, &changes)
+            };
+            if result.is_err() {
+                assert_eq!(world.adapter.query_qp(member.qpn), before, "refused changes changed something");
+            }
+            return;
+        }
+        let edge: Edge = match how & 7 {
             0 => World::drain,
             1 => World::resume,
             2 => World::fail,
@@ -332,6 +350,29 @@ impl Run {
             _ => while world.tiny_cq.pop().is_some() {},
         }
     }
+}
+
+/// Up to three attributes with values that are right, mostly: what each edge takes is left to the adapter.
+fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> Changes {
+    let mut changes = Changes::NONE;
+    for which in [which & 0x0F, which >> 4, other & 0x0F] {
+        match which {
+            0 => changes.current_state = world.adapter.query_qp(member.qpn).map(|info| info.state),
+            1 => changes.pkey_index = Some(u16::from(value == 0xFF)),
+            2 => changes.access = Some(if value & 1 == 0 { RIGHTS } else { RIGHTS.difference(Access::REMOTE_WRITE) }),
+            3 => changes.qkey = Some(if value & 1 == 0 { QKEY } else { QKey(7) }),
+            4 => changes.av = Some(AddressVector { hop_limit: value, ..world.way_to(member.peer) }),
+            5 => changes.timeout = Some(value % 33),
+            6 => changes.retry_cnt = Some(value % 9),
+            7 => changes.rnr_retry = Some(value % 9),
+            8 => changes.max_rd_atomic = Some(value % 5),
+            9 => changes.max_dest_rd_atomic = Some(value % 5),
+            10 => changes.min_rnr_timer = Some(value % 33),
+            11 => changes.path_migration = Some(PathMigration::Migrated),
+            _ => {}
+        }
+    }
+    changes
 }
 
 fn remote(world: &World, target: u8) -> &Region {

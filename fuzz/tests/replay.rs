@@ -60,7 +60,7 @@ fn packets_holds_for_random_scripts() {
 }
 
 /// What happens only to packets that fit what went before.
-const DEEP: [&str; 12] = [
+const DEEP: [&str; 13] = [
     "retransmitted_packets",
     "timeouts",
     "sequence_naks_sent",
@@ -69,6 +69,7 @@ const DEEP: [&str; 12] = [
     "rnr_naks_received",
     "duplicate_requests",
     "icrc_solved",
+    "multicast_packets",
     "out_of_sequence",
     "replay_missing",
     "reserved_syndrome",
@@ -84,7 +85,8 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let focus = match any() & 3 {
         0 | 1 => [7, 8],
-        2 => [[18, 19], [20, 21], [33, 34]][usize::from(any() % 3)],
+        // connections of XRC and of the shared queue, and datagram queue pairs
+        2 => [[18, 19], [20, 21], [33, 34], [11, 12]][usize::from(any()) % 4],
         _ => [any() % 35, ABLE[usize::from(any()) % ABLE.len()]],
     };
     let mut script = vec![any()];
@@ -95,6 +97,7 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let control = if any().is_multiple_of(8) { any() } else { any() & 0x40 };
                 let key = if any().is_multiple_of(8) { any() } else { any() & 0x01 };
                 let words = 3 + any() % 12;
+                let to = if any() < 32 { to | 0x80 } else { to };
                 let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
                 script.extend([0, control, any(), to, any(), key, words, opcode]);
                 script.extend((1..words * 4).map(|_| any()));

@@ -207,6 +207,8 @@ pub struct Counters {
     pub icrc_solved: u64,
     /// Packets received with "congestion experienced" in their IP header.
     pub ecn_marked: u64,
+    /// Multicast packets received for a group with members, whatever became of their copies.
+    pub multicast_packets: u64,
     /// Packets with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`). Of a multicast packet each copy counts.
     pub pkey_violations: u64,
     /// Datagrams with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`). Of a multicast packet each copy counts.
@@ -234,6 +236,7 @@ impl Default for Counters {
             icrc_exact: 0,
             icrc_solved: 0,
             ecn_marked: 0,
+            multicast_packets: 0,
             pkey_violations: 0,
             qkey_violations: 0,
             cnp_sent: 0,
@@ -270,6 +273,7 @@ impl Counters {
             ("icrc_exact", self.icrc_exact),
             ("icrc_solved", self.icrc_solved),
             ("ecn_marked", self.ecn_marked),
+            ("multicast_packets", self.multicast_packets),
             ("pkey_violations", self.pkey_violations),
             ("qkey_violations", self.qkey_violations),
             ("cnp_sent", self.cnp_sent),

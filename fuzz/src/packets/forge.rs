@@ -3,9 +3,10 @@
 use std::net::IpAddr;
 
 use roce_transport::{
-    addr::{PKey, QKey},
+    addr::{PKey, QKey, Qpn},
     mem::Region,
     psn::Psn,
+    qp::QpType,
     wire::{
         AtomicEth, Bth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, NetHeader, Opcode, Packet, ParseError, Place, Reth, XrcEth,
         icrc, padding,
@@ -48,11 +49,17 @@ pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>
     let words = if words < 0xF0 { words & 0x3F } else { 64 + (words & 0x0F) };
     let raw = input.bytes(usize::from(words) * 4);
     let mend = Mend::from_control(control);
-    let member = world.members[usize::from(to) % world.members.len()];
-    let net = network(world, member, mend, origin);
+    let member = world.members[usize::from(to & 0x7F) % world.members.len()];
+    let mut net = network(world, member, mend, origin);
+    // to all datagram queue pairs at once
+    let to_group = member.qp_type == QpType::Ud && to & 0x80 != 0;
+    if to_group {
+        net.dst = world.setup.group();
+    }
     let mut body = if mend.has(Mend::OPCODE) {
         // one bit says whether to give it as much payload as its place in a message calls for
-        transport(world, member, mend, [distance, key], raw, control & 0x40 == 0)
+        let dest = if to_group { Qpn::MULTICAST } else { member.qpn };
+        transport(world, member, dest, mend, [distance, key], raw, control & 0x40 == 0)
     } else {
         raw.to_vec()
     };
@@ -81,7 +88,7 @@ fn network(world: &World, member: Member, mend: Mend, origin: u8) -> NetHeader {
 }
 
 /// A BTH and what follows it, up to the padding, for this queue pair.
-fn transport(world: &World, member: Member, mend: Mend, [distance, key]: [u8; 2], raw: &[u8], fill: bool) -> Vec<u8> {
+fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, key]: [u8; 2], raw: &[u8], fill: bool) -> Vec<u8> {
     let mut bytes = raw.to_vec();
     bytes.resize(bytes.len().max(Bth::LEN).next_multiple_of(4) + ICRC_LEN, 0);
     let opcode = known_opcode(member, bytes[0]);
@@ -100,7 +107,7 @@ fn transport(world: &World, member: Member, mend: Mend, [distance, key]: [u8; 2]
         payload.resize(MTU.bytes() as usize, 0x5A);
     }
     let mut bth = *packet.headers.bth();
-    bth.dest_qp = member.qpn;
+    bth.dest_qp = dest;
     if mend.has(Mend::PSN) {
         bth.psn = psn_near(world, member, opcode, distance).unwrap_or(bth.psn);
     }

@@ -29,6 +29,8 @@ pub(super) struct Ledger {
     congestion: u64,
     sequence_naks: u64,
     rnr_naks: u64,
+    /// Multicast packets, and copies of them that were refused.
+    refused_copies: u64,
 }
 
 impl Ledger {
@@ -45,6 +47,7 @@ impl Ledger {
             congestion: 0,
             sequence_naks: 0,
             rnr_naks: 0,
+            refused_copies: 0,
         }
     }
 
@@ -131,6 +134,7 @@ impl Ledger {
         self.received += 1;
         match disposition {
             Disposition::Dropped(reason) => self.dropped[reason as usize] += 1,
+            Disposition::Replicated { taken, copies } => self.refused_copies += u64::from(copies - taken),
             Disposition::Repeated => self.repeated += 1,
             Disposition::Congestion => self.congestion += 1,
             Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), _) => self.sequence_naks += 1,
@@ -144,9 +148,14 @@ impl Ledger {
         let counters = world.adapter.counters();
         assert_eq!(counters.sent_packets, self.sent, "packets sent");
         assert_eq!(counters.received_packets, self.received, "packets received");
+        let mut refused_copies = 0;
         for &reason in DropReason::ALL {
-            assert_eq!(counters.dropped(reason), self.dropped[reason as usize], "drops: {reason}");
+            let whole = self.dropped[reason as usize];
+            let copies = counters.dropped(reason).checked_sub(whole);
+            refused_copies += copies.unwrap_or_else(|| panic!("drops: {reason}"));
+            assert!(copies == Some(0) || OF_COPIES.contains(&reason), "drops: {reason}");
         }
+        assert_eq!(refused_copies, self.refused_copies, "refused copies of multicast packets");
         let unchecked: u64 = BEFORE_ICRC.iter().map(|&reason| self.dropped[reason as usize]).sum();
         assert_eq!(counters.icrc_exact + counters.icrc_solved, self.received - unchecked, "right ICRCs");
         assert_eq!(counters.duplicate_requests, self.repeated, "duplicates");
@@ -174,9 +183,14 @@ const BEFORE_ICRC: [DropReason; 12] = [
     DropReason::QpState,
     DropReason::SourceAddress,
     DropReason::DestinationAddress,
+    DropReason::NotAttached,
     DropReason::PKey,
     DropReason::Icrc,
 ];
+
+/// Reasons for refusing one copy of a multicast packet while others are received.
+const OF_COPIES: [DropReason; 5] =
+    [DropReason::QpState, DropReason::PKey, DropReason::QKey, DropReason::NoReceiveRequest, DropReason::TooLong];
 
 /// Whether the packet must have left everything as it was.
 pub(super) fn is_untrusted(disposition: Disposition) -> bool {

@@ -18,7 +18,8 @@ pub(super) const MTU: Mtu = Mtu::B256;
 /// Bytes of every region.
 pub(super) const REGION: u64 = 4096;
 /// What a peer may do, where it may do anything.
-const RIGHTS: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+pub(super) const RIGHTS: Access =
+    Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 /// The queue key of every datagram queue pair.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
@@ -80,6 +81,11 @@ impl Setup {
             // room for one packet only
             _ => TransmitBuffer::new(0, limits),
         }
+    }
+
+    /// The multicast group that the datagram queue pairs are attached to.
+    pub(super) fn group(self) -> IpAddr {
+        if self.v6() { [0xFF15, 0, 0, 0, 0, 0, 0, 7].into() } else { [239, 0, 0, 7].into() }
     }
 
     /// The adapter's own address, in GID table entry 0, and that of a peer.
@@ -189,6 +195,9 @@ impl World {
             world.raise(member, state);
         }
         world.connect_two([QpType::XrcInitiator, QpType::XrcTarget], own, Queues::Xrc);
+        for member in world.members.iter().filter(|member| member.qp_type == QpType::Ud) {
+            world.adapter.attach_mcast(member.qpn, setup.group().into()).expect("a group");
+        }
         world
     }
 

@@ -139,6 +139,7 @@ impl Adapter {
             return Err(DropReason::NotAttached);
         }
         let net = self.check_icrc(net, bytes)?;
+        self.counters.multicast_packets += 1;
         // taken out while the queue pairs have their turns, which cannot change it
         let members = self.groups.get_mut(&group).map(core::mem::take).unwrap_or_default();
         let copies = members.len() as u32;
