@@ -8,7 +8,7 @@ use roce_transport::{
     event::{Disposition, DropReason},
     mem::LKey,
     psn::Psn,
-    qp::{Changes, Init, QpInit, QpType, Rtr, State},
+    qp::{Changes, Init, QpInit, QpType, Quirks, Rtr, State},
     time::Instant,
     wire::{Bth, Deth, Ext, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op, Service},
     work::{Data, RecvWr, SendWr, Sge, SrqAttr, UdDestination, WcOpcode, WcStatus},
@@ -211,8 +211,8 @@ fn what_cannot_be_attached() {
     let cq = adapter.create_cq(1).unwrap();
     let mut qp = |qp_type| {
         let (send_cq, recv_cq) = (cq.clone(), cq.clone());
-        let caps = Options::default().caps;
-        adapter.create_qp(QpInit { qp_type, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd }).unwrap()
+        let (caps, quirks) = (Options::default().caps, Quirks::default());
+        adapter.create_qp(QpInit { qp_type, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }).unwrap()
     };
     let [rc, uc, one, two, three] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Ud, QpType::Ud].map(&mut qp);
     let group = |n: u8| Gid::from(IpAddr::from([239, 0, 0, n]));
