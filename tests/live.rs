@@ -11,13 +11,15 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, ArmKind, AsyncEvent, AttachError, BindError, CompletionChannel, CompletionQueue, Context, Device,
-    DropReason, Limits, McastError, MemoryRegion, Mtu, ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress, QKey,
-    QpAttr, QpType, Qpn, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, UdDestination, Wc, WcStatus, link::Fabric,
+    Access, ArmKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits, MemoryRegion, Mtu,
+    ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr,
+    SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
 #[path = "live/memory.rs"]
 mod memory;
+#[path = "live/multicast.rs"]
+mod multicast;
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -426,202 +428,6 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     assert!(b.open_xrcd().is_err(), "the target holds it");
     drop(target);
     b.open_xrcd().unwrap();
-}
-
-/// A datagram queue pair that is in a group, or only sends to it.
-struct Member {
-    cq: CompletionQueue,
-    qp: QueuePair,
-    memory: MemoryRegion,
-}
-
-impl Member {
-    const QKEY: QKey = QKey(0x1234);
-
-    fn on(context: &Context) -> Self {
-        let pd = context.alloc_pd().unwrap();
-        let cq = context.create_cq(64, None).unwrap();
-        let qp = pd.create_qp(&QpAttr::new(QpType::Ud, &cq)).unwrap();
-        qp.to_init(roce::Init { qkey: Self::QKEY, ..roce::Init::default() }).unwrap();
-        qp.to_rtr(roce::Rtr::Ud).unwrap();
-        qp.to_rts(roce::Rts::Ud { sq_psn: roce::Psn::new(0) }).unwrap();
-        Self { cq, qp, memory: pd.allocate(1 << 16, ALL).unwrap() }
-    }
-
-    fn of(context: &Context, group: IpAddr) -> Self {
-        let member = Self::on(context);
-        member.qp.attach_mcast(group.into()).unwrap();
-        let slot = |id: u64| member.memory.sge(id as usize * 4096..(id as usize + 1) * 4096);
-        let receives: Vec<_> = (0..14).map(|id| RecvWr::new(id, [slot(id)])).collect();
-        member.qp.post_recv(&receives).unwrap();
-        member
-    }
-
-    /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
-    fn say(&self, group: IpAddr, count: u64, data: &[u8]) {
-        let to = UdDestination { av: AddressVector::new(group.into(), 0), qpn: Qpn::MULTICAST, qkey: Self::QKEY };
-        self.memory.write_at(60_000, data).unwrap();
-        let wr = |id| SendWr::send_to(id, to, self.memory.sge(60_000..60_000 + data.len())).with_flags(SendFlags::empty());
-        self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();
-    }
-
-    /// What it receives until nothing more comes: of each datagram the bytes behind the GRH area.
-    fn hear(&self, least: usize) -> Vec<Vec<u8>> {
-        let start = Instant::now();
-        let mut heard = Vec::new();
-        let mut last = start;
-        while heard.len() < least && start.elapsed() < PATIENCE || last.elapsed() < Duration::from_millis(20) {
-            if let Some(wc) = self.cq.poll_one() {
-                let at = wc.wr_id as usize * 4096;
-                let ok = wc.result.unwrap();
-                assert!(ok.grh && ok.src_qp.is_some());
-                heard.push(self.memory.to_vec(at + 40..at + ok.byte_len as usize).unwrap());
-                last = Instant::now();
-            }
-        }
-        heard
-    }
-}
-
-/// A group that no other test, and no other run of the tests, has.
-fn own_group(v6: bool) -> IpAddr {
-    static NEXT: AtomicU8 = AtomicU8::new(1);
-    let [.., high, low] = std::process::id().to_be_bytes();
-    let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    if v6 {
-        [0xFF15, 0, 0, 0, 0, 0x77, u16::from_be_bytes([high, low]), last.into()].into()
-    } else {
-        [239, high, low, last].into()
-    }
-}
-
-/// Devices of their own, as of several programs; the sender's own copy comes back through the system. Every datagram's ICRC is
-/// right with the identification 0, 1, 2, … of its place in the run: had it left otherwise, it would have to be solved for.
-fn everyone_hears(contexts: &[Context], group: IpAddr) {
-    let sender = Member::of(&contexts[0], group);
-    let mut others: Vec<_> = contexts.iter().map(|context| Member::of(context, group)).collect();
-    others.push(sender);
-    let outsider = Member::on(&contexts[0]);
-    let sender = others.last().unwrap();
-    let data = noise(1000, 77);
-    sender.say(group, 3, &data);
-    for member in &others {
-        let heard = member.hear(3);
-        let lengths: Vec<_> = heard.iter().map(Vec::len).collect();
-        assert!(heard == vec![data.clone(); 3], "three datagrams, each once, not {lengths:?} to {group}");
-    }
-    outsider.say(group, 1, &data);
-    for member in &others {
-        assert_eq!(member.hear(1).len(), 1);
-    }
-    for context in contexts {
-        let counters = context.counters();
-        let solved = if group.is_ipv4() { counters.icrc_solved } else { 0 };
-        assert_eq!((counters.icrc_exact, solved), (4, 0), "four packets, whatever number of members");
-        assert_eq!(counters.dropped(DropReason::NotAttached), 0);
-    }
-    // who has left hears no more; the rest do
-    let left = others.remove(0);
-    left.qp.detach_mcast(group.into()).unwrap();
-    assert!(matches!(left.qp.detach_mcast(group.into()), Err(McastError::NotAttached(_))));
-    others.last().unwrap().say(group, 1, &data);
-    assert!(others.iter().all(|member| member.hear(1).len() == 1));
-    assert_eq!(left.hear(0).len(), 0);
-}
-
-#[test]
-fn a_group_over_ipv4() {
-    let contexts = [(); 3].map(|()| loopback(OpenOptions::default()));
-    everyone_hears(&contexts, own_group(false));
-}
-
-/// With the last member, or its handle, the link leaves the group: nothing of it arrives any more.
-#[test]
-fn a_group_is_left_with_its_last_member() {
-    let (a, b) = (loopback(OpenOptions::default()), loopback(OpenOptions::default()));
-    let group = own_group(false);
-    let sender = Member::on(&a);
-    for leaves_by in ["detach", "drop"] {
-        let (one, two) = (Member::of(&b, group), Member::of(&b, group));
-        drop(one);
-        sender.say(group, 1, b"still there");
-        assert_eq!(two.hear(1).len(), 1);
-        match leaves_by {
-            "detach" => two.qp.detach_mcast(group.into()).unwrap(),
-            _ => drop(two),
-        }
-        let before = b.counters().received_packets;
-        sender.say(group, 5, b"nobody there");
-        std::thread::sleep(Duration::from_millis(20));
-        assert_eq!(b.counters().received_packets, before, "{leaves_by}");
-    }
-}
-
-#[test]
-fn what_cannot_be_joined() {
-    let context = loopback(OpenOptions::default());
-    let member = Member::on(&context);
-    let error = member.qp.attach_mcast(own_group(true).into()).unwrap_err();
-    assert!(matches!(error, AttachError::Join { .. }), "the loopback device has no IPv6 address: {error}");
-    let group = own_group(false);
-    member.qp.attach_mcast(group.into()).unwrap();
-    assert!(matches!(member.qp.attach_mcast(own_address().into()), Err(AttachError::Adapter(McastError::NotMulticast(_)))));
-    // the refused one has left nothing behind
-    assert!(matches!(member.qp.detach_mcast(own_group(true).into()), Err(McastError::NotAttached(_))));
-}
-
-/// Two interfaces with a wire between them, in a network namespace: what leaves one arrives at the other, and the sender's own copy
-/// comes from the system. Where the host lets nobody make a namespace there is nothing to be seen.
-#[test]
-fn groups_between_interfaces() {
-    const INSIDE: &str = "ROCE_TEST_NAMESPACE";
-    const READY: &str = "the namespace is ready";
-    if std::env::var_os(INSIDE).is_some() {
-        for addresses in [["10.77.1.1", "10.77.2.1"], ["fd77:1::1", "fd77:2::1"]] {
-            let contexts = addresses.map(|ip| Device::at(ip.parse().unwrap()).unwrap().open(OpenOptions::default()).unwrap());
-            everyone_hears(&contexts, own_group(addresses[0].contains(':')));
-        }
-        // groups of a link, which mean something only together with an interface; and all addresses of an interface in one device
-        let link_local = [0xFF02, 0, 0, 0, 0, 0, 0x77, 0x77].into();
-        let contexts =
-            ["roce_veth0", "roce_veth1"].map(|name| Device::named(name).unwrap().open(OpenOptions::default()).unwrap());
-        let sgid = |context: &Context| context.gids().iter().position(|gid| gid.to_ip().is_ipv6()).unwrap() as u16;
-        assert!(contexts.iter().all(|context| context.gids().len() == 3 && sgid(context) == 0));
-        everyone_hears(&contexts, link_local);
-        return;
-    }
-    let setup = format!(
-        "set -e
-        ip link set lo up
-        ip link add veth0 type veth peer name veth1
-        n=1
-        for i in veth0 veth1; do
-            echo 1 > /proc/sys/net/ipv4/conf/$i/accept_local
-            echo 0 > /proc/sys/net/ipv4/conf/$i/rp_filter
-            ip address add 10.77.$n.1/24 dev $i
-            ip address add fd77:$n::1/64 dev $i nodad
-            ip address add fe80::$n/64 dev $i nodad
-            echo 1 > /proc/sys/net/ipv6/conf/$i/addr_gen_mode
-            ip link set $i up
-            n=2
-        done
-        echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
-        echo {READY}
-        exec \"$0\" --exact groups_between_interfaces"
-    );
-    let mut command = std::process::Command::new("unshare");
-    command.args(["--map-root-user", "--net", "sh", "-c", &setup]).arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
-    let Ok(output) = command.output() else { return };
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(!out.contains(READY) || output.status.success(), "{out}{err}");
-}
-
-#[test]
-fn a_group_on_a_fabric_of_the_process() {
-    let fabric = Fabric::new("delay 20us".parse().unwrap(), 3);
-    let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();
-    everyone_hears(&["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(open), own_group(false));
-    everyone_hears(&["fd00::1", "fd00::2", "fd00::3"].map(open), own_group(true));
 }
 
 /// Partitions over a real link: the table of the options, the query calls, and the event of a change.

@@ -76,6 +76,24 @@ fn the_rnr_timer() {
     change_in_sqd(&mut half, Changes { min_rnr_timer: Some(31), ..NONE });
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(31, 0x200, 0)]);
+    let (now, qpn) = (half.now, half.qp.qpn);
+    half.node.adapter.to_sqd(now, qpn, false).unwrap();
+    half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &Changes { min_rnr_timer: Some(9), ..NONE }).unwrap();
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.expect(&[rnr(9, 0x200, 0)]);
+}
+
+#[test]
+fn the_rnr_timer_on_the_way_to_rts() {
+    let options = Options { min_rnr_timer: 12, ..Options::default() };
+    let mut half = Half::reset(options);
+    let (now, qpn) = (half.now, half.qp.qpn);
+    half.node.enter_init(qpn, &options);
+    half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
+    let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+    half.node.adapter.to_rts_with(now, qpn, &rts, &Changes { min_rnr_timer: Some(5), ..NONE }).unwrap();
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.expect(&[rnr(5, 0x200, 0)]);
 }
 
 /// The new timeout and the new count hold together with what was not changed.

@@ -25,6 +25,7 @@ fn pair_with(qp_type: QpType, a: u16, b: u16) -> (Pair, End, End) {
         QpType::Rc => pair.connect(options),
         QpType::Uc => pair.connect_unreliably(options),
         QpType::Ud => pair.datagrams(options),
+        QpType::XrcInitiator | QpType::XrcTarget => pair.connect_xrc(Side::A, options),
     };
     (pair, a, b)
 }
@@ -87,6 +88,22 @@ fn every_packet_carries_the_queue_pairs_key() {
     assert!(pair.trace.records.iter().any(|record| record.headers.bth().opcode.service() == Service::Cnp));
     assert!(pair.trace.from(Side::A).all(|record| record.headers.bth().pkey == PKey(0x8005)));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(0x0005)));
+}
+
+/// An extended reliable connection has the target's partition; the shared receive queue has none.
+#[test]
+fn of_an_xrc_connection() {
+    for (key, may) in [(0x8001, true), (0x0001, true), (0x8002, false)] {
+        let (mut pair, a, _) = pair_with(QpType::XrcInitiator, 0x8001, key);
+        pair.allow(DropReason::PKey);
+        let (srq, cq) = pair.b.xrc_srq();
+        pair.b.adapter.post_srq_recv(srq, &RecvWr::new(2, [])).unwrap();
+        pair.post_send(&a, &SendWr::send(1, Data::empty()).to_srq(srq));
+        pair.run();
+        assert_eq!(cq.pop().is_some(), may, "{key:#06x}");
+        assert_eq!(a.sent()[0].result.is_ok(), may, "{key:#06x}");
+        assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(key)));
+    }
 }
 
 #[test]

@@ -172,7 +172,7 @@ impl Ledger {
 }
 
 /// Reasons for refusing a packet that is not known to come from where it says.
-const BEFORE_ICRC: [DropReason; 12] = [
+const BEFORE_ICRC: [DropReason; 13] = [
     DropReason::TooShort,
     DropReason::Padding,
     DropReason::UnknownOpcode,

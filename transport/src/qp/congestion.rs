@@ -65,7 +65,7 @@ impl Congestion {
         self.counters.cnp_received += 1;
     }
 
-    /// A packet arrived marked; if `tell`, its sender hears of it.
+    /// A packet arrived marked; if `tell`, its sender hears of it. (A datagram queue pair never asks what it owes.)
     pub(super) fn note(&mut self, tell: bool, now: Instant) {
         self.counters.ecn_marked += 1;
         if tell && now >= self.quiet_until {

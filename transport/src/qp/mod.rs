@@ -157,7 +157,7 @@ impl Qp {
     /// Takes a packet whose destination, source and ICRC have been checked.
     pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
         if net.is_congested() {
-            self.congestion.note(!packet.payload.is_empty() && self.common.qp_type != QpType::Ud, env.now);
+            self.congestion.note(!packet.payload.is_empty(), env.now);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
