@@ -99,6 +99,8 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 let words = 3 + any() % 12;
                 let to = if any() < 32 { to | 0x80 } else { to };
                 let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
+                // an acknowledgement ends with its AETH
+                let words = if opcode == 0x11 { 4 } else { words };
                 script.extend([0, control, any(), to, any(), key, words, opcode]);
                 script.extend((1..words * 4).map(|_| any()));
             }
