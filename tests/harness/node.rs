@@ -5,6 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
+    cm::CmEvent,
     event::{Disposition, DropReason, Event},
     mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
     psn::Psn,
@@ -97,6 +98,8 @@ pub struct Node {
     pub transmit: TransmitBuffer,
     /// Everything it has reported.
     pub events: Vec<Event>,
+    /// The same of connection management.
+    pub cm_events: Vec<CmEvent>,
 }
 
 impl Node {
@@ -105,7 +108,7 @@ impl Node {
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![ip.into()]);
         let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());
-        Self { ip, adapter, pd, xrcd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new() }
+        Self { ip, adapter, pd, xrcd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new(), cm_events: Vec::new() }
     }
 
     /// Zeroed memory with every right.
@@ -247,6 +250,9 @@ impl Node {
     pub fn drain_events(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             self.events.push(event);
+        }
+        while let Some(event) = self.adapter.poll_cm_event() {
+            self.cm_events.push(event);
         }
     }
 

@@ -122,6 +122,12 @@ impl PKey {
     }
 }
 
+impl Default for PKey {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 /// A queue key, which a UD packet must carry to be received.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct QKey(pub u32);

@@ -117,6 +117,16 @@ drop_reasons! {
     RequestRefused "request_refused" "a request that is not allowed, in a service without answers";
     /// UC or UD: no receive request is posted.
     NoReceiveRequest "no_receive_request" "no receive request is posted";
+    /// A packet to QP1 that holds no message of connection management.
+    NotAMad "not_a_mad" "no message of connection management";
+    /// A message about a connection that does not exist.
+    CmUnknownConnection "cm_unknown_connection" "about a connection that does not exist";
+    /// A message about a connection, from an address that is not its peer's.
+    CmWrongPeer "cm_wrong_peer" "about a connection with somebody else";
+    /// A message that means nothing in the connection's state; mostly a repeat.
+    CmWrongState "cm_wrong_state" "means nothing in the connection's state";
+    /// A request beyond the listener's backlog, or beyond the connections that may exist.
+    CmBacklog "cm_backlog" "more requests than the backlog";
     /// UD: more payload than the path MTU, or than the receive buffer holds.
     TooLong "too_long" "longer than the path MTU or the receive buffer";
 }

@@ -16,6 +16,7 @@ extern crate std;
 
 pub mod adapter;
 pub mod addr;
+pub mod cm;
 pub mod event;
 mod gids;
 mod hash;

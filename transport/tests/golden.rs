@@ -12,7 +12,8 @@ use std::{
 
 use pcap_file::pcap::PcapReader;
 use roce_transport::{
-    addr::ROCE_UDP_PORT,
+    addr::{Gid, Qpn, ROCE_UDP_PORT},
+    cm::{CmMad, IpHeader, Message, PortSpace},
     wire::{IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
 };
 
@@ -55,6 +56,39 @@ fn every_packet_parses_and_is_written_back_as_it_came() {
         let length = packet.encode(&mut out);
         assert_eq!(out[..length], *bytes, "{place}: {}", packet.headers.bth().opcode);
     });
+}
+
+/// The kernel's messages of connection management come back byte for byte, and hold what rdma_cm puts there.
+#[test]
+fn every_cm_message_parses_and_is_written_back_as_it_came() {
+    let mut kinds = BTreeMap::new();
+    for_every_packet(|place, net, bytes| {
+        let packet = Packet::parse(bytes).unwrap();
+        if packet.headers.bth().dest_qp != Qpn::GSI {
+            return;
+        }
+        let mad = CmMad::parse(packet.payload).unwrap_or_else(|error| panic!("{place}: {error}"));
+        assert_eq!(mad.encode(), packet.payload, "{place}: {mad:?}");
+        let name = format!("{:?}", mad.message);
+        *kinds.entry(name.split(['(', ' ']).next().unwrap().to_owned()).or_insert(0) += 1;
+        let header = match &mad.message {
+            Message::Req(req) => req.private_data.0.first_chunk().copied(),
+            Message::SidrReq(req) => req.private_data.0.first_chunk().copied(),
+            _ => None,
+        };
+        if let Some(header) = header {
+            let header = IpHeader::parse(&header).unwrap();
+            assert_eq!((header.src, header.dst), (net.src, net.dst), "{place}");
+        }
+        if let Message::Req(req) = &mad.message {
+            assert_eq!(PortSpace::of(req.service_id).unwrap().0, PortSpace::Tcp);
+            assert_eq!(Gid::from(net.src), req.primary.local_gid);
+            assert_eq!((req.max_cm_retries, req.transport), (15, 0), "{place}");
+        }
+    });
+    for kind in ["Req", "Rep", "Rtu", "Dreq", "Drep", "Rej", "SidrReq", "SidrRep"] {
+        assert!(kinds.get(kind).is_some_and(|&count| count > 0), "no {kind} in the captures: {kinds:?}");
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::{addr::Mtu, gids::SourcePort, pkeys::PKeyTable};
+use crate::{addr::Mtu, cm::CmConfig, gids::SourcePort, pkeys::PKeyTable};
 
 /// How much of everything an adapter holds, and the largest sizes it grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -71,6 +71,10 @@ pub struct AdapterConfig {
     pub qpns: core::ops::RangeInclusive<u32>,
     /// Sizes.
     pub limits: Limits,
+    /// How connection management works.
+    pub cm: CmConfig,
+    /// The adapter's GUID, by which peers tell it from others: unique. By default eight bytes of the seed.
+    pub guid: u64,
 }
 
 impl AdapterConfig {
@@ -84,6 +88,8 @@ impl AdapterConfig {
             pkeys: PKeyTable::default(),
             qpns: 2..=0xFF_FFFE,
             limits: Limits::default(),
+            cm: CmConfig::default(),
+            guid: u64::from_be_bytes(core::array::from_fn(|i| seed[i])),
         }
     }
 }

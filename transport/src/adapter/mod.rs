@@ -6,11 +6,13 @@
 //! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
 //!   [`handle_timeout`](Adapter::handle_timeout) when the time of [`poll_timeout`](Adapter::poll_timeout) has come;
 //! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until it yields nothing more,
-//!   [`poll_event`](Adapter::poll_event) until it is empty, and [`poll_timeout`](Adapter::poll_timeout) once.
+//!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they are empty, and
+//!   [`poll_timeout`](Adapter::poll_timeout) once.
 //!
 //! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the adapter.
 
 mod config;
+mod connect;
 mod multicast;
 mod objects;
 mod timers;
@@ -34,6 +36,7 @@ pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
     addr::{Gid, Qpn},
+    cm::Cm,
     event::{Counters, Disposition, DropReason, Event},
     hash::IdHasher,
     mem::RegionTable,
@@ -65,6 +68,9 @@ pub struct Adapter {
     /// Queue pairs that may have something to send, each once, in the order of their turns.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
+    cm: Cm,
+    /// The PSN of the next packet of QP1.
+    gsi_psn: Psn,
     counters: Counters,
     events: VecDeque<Event>,
     overrun: Vec<CqId>,
@@ -91,6 +97,8 @@ impl Adapter {
             timers: Timers::default(),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
+            cm: Cm::new(config.cm, config.guid),
+            gsi_psn: Psn::default(),
             counters: Counters::default(),
             events: VecDeque::new(),
             overrun: Vec::new(),
@@ -281,6 +289,9 @@ impl Adapter {
         if bth.dest_qp == Qpn::MULTICAST {
             return self.receive_multicast(now, net, &packet, bytes);
         }
+        if bth.dest_qp == Qpn::GSI {
+            return self.receive_mad(now, net, &packet, bytes);
+        }
         let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
         let common = &self.qps[index].common;
         match (bth.opcode.service(), common.qp_type) {
@@ -349,6 +360,7 @@ impl Adapter {
 
     /// Does what was due at or before `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.cm.handle_timeout(now);
         while let Some(index) = self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline)) {
             self.with_qp(index, now, Qp::handle_timeout);
         }
@@ -358,7 +370,8 @@ impl Adapter {
 
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
-        self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline))
+        let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
+        qps.into_iter().chain(self.cm.poll_timeout()).min()
     }
 
     /// The next event.
@@ -369,6 +382,9 @@ impl Adapter {
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in its turn. The caller
     /// sends what is in it and calls again until the buffer stays empty.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
+        if !self.transmit_mads(buffer) {
+            return;
+        }
         while let Some(&index) = self.ready.front() {
             if !self.qps.contains(index) {
                 self.end_turn(false);

@@ -64,7 +64,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    const fn new(length: usize, path: Path) -> Self {
+    pub(crate) const fn new(length: usize, path: Path) -> Self {
         Self { length, path, rxe_flush: false }
     }
 }

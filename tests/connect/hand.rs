@@ -1,0 +1,64 @@
+//! Messages by hand: taken from one adapter, changed, given to the other.
+
+use std::net::IpAddr;
+
+use roce_transport::{
+    addr::{QKey, Qpn},
+    cm::{CmMad, Message, Req},
+    event::Disposition,
+    psn::Psn,
+    wire::{Bth, Deth, Ext, Headers, Ident, NetHeader, Opcode, Operation, Packet, Service},
+};
+
+use crate::harness::{Pair, Side, encode};
+
+/// The queue key of QP1.
+pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
+
+/// What a side has to send of connection management; it goes nowhere.
+pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
+    let now = pair.now;
+    let node = pair.node(side);
+    node.transmit.clear();
+    node.adapter.poll_transmit(now, &mut node.transmit);
+    let mads = node.transmit.datagrams().filter_map(|(_, bytes)| mad_of(bytes)).collect();
+    node.transmit.clear();
+    mads
+}
+
+/// The message of connection management that a datagram holds.
+pub(crate) fn mad_of(bytes: &[u8]) -> Option<CmMad> {
+    let packet = Packet::parse(bytes).ok().filter(|packet| packet.headers.bth().dest_qp == Qpn::GSI)?;
+    Some(CmMad::parse(packet.payload).unwrap())
+}
+
+/// Gives a side a message from the other.
+pub(crate) fn deliver(pair: &mut Pair, side: Side, mad: &CmMad) -> Disposition {
+    let from = pair.node(side.other()).ip;
+    deliver_from(pair, side, from, mad)
+}
+
+/// Gives a side a message from anyone.
+pub(crate) fn deliver_from(pair: &mut Pair, side: Side, from: IpAddr, mad: &CmMad) -> Disposition {
+    deliver_bytes(pair, side, from, &mad.encode(), GSI_QKEY)
+}
+
+pub(crate) fn deliver_bytes(pair: &mut Pair, side: Side, from: IpAddr, payload: &[u8], qkey: QKey) -> Disposition {
+    let now = pair.now;
+    let node = pair.node(side);
+    let ident = Ident::Known { id: 1, dont_fragment: true };
+    let net = NetHeader { src: from, dst: node.ip, src_port: 0xD872, traffic_class: 0, hop_limit: 64, ident };
+    // as the kernel does, with a request for an acknowledgement
+    let mut bth = Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));
+    bth.ack_req = true;
+    let headers = Headers::new(bth, Ext::Deth(Deth { qkey, source_qp: Qpn::GSI })).unwrap();
+    let disposition = node.adapter.handle_datagram(now, &net, &encode(&net, headers, payload));
+    node.drain_events();
+    disposition
+}
+
+pub(crate) fn change_req(mut mad: CmMad, change: impl FnOnce(&mut Req)) -> CmMad {
+    let Message::Req(req) = &mut mad.message else { panic!("{mad:?}") };
+    change(req);
+    mad
+}

@@ -1,0 +1,388 @@
+//! A connection from its request to the end of its time wait, and the other ways that it can go.
+
+use std::time::Duration;
+
+use roce_transport::{
+    addr::{Gid, Mtu},
+    cm::{About, Accept, CmError, CmEvent, CmState, Connect, Listen, PortSpace, RejectReason},
+    event::DropReason,
+    psn::Psn,
+    qp::{Init, Rtr, State},
+    work::{RecvWr, SendWr},
+};
+
+use super::{SERVICE, Talk, accept, connect, hand, listen, rejection, reply};
+use crate::harness::{Pair, Side, all_ok};
+
+#[test]
+fn both_sides_use_it_and_either_ends_it() {
+    for over_ipv6 in [false, true] {
+        for first in [Side::A, Side::B] {
+            let mut talk = Talk::with(if over_ipv6 { Pair::over_ipv6() } else { Pair::new() });
+            let (a, b, a_qp, b_qp) = talk.connected();
+            let (near, far) = (talk.pair.a.buffer(5000).fill(1), talk.pair.b.buffer(5000));
+            talk.pair.post_recv(&b_qp, &RecvWr::new(1, [far.all()]));
+            talk.pair.post_send(&a_qp, &SendWr::send(2, near.all()));
+            talk.settle();
+            assert_eq!(a_qp.send_outcomes(), all_ok([2], 0));
+            assert_eq!(far.bytes(), near.bytes());
+            let (one, other) = if first == Side::A { (a, b) } else { (b, a) };
+            talk.disconnect(first, one);
+            talk.settle();
+            assert_eq!(talk.take(first), [], "the peer has not answered");
+            assert_eq!(talk.take(first.other()), [CmEvent::Disconnected { conn: other }]);
+            talk.disconnect(first.other(), other);
+            talk.settle();
+            assert_eq!(talk.take(first), [CmEvent::Disconnected { conn: one }]);
+            assert_eq!(talk.pair.node(first).adapter.cm_state(one), Some(CmState::TimeWait));
+            talk.pair.run();
+            assert_eq!(talk.take(first), [CmEvent::TimeWaitExit { conn: one }]);
+            assert_eq!(talk.take(first.other()), [CmEvent::TimeWaitExit { conn: other }]);
+            talk.assert_gone();
+        }
+    }
+}
+
+/// What each side asks for is what the other's queue pair gets.
+#[test]
+fn numbers_cross_over() {
+    let mut talk = Talk::new();
+    let (a, a_qp) = talk.call();
+    talk.settle();
+    let (b, req) = talk.requests()[0];
+    assert_eq!((req.service_id, req.local_qpn, req.starting_psn), (SERVICE, a_qp.qpn, Psn::new(0x111)));
+    assert_eq!((req.responder_resources, req.initiator_depth), (3, 4));
+    assert_eq!((req.retry_count, req.rnr_retry, req.path_mtu, req.max_cm_retries), (7, 6, 3, 15));
+    assert_eq!((req.primary.local_lid, req.primary.hop_limit, req.primary.ack_timeout), (0xFFFF, 64, 14));
+    let b_qp = talk.accept(b);
+    let setup = talk.pair.b.adapter.cm_qp_setup(b).unwrap();
+    assert_eq!((setup.rq_psn, setup.sq_psn, setup.dest_qpn), (Psn::new(0x222), Psn::new(0x111), a_qp.qpn));
+    assert_eq!((setup.max_dest_rd_atomic, setup.max_rd_atomic), (4, 3));
+    assert_eq!((setup.rnr_retry, setup.retry_cnt, setup.timeout, setup.min_rnr_timer), (6, 7, 14, 11));
+    talk.settle();
+    let events = talk.take(Side::A);
+    let rep = reply(&events[0]);
+    assert_eq!((rep.local_qpn, rep.starting_psn, rep.rnr_retry, rep.target_ack_delay), (b_qp.qpn, Psn::new(0x222), 5, 15));
+    let (info_a, info_b) = (talk.pair.a.adapter.query_qp(a_qp.qpn).unwrap(), talk.pair.b.adapter.query_qp(b_qp.qpn).unwrap());
+    assert_eq!((info_a.rq_psn, info_a.sq_psn, info_a.dest_qpn), (Psn::new(0x111), Psn::new(0x222), b_qp.qpn));
+    assert_eq!((info_b.rq_psn, info_b.sq_psn, info_b.path_mtu), (Psn::new(0x222), Psn::new(0x111), Mtu::B1024));
+    assert_eq!((info_a.max_dest_rd_atomic, info_a.max_rd_atomic, info_a.rnr_retry), (3, 4, 5));
+    assert_eq!((info_b.max_dest_rd_atomic, info_b.max_rd_atomic, info_b.rnr_retry), (4, 3, 6));
+    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
+    assert_eq!(talk.pair.a.adapter.cm_qp_setup(a), None, "which is not kept for longer than needed");
+}
+
+/// The program moves its queue pair itself, on both sides.
+#[test]
+fn queue_pairs_of_the_programs_own() {
+    let mut talk = Talk::new();
+    let (a_qp, b_qp) = (talk.qp(Side::A), talk.qp(Side::B));
+    let to = talk.pair.b.ip;
+    let call = Connect { managed: false, ..connect(&a_qp, to) };
+    let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.pair.b.adapter.cm_accept(talk.pair.now, b, &accept(&b_qp), false).unwrap();
+    talk.settle();
+    assert_eq!(talk.pair.state(&b_qp), State::Init);
+    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
+    let setup = talk.pair.a.adapter.cm_qp_setup(a).unwrap();
+    let rtr = Rtr::Rc {
+        dest_qpn: setup.dest_qpn,
+        path_mtu: setup.path_mtu.unwrap(),
+        rq_psn: setup.rq_psn,
+        av: setup.av,
+        max_dest_rd_atomic: setup.max_dest_rd_atomic,
+        min_rnr_timer: setup.min_rnr_timer,
+    };
+    talk.pair.a.adapter.to_rtr(a_qp.qpn, &rtr).unwrap();
+    assert_eq!(talk.take(Side::B), []);
+    talk.pair.a.adapter.cm_ready(a, b"ready").unwrap();
+    talk.settle();
+    let events = talk.take(Side::B);
+    let [CmEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else { panic!("{events:?}") };
+    assert_eq!((*conn, &data.0[..6]), (b, &b"ready\0"[..]));
+    assert_eq!(talk.take(Side::A), [], "the active side knows");
+}
+
+#[test]
+fn private_data_in_every_message() {
+    let mut talk = Talk::new();
+    let end = talk.qp(Side::A);
+    let data: Vec<u8> = (1..=220).collect();
+    assert_eq!(talk.call_with(&end, SERVICE, &data[..93]), Err(CmError::PrivateData(92)));
+    talk.call_with(&end, SERVICE, &data[..92]).unwrap();
+    talk.settle();
+    let (b, req) = talk.requests()[0];
+    assert_eq!(req.private_data.0, data[..92]);
+    let end = talk.qp(Side::B);
+    let now = talk.pair.now;
+    let long = Accept { private_data: &data[..197], ..accept(&end) };
+    assert_eq!(talk.pair.b.adapter.cm_accept(now, b, &long, true), Err(CmError::PrivateData(196)));
+    let right = Accept { private_data: &data[..196], ..accept(&end) };
+    talk.pair.b.adapter.cm_accept(now, b, &right, true).unwrap();
+    talk.settle();
+    assert_eq!(reply(&talk.take(Side::A)[0]).private_data.0, data[..196]);
+}
+
+#[test]
+fn rejected_by_the_program() {
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    let now = talk.pair.now;
+    talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"no, thank you").unwrap();
+    assert_eq!(talk.pair.b.adapter.cm_state(b), None);
+    talk.settle();
+    let events = talk.take(Side::A);
+    let rej = rejection(&events[0]);
+    assert_eq!((rej.reason, rej.about, rej.local_id != 0), (RejectReason::CONSUMER, About::Req, true));
+    assert_eq!(rej.private_data.0[..14], *b"no, thank you\0");
+    assert_eq!(talk.pair.a.adapter.cm_state(a), None);
+    talk.assert_gone();
+}
+
+#[test]
+fn rejected_by_the_adapter() {
+    for (case, reason, info) in [
+        (0, RejectReason::INVALID_SERVICE_ID, None),
+        (1, RejectReason::INVALID_MTU, Some(5)),
+        (2, RejectReason::INVALID_GID, None),
+    ] {
+        let mut talk = Talk::new();
+        let end = talk.qp(Side::A);
+        let service = PortSpace::Tcp.service(if case == 0 { 7472 } else { 7471 });
+        talk.call_with(&end, service, b"").unwrap();
+        // what an adapter of ours would not send
+        let mad = hand::sent(&mut talk.pair, Side::A).remove(0);
+        let mad = hand::change_req(mad, |req| match case {
+            1 => req.path_mtu = 6,
+            2 => req.primary.remote_gid = Gid([9; 16]),
+            _ => {}
+        });
+        hand::deliver(&mut talk.pair, Side::B, &mad);
+        talk.settle();
+        let events = talk.take(Side::A);
+        let rej = rejection(&events[0]);
+        assert_eq!((rej.reason, rej.local_id, rej.about), (reason, 0, About::Req));
+        assert_eq!(info, (rej.info_length > 0).then_some(rej.info.0[0]));
+        talk.assert_gone();
+    }
+}
+
+/// A listener for one address goes before one for all.
+#[test]
+fn the_closest_listener() {
+    let mut talk = Talk::new();
+    let address = Some(talk.pair.b.ip);
+    let exact = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 }).unwrap();
+    let again = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 });
+    assert_eq!(again, Err(CmError::InUse));
+    talk.call();
+    talk.settle();
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == exact));
+    talk.pair.b.adapter.cm_unlisten(exact).unwrap();
+    assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(CmError::Unknown));
+    talk.call();
+    talk.settle();
+    let any = talk.listener;
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == any));
+}
+
+/// No answer at all: asked sixteen times, then given up.
+#[test]
+fn nobody_there() {
+    let mut talk = Talk::new();
+    talk.pair.fault_from(Side::A, "drop qp 1");
+    let start = talk.pair.now;
+    let (a, _) = talk.call();
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.pair.trace.records.len(), 16);
+    assert_eq!(talk.pair.now.since(start), 16 * Duration::from_nanos(4096 << 18));
+    talk.assert_gone();
+}
+
+#[test]
+fn the_peer_is_gone_at_the_end() {
+    let mut talk = Talk::new();
+    let (a, b, ..) = talk.connected();
+    talk.pair.fault_from(Side::A, "drop qp 1");
+    talk.disconnect(Side::A, a);
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]);
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+}
+
+#[test]
+fn both_end_it_at_once() {
+    let mut talk = Talk::new();
+    let (a, b, ..) = talk.connected();
+    talk.disconnect(Side::A, a);
+    talk.disconnect(Side::B, b);
+    // whichever answer comes second finds the connection over
+    talk.pair.allow(DropReason::CmWrongState);
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]);
+    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]);
+    talk.assert_gone();
+}
+
+/// A queue pair that cannot be moved, because it was reset meanwhile.
+#[test]
+fn a_queue_pair_that_cannot_be_moved() {
+    let mut talk = Talk::new();
+    let (a, a_qp) = talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    let b_qp = talk.qp(Side::B);
+    talk.pair.b.adapter.to_reset(b_qp.qpn).unwrap();
+    let now = talk.pair.now;
+    let refused = talk.pair.b.adapter.cm_accept(now, b, &accept(&b_qp), true);
+    assert!(matches!(refused, Err(CmError::QueuePair(_))), "{refused:?}");
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd), "it can still be accepted or rejected");
+    talk.accept(b);
+    talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
+    talk.settle();
+    assert_eq!(talk.take(Side::A), [CmEvent::ConnectError { conn: a }]);
+    let events = talk.take(Side::B);
+    assert_eq!((rejection(&events[0]).reason, rejection(&events[0]).about), (RejectReason::CONSUMER, About::Rep));
+    talk.pair.run();
+    talk.assert_gone();
+}
+
+/// Destroying tells the peer what it waits for, in every state.
+#[test]
+fn destroyed_in_every_state() {
+    // before the request has arrived, and after
+    for wait in [false, true] {
+        let mut talk = Talk::new();
+        let (a, _) = talk.call();
+        if wait {
+            talk.settle();
+        }
+        talk.destroy(Side::A, a);
+        talk.settle();
+        let events = talk.take(Side::B);
+        assert!(matches!(events[0], CmEvent::Request { .. }));
+        assert_eq!(rejection(&events[1]).reason, RejectReason::TIMEOUT);
+        talk.assert_gone();
+    }
+    // a request that the program drops
+    let mut talk = Talk::new();
+    talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.destroy(Side::B, b);
+    talk.settle();
+    assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
+    talk.assert_gone();
+    // established, from either side
+    for side in [Side::A, Side::B] {
+        let mut talk = Talk::new();
+        let (a, b, ..) = talk.connected();
+        let (own, others) = if side == Side::A { (a, b) } else { (b, a) };
+        talk.destroy(side, own);
+        talk.settle();
+        assert_eq!(talk.take(side.other()), [CmEvent::Disconnected { conn: others }]);
+        talk.destroy(side.other(), others);
+        talk.pair.run();
+        assert_eq!((talk.take(Side::A), talk.take(Side::B)), (vec![], vec![]), "who has destroyed it hears no more");
+        talk.assert_gone();
+    }
+    // accepted, and the RTU is under way
+    let mut talk = Talk::new();
+    talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.destroy(Side::B, b);
+    talk.pair.allow(DropReason::CmWrongState);
+    talk.settle();
+    let events = talk.take(Side::A);
+    assert!(matches!(events[..], [CmEvent::Established { .. }, CmEvent::Disconnected { .. }]), "{events:?}");
+}
+
+#[test]
+fn commands_at_the_wrong_time() {
+    let mut talk = Talk::new();
+    let (a, a_qp) = talk.call();
+    let now = talk.pair.now;
+    let adapter = &mut talk.pair.a.adapter;
+    let state = CmError::State(CmState::ReqSent);
+    assert_eq!(adapter.cm_ready(a, b""), Err(state));
+    assert_eq!(adapter.cm_notify(a), Err(state));
+    assert_eq!(adapter.cm_reject(now, a, RejectReason::CONSUMER, b""), Err(state));
+    assert_eq!(adapter.cm_disconnect(now, a, b""), Err(state));
+    assert_eq!(adapter.cm_accept(now, a, &accept(&a_qp), true), Err(state));
+    assert_eq!(adapter.cm_answer(a, Err(1), b""), Err(state));
+    adapter.cm_destroy(now, a);
+    assert_eq!(adapter.cm_notify(a), Err(CmError::Unknown));
+    assert_eq!(adapter.cm_disconnect(now, a, b""), Err(CmError::Unknown));
+    for (spoil, what) in [
+        ([8, 0, 0, 0], "retry_count"),
+        ([0, 8, 0, 0], "rnr_retry"),
+        ([0, 0, 32, 0], "min_rnr_timer"),
+        ([0, 0, 0, 32], "ack_timeout"),
+    ] {
+        let [retry_count, rnr_retry, min_rnr_timer, ack_timeout] = spoil;
+        let call = Connect { retry_count, rnr_retry, min_rnr_timer, ack_timeout, ..connect(&a_qp, [10, 0, 0, 2].into()) };
+        assert_eq!(adapter.cm_connect(now, &call), Err(CmError::Range(what)));
+    }
+    let call = connect(&a_qp, "fd00::2".parse().unwrap());
+    assert_eq!(adapter.cm_connect(now, &call), Err(CmError::NoRoute));
+    talk.settle();
+    let events = talk.take(Side::B);
+    assert!(matches!(events[..], [CmEvent::Request { .. }, CmEvent::Rejected { .. }]), "{events:?}");
+    talk.assert_gone();
+}
+
+/// More requests than the backlog are not answered; when there is room again, their repeats are.
+#[test]
+fn a_full_backlog() {
+    let mut talk = Talk::new();
+    talk.pair.b.adapter.cm_unlisten(talk.listener).unwrap();
+    talk.listener = listen(&mut talk.pair.b, SERVICE, 2);
+    talk.pair.allow(DropReason::CmBacklog);
+    for _ in 0..3 {
+        talk.call();
+    }
+    talk.settle();
+    let waiting = talk.requests();
+    assert_eq!(waiting.len(), 2);
+    assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 1);
+    talk.accept(waiting[0].0);
+    talk.pair.run_for(Duration::from_millis(1200));
+    let events = talk.take(Side::B);
+    assert!(events.iter().any(|event| matches!(event, CmEvent::Request { .. })), "{events:?}");
+}
+
+#[test]
+fn many_at_once() {
+    let mut talk = Talk::new();
+    for _ in 0..200 {
+        talk.connected();
+    }
+    assert_eq!((talk.pair.a.adapter.cm_count(), talk.pair.b.adapter.cm_count()), (200, 200));
+    assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
+}
+
+/// A queue pair that asks for a second connection: the first is stale.
+#[test]
+fn a_peer_that_starts_anew() {
+    let mut talk = Talk::new();
+    let (_, b, a_qp, _) = talk.connected();
+    talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
+    talk.pair.a.adapter.to_init(a_qp.qpn, &Init::default()).unwrap();
+    let again = talk.call_with(&a_qp, SERVICE, b"").unwrap();
+    talk.settle();
+    let events = talk.take(Side::A);
+    assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
+    assert!(matches!(events[0], CmEvent::Rejected { conn, .. } if conn == again));
+    let CmEvent::Disconnected { conn: old } = events[1] else { panic!("the old one is announced to end: {events:?}") };
+    talk.disconnect(Side::A, old);
+    talk.pair.run();
+    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]);
+    talk.assert_gone();
+}

@@ -1,0 +1,158 @@
+//! Messages that are lost, come twice, or late; programs that take their time.
+
+use std::time::Duration;
+
+use roce_transport::{
+    cm::{CmEvent, CmState, Connect, Message},
+    event::DropReason,
+};
+
+use super::{Talk, connect, hand};
+use crate::harness::Side;
+
+/// The stock answers to a repeat that comes when the connection has gone on.
+const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
+
+/// What both programs do when nothing goes wrong, while the network does `fault` to what one side sends.
+fn life(side: Side, fault: &str) -> Talk {
+    let mut talk = Talk::new();
+    talk.pair.allow_all(&LATE);
+    let rule = talk.pair.fault_from(side, fault);
+    let (a, _) = talk.call();
+    talk.pair.run_for(Duration::from_secs(3));
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.pair.run_for(Duration::from_secs(3));
+    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a), "{side:?} {fault}");
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b), "{side:?} {fault}");
+    talk.disconnect(Side::A, a);
+    talk.pair.run_for(Duration::from_secs(3));
+    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }], "{side:?} {fault}");
+    talk.disconnect(Side::B, b);
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }], "{side:?} {fault}");
+    assert_eq!(talk.take(Side::B), [CmEvent::TimeWaitExit { conn: b }], "{side:?} {fault}");
+    talk.pair.assert_hit(rule);
+    talk.assert_gone();
+    talk
+}
+
+#[test]
+fn each_message_lost_once() {
+    // A sends REQ, RTU, DREQ; B sends REP, DREP
+    for (side, messages) in [(Side::A, 3), (Side::B, 2)] {
+        for n in 1..=messages {
+            let talk = life(side, &format!("drop qp 1 nth {n}"));
+            assert!(talk.pair.trace.records.len() > 5);
+        }
+    }
+}
+
+#[test]
+fn each_message_twice() {
+    for (side, messages) in [(Side::A, 3), (Side::B, 2)] {
+        for n in 1..=messages {
+            life(side, &format!("duplicate qp 1 nth {n}"));
+        }
+    }
+}
+
+#[test]
+fn each_message_late() {
+    for (side, messages) in [(Side::A, 3), (Side::B, 2)] {
+        for n in 1..=messages {
+            life(side, &format!("delay 1500ms qp 1 nth {n}"));
+        }
+    }
+}
+
+/// A program that needs longer than its peer waits: the peer asks again, is told so, and has patience then.
+#[test]
+fn a_program_that_thinks_for_a_minute() {
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    talk.pair.run_for(Duration::from_secs(60));
+    let (b, _) = talk.requests()[0];
+    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::MraReqRcvd));
+    assert_eq!(talk.pair.trace.records.len(), 3, "the request, its repeat, and the acknowledgement of its receipt");
+    talk.accept(b);
+    talk.settle();
+    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { .. }]));
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { .. }]));
+}
+
+/// But not for ever.
+#[test]
+fn a_program_that_never_answers() {
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    let (b, _) = talk.requests()[0];
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
+    // what it accepts at last leads nowhere, and it hears so
+    talk.pair.allow(DropReason::CmUnknownConnection);
+    talk.accept(b);
+    talk.pair.run();
+    assert_eq!(talk.take(Side::B), [CmEvent::Unreachable { conn: b }]);
+    talk.assert_gone();
+}
+
+/// The first packet of the connection overtakes the RTU: the program says that it has seen it.
+#[test]
+fn notified_of_traffic() {
+    let mut talk = Talk::new();
+    talk.pair.fault_from(Side::A, "drop qp 1 nth 2");
+    talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.settle();
+    assert_eq!(talk.take(Side::B), []);
+    talk.pair.b.adapter.cm_notify(b).unwrap();
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, private_data: None, .. }] if conn == b));
+    assert_eq!(talk.pair.b.adapter.cm_notify(b), Ok(()));
+    talk.settle();
+    assert_eq!(talk.take(Side::B), []);
+    assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
+}
+
+/// Whoever repeats a request gets the very same answer.
+#[test]
+fn repeats_are_alike() {
+    let mut talk = Talk::new();
+    talk.pair.fault_from(Side::B, "drop qp 1 times 4");
+    talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.pair.allow_all(&LATE);
+    talk.pair.run();
+    let reps: Vec<_> = talk
+        .pair
+        .trace
+        .from(Side::B)
+        .filter_map(|record| hand::mad_of(&record.bytes))
+        .filter(|mad| matches!(mad.message, Message::Rep(_)))
+        .collect();
+    assert!(reps.len() >= 2 && reps.windows(2).all(|pair| pair[0] == pair[1]), "{reps:?}");
+}
+
+/// The same on the calling side, which moves its queue pair itself.
+#[test]
+fn a_caller_that_thinks_for_a_minute() {
+    let mut talk = Talk::new();
+    let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
+    let call = Connect { managed: false, ..connect(&end, to) };
+    let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.pair.run_for(Duration::from_secs(60));
+    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::MraRepRcvd));
+    assert_eq!(talk.pair.trace.records.len(), 4, "request, reply, its repeat, and the acknowledgement of its receipt");
+    talk.pair.a.adapter.cm_ready(a, b"").unwrap();
+    talk.settle();
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));
+}

@@ -1,0 +1,143 @@
+//! Questions for datagram services (12.11).
+
+use roce_transport::{
+    addr::{AddressVector, QKey, Qpn},
+    cm::{CmError, CmEvent, ConnId, PortSpace, ServiceId, SidrRep, SidrReq},
+    event::DropReason,
+};
+
+use super::{Talk, listen};
+use crate::harness::Side;
+
+const SERVICE: ServiceId = PortSpace::Udp.service(7174);
+
+fn talk() -> Talk {
+    let mut talk = Talk::new();
+    talk.listener = listen(&mut talk.pair.b, SERVICE, 2);
+    talk
+}
+
+fn ask(talk: &mut Talk, service: ServiceId, private_data: &[u8]) -> ConnId {
+    let av = AddressVector::new(talk.pair.b.ip.into(), 0);
+    talk.pair.a.adapter.cm_ask(talk.pair.now, service, &av, private_data).unwrap()
+}
+
+fn questions(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
+    let question = |event| match event {
+        CmEvent::SidrRequest { conn, req, .. } => (conn, *req),
+        event => panic!("{event:?}"),
+    };
+    talk.take(Side::B).into_iter().map(question).collect()
+}
+
+fn answers(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
+    let answer = |event| match event {
+        CmEvent::SidrReply { conn, rep } => (conn, *rep),
+        event => panic!("{event:?}"),
+    };
+    talk.take(Side::A).into_iter().map(answer).collect()
+}
+
+#[test]
+fn answered_with_a_queue_pair() {
+    let mut talk = talk();
+    let a = ask(&mut talk, SERVICE, b"who?");
+    talk.settle();
+    let (b, req) = questions(&mut talk)[0];
+    assert_eq!((req.service_id, &req.private_data.0[..5]), (SERVICE, &b"who?\0"[..]));
+    talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
+    talk.settle();
+    let (conn, rep) = answers(&mut talk)[0];
+    assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), 0x0123_4567));
+    assert_eq!((rep.service_id, &rep.private_data.0[..3]), (SERVICE, &b"me\0"[..]));
+    talk.assert_gone();
+}
+
+#[test]
+fn nobody_listens_or_wants_to() {
+    let mut talk = talk();
+    ask(&mut talk, PortSpace::Udp.service(1), b"");
+    talk.settle();
+    assert_eq!(answers(&mut talk)[0].1.status, SidrRep::NO_SERVICE);
+    for destroy in [false, true] {
+        ask(&mut talk, SERVICE, b"");
+        talk.settle();
+        let (b, _) = questions(&mut talk)[0];
+        if destroy {
+            talk.destroy(Side::B, b);
+        } else {
+            talk.pair.b.adapter.cm_answer(b, Err(SidrRep::REJECTED), b"").unwrap();
+        }
+        talk.settle();
+        assert_eq!(answers(&mut talk)[0].1.status, SidrRep::REJECTED);
+    }
+    talk.assert_gone();
+}
+
+#[test]
+fn lost_and_repeated() {
+    for (side, fault) in
+        [(Side::A, "drop qp 1 nth 1"), (Side::B, "drop qp 1 nth 1"), (Side::A, "duplicate qp 1"), (Side::B, "duplicate qp 1")]
+    {
+        let mut talk = talk();
+        talk.pair.allow_all(&[DropReason::CmWrongState, DropReason::CmUnknownConnection]);
+        talk.pair.fault_from(side, fault);
+        let a = ask(&mut talk, SERVICE, b"");
+        for _ in 0..3 {
+            talk.pair.run_for(std::time::Duration::from_millis(900));
+            for (b, _) in questions(&mut talk) {
+                talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(0x55), QKey(7))), b"").unwrap();
+            }
+        }
+        talk.settle();
+        let answers = answers(&mut talk);
+        assert!(matches!(answers[..], [(conn, rep)] if conn == a && rep.status == 0), "{side:?} {fault}: {answers:?}");
+        talk.assert_gone();
+    }
+}
+
+#[test]
+fn nobody_there() {
+    let mut talk = talk();
+    talk.pair.fault_from(Side::A, "drop qp 1");
+    let a = ask(&mut talk, SERVICE, b"");
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    talk.assert_gone();
+}
+
+/// The same question again, while the program is thinking, is no second one; and only so many may wait.
+#[test]
+fn a_backlog_of_questions() {
+    let mut talk = talk();
+    talk.pair.allow_all(&[DropReason::CmWrongState, DropReason::CmBacklog]);
+    for _ in 0..3 {
+        ask(&mut talk, SERVICE, b"");
+    }
+    talk.pair.run_for(std::time::Duration::from_secs(5));
+    assert_eq!(questions(&mut talk).len(), 2);
+    assert!(talk.pair.dropped(DropReason::CmWrongState) >= 2);
+    assert!(talk.pair.dropped(DropReason::CmBacklog) >= 1);
+}
+
+#[test]
+fn bounds() {
+    let mut talk = talk();
+    let av = AddressVector::new(talk.pair.b.ip.into(), 0);
+    let now = talk.pair.now;
+    let adapter = &mut talk.pair.a.adapter;
+    assert_eq!(adapter.cm_ask(now, SERVICE, &av, &[1; 217]), Err(CmError::PrivateData(216)));
+    let elsewhere = AddressVector::new("fd00::2".parse::<std::net::IpAddr>().unwrap().into(), 0);
+    assert_eq!(adapter.cm_ask(now, SERVICE, &elsewhere, b""), Err(CmError::NoRoute));
+    let a = adapter.cm_ask(now, SERVICE, &av, &[1; 216]).unwrap();
+    assert!(matches!(adapter.cm_answer(a, Err(1), b""), Err(CmError::State(_))));
+    talk.destroy(Side::A, a);
+    talk.settle();
+    let (b, _) = questions(&mut talk)[0];
+    let long = talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
+    assert_eq!(long, Err(CmError::PrivateData(136)));
+    talk.pair.allow(DropReason::CmUnknownConnection);
+    talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(5), QKey(0))), &[1; 136]).unwrap();
+    talk.settle();
+    talk.assert_gone();
+}

@@ -1,0 +1,166 @@
+//! Many conversations, each with another seed, while the network loses, repeats, delays and damages. In the end both sides
+//! agree: they were connected, or each was told why not; and nothing is left of it.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_provider::fabric::Network;
+use roce_transport::{
+    cm::{CmEvent, ConnId, RejectReason},
+    event::DropReason,
+};
+
+use super::{SERVICE, Talk};
+use crate::harness::{Pair, Side};
+
+/// What a program has heard of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Heard {
+    /// It has asked for it, or was asked.
+    begun: bool,
+    established: bool,
+    /// Told of an end, of whatever kind; never more than once.
+    ended: bool,
+    left_time_wait: bool,
+    /// It has given it up itself.
+    destroyed: bool,
+}
+
+type Book = BTreeMap<ConnId, Heard>;
+
+fn chance(rng: &mut ChaCha12Rng, percent: u32) -> bool {
+    rng.next_u32() % 100 < percent
+}
+
+/// What a program does about what it hears.
+fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, seed: u64) {
+    for event in talk.take(side) {
+        let now = talk.pair.now;
+        match event {
+            CmEvent::Request { conn, .. } => {
+                assert_eq!(book.insert(conn, Heard { begun: true, ..Heard::default() }), None, "seed {seed}");
+                match rng.next_u32() % 10 {
+                    0 => talk.pair.b.adapter.cm_reject(now, conn, RejectReason::CONSUMER, b"").unwrap(),
+                    1 => {
+                        talk.destroy(side, conn);
+                        book.get_mut(&conn).unwrap().destroyed = true;
+                    }
+                    2 => continue, // it thinks for good
+                    _ => {
+                        talk.accept(conn);
+                    }
+                }
+            }
+            CmEvent::Established { conn, .. } => {
+                let heard = book.get_mut(&conn).unwrap();
+                assert!(!heard.established && !heard.ended, "seed {seed}: {heard:?}");
+                heard.established = true;
+                match rng.next_u32() % 4 {
+                    0 => talk.disconnect(side, conn),
+                    1 => {
+                        talk.destroy(side, conn);
+                        book.get_mut(&conn).unwrap().destroyed = true;
+                    }
+                    _ => {}
+                }
+            }
+            CmEvent::Rejected { conn, .. } | CmEvent::Unreachable { conn } | CmEvent::ConnectError { conn } => {
+                let heard = book.get_mut(&conn).unwrap();
+                assert!(!heard.ended, "seed {seed}: {heard:?}");
+                heard.ended = true;
+            }
+            CmEvent::Disconnected { conn } => {
+                let heard = book.get_mut(&conn).unwrap();
+                assert!(!heard.ended, "seed {seed}: {heard:?}");
+                heard.ended = true;
+                let _ = talk.pair.node(side).adapter.cm_disconnect(now, conn, b"");
+            }
+            CmEvent::TimeWaitExit { conn } => {
+                let heard = book.get_mut(&conn).unwrap();
+                assert!(heard.ended && !heard.left_time_wait, "seed {seed}: {heard:?}");
+                heard.left_time_wait = true;
+            }
+            event => panic!("seed {seed}: {event:?}"),
+        }
+    }
+}
+
+fn conversation(seed: u64) {
+    let mut rng = ChaCha12Rng::seed_from_u64(seed);
+    let mut conditions = Pair::conditions();
+    if chance(&mut rng, 80) {
+        conditions.loss = f64::from(rng.next_u32() % 30) / 100.0;
+        conditions.duplication = f64::from(rng.next_u32() % 30) / 100.0;
+        conditions.reordering = f64::from(rng.next_u32() % 30) / 100.0;
+        conditions.corruption = f64::from(rng.next_u32() % 10) / 100.0;
+        conditions.jitter = Duration::from_millis(u64::from(rng.next_u32() % 3000));
+    }
+    let mut talk = Talk::with(Pair::with_network(Network::new(conditions, seed)));
+    talk.pair.allow_all(DropReason::ALL);
+    let (mut callers, mut callees) = (Book::new(), Book::new());
+    for _ in 0..1 + rng.next_u32() % 4 {
+        let end = talk.qp(Side::A);
+        let conn = talk.call_with(&end, SERVICE, b"").unwrap();
+        callers.insert(conn, Heard { begun: true, ..Heard::default() });
+    }
+    for _ in 0..400 {
+        talk.pair.run_for(Duration::from_millis(250));
+        serve(&mut talk, Side::A, &mut callers, &mut rng, seed);
+        serve(&mut talk, Side::B, &mut callees, &mut rng, seed);
+        if chance(&mut rng, 2) {
+            let established =
+                |book: &Book| book.iter().find(|(_, heard)| heard.established && !heard.ended).map(|(conn, _)| *conn);
+            let side = if chance(&mut rng, 50) { Side::A } else { Side::B };
+            if let Some(conn) = established(if side == Side::A { &callers } else { &callees }) {
+                let now = talk.pair.now;
+                let _ = talk.pair.node(side).adapter.cm_disconnect(now, conn, b"");
+            }
+        }
+    }
+    // over a network that is well again, both sides come to agree what is connected
+    talk.pair.network.faults_mut().set_conditions(Pair::conditions());
+    for _ in 0..300 {
+        talk.pair.run_for(Duration::from_millis(500));
+        serve(&mut talk, Side::A, &mut callers, &mut rng, seed);
+        serve(&mut talk, Side::B, &mut callees, &mut rng, seed);
+    }
+    let alive = |book: &Book| book.values().filter(|heard| heard.established && !heard.ended && !heard.destroyed).count();
+    assert_eq!(alive(&callers), alive(&callees), "seed {seed}: {callers:?} {callees:?}");
+    for conn in callers.iter().filter(|(_, heard)| heard.ended && !heard.destroyed).map(|(conn, _)| *conn) {
+        assert_eq!(talk.pair.a.adapter.cm_state(conn), None, "seed {seed}");
+    }
+    // every connection that is still there is ended
+    for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
+        for (&conn, heard) in book.iter_mut().filter(|(_, heard)| !heard.destroyed) {
+            talk.destroy(side, conn);
+            heard.destroyed = true;
+        }
+    }
+    for _ in 0..3 {
+        talk.pair.run();
+        for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
+            for event in talk.take(side) {
+                let CmEvent::Request { conn, .. } = event else { panic!("seed {seed}: after its end: {event:?}") };
+                book.insert(conn, Heard { destroyed: true, ..Heard::default() });
+                talk.destroy(side, conn);
+            }
+        }
+    }
+    talk.assert_gone();
+    // whoever asked was told something, unless it gave up itself
+    for (conn, heard) in &callers {
+        assert!(heard.established || heard.ended || heard.destroyed, "seed {seed}: {conn:?} {heard:?}");
+    }
+    // a callee is not connected to nobody: so many callers have been connected too
+    let connected = |book: &Book| book.values().filter(|heard| heard.established).count();
+    assert!(connected(&callees) <= connected(&callers), "seed {seed}: {callers:?} {callees:?}");
+}
+
+#[test]
+fn many_conversations() {
+    let seeds = std::env::var("ROCE_SWARM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
+    for seed in 0..seeds {
+        conversation(seed);
+    }
+}

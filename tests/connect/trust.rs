@@ -1,0 +1,158 @@
+//! Messages that are malformed, forged, or about others' connections.
+
+use roce_transport::{
+    addr::QKey,
+    cm::{CmEvent, CmMad, CmState, Drep, Dreq, Message, PrivateData, Rej, RejectReason, Rtu},
+    event::{Disposition, DropReason},
+    wire::MAD_LEN,
+};
+
+use super::{SERVICE, Talk, hand, listen};
+use crate::harness::{Pair, Side};
+
+const STRANGER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
+
+const fn dropped(reason: DropReason) -> Disposition {
+    Disposition::Dropped(reason)
+}
+
+/// A DREQ, DREP, REJ or RTU with the right names, but from an address that is not the peer's, changes nothing.
+#[test]
+fn from_a_stranger() {
+    let mut talk = Talk::new();
+    let (a, b, _, b_qp) = talk.connected();
+    // what the peer itself would say
+    talk.disconnect(Side::A, a);
+    let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
+    let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else { panic!("{genuine:?}") };
+    let rej = Rej {
+        local_id,
+        remote_id,
+        about: roce_transport::cm::About::Other,
+        info_length: 0,
+        reason: RejectReason::CONSUMER,
+        info: PrivateData::default(),
+        private_data: PrivateData::default(),
+    };
+    let forged = [
+        genuine.message.clone(),
+        Message::Drep(Drep { local_id, remote_id, ..Drep::default() }),
+        Message::Rej(Box::new(rej)),
+        Message::Rtu(Rtu { local_id, remote_id, ..Rtu::default() }),
+    ];
+    for message in forged {
+        let mad = CmMad { transaction: genuine.transaction, modifier: 0, message };
+        assert_eq!(hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &mad), dropped(DropReason::CmWrongPeer));
+    }
+    assert_eq!(talk.take(Side::B), []);
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+    assert_eq!(talk.pair.state(&b_qp), roce_transport::qp::State::Rts);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &genuine), Disposition::Executed);
+    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }]);
+}
+
+/// Nor can a stranger answer a request, or take the place of somebody else's queue pair.
+#[test]
+fn a_stranger_with_somebody_elses_names() {
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    let req = hand::sent(&mut talk.pair, Side::A).remove(0);
+    hand::deliver(&mut talk.pair, Side::B, &req);
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    let rep = hand::sent(&mut talk.pair, Side::B).remove(0);
+    assert_eq!(hand::deliver_from(&mut talk.pair, Side::A, STRANGER, &rep), dropped(DropReason::CmWrongPeer));
+    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
+    hand::deliver(&mut talk.pair, Side::A, &rep);
+    talk.settle();
+    talk.take(Side::A);
+    talk.take(Side::B);
+    // the same adapter, the same queue pair, another address: a request of its own, and none about the connection
+    assert_eq!(hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &req), Disposition::Executed);
+    assert_eq!(talk.requests().len(), 1);
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+}
+
+/// Whoever knows the peer's name for a connection but not ours.
+#[test]
+fn a_guessed_name() {
+    let mut talk = Talk::new();
+    let (a, b, ..) = talk.connected();
+    talk.disconnect(Side::A, a);
+    let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
+    let Message::Dreq(dreq) = genuine.message else { panic!("{genuine:?}") };
+    for (local_id, remote_id) in [(dreq.local_id ^ 1, dreq.remote_id), (dreq.local_id, dreq.remote_id ^ 1)] {
+        let mad = CmMad { message: Message::Dreq(Dreq { local_id, remote_id, ..dreq }), ..genuine.clone() };
+        // answered as one about a connection long gone
+        assert_eq!(hand::deliver(&mut talk.pair, Side::B, &mad), Disposition::Executed);
+    }
+    assert_eq!(talk.take(Side::B), []);
+    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
+}
+
+#[test]
+fn no_message_at_all() {
+    let mut talk = Talk::new();
+    let from = talk.pair.a.ip;
+    talk.call();
+    let good = hand::sent(&mut talk.pair, Side::A).remove(0).encode();
+    let not_a_mad = dropped(DropReason::NotAMad);
+    for length in [0, 1, 24, MAD_LEN - 1, MAD_LEN + 1] {
+        let mut bytes = good.to_vec();
+        bytes.resize(length, 0);
+        assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY), not_a_mad, "{length}");
+    }
+    // base version, class, class version, method; LAP, APR and what does not exist
+    for (at, value) in [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x19), (17, 0x1A), (17, 0xFF), (16, 1)] {
+        let mut bytes = good;
+        bytes[at] = value;
+        assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY), not_a_mad, "byte {at}");
+    }
+    let wrong_key = hand::deliver_bytes(&mut talk.pair, Side::B, from, &good, QKey(0x8001_0001));
+    assert_eq!(wrong_key, dropped(DropReason::QKey));
+    assert_eq!(talk.take(Side::B), []);
+    assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &good, hand::GSI_QKEY), Disposition::Executed);
+}
+
+/// A flood of requests fills the backlog, and no more; what answers cannot be sent are forgotten.
+#[test]
+fn a_flood_of_requests() {
+    let mut talk = Talk::new();
+    talk.call();
+    let good = hand::sent(&mut talk.pair, Side::A).remove(0);
+    let Message::Req(req) = &good.message else { unreachable!() };
+    for n in 0..10_000u32 {
+        let mut req = **req;
+        req.local_id = n;
+        req.local_qpn = roce_transport::addr::Qpn::new(n);
+        if n % 2 == 0 {
+            req.service_id.0 += 1;
+        }
+        let mad = CmMad { message: Message::Req(Box::new(req)), ..good.clone() };
+        hand::deliver(&mut talk.pair, Side::B, &mad);
+    }
+    assert_eq!(talk.requests().len(), 16, "the backlog");
+    assert_eq!(talk.pair.b.adapter.cm_count(), 16);
+    assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 5_000 - 16);
+    let answers: usize = std::iter::from_fn(|| Some(hand::sent(&mut talk.pair, Side::B).len()).filter(|&n| n > 0)).sum();
+    assert_eq!(answers, 4096, "rejections that wait to be sent");
+}
+
+/// The connections of an adapter are limited too.
+#[test]
+fn more_connections_than_allowed() {
+    let mut pair = Pair::new();
+    let mut config = roce_transport::adapter::AdapterConfig::new([9; 32]);
+    config.cm.max_connections = 3;
+    pair.b.adapter = roce_transport::adapter::Adapter::new(config);
+    pair.b.adapter.set_gids(vec![pair.b.ip.into()]);
+    listen(&mut pair.b, SERVICE, 16);
+    pair.allow(DropReason::CmBacklog);
+    let mut talk = Talk { listener: listen(&mut pair.b, roce_transport::cm::ServiceId(5), 1), pair };
+    for _ in 0..5 {
+        talk.call();
+    }
+    talk.settle();
+    assert_eq!(talk.requests().len(), 3);
+    assert_eq!(talk.pair.b.adapter.cm_count(), 3);
+}

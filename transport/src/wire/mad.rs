@@ -1,0 +1,71 @@
+//! Management datagrams: the frame that every message to QP1 has (13.4).
+
+/// Bytes of a management datagram; a packet to QP1 has exactly so many of payload.
+pub const MAD_LEN: usize = 256;
+
+/// Bytes after the header.
+pub const MAD_DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
+
+/// The common header, 24 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct MadHeader {
+    /// Version of the frame; 1.
+    pub base_version: u8,
+    /// What the message is about; see [`MadHeader::CM_CLASS`].
+    pub class: u8,
+    /// Version of the class.
+    pub class_version: u8,
+    /// What is asked, and whether it is an answer.
+    pub method: u8,
+    /// How it went, in an answer.
+    pub status: u16,
+    /// For the class to use.
+    pub class_specific: u16,
+    /// Names the exchange that the message belongs to.
+    pub transaction: u64,
+    /// Which message of the class it is.
+    pub attribute: u16,
+    /// More about that.
+    pub modifier: u32,
+}
+
+impl MadHeader {
+    /// Bytes on the wire.
+    pub const LEN: usize = 24;
+    /// The class of connection management.
+    pub const CM_CLASS: u8 = 0x07;
+    /// Its version.
+    pub const CM_VERSION: u8 = 2;
+    /// The method of every message of it: Send.
+    pub const SEND: u8 = 0x03;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub fn parse(b: &[u8; Self::LEN]) -> Self {
+        let u16_at = |i: usize| u16::from_be_bytes([b[i], b[i + 1]]);
+        Self {
+            base_version: b[0],
+            class: b[1],
+            class_version: b[2],
+            method: b[3],
+            status: u16_at(4),
+            class_specific: u16_at(6),
+            transaction: u64::from_be_bytes(core::array::from_fn(|i| b[8 + i])),
+            attribute: u16_at(16),
+            modifier: u32::from_be_bytes(core::array::from_fn(|i| b[20 + i])),
+        }
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub fn encode(&self) -> [u8; Self::LEN] {
+        let mut b = [0; Self::LEN];
+        b[..4].copy_from_slice(&[self.base_version, self.class, self.class_version, self.method]);
+        b[4..6].copy_from_slice(&self.status.to_be_bytes());
+        b[6..8].copy_from_slice(&self.class_specific.to_be_bytes());
+        b[8..16].copy_from_slice(&self.transaction.to_be_bytes());
+        b[16..18].copy_from_slice(&self.attribute.to_be_bytes());
+        b[20..].copy_from_slice(&self.modifier.to_be_bytes());
+        b
+    }
+}
