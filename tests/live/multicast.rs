@@ -244,6 +244,10 @@ fn groups_between_interfaces() {
             n=2
         done
         echo 0 > /proc/sys/net/ipv4/conf/all/rp_filter
+        # a wire that the kernel has not noticed yet loses what is sent
+        for i in veth0 veth1; do
+            until ip link show $i | grep -q 'state UP'; do sleep 0.01; done
+        done
         echo {READY}
         exec \"$0\" --exact multicast::groups_between_interfaces"
     );
