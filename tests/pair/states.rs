@@ -2,14 +2,11 @@
 
 use roce_transport::{
     adapter::PKeyTable,
-    addr::{AddressVector, Mtu, PKey, QKey, Qpn, StaticRate},
+    addr::{AddressVector, Mtu, PKey, Qpn},
     event::{Disposition, DropReason, Event},
-    mem::{Access, LKey},
+    mem::LKey,
     psn::Psn,
-    qp::{
-        Attribute, Changes, EDGES, Init, ModifyError, PathMigration, PostError, QpInfo, QpType, Rtr, Rts, State,
-        optional_attributes,
-    },
+    qp::{Changes, EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
     time::Instant,
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
@@ -19,19 +16,19 @@ use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt
 
 const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 
-fn node() -> Node {
+pub(super) fn node() -> Node {
     let mut node = Node::new([10, 0, 0, 1].into(), 1, crate::harness::UDP_SEGMENT);
     node.adapter.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap()).unwrap();
     node
 }
 
 /// Tries to move a queue pair; every attribute is right for the edge, if it exists.
-fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), ModifyError> {
+pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), ModifyError> {
     go_with(node, qp, qp_type, to, &Changes::default())
 }
 
 /// The same with changes, on an edge that can be taken with some.
-fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &Changes) -> Result<(), ModifyError> {
+pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &Changes) -> Result<(), ModifyError> {
     let adapter = &mut node.adapter;
     let from = adapter.query_qp(qp.qpn).unwrap().state;
     match to {
@@ -88,7 +85,7 @@ fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &Chan
 }
 
 /// A queue pair in this state; `None` for SQE of a reliable service, which does not exist.
-fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
+pub(super) fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     let qp = node.qp(Side::A, qp_type, &Options::default());
     let way: &[State] = match state {
         State::Reset => &[],
@@ -111,7 +108,7 @@ fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option<End> {
     Some(qp)
 }
 
-const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
+pub(super) const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
 
 /// A SEND of no bytes, as the service has it.
 fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
@@ -149,207 +146,6 @@ fn exactly_the_edges_of_the_table_exist() {
                 }
             }
         }
-    }
-}
-
-/// A change of just this attribute, to a value that it has at no other time.
-fn change_of(attribute: Attribute, current: State) -> Changes {
-    let mut changes = Changes::default();
-    let av = AddressVector { hop_limit: 9, ..AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0) };
-    match attribute {
-        Attribute::CurrentState => changes.current_state = Some(current),
-        Attribute::PKeyIndex => changes.pkey_index = Some(1),
-        Attribute::Access => changes.access = Some(Access::REMOTE_READ),
-        Attribute::QKey => changes.qkey = Some(QKey(0x77)),
-        Attribute::Av => changes.av = Some(av),
-        Attribute::Timeout => changes.timeout = Some(17),
-        Attribute::RetryCnt => changes.retry_cnt = Some(3),
-        Attribute::RnrRetry => changes.rnr_retry = Some(2),
-        Attribute::MaxRdAtomic => changes.max_rd_atomic = Some(5),
-        Attribute::MaxDestRdAtomic => changes.max_dest_rd_atomic = Some(6),
-        Attribute::MinRnrTimer => changes.min_rnr_timer = Some(21),
-        Attribute::AltPath => changes.alt_path = Some(av),
-        Attribute::PathMigration => changes.path_migration = Some(PathMigration::Migrated),
-    }
-    changes
-}
-
-/// What a queue pair tells once this attribute has been changed so.
-fn changed(info: QpInfo, attribute: Attribute) -> QpInfo {
-    let changes = change_of(attribute, info.state);
-    QpInfo {
-        pkey_index: changes.pkey_index.unwrap_or(info.pkey_index),
-        access: changes.access.unwrap_or(info.access),
-        qkey: changes.qkey.unwrap_or(info.qkey),
-        av: changes.av.or(info.av),
-        timeout: changes.timeout.unwrap_or(info.timeout),
-        retry_cnt: changes.retry_cnt.unwrap_or(info.retry_cnt),
-        rnr_retry: changes.rnr_retry.unwrap_or(info.rnr_retry),
-        max_rd_atomic: changes.max_rd_atomic.unwrap_or(info.max_rd_atomic),
-        max_dest_rd_atomic: changes.max_dest_rd_atomic.unwrap_or(info.max_dest_rd_atomic),
-        min_rnr_timer: changes.min_rnr_timer.unwrap_or(info.min_rnr_timer),
-        ..info
-    }
-}
-
-/// Every optional attribute on every edge that can be taken with some, existing or not.
-#[test]
-fn exactly_the_optional_attributes_of_the_table_are_taken() {
-    let mut taken = 0;
-    for qp_type in TYPES {
-        for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
-            let takes_changes = if from == to { EDGES.contains(&(from, to)) } else { matches!(to, State::Rtr | State::Rts) };
-            if !takes_changes {
-                continue;
-            }
-            for &attribute in Attribute::ALL {
-                let mut node = node();
-                // what the edge alone leads to
-                let Some(plain) = in_state(&mut node, qp_type, from) else { continue };
-                let exists = go(&mut node, &plain, qp_type, to).is_ok();
-                let expected = node.adapter.query_qp(plain.qpn).unwrap();
-
-                let qp = in_state(&mut node, qp_type, from).unwrap();
-                let before = node.adapter.query_qp(qp.qpn);
-                let result = go_with(&mut node, &qp, qp_type, to, &change_of(attribute, from));
-                let after = node.adapter.query_qp(qp.qpn);
-                let what = format!("{attribute} of {qp_type} from {from} to {to}");
-                if !exists {
-                    assert_eq!(result, Err(ModifyError::IllegalTransition { qp_type, from, to }), "{what}");
-                } else if !optional_attributes(qp_type, from, to).contains(&attribute) {
-                    assert_eq!(result, Err(ModifyError::NotTaken { attribute, qp_type, from, to }), "{what}");
-                } else if attribute == Attribute::AltPath {
-                    assert_eq!(result, Err(ModifyError::NotSupported(attribute)), "{what}");
-                } else {
-                    assert_eq!(result, Ok(()), "{what}");
-                    let expected = QpInfo { qpn: qp.qpn, ..changed(expected, attribute) };
-                    assert_eq!(after, Some(expected), "{what}");
-                    taken += 1;
-                    continue;
-                }
-                assert_eq!(after, before, "{what}: something changed");
-            }
-        }
-    }
-    assert_eq!(taken, 103);
-}
-
-/// The table itself, as Linux's verbs have it: of RC, UC, UD, XRC initiators and XRC targets, the attributes that an edge takes
-/// without need of them.
-#[test]
-fn the_table_of_optional_attributes() {
-    let peer = "PKEY ACCESS";
-    let up = "ALT ACCESS PKEY";
-    let (responds, sends) = ("CUR ALT ACCESS RNR_TIMER MIG", "CUR ALT ACCESS MIG");
-    let edges = [
-        (State::Init, State::Init, [peer, peer, "PKEY QKEY", peer, peer]),
-        (State::Init, State::Rtr, [up, up, "PKEY QKEY", up, up]),
-        (State::Rtr, State::Rts, [responds, sends, "CUR QKEY", sends, responds]),
-        (State::Rts, State::Rts, [responds, sends, "CUR QKEY", sends, responds]),
-        (State::Sqd, State::Rts, [responds, sends, "CUR QKEY", sends, responds]),
-        (State::Sqe, State::Rts, ["", "CUR ACCESS", "CUR QKEY", "", ""]),
-        (
-            State::Sqd,
-            State::Sqd,
-            [
-                "AV TIMEOUT RETRY RNR_RETRY RD_ATOMIC DEST_RD_ATOMIC ALT ACCESS PKEY RNR_TIMER MIG",
-                "AV ALT ACCESS PKEY MIG",
-                "PKEY QKEY",
-                "AV TIMEOUT RETRY RNR_RETRY RD_ATOMIC ALT ACCESS PKEY MIG",
-                "AV TIMEOUT DEST_RD_ATOMIC ALT ACCESS PKEY RNR_TIMER MIG",
-            ],
-        ),
-    ];
-    let attribute = |word: &str| match word {
-        "CUR" => Attribute::CurrentState,
-        "PKEY" => Attribute::PKeyIndex,
-        "ACCESS" => Attribute::Access,
-        "QKEY" => Attribute::QKey,
-        "AV" => Attribute::Av,
-        "TIMEOUT" => Attribute::Timeout,
-        "RETRY" => Attribute::RetryCnt,
-        "RNR_RETRY" => Attribute::RnrRetry,
-        "RD_ATOMIC" => Attribute::MaxRdAtomic,
-        "DEST_RD_ATOMIC" => Attribute::MaxDestRdAtomic,
-        "RNR_TIMER" => Attribute::MinRnrTimer,
-        "ALT" => Attribute::AltPath,
-        "MIG" => Attribute::PathMigration,
-        other => panic!("{other}"),
-    };
-    let names = |attributes: &mut dyn Iterator<Item = Attribute>| {
-        let mut names: Vec<_> = attributes.map(|attribute| attribute.to_string()).collect();
-        names.sort();
-        names
-    };
-    for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
-        let row = edges.iter().find(|row| (row.0, row.1) == (from, to)).map_or([""; 5], |row| row.2);
-        for (qp_type, words) in TYPES.into_iter().zip(row) {
-            let is = names(&mut optional_attributes(qp_type, from, to).iter().copied());
-            assert_eq!(is, names(&mut words.split_whitespace().map(attribute)), "{qp_type} from {from} to {to}");
-        }
-    }
-}
-
-/// Of several changes one that is wrong is enough, and each is named.
-#[test]
-fn changes_are_checked_before_anything_changes() {
-    let mut node = node();
-    let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
-    let group = AddressVector::new(std::net::IpAddr::from([239, 0, 0, 2]).into(), 0);
-    let good = Changes {
-        access: Some(Access::REMOTE_READ),
-        pkey_index: Some(1),
-        av: Some(AddressVector { static_rate: StaticRate::Gbps100, ..av }),
-        timeout: Some(31),
-        retry_cnt: Some(7),
-        rnr_retry: Some(7),
-        max_rd_atomic: Some(128),
-        max_dest_rd_atomic: Some(128),
-        min_rnr_timer: Some(31),
-        ..Changes::default()
-    };
-    let range = |what, limit| ModifyError::Range { what, limit };
-    let qp = in_state(&mut node, QpType::Rc, State::Sqd).unwrap();
-    let before = node.adapter.query_qp(qp.qpn);
-    for (changes, error) in [
-        (Changes { pkey_index: Some(2), ..good }, ModifyError::PKeyIndex(2)),
-        (Changes { av: Some(AddressVector { sgid_index: 1, ..av }), ..good }, ModifyError::GidIndex(1)),
-        (Changes { av: Some(group), ..good }, ModifyError::MulticastPeer(group.dgid)),
-        (Changes { timeout: Some(32), ..good }, range("timeout", 31)),
-        (Changes { retry_cnt: Some(8), ..good }, range("retry_cnt", 7)),
-        (Changes { rnr_retry: Some(8), ..good }, range("rnr_retry", 7)),
-        (Changes { max_rd_atomic: Some(129), ..good }, range("max_rd_atomic", 128)),
-        (Changes { max_dest_rd_atomic: Some(129), ..good }, range("max_dest_rd_atomic", 128)),
-        (Changes { min_rnr_timer: Some(32), ..good }, range("min_rnr_timer", 31)),
-        (Changes { path_migration: Some(PathMigration::Rearm), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
-        (Changes { path_migration: Some(PathMigration::Armed), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
-    ] {
-        assert_eq!(node.adapter.change(Instant::ZERO, qp.qpn, &changes), Err(error));
-        assert_eq!(node.adapter.query_qp(qp.qpn), before, "{error}");
-    }
-    node.adapter.change(Instant::ZERO, qp.qpn, &good).unwrap();
-    let info = node.adapter.query_qp(qp.qpn).unwrap();
-    assert_eq!(info.av, good.av, "the static rate is kept");
-    let told = (info.timeout, info.retry_cnt, info.rnr_retry, info.max_rd_atomic, info.max_dest_rd_atomic, info.min_rnr_timer);
-    assert_eq!(told, (31, 7, 7, 128, 128, 31));
-    node.adapter.to_error(Instant::ZERO, qp.qpn).unwrap();
-    let failed = node.adapter.query_qp(qp.qpn).unwrap();
-    assert_eq!(failed, QpInfo { state: State::Err, ..info }, "a failed queue pair still tells what it was given");
-    node.adapter.to_reset(qp.qpn).unwrap();
-    let reset = node.adapter.query_qp(qp.qpn).unwrap();
-    assert_eq!((reset.timeout, reset.max_rd_atomic, reset.pkey_index, reset.access), (0, 0, 0, Access::empty()));
-}
-
-/// A program that is wrong about the state changes nothing.
-#[test]
-fn the_state_that_the_program_believes_in() {
-    let mut node = node();
-    let qp = in_state(&mut node, QpType::Rc, State::Rts).unwrap();
-    let before = node.adapter.query_qp(qp.qpn);
-    for believed in State::ALL.into_iter().filter(|&state| state != State::Rts) {
-        let changes = Changes { current_state: Some(believed), access: Some(Access::REMOTE_READ), ..Changes::default() };
-        let result = node.adapter.change(Instant::ZERO, qp.qpn, &changes);
-        assert_eq!((result, node.adapter.query_qp(qp.qpn)), (Err(ModifyError::OtherState(State::Rts)), before));
     }
 }
 
