@@ -18,7 +18,7 @@ use roce_provider::fabric::{Conditions, Identification, Network};
 use roce_transport::{
     adapter::{TransmitBuffer, TransmitLimits},
     addr::Mtu,
-    event::DropReason,
+    event::{Counter, DropReason},
     qp::{PostError, QpCaps},
     time::Instant,
     wire::Immediate,
@@ -574,7 +574,7 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
         run.check(&expected)
     }));
     for node in [&run.pair.a, &run.pair.b] {
-        for (name, count) in node.adapter.counters().named() {
+        for Counter { name, value: count, .. } in node.adapter.counters().iter() {
             *totals.entry(name).or_default() += count;
         }
     }

@@ -265,7 +265,7 @@ impl Run {
             return UdDestination { av, qpn: Qpn::MULTICAST, qkey: QKEY };
         }
         let qpn = self.world.members[usize::from(target >> 1) % self.world.members.len()].qpn;
-        UdDestination { av, qpn, qkey: if target & 0x80 == 0 { QKEY } else { QKey(0x8000_0000) } }
+        UdDestination { av, qpn, qkey: if target & 0x80 == 0 { QKEY } else { QKey(0x8000_0000) }, pd: None }
     }
 
     fn post_receive(&mut self, input: &mut Input<'_>) {

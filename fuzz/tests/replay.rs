@@ -10,6 +10,7 @@ use std::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_fuzz::{packets::packets, parse::parse};
+use roce_transport::event::Counter;
 
 #[test]
 fn parse_replays_its_corpus() {
@@ -49,7 +50,7 @@ fn packets_holds_for_random_bytes() {
 fn packets_holds_for_random_scripts() {
     let mut totals = BTreeMap::<&str, u64>::new();
     each_seed(200, |rng| {
-        for (name, count) in packets(&script(rng)).named() {
+        for Counter { name, value: count, .. } in packets(&script(rng)).iter() {
             *totals.entry(name).or_default() += count;
         }
     });

@@ -273,7 +273,7 @@ impl Node {
 
     /// The way to a datagram queue pair of this node.
     pub fn destination(&self, qpn: Qpn) -> UdDestination {
-        UdDestination { av: AddressVector::new(self.ip.into(), 0), qpn, qkey: QKEY }
+        UdDestination { av: AddressVector::new(self.ip.into(), 0), qpn, qkey: QKEY, pd: None }
     }
 }
 

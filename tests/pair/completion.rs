@@ -4,6 +4,7 @@ use roce_transport::{
     adapter::ObjectError,
     event::Event,
     qp::{QpType, State},
+    time::Instant,
     wire::{Immediate, Operation as Op},
     work::{ArmKind, Data, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
 };
@@ -68,9 +69,16 @@ fn what_a_completion_says() {
     pair.post_send(&a, &SendWr::write(4, far.remote(0), near.sge(0, 60)).with_immediate(imm));
     pair.post_send(&a, &SendWr::read(5, far.remote(0), near.sge(0, 70)));
     pair.run();
+    let first = pair.trace.from(Side::A).map(|record| record.time).min().unwrap();
+    let last = pair.now;
+    let timed = |wcs: Vec<Wc>| -> Vec<Wc> {
+        assert!(wcs.is_sorted_by_key(|wc| wc.timestamp));
+        assert!(wcs.iter().all(|wc| wc.timestamp > first && wc.timestamp <= last), "completed after it was sent");
+        wcs.into_iter().map(|wc| Wc { timestamp: Instant::ZERO, ..wc }).collect()
+    };
     let ok = |qpn, wr_id, opcode, byte_len, immediate: Option<[u8; 4]>| {
         let ok = WcOk { immediate: immediate.map(Immediate), ..WcOk::new(opcode, byte_len) };
-        Wc { wr_id, qpn, result: Ok(ok) }
+        Wc { wr_id, qpn, timestamp: Instant::ZERO, result: Ok(ok) }
     };
     let sent = [
         (1, WcOpcode::Send, 0),
@@ -79,13 +87,13 @@ fn what_a_completion_says() {
         (4, WcOpcode::RdmaWrite, 0),
         (5, WcOpcode::RdmaRead, 70),
     ];
-    assert_eq!(a.sent(), sent.map(|(id, opcode, byte_len)| ok(a.qpn, id, opcode, byte_len, None)));
+    assert_eq!(timed(a.sent()), sent.map(|(id, opcode, byte_len)| ok(a.qpn, id, opcode, byte_len, None)));
     let received = [
         ok(b.qpn, 11, WcOpcode::Recv, 30, None),
         ok(b.qpn, 12, WcOpcode::Recv, 40, Some(imm)),
         ok(b.qpn, 13, WcOpcode::RecvRdmaWithImm, 60, Some(imm)),
     ];
-    assert_eq!(b.received(), received);
+    assert_eq!(timed(b.received()), received);
 }
 
 /// A queue armed for solicited completions wakes its reader for those, and for failures.

@@ -11,6 +11,10 @@ use crate::{
 pub use crate::work::Refusal;
 
 /// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader that asked to be woken.
+///
+/// Two events of the specification cannot occur here. A shared receive queue has no hardware of its own that could fail, so
+/// there is no `IBV_EVENT_SRQ_ERR`: a bad request in it fails the queue pair that took it. Path migration does not exist in
+/// RoCE, so there is neither `IBV_EVENT_PATH_MIG` nor `IBV_EVENT_PATH_MIG_ERR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
     /// A completion arrived in a queue that was armed for it. Internal to the owner of the completion channel.
@@ -34,6 +38,36 @@ pub enum Event {
     PKeyChange,
     /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).
     CqError(CqId),
+    /// The port can carry packets again (`IBV_EVENT_PORT_ACTIVE`).
+    PortActive,
+    /// The port carries no packets for now: its interface is down or gone (`IBV_EVENT_PORT_ERR`). Queue pairs stay as they are;
+    /// what they send meanwhile is lost.
+    PortError,
+    /// The GID table has changed (`IBV_EVENT_GID_CHANGE`). Entries that stay keep their index.
+    GidChange,
+    /// The link is lost for good, and every queue pair is in error (`IBV_EVENT_DEVICE_FATAL`).
+    DeviceFatal,
+}
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Completion(CqId(id)) => write!(f, "completion queue {id} has completions"),
+            Self::CommunicationEstablished(qpn) => write!(f, "queue pair {qpn}: communication established"),
+            Self::SendQueueDrained(qpn) => write!(f, "queue pair {qpn}: send queue drained"),
+            Self::QpFatal(qpn) => write!(f, "queue pair {qpn}: fatal error"),
+            Self::QpRequestError(qpn) => write!(f, "queue pair {qpn}: the peer made an invalid request"),
+            Self::QpAccessError(qpn) => write!(f, "queue pair {qpn}: the peer's access to memory was refused"),
+            Self::SrqLimitReached(id) => write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get()),
+            Self::LastWqeReached(qpn) => write!(f, "queue pair {qpn}: takes nothing more from its shared receive queue"),
+            Self::PKeyChange => f.write_str("the P_Key table of port 1 has changed"),
+            Self::CqError(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
+            Self::PortActive => f.write_str("port 1 is active"),
+            Self::PortError => f.write_str("port 1 is down"),
+            Self::GidChange => f.write_str("the GID table of port 1 has changed"),
+            Self::DeviceFatal => f.write_str("the device has lost its link"),
+        }
+    }
 }
 
 macro_rules! drop_reasons {
@@ -52,11 +86,17 @@ macro_rules! drop_reasons {
             pub const fn name(self) -> &'static str {
                 match self { $(Self::$variant => $name,)* }
             }
+
+            /// What is wrong with the packet.
+            #[must_use]
+            pub const fn text(self) -> &'static str {
+                match self { $(Self::$variant => $text,)* }
+            }
         }
 
         impl fmt::Display for DropReason {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $text,)* })
+                f.write_str(self.text())
             }
         }
     };
@@ -188,72 +228,90 @@ impl fmt::Display for Disposition {
     }
 }
 
-/// Totals of an adapter since it was made.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Counters {
-    /// Packets handed to the link.
-    pub sent_packets: u64,
-    /// Datagrams taken from the link, refused ones included.
-    pub received_packets: u64,
-    /// Request packets sent again.
-    pub retransmitted_packets: u64,
-    /// Acknowledge timeouts that fired.
-    pub timeouts: u64,
-    /// NAKs for a missing packet, sent.
-    pub sequence_naks_sent: u64,
-    /// NAKs for a missing packet, heeded.
-    pub sequence_naks_received: u64,
-    /// Gaps that an acknowledgement or a READ response showed without a NAK.
-    pub implied_naks: u64,
-    /// RNR NAKs sent.
-    pub rnr_naks_sent: u64,
-    /// RNR NAKs heeded.
-    pub rnr_naks_received: u64,
-    /// Duplicate requests answered again.
-    pub duplicate_requests: u64,
-    /// Packets whose ICRC was right with everything known.
-    pub icrc_exact: u64,
-    /// Packets whose ICRC was right for some IPv4 identification that was not known.
-    pub icrc_solved: u64,
-    /// Packets received with "congestion experienced" in their IP header.
-    pub ecn_marked: u64,
-    /// Multicast packets received for a group with members, whatever became of their copies.
-    pub multicast_packets: u64,
-    /// Packets with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`). Of a multicast packet each copy counts.
-    pub pkey_violations: u64,
-    /// Datagrams with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`). Of a multicast packet each copy counts.
-    pub qkey_violations: u64,
-    /// Congestion notification packets sent.
-    pub cnp_sent: u64,
-    /// Congestion notification packets received.
-    pub cnp_received: u64,
-    dropped: [u64; DropReason::ALL.len()],
+macro_rules! totals {
+    ($(#[doc = $doc:literal] $name:ident;)*) => {
+        /// Totals of an adapter, or of one queue pair, since it was made or since counting began.
+        #[derive(Clone, PartialEq, Eq, Debug)]
+        pub struct Counters {
+            $(#[doc = $doc] pub $name: u64,)*
+            dropped: [u64; DropReason::ALL.len()],
+        }
+
+        impl Default for Counters {
+            fn default() -> Self {
+                Self { $($name: 0,)* dropped: [0; DropReason::ALL.len()] }
+            }
+        }
+
+        impl Counters {
+            /// Every counter but the drops: name, explanation, value.
+            fn totals(&self) -> impl Iterator<Item = Counter> {
+                [$((stringify!($name), $doc, self.$name),)*]
+                    .into_iter()
+                    .map(|(name, explanation, value)| Counter { name, explanation: explanation.trim_ascii(), value })
+            }
+
+            /// Adds what has been counted between two states of other counters.
+            pub(crate) const fn add_difference(&mut self, before: &Self, after: &Self) {
+                $(self.$name += after.$name - before.$name;)*
+                let mut index = 0;
+                while index < self.dropped.len() {
+                    self.dropped[index] += after.dropped[index] - before.dropped[index];
+                    index += 1;
+                }
+            }
+        }
+    };
 }
 
-impl Default for Counters {
-    fn default() -> Self {
-        Self {
-            sent_packets: 0,
-            received_packets: 0,
-            retransmitted_packets: 0,
-            timeouts: 0,
-            sequence_naks_sent: 0,
-            sequence_naks_received: 0,
-            implied_naks: 0,
-            rnr_naks_sent: 0,
-            rnr_naks_received: 0,
-            duplicate_requests: 0,
-            icrc_exact: 0,
-            icrc_solved: 0,
-            ecn_marked: 0,
-            multicast_packets: 0,
-            pkey_violations: 0,
-            qkey_violations: 0,
-            cnp_sent: 0,
-            cnp_received: 0,
-            dropped: [0; DropReason::ALL.len()],
-        }
-    }
+totals! {
+    /// Packets handed to the link.
+    sent_packets;
+    /// Datagrams taken from the link, refused ones included.
+    received_packets;
+    /// Request packets sent again.
+    retransmitted_packets;
+    /// Acknowledge timeouts that fired.
+    timeouts;
+    /// NAKs for a missing packet, sent.
+    sequence_naks_sent;
+    /// NAKs for a missing packet, heeded.
+    sequence_naks_received;
+    /// Gaps that an acknowledgement or a READ response showed without a NAK.
+    implied_naks;
+    /// RNR NAKs sent.
+    rnr_naks_sent;
+    /// RNR NAKs heeded.
+    rnr_naks_received;
+    /// Duplicate requests answered again.
+    duplicate_requests;
+    /// Packets whose ICRC was right with everything known.
+    icrc_exact;
+    /// Packets whose ICRC was right for some IPv4 identification that was not known.
+    icrc_solved;
+    /// Packets received with "congestion experienced" in their IP header.
+    ecn_marked;
+    /// Multicast packets received for a group with members, whatever became of their copies.
+    multicast_packets;
+    /// Packets with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`). Of a multicast packet each copy counts.
+    pkey_violations;
+    /// Datagrams with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`). Of a multicast packet each copy counts.
+    qkey_violations;
+    /// Congestion notification packets sent.
+    cnp_sent;
+    /// Congestion notification packets received.
+    cnp_received;
+}
+
+/// A counter as people read it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Counter {
+    /// Its name, for machines.
+    pub name: &'static str,
+    /// What it counts. Of a [`DropReason`], why the packets were refused.
+    pub explanation: &'static str,
+    /// How many.
+    pub value: u64,
 }
 
 impl Counters {
@@ -267,28 +325,9 @@ impl Counters {
         self.dropped[reason as usize] += 1;
     }
 
-    /// Every counter with its name, drops last, in a fixed order.
-    pub fn named(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        let totals = [
-            ("sent_packets", self.sent_packets),
-            ("received_packets", self.received_packets),
-            ("retransmitted_packets", self.retransmitted_packets),
-            ("timeouts", self.timeouts),
-            ("sequence_naks_sent", self.sequence_naks_sent),
-            ("sequence_naks_received", self.sequence_naks_received),
-            ("implied_naks", self.implied_naks),
-            ("rnr_naks_sent", self.rnr_naks_sent),
-            ("rnr_naks_received", self.rnr_naks_received),
-            ("duplicate_requests", self.duplicate_requests),
-            ("icrc_exact", self.icrc_exact),
-            ("icrc_solved", self.icrc_solved),
-            ("ecn_marked", self.ecn_marked),
-            ("multicast_packets", self.multicast_packets),
-            ("pkey_violations", self.pkey_violations),
-            ("qkey_violations", self.qkey_violations),
-            ("cnp_sent", self.cnp_sent),
-            ("cnp_received", self.cnp_received),
-        ];
-        totals.into_iter().chain(DropReason::ALL.iter().map(|&reason| (reason.name(), self.dropped(reason))))
+    /// Every counter, drops last, in a fixed order.
+    pub fn iter(&self) -> impl Iterator<Item = Counter> {
+        let drops = DropReason::ALL.iter().map(|&reason| (reason, self.dropped(reason)));
+        self.totals().chain(drops.map(|(reason, value)| Counter { name: reason.name(), explanation: reason.text(), value }))
     }
 }

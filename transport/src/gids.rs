@@ -37,8 +37,15 @@ impl GidTable {
         Self { gids: Vec::new(), port_mtu, source_port }
     }
 
-    pub(crate) fn set(&mut self, gids: Vec<Gid>) {
+    /// Returns whether anything has changed.
+    pub(crate) fn set(&mut self, gids: Vec<Gid>) -> bool {
+        let changed = self.gids != gids;
         self.gids = gids;
+        changed
+    }
+
+    pub(crate) const fn set_port_mtu(&mut self, mtu: Mtu) {
+        self.port_mtu = mtu;
     }
 
     /// Every entry; unused ones are zero.
@@ -54,7 +61,7 @@ impl GidTable {
     }
 
     pub(crate) fn contains(&self, gid: Gid) -> bool {
-        self.gids.contains(&gid)
+        !gid.is_zero() && self.gids.contains(&gid)
     }
 
     /// The way from one of these GIDs to a peer; `None` when the index names none, or one of another address family.

@@ -27,12 +27,16 @@ pub struct Limits {
     pub max_mcast_grp: usize,
     /// Queue pairs in one multicast group: a packet to it costs as much as so many.
     pub max_mcast_qp_attach: usize,
+    /// Address handles.
+    pub max_ah: usize,
     /// Requests in one work queue.
     pub max_qp_wr: u32,
     /// Elements in one request's list.
     pub max_sge: u32,
     /// Inline bytes of one request.
     pub max_inline_data: u32,
+    /// Bytes of device memory, all pieces together.
+    pub max_dm_size: usize,
 }
 
 impl Default for Limits {
@@ -48,9 +52,11 @@ impl Default for Limits {
             max_xrcd: 1 << 16,
             max_mcast_grp: 8192,
             max_mcast_qp_attach: 256,
+            max_ah: 1 << 16,
             max_qp_wr: 1 << 15,
             max_sge: 32,
             max_inline_data: 512,
+            max_dm_size: 256 << 10,
         }
     }
 }
@@ -115,6 +121,15 @@ pub enum ObjectError {
         /// Its greatest value.
         limit: usize,
     },
+    /// A completion queue holds more completions than would fit.
+    #[error("it holds {0} completions, more than would fit")]
+    Held(usize),
+    /// The completion queue has overflowed and takes nothing more.
+    #[error("the completion queue has overflowed; make a new one")]
+    Overrun,
+    /// No such entry of the GID table, or one of another address family than the destination's.
+    #[error("GID index {0} does not exist or is of another address family than the destination's GID")]
+    GidIndex(u16),
     /// The object does not exist (any more).
     #[error("no such object")]
     Unknown,

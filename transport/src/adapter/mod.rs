@@ -18,7 +18,11 @@ mod objects;
 mod timers;
 mod transmit;
 
-use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
@@ -35,7 +39,7 @@ pub use multicast::McastError;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    addr::{Gid, Qpn},
+    addr::{Gid, Mtu, Qpn},
     cm::Cm,
     event::{Counters, Disposition, DropReason, Event},
     hash::IdHasher,
@@ -74,6 +78,14 @@ pub struct Adapter {
     counters: Counters,
     events: VecDeque<Event>,
     overrun: Vec<CqId>,
+    deferred: Vec<CqId>,
+    cq_timers: Timers,
+    /// Address handles, by the protection domain of each.
+    ahs: Slab<PdId>,
+    /// Counters of queue pairs that are counted for alone.
+    counted: BTreeMap<usize, Counters>,
+    port_active: bool,
+    failed: bool,
 }
 
 impl Adapter {
@@ -102,6 +114,12 @@ impl Adapter {
             counters: Counters::default(),
             events: VecDeque::new(),
             overrun: Vec::new(),
+            deferred: Vec::new(),
+            cq_timers: Timers::default(),
+            ahs: Slab::new(),
+            counted: BTreeMap::new(),
+            port_active: true,
+            failed: false,
         }
     }
 
@@ -123,9 +141,43 @@ impl Adapter {
         &self.gids
     }
 
-    /// Replaces the GID table. Connected queue pairs keep the addresses that they were connected with.
+    /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`]. Connected queue pairs keep the
+    /// addresses that they were connected with.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
-        self.gids.set(gids);
+        let had = !self.gids.entries().is_empty();
+        if self.gids.set(gids) && had {
+            self.events.push_back(Event::GidChange);
+        }
+    }
+
+    /// Whether the port carries packets (`IBV_PORT_ACTIVE`). A new adapter takes it that it does.
+    #[must_use]
+    pub const fn port_is_active(&self) -> bool {
+        self.port_active
+    }
+
+    /// The port's state and its greatest payload from now on. A change of the state raises [`Event::PortActive`] or
+    /// [`Event::PortError`]. Queue pairs keep the path MTU that they were connected with.
+    pub fn set_port(&mut self, active: bool, mtu: Mtu) {
+        self.gids.set_port_mtu(mtu);
+        if self.port_active != active {
+            self.port_active = active;
+            self.events.push_back(if active { Event::PortActive } else { Event::PortError });
+        }
+    }
+
+    /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes into ERR, so that nobody
+    /// waits for ever.
+    pub fn fail(&mut self, now: Instant) {
+        if core::mem::replace(&mut self.failed, true) {
+            return;
+        }
+        self.events.push_back(Event::DeviceFatal);
+        for index in 0..self.is_ready.len() {
+            if self.qps.get(index).is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err)) {
+                self.with_qp(index, now, Qp::fail);
+            }
+        }
     }
 
     /// The partitions that it is a member of.
@@ -264,7 +316,7 @@ impl Adapter {
         let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
         let (qp, mut env) = self.split(index, now);
         let result = qp.post_recv(wr, &mut env);
-        self.fail_overrun(now);
+        self.attend_cqs(now);
         result
     }
 
@@ -273,12 +325,14 @@ impl Adapter {
     /// Takes a datagram from the link: `bytes` is its UDP payload. Says what became of it, for captures and people; there
     /// is nothing the caller has to do about it.
     pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Disposition {
+        let counted = self.counted_destination(bytes).map(|index| (index, self.counters.clone()));
         self.counters.received_packets += 1;
         self.counters.ecn_marked += u64::from(net.is_congested());
         let disposition = self.receive(now, net, bytes).unwrap_or_else(Disposition::Dropped);
         if let Disposition::Dropped(reason) = disposition {
             self.counters.count_drop(reason);
         }
+        self.count_since(counted);
         disposition
     }
 
@@ -362,7 +416,14 @@ impl Adapter {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cm.handle_timeout(now);
         while let Some(index) = self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline)) {
+            let counted = self.counted_before(index);
             self.with_qp(index, now, Qp::handle_timeout);
+            self.count_since(counted);
+        }
+        while let Some(index) = self.cq_timers.pop_due(now, |index| self.cqs.get(index).and_then(|cq| cq.deadline())) {
+            if let Some(cq) = self.cqs.get(index).filter(|cq| cq.expire(now)) {
+                self.events.push_back(Event::Completion(cq.id()));
+            }
         }
     }
 
@@ -371,7 +432,8 @@ impl Adapter {
     /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
-        qps.into_iter().chain(self.cm.poll_timeout()).min()
+        let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
+        [qps, cqs, self.cm.poll_timeout()].into_iter().flatten().min()
     }
 
     /// The next event.
@@ -390,6 +452,7 @@ impl Adapter {
                 self.end_turn(false);
                 continue;
             }
+            let counted = self.counted_before(index);
             let mut packets = 0;
             let (has_more, full) = loop {
                 if packets == QUANTUM {
@@ -407,7 +470,8 @@ impl Adapter {
                 self.end_turn(has_more);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
-            self.fail_overrun(now);
+            self.count_since(counted);
+            self.attend_cqs(now);
             if full {
                 return;
             }
@@ -437,6 +501,7 @@ impl Adapter {
             counters: &mut self.counters,
             events: &mut self.events,
             overrun: &mut self.overrun,
+            deferred: &mut self.deferred,
         };
         (&mut self.qps[index], env)
     }
@@ -451,12 +516,40 @@ impl Adapter {
             self.is_ready[index] = true;
             self.ready.push_back(index);
         }
-        self.fail_overrun(now);
+        self.attend_cqs(now);
         result
     }
 
-    /// A completion queue that has lost a completion takes its queue pairs with it (11.6.3.2).
-    fn fail_overrun(&mut self, now: Instant) {
+    /// The queue pair that a datagram names, if it is counted for alone.
+    fn counted_destination(&self, bytes: &[u8]) -> Option<usize> {
+        if self.counted.is_empty() {
+            return None;
+        }
+        let dest_qp = Packet::parse(bytes).ok()?.headers.bth().dest_qp;
+        self.by_qpn.get(&dest_qp).copied().filter(|index| self.counted.contains_key(index))
+    }
+
+    /// For a queue pair that is counted for alone: what has been counted until now.
+    fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
+        self.counted.contains_key(&index).then(|| (index, self.counters.clone()))
+    }
+
+    /// What has been counted since then was this queue pair's.
+    fn count_since(&mut self, counted: Option<(usize, Counters)>) {
+        if let Some((index, before)) = counted
+            && let Some(own) = self.counted.get_mut(&index)
+        {
+            own.add_difference(&before, &self.counters);
+        }
+    }
+
+    /// Does what follows from completions: sets the timers of events that were put off, and fails the queue pairs of a queue
+    /// that has lost a completion (11.6.3.2).
+    fn attend_cqs(&mut self, now: Instant) {
+        while let Some(id) = self.deferred.pop() {
+            let index = id.0 as usize;
+            self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
+        }
         while let Some(id) = self.overrun.pop() {
             for index in 0..self.is_ready.len() {
                 let Some(qp) = self.qps.get(index) else { continue };

@@ -9,10 +9,13 @@ use super::{
     config::{ObjectError, limit, size},
 };
 use crate::{
-    addr::Qpn,
+    addr::{AddressVector, Qpn},
+    event::{Counters, Event},
     mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
-    work::{CompletionQueue, CqId, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
+    work::{
+        AhId, CompletionQueue, CqId, CqModeration, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId,
+    },
 };
 
 impl Adapter {
@@ -28,12 +31,15 @@ impl Adapter {
     /// Destroys a protection domain (`ibv_dealloc_pd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a region, a window, a queue pair or a shared receive queue belongs to it; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a region, a window, a queue pair, a shared receive queue or an address handle belongs to it;
+    /// [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd) || self.srqs.values().any(|srq| srq.pd == pd);
+        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd)
+            || self.srqs.values().any(|srq| srq.pd == pd)
+            || self.ahs.iter().any(|(_, &owner)| owner == pd);
         if used || self.regions.any_of(pd) {
             return Err(ObjectError::InUse);
         }
@@ -127,7 +133,68 @@ impl Adapter {
             return Err(ObjectError::InUse);
         }
         self.cqs.remove(id.0 as usize);
+        self.cq_timers.forget(id.0 as usize);
         Ok(())
+    }
+
+    fn cq(&self, id: CqId) -> Result<&Arc<CompletionQueue>, ObjectError> {
+        self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
+    }
+
+    /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay, in order, and others may go
+    /// on taking them meanwhile.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`]; [`ObjectError::Held`] when it holds more than would fit; [`ObjectError::Overrun`] when it has
+    /// overflowed, which more room does not mend; [`ObjectError::Unknown`]. Nothing has changed then.
+    pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
+        let cq = self.cq(id)?;
+        size("completions", capacity, 1, self.limits.max_cqe)?;
+        if cq.has_overrun() {
+            return Err(ObjectError::Overrun);
+        }
+        cq.resize(capacity).map_err(ObjectError::Held)
+    }
+
+    /// Sets how long a queue waits for more completions before it wakes its reader (`ibv_modify_cq`). An event that has been put
+    /// off is delivered now.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] for more than 65,535 µs; [`ObjectError::Unknown`]. Nothing has changed then.
+    pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
+        let cq = self.cq(id)?;
+        let limit = usize::from(u16::MAX);
+        let period = u16::try_from(moderation.period.as_micros());
+        let period = period.map_err(|_| ObjectError::Size { what: "cq_period in µs", least: 0, limit })?;
+        if cq.moderate(moderation.count, period) {
+            self.events.push_back(Event::Completion(id));
+        }
+        Ok(())
+    }
+
+    /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what it says is the address vector,
+    /// which the caller keeps.
+    ///
+    /// # Errors
+    /// [`ObjectError::GidIndex`] when the way does not start at a GID of this adapter, of the family of the destination;
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
+        if !self.pds.contains(pd.0 as usize) {
+            return Err(ObjectError::Unknown);
+        }
+        if av.dgid.is_zero() || self.gids.path(av, Qpn::default(), Qpn::default()).is_none() {
+            return Err(ObjectError::GidIndex(av.sgid_index));
+        }
+        limit("address handles", self.ahs.len(), self.limits.max_ah)?;
+        Ok(AhId(self.ahs.insert(pd) as u32))
+    }
+
+    /// Destroys an address handle (`ibv_destroy_ah`). Requests that were posted with it are carried out all the same.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`].
+    pub fn destroy_ah(&mut self, id: AhId) -> Result<(), ObjectError> {
+        self.ahs.try_remove(id.0 as usize).map(|_| ()).ok_or(ObjectError::Unknown)
     }
 
     /// Makes a shared receive queue (`ibv_create_srq`).
@@ -281,9 +348,9 @@ impl Adapter {
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
-    /// queue or shared receive queue that is not of this adapter; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets
-    /// only, for an initiator with a shared receive queue, and for a target, which
-    /// [`create_xrc_target`](Self::create_xrc_target) makes.
+    /// queue or shared receive queue that is not of this adapter; [`ObjectError::Overrun`] for a completion queue that has
+    /// overflowed; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator with a shared receive
+    /// queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target) makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
@@ -307,6 +374,9 @@ impl Adapter {
         }
         if srq.and_then(|id| self.srqs.get(&id)).is_some_and(|srq| srq.xrc.is_some()) {
             return Err(ObjectError::Mismatch("an XRC SRQ serves XRC targets only"));
+        }
+        if send_cq.has_overrun() || recv_cq.as_ref().is_some_and(|cq| cq.has_overrun()) {
+            return Err(ObjectError::Overrun);
         }
         let common = Common {
             pd,
@@ -365,7 +435,24 @@ impl Adapter {
         }
         self.timers.forget(index);
         self.detach_everywhere(index);
+        self.counted.remove(&index);
         Ok(())
+    }
+
+    /// From now on counts for this queue pair alone, too. Does nothing if it is counted for already.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`].
+    pub fn count_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
+        let index = *self.by_qpn.get(&qpn).ok_or(ObjectError::Unknown)?;
+        self.counted.entry(index).or_default();
+        Ok(())
+    }
+
+    /// What has been counted for this queue pair since [`count_qp`](Self::count_qp).
+    #[must_use]
+    pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
+        self.counted.get(self.by_qpn.get(&qpn)?)
     }
 
     /// What a queue pair tells of itself (`ibv_query_qp`).

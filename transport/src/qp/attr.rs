@@ -213,6 +213,9 @@ pub enum ModifyError {
     /// The attributes are those of another service, or of another edge.
     #[error("these attributes are not for this transition of a {0} queue pair")]
     WrongService(QpType),
+    /// One of its completion queues has overflowed and takes nothing more.
+    #[error("a completion queue of the queue pair has overflowed")]
+    CqOverrun,
     /// No such entry of the P_Key table, or an unused one.
     #[error("P_Key index {0} does not exist or is unused")]
     PKeyIndex(u16),
@@ -303,6 +306,9 @@ pub enum PostError {
     /// Longer than any message may be.
     #[error("a message of more than 2^30 bytes")]
     TooLong,
+    /// The address handle belongs to another protection domain than the queue pair.
+    #[error("the address handle is of another protection domain than the queue pair")]
+    ForeignAddressHandle,
     /// The operation does not exist in this service.
     #[error("a {0} queue pair has no such operation")]
     WrongOperation(QpType),

@@ -32,6 +32,8 @@ pub(crate) struct Env<'a> {
     pub(crate) events: &'a mut VecDeque<Event>,
     /// Completion queues that overflowed during the call.
     pub(crate) overrun: &'a mut Vec<CqId>,
+    /// Completion queues that put an event off during the call.
+    pub(crate) deferred: &'a mut Vec<CqId>,
 }
 
 impl Env<'_> {
@@ -44,9 +46,10 @@ impl Env<'_> {
 
     fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, solicited: bool) {
         let Some(cq) = cq else { return };
-        match cq.push(wc, solicited) {
+        match cq.push(wc, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
+            Pushed::Deferred => self.deferred.push(cq.id()),
             Pushed::Overrun => {
                 self.events.push_back(Event::CqError(cq.id()));
                 self.overrun.push(cq.id());
@@ -146,11 +149,11 @@ impl Common {
             SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
         };
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
-        env.complete(self.send_cq.as_ref(), Wc { wr_id: wqe.id, qpn: self.qpn, result }, false);
+        env.complete(self.send_cq.as_ref(), Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result }, false);
     }
 
     /// Completes a receive request.
     pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
-        env.complete(self.recv_cq.as_ref(), Wc { wr_id, qpn: self.qpn, result }, solicited);
+        env.complete(self.recv_cq.as_ref(), Wc { wr_id, qpn: self.qpn, timestamp: env.now, result }, solicited);
     }
 }

@@ -31,7 +31,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{Headers, NetHeader, Operation, Packet, Service},
-    work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{Data, RecvWr, SendOp, SendWqe, SendWr, UdDestination, WcError},
 };
 use congestion::Congestion;
 use modify::Reliability;
@@ -104,6 +104,11 @@ impl Qp {
         }
         if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
             return Err(PostError::RemoteSrq);
+        }
+        if let SendOp::SendTo { to: UdDestination { pd: Some(pd), .. }, .. } = wr.op
+            && pd != self.common.pd
+        {
+            return Err(PostError::ForeignAddressHandle);
         }
         match &wr.data {
             data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),

@@ -119,6 +119,9 @@ impl Qp {
 
     pub(crate) fn to_init(&mut self, init: &Init, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Init)?;
+        if [&self.common.send_cq, &self.common.recv_cq].into_iter().flatten().any(|cq| cq.has_overrun()) {
+            return Err(ModifyError::CqOverrun);
+        }
         let Init { pkey_index, access, qkey } = *init;
         let pkey = Some(check_pkey(pkey_index, env)?);
         self.make(&Checked { pkey, access: Some(access), qkey: Some(qkey), path: None });

@@ -45,6 +45,46 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     area
 }
 
+/// What the area in front of a received datagram tells of its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Grh {
+    /// Who sent it.
+    pub src: IpAddr,
+    /// To whom: this host, or a multicast group.
+    pub dst: IpAddr,
+    /// IPv4 TOS or IPv6 traffic class.
+    pub traffic_class: u8,
+    /// IPv6 flow label; 0 over IPv4.
+    pub flow_label: u32,
+    /// IPv4 TTL or IPv6 hop limit, as it arrived.
+    pub hop_limit: u8,
+}
+
+impl Grh {
+    /// Reads the area. Adapters leave different things in front of an IPv4 header, so it is taken for one only if it looks like
+    /// one: version 4, no options, a right checksum. `None`: neither that nor an IPv6 header.
+    #[must_use]
+    pub fn parse(area: &[u8; GRH_LEN]) -> Option<Self> {
+        let v4 = &area[20..];
+        if v4[0] == 0x45 && checksum(v4) == 0 {
+            let address = |at: usize| IpAddr::from([v4[at], v4[at + 1], v4[at + 2], v4[at + 3]]);
+            return Some(Self { src: address(12), dst: address(16), traffic_class: v4[1], flow_label: 0, hop_limit: v4[8] });
+        }
+        if area[0] >> 4 != 6 {
+            return None;
+        }
+        let first = u32::from_be_bytes([area[0], area[1], area[2], area[3]]);
+        let address = |at: usize| -> Option<IpAddr> { Some(<[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into()) };
+        Some(Self {
+            src: address(8)?,
+            dst: address(24)?,
+            traffic_class: (first >> 20) as u8,
+            flow_label: first & 0xF_FFFF,
+            hop_limit: area[7],
+        })
+    }
+}
+
 /// The Internet checksum (RFC 1071) of an even number of bytes.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
@@ -73,5 +113,35 @@ mod tests {
         assert_eq!(area[..20], [0; 20]);
         assert_eq!(area[20..28], [0x45, 2, 0, 52, 0x12, 0x34, 0x40, 0]);
         assert_eq!(checksum(&area[20..]), 0);
+    }
+
+    #[test]
+    fn an_area_can_be_read_back() {
+        let ident = Ident::Known { id: 0x1234, dont_fragment: true };
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd77::1", "ff0e::2"), ("::1", "::1")] {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            let net = NetHeader { src, dst, src_port: 49152, traffic_class: 0xB9, hop_limit: 3, ident };
+            assert_eq!(Grh::parse(&grh(&net, 24)), Some(Grh { src, dst, traffic_class: 0xB9, flow_label: 0, hop_limit: 3 }));
+        }
+    }
+
+    /// Hardware leaves what it likes in front of the IPv4 header.
+    #[test]
+    fn only_a_right_checksum_makes_an_ipv4_header() {
+        let net = NetHeader {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            src_port: 49152,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Known { id: 0, dont_fragment: true },
+        };
+        let mut area = grh(&net, 24);
+        area[..20].fill(0x66);
+        assert_eq!(Grh::parse(&area).map(|grh| grh.src), Some(net.src));
+        area[30] ^= 1;
+        assert!(Grh::parse(&area).is_some_and(|grh| grh.src.is_ipv6()), "version 6, as far as one can tell");
+        area[0] = 0;
+        assert_eq!(Grh::parse(&area), None);
     }
 }

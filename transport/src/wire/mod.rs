@@ -11,7 +11,7 @@ mod mad;
 mod opcode;
 mod packet;
 
-pub use grh::{GRH_LEN, checksum, grh};
+pub use grh::{GRH_LEN, Grh, checksum, grh};
 pub use header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth, Syndrome, XrcEth};
 pub use icrc::{IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};

@@ -8,6 +8,7 @@ use super::Refusal;
 use crate::{
     addr::Qpn,
     mem::{AccessError, RKey, WindowError},
+    time::Instant,
     wire::{Immediate, Syndrome},
 };
 
@@ -18,13 +19,15 @@ pub struct Wc {
     pub wr_id: u64,
     /// The queue pair it was posted to; for a receive from a shared queue, the one that received.
     pub qpn: Qpn,
+    /// When it completed, by the adapter's clock (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    pub timestamp: Instant,
     /// How it ended.
     pub result: Result<WcOk, WcError>,
 }
 
 impl Wc {
     /// A place for a completion to be polled into; it means nothing itself.
-    pub const UNUSED: Self = Self { wr_id: 0, qpn: Qpn::new(0), result: Err(WcError::FLUSHED) };
+    pub const UNUSED: Self = Self { wr_id: 0, qpn: Qpn::new(0), timestamp: Instant::ZERO, result: Err(WcError::FLUSHED) };
 }
 
 /// Which kind of request completed (`ibv_wc_opcode`).

@@ -1,10 +1,12 @@
 //! Completion queues. The adapter fills them, and their owner empties them without asking the adapter.
 
-use core::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use core::{
+    sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
+    time::Duration,
+};
 
-use crossbeam_queue::ArrayQueue;
-
-use super::completion::Wc;
+use super::{completion::Wc, ring::Ring};
+use crate::time::Instant;
 
 /// Names a completion queue of an adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -22,15 +24,45 @@ pub enum ArmKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// A ring of completions: bounded, lock-free, shared between an adapter and the queue's owner. A completion that has been
-/// polled makes everything visible that was written to memory before it.
+/// How long an armed queue waits for more completions before it wakes its reader (`ibv_moderate_cq`). Only completions of the
+/// kind it is armed for count, from the time of arming. With both at zero, the default, it does not wait.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct CqModeration {
+    /// So many completions end the waiting (`cq_count`); 0: their number does not matter.
+    pub count: u16,
+    /// So much time after the first of them ends it, in whole microseconds up to 65,535 (`cq_period`); 0: time does not matter,
+    /// and if the count is not reached, no event comes.
+    pub period: Duration,
+}
+
+impl CqModeration {
+    /// The longest period: 65,535 µs.
+    pub const MAX_PERIOD: Duration = Duration::from_micros(u16::MAX as u64);
+}
+
+/// Completions in order: bounded, taken without a lock, shared between an adapter and the queue's owner. A completion that
+/// has been polled makes everything visible that was written to memory before it.
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    ring: ArrayQueue<Wc>,
+    ring: Ring<Wc>,
     armed: AtomicU8,
     overrun: AtomicBool,
+    moderation: Moderation,
 }
+
+/// What only the adapter reads and writes, under its lock: atomic so that the queue can be shared, no more.
+#[derive(Debug, Default)]
+struct Moderation {
+    count: AtomicU16,
+    period_us: AtomicU16,
+    /// Completions since the queue was armed that wait for an event.
+    waiting: AtomicU16,
+    /// When they have waited long enough, in nanoseconds; `NEVER` while none wait, or time does not matter.
+    deadline: AtomicU64,
+}
+
+const NEVER: u64 = u64::MAX;
 
 /// What adding a completion did.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,6 +70,8 @@ pub(crate) enum Pushed {
     Quietly,
     /// The queue was armed for such a completion: its reader wants to know.
     Waking,
+    /// It wants to know later: the queue has got a [deadline](CompletionQueue::deadline).
+    Deferred,
     /// No room. Said once; the queue takes nothing more.
     Overrun,
     /// It has overflowed before.
@@ -46,7 +80,9 @@ pub(crate) enum Pushed {
 
 impl CompletionQueue {
     pub(crate) fn new(id: CqId, capacity: usize) -> Self {
-        Self { id, ring: ArrayQueue::new(capacity), armed: AtomicU8::new(NOT_ARMED), overrun: AtomicBool::new(false) }
+        let moderation = Moderation { deadline: AtomicU64::new(NEVER), ..Moderation::default() };
+        let (armed, overrun) = (AtomicU8::new(NOT_ARMED), AtomicBool::new(false));
+        Self { id, ring: Ring::new(capacity), armed, overrun, moderation }
     }
 
     /// Its name in the adapter.
@@ -58,7 +94,7 @@ impl CompletionQueue {
     /// How many completions it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
-        self.ring.capacity()
+        self.ring.limit()
     }
 
     /// How many it holds.
@@ -70,13 +106,21 @@ impl CompletionQueue {
     /// Whether it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ring.is_empty()
+        self.len() == 0
     }
 
     /// Whether a completion was lost for want of room. Such a queue is dead, and its queue pairs are in error.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
+    }
+
+    /// How long it waits before it wakes its reader.
+    #[must_use]
+    pub fn moderation(&self) -> CqModeration {
+        let Moderation { count, period_us, .. } = &self.moderation;
+        let period = Duration::from_micros(period_us.load(Ordering::Relaxed).into());
+        CqModeration { count: count.load(Ordering::Relaxed), period }
     }
 
     /// Takes the oldest completions, as many as there are and `to` holds; returns how many.
@@ -103,7 +147,30 @@ impl CompletionQueue {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    pub(crate) fn push(&self, wc: Wc, solicited: bool) -> Pushed {
+    /// Changes how many completions it can hold. `Err`: it holds so many, more than would fit.
+    pub(crate) fn resize(&self, capacity: usize) -> Result<(), usize> {
+        self.ring.resize(capacity)
+    }
+
+    /// Sets the moderation. Says whether the reader is to be woken now: an event that had been put off is not put off anew.
+    pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
+        self.moderation.count.store(count, Ordering::Relaxed);
+        self.moderation.period_us.store(period_us, Ordering::Relaxed);
+        self.moderation.waiting.load(Ordering::Relaxed) > 0 && self.disarm()
+    }
+
+    /// When [`expire`](Self::expire) wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let deadline = self.moderation.deadline.load(Ordering::Relaxed);
+        (deadline != NEVER).then(|| Instant::from_nanos(deadline))
+    }
+
+    /// Says whether the reader is to be woken because completions have waited long enough.
+    pub(crate) fn expire(&self, now: Instant) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
+    }
+
+    pub(crate) fn push(&self, wc: Wc, solicited: bool, now: Instant) -> Pushed {
         if self.has_overrun() {
             return Pushed::Lost;
         }
@@ -114,12 +181,30 @@ impl CompletionQueue {
         }
         let wanted = if solicited { ArmKind::Solicited } else { ArmKind::Next } as u8;
         let armed = self.armed.load(Ordering::SeqCst);
-        if armed != NOT_ARMED && armed >= wanted {
-            self.armed.store(NOT_ARMED, Ordering::SeqCst);
-            Pushed::Waking
-        } else {
-            Pushed::Quietly
+        if armed == NOT_ARMED || armed < wanted { Pushed::Quietly } else { self.wake_or_defer(now) }
+    }
+
+    fn wake_or_defer(&self, now: Instant) -> Pushed {
+        let CqModeration { count, period } = self.moderation();
+        let waiting = self.moderation.waiting.load(Ordering::Relaxed).saturating_add(1);
+        let wakes = if count == 0 { period.is_zero() } else { waiting >= count };
+        if wakes {
+            self.disarm();
+            return Pushed::Waking;
         }
+        self.moderation.waiting.store(waiting, Ordering::Relaxed);
+        if waiting > 1 || period.is_zero() {
+            return Pushed::Quietly;
+        }
+        self.moderation.deadline.store(now.plus(period).as_nanos(), Ordering::Relaxed);
+        Pushed::Deferred
+    }
+
+    /// Ends the waiting; says whether the queue was armed.
+    fn disarm(&self) -> bool {
+        self.moderation.waiting.store(0, Ordering::Relaxed);
+        self.moderation.deadline.store(NEVER, Ordering::Relaxed);
+        self.armed.swap(NOT_ARMED, Ordering::SeqCst) != NOT_ARMED
     }
 }
 
@@ -133,29 +218,33 @@ mod tests {
 
     fn ok(wr_id: u64) -> Wc {
         let result = Ok(WcOk::new(WcOpcode::Recv, 0));
-        Wc { wr_id, qpn: Qpn::new(2), result }
+        Wc { wr_id, qpn: Qpn::new(2), timestamp: Instant::ZERO, result }
+    }
+
+    fn push(cq: &CompletionQueue, wc: Wc, solicited: bool) -> Pushed {
+        cq.push(wc, solicited, Instant::ZERO)
     }
 
     #[test]
     fn an_event_is_asked_for_once_and_only_for_its_kind() {
         let cq = CompletionQueue::new(CqId(0), 16);
-        assert_eq!(cq.push(ok(1), true), Pushed::Quietly);
+        assert_eq!(push(&cq, ok(1), true), Pushed::Quietly);
         cq.arm(ArmKind::Solicited);
-        assert_eq!(cq.push(ok(2), false), Pushed::Quietly);
-        assert_eq!(cq.push(ok(3), true), Pushed::Waking);
-        assert_eq!(cq.push(ok(4), true), Pushed::Quietly);
+        assert_eq!(push(&cq, ok(2), false), Pushed::Quietly);
+        assert_eq!(push(&cq, ok(3), true), Pushed::Waking);
+        assert_eq!(push(&cq, ok(4), true), Pushed::Quietly);
         cq.arm(ArmKind::Next);
         cq.arm(ArmKind::Solicited);
-        assert_eq!(cq.push(ok(5), false), Pushed::Waking);
+        assert_eq!(push(&cq, ok(5), false), Pushed::Waking);
         cq.arm(ArmKind::Solicited);
-        assert_eq!(cq.push(Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
+        assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
     #[test]
     fn overflow_is_said_once_and_keeps_what_was_there() {
         let cq = CompletionQueue::new(CqId(0), 2);
         assert_eq!(
-            [1, 2, 3, 4].map(|id| cq.push(ok(id), false)),
+            [1, 2, 3, 4].map(|id| push(&cq, ok(id), false)),
             [Pushed::Quietly, Pushed::Quietly, Pushed::Overrun, Pushed::Lost]
         );
         assert!(cq.has_overrun());

@@ -7,13 +7,14 @@ mod cq;
 mod queue;
 mod refusal;
 mod request;
+mod ring;
 mod shared;
 
 pub use completion::{Cause, Wc, WcError, WcOk, WcOpcode, WcStatus};
 pub(crate) use cq::Pushed;
-pub use cq::{ArmKind, CompletionQueue, CqId};
+pub use cq::{ArmKind, CompletionQueue, CqId, CqModeration};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
-pub use request::{Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
+pub use request::{AhId, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
 pub(crate) use shared::{SharedQueue, SrqTable, XrcPart};
 pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo, XrcdId};

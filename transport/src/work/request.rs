@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::shared::SrqId;
 use crate::{
     addr::{AddressVector, QKey, Qpn},
-    mem::{Access, LKey, RKey, WindowBind},
+    mem::{Access, LKey, PdId, RKey, WindowBind},
     wire::Immediate,
 };
 
@@ -33,6 +33,10 @@ pub struct Remote {
     pub rkey: RKey,
 }
 
+/// Names an address handle of an adapter.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct AhId(pub u32);
+
 /// Where a datagram goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UdDestination {
@@ -43,6 +47,9 @@ pub struct UdDestination {
     pub qpn: Qpn,
     /// Its queue key; with the high bit set, the sender's own queue key is used instead.
     pub qkey: QKey,
+    /// The protection domain of the address handle that the way comes from: only queue pairs of the same domain may use it.
+    /// `None`: a plain way, for any.
+    pub pd: Option<PdId>,
 }
 
 /// What a send request does (`ibv_wr_opcode`).

@@ -1,0 +1,175 @@
+//! A bounded queue that can be resized while others take from it.
+
+use alloc::boxed::Box;
+use core::sync::atomic::{AtomicUsize, Ordering};
+
+use crossbeam_queue::ArrayQueue;
+use once_cell::race::OnceBox;
+
+/// Growing at least doubles what is allocated, so that a queue of one element comes to 2^31 with these.
+const GROWN: usize = 31;
+
+/// A queue with one owner who adds and resizes, and any number of takers, who need no lock and never wait for a resize.
+///
+/// An array cannot be replaced under takers, so growing puts a second, larger one behind the first: the owner adds to the
+/// newest, takers empty an older one before they go on to the next, and nothing is copied. Shrinking only lowers the limit.
+/// An array that has been left behind stays allocated; all of them together have less than twice the elements of the newest.
+#[derive(Debug)]
+pub(super) struct Ring<T> {
+    first: ArrayQueue<T>,
+    grown: [OnceBox<ArrayQueue<T>>; GROWN],
+    /// The array that is added to. Set after it has been made.
+    newest: AtomicUsize,
+    /// The oldest array that may still hold something.
+    oldest: AtomicUsize,
+    limit: AtomicUsize,
+}
+
+impl<T> Ring<T> {
+    /// For `limit` elements, at least one.
+    pub(super) fn new(limit: usize) -> Self {
+        Self {
+            first: ArrayQueue::new(limit),
+            grown: [const { OnceBox::new() }; GROWN],
+            newest: AtomicUsize::new(0),
+            oldest: AtomicUsize::new(0),
+            limit: AtomicUsize::new(limit),
+        }
+    }
+
+    fn array(&self, index: usize) -> Option<&ArrayQueue<T>> {
+        match index.checked_sub(1) {
+            None => Some(&self.first),
+            Some(index) => self.grown.get(index)?.get(),
+        }
+    }
+
+    pub(super) fn limit(&self) -> usize {
+        self.limit.load(Ordering::Relaxed)
+    }
+
+    /// How many elements it holds. While others take, there may already be fewer.
+    pub(super) fn len(&self) -> usize {
+        let newest = self.newest.load(Ordering::Acquire);
+        let oldest = self.oldest.load(Ordering::Acquire).min(newest);
+        (oldest..=newest).filter_map(|index| self.array(index)).map(ArrayQueue::len).sum()
+    }
+
+    /// Takes the oldest element.
+    pub(super) fn pop(&self) -> Option<T> {
+        loop {
+            let oldest = self.oldest.load(Ordering::Acquire);
+            // asked before the array is looked at: if there is a newer one, nothing is added to this one any more
+            let is_newest = oldest == self.newest.load(Ordering::Acquire);
+            let taken = self.array(oldest)?.pop();
+            if taken.is_some() || is_newest {
+                return taken;
+            }
+            // another taker may have gone on already
+            let _ = self.oldest.compare_exchange(oldest, oldest + 1, Ordering::AcqRel, Ordering::Acquire);
+        }
+    }
+
+    /// Adds an element, or gives it back for want of room. The owner's alone.
+    pub(super) fn push(&self, value: T) -> Result<(), T> {
+        if self.len() >= self.limit() {
+            return Err(value);
+        }
+        match self.array(self.newest.load(Ordering::Relaxed)) {
+            Some(array) => array.push(value),
+            None => Err(value),
+        }
+    }
+
+    /// Changes how many elements it may hold, at least one. `Err`: it holds so many already, more than would fit. The owner's
+    /// alone.
+    pub(super) fn resize(&self, limit: usize) -> Result<(), usize> {
+        let held = self.len();
+        if held > limit {
+            return Err(held);
+        }
+        let newest = self.newest.load(Ordering::Relaxed);
+        let allocated = self.array(newest).map_or(0, ArrayQueue::capacity);
+        if limit > allocated {
+            let place = self.grown.get(newest).ok_or(held)?; // there are always more places than doublings
+            let _ = place.set(Box::new(ArrayQueue::new(limit.max(allocated.saturating_mul(2)))));
+            self.newest.store(newest + 1, Ordering::Release);
+        }
+        self.limit.store(limit, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        sync::atomic::{AtomicBool, Ordering},
+        thread,
+        vec::Vec,
+    };
+
+    use super::*;
+
+    #[test]
+    fn order_survives_growing_and_shrinking() {
+        let ring = Ring::new(2);
+        assert_eq!([1, 2, 3].map(|value| ring.push(value)), [Ok(()), Ok(()), Err(3)]);
+        assert_eq!(ring.resize(1), Err(2));
+        assert_eq!(ring.limit(), 2, "a refused resize changes nothing");
+        ring.resize(4).unwrap();
+        assert_eq!([3, 4, 5].map(|value| ring.push(value)), [Ok(()), Ok(()), Err(5)], "what is in the old array counts");
+        ring.resize(5).unwrap();
+        assert_eq!((ring.push(5), ring.len()), (Ok(()), 5));
+        assert_eq!([ring.pop(), ring.pop()], [Some(1), Some(2)]);
+        ring.resize(3).unwrap();
+        assert_eq!(ring.push(6), Err(6));
+        assert_eq!([ring.pop(), ring.pop(), ring.pop(), ring.pop()], [Some(3), Some(4), Some(5), None]);
+        assert_eq!([6, 7, 8, 9].map(|value| ring.push(value)), [Ok(()), Ok(()), Ok(()), Err(9)]);
+    }
+
+    #[test]
+    fn resizing_back_and_forth_takes_no_more_places() {
+        let ring = Ring::new(1);
+        for round in 0..1000 {
+            ring.resize(1 + round * 37 % 1024).unwrap();
+            assert_eq!((ring.push(round), ring.pop()), (Ok(()), Some(round)));
+        }
+        assert!(ring.newest.load(Ordering::Relaxed) <= 11);
+    }
+
+    /// Two threads take while the owner adds and resizes: each element comes out once, and to each taker in order.
+    #[test]
+    fn takers_do_not_notice_a_resize() {
+        const COUNT: usize = if cfg!(miri) { 500 } else { 200_000 };
+        let (ring, done) = (Ring::new(1), AtomicBool::new(false));
+        let take = || {
+            let mut taken = Vec::new();
+            loop {
+                let last = done.load(Ordering::Acquire);
+                while let Some(value) = ring.pop() {
+                    taken.push(value);
+                }
+                if last {
+                    return taken;
+                }
+                thread::yield_now();
+            }
+        };
+        let mut all = thread::scope(|scope| {
+            let takers = [scope.spawn(take), scope.spawn(take)];
+            for value in 0..COUNT {
+                while ring.push(value).is_err() {
+                    let limit = ring.limit();
+                    let _ = ring.resize(if value % 3 == 0 { limit * 2 % 5000 + 1 } else { limit.saturating_sub(3).max(1) });
+                    thread::yield_now();
+                }
+            }
+            done.store(true, Ordering::Release);
+            let taken = takers.map(|taker| taker.join().unwrap());
+            assert!(taken.iter().all(|values| values.is_sorted()));
+            taken.concat()
+        });
+        all.sort_unstable();
+        assert!(all.into_iter().eq(0..COUNT));
+    }
+}
