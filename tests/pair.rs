@@ -14,12 +14,18 @@ mod capture;
 mod completion;
 #[path = "pair/congestion.rs"]
 mod congestion;
+#[path = "pair/cq.rs"]
+mod cq;
 #[path = "pair/duplicates.rs"]
 mod duplicates;
 #[path = "pair/errors.rs"]
 mod errors;
 #[path = "pair/fairness.rs"]
 mod fairness;
+#[path = "pair/handles.rs"]
+mod handles;
+#[path = "pair/limits.rs"]
+mod limits;
 #[path = "pair/loss.rs"]
 mod loss;
 #[path = "pair/memory.rs"]
@@ -32,6 +38,8 @@ mod multicast;
 mod partition;
 #[path = "pair/placement.rs"]
 mod placement;
+#[path = "pair/port.rs"]
+mod port;
 #[path = "pair/read.rs"]
 mod read;
 #[path = "pair/rnr.rs"]

@@ -104,7 +104,12 @@ pub struct Node {
 
 impl Node {
     pub fn new(ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
-        let config = AdapterConfig { limits: Limits::default(), ..AdapterConfig::new([seed; 32]) };
+        Self::granting(Limits::default(), ip, seed, limits)
+    }
+
+    /// An adapter that grants just so much.
+    pub fn granting(granted: Limits, ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
+        let config = AdapterConfig { limits: granted, ..AdapterConfig::new([seed; 32]) };
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![ip.into()]);
         let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());

@@ -3,7 +3,10 @@
 use alloc::vec::Vec;
 use core::net::IpAddr;
 
-use crate::addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port};
+use crate::{
+    addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port},
+    wire::Grh,
+};
 
 /// The UDP source port of what an adapter sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -62,6 +65,22 @@ impl GidTable {
 
     pub(crate) fn contains(&self, gid: Gid) -> bool {
         !gid.is_zero() && self.gids.contains(&gid)
+    }
+
+    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): from the address that it was sent to, or, if that
+    /// was a multicast group, from the first one of its family. "Congestion experienced" does not go back with the rest of the
+    /// traffic class; the hop limit is a new one. `None`: it was not sent to an address of this table.
+    #[must_use]
+    pub fn way_back(&self, grh: &Grh) -> Option<AddressVector> {
+        let exact = self.gids.iter().position(|&gid| !gid.is_zero() && gid == grh.dst.into());
+        let of_family = || self.gids.iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
+        let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;
+        let traffic_class = match grh.traffic_class {
+            congested if congested & 3 == 3 => congested & !1,
+            other => other,
+        };
+        let Grh { src, flow_label, .. } = *grh;
+        Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), u16::try_from(index).ok()?) })
     }
 
     /// The way from one of these GIDs to a peer; `None` when the index names none, or one of another address family.

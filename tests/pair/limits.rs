@@ -1,0 +1,110 @@
+//! How much an adapter grants: each limit is kept, said in the error, and what goes makes room.
+
+use std::sync::Arc;
+
+use roce_transport::{
+    adapter::{Limits, ObjectError},
+    addr::AddressVector,
+    mem::{Access, HeapMemory, MrAttr, RegisterError},
+    qp::{QpCaps, QpInit, QpType},
+    work::{CompletionQueue, SrqAttr},
+};
+
+use crate::harness::{Node, UDP_SEGMENT};
+
+/// A node that grants this, with one protection domain already.
+fn granting(limits: Limits) -> Node {
+    Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
+}
+
+fn too_many(what: &'static str, limit: usize) -> ObjectError {
+    ObjectError::TooMany { what, limit }
+}
+
+fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
+    let (send_cq, recv_cq, pd) = (cq.clone(), cq.clone(), node.pd);
+    QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps: QpCaps::default(), sq_sig_all: false, pd }
+}
+
+#[test]
+fn protection_domains() {
+    let mut node = granting(Limits { max_pd: 2, ..Limits::default() });
+    let second = node.adapter.alloc_pd().unwrap();
+    assert_eq!(node.adapter.alloc_pd(), Err(too_many("protection domains", 2)));
+    node.adapter.dealloc_pd(second).unwrap();
+    node.adapter.alloc_pd().unwrap();
+}
+
+#[test]
+fn completion_queues() {
+    let mut node = granting(Limits { max_cq: 1, max_cqe: 8, ..Limits::default() });
+    let size = ObjectError::Size { what: "completions", least: 1, limit: 8 };
+    assert_eq!(node.adapter.create_cq(9).err(), Some(size));
+    assert_eq!(node.adapter.create_cq(0).err(), Some(size));
+    let first = node.adapter.create_cq(8).unwrap();
+    assert_eq!(node.adapter.create_cq(8).err(), Some(too_many("completion queues", 1)));
+    node.adapter.destroy_cq(first.id()).unwrap();
+    node.adapter.create_cq(8).unwrap();
+}
+
+#[test]
+fn queue_pairs() {
+    let mut node = granting(Limits { max_qp: 1, ..Limits::default() });
+    let cq = node.adapter.create_cq(8).unwrap();
+    let first = node.adapter.create_qp(init(&node, &cq)).unwrap();
+    assert_eq!(node.adapter.create_qp(init(&node, &cq)), Err(too_many("queue pairs", 1)));
+    node.adapter.destroy_qp(first).unwrap();
+    node.adapter.create_qp(init(&node, &cq)).unwrap();
+}
+
+#[test]
+fn sizes_of_queue_pairs() {
+    let limits = Limits { max_qp_wr: 16, max_sge: 3, max_inline_data: 100, ..Limits::default() };
+    let mut node = granting(limits);
+    let cq = node.adapter.create_cq(8).unwrap();
+    let most = QpCaps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 3, max_recv_sge: 3, max_inline_data: 100 };
+    let mut try_caps = |caps| node.adapter.create_qp(QpInit { caps, ..init(&node, &cq) });
+    try_caps(most).unwrap();
+    for (what, caps, limit) in [
+        ("max_send_wr", QpCaps { max_send_wr: 17, ..most }, 16),
+        ("max_recv_wr", QpCaps { max_recv_wr: 17, ..most }, 16),
+        ("max_send_sge", QpCaps { max_send_sge: 4, ..most }, 3),
+        ("max_recv_sge", QpCaps { max_recv_sge: 4, ..most }, 3),
+        ("max_inline_data", QpCaps { max_inline_data: 101, ..most }, 100),
+    ] {
+        assert_eq!(try_caps(caps), Err(ObjectError::Size { what, least: 0, limit }));
+    }
+}
+
+#[test]
+fn shared_receive_queues() {
+    let mut node = granting(Limits { max_srq: 1, max_qp_wr: 16, max_sge: 3, ..Limits::default() });
+    let attr = SrqAttr { max_wr: 16, max_sge: 3 };
+    let size = |what, least, limit| ObjectError::Size { what, least, limit };
+    assert_eq!(node.adapter.create_srq(node.pd, SrqAttr { max_wr: 17, ..attr }), Err(size("max_wr", 1, 16)));
+    assert_eq!(node.adapter.create_srq(node.pd, SrqAttr { max_sge: 4, ..attr }), Err(size("max_sge", 0, 3)));
+    let first = node.adapter.create_srq(node.pd, attr).unwrap();
+    assert_eq!(node.adapter.create_srq(node.pd, attr), Err(too_many("shared receive queues", 1)));
+    node.adapter.destroy_srq(first).unwrap();
+    node.adapter.create_srq(node.pd, attr).unwrap();
+}
+
+#[test]
+fn memory_regions() {
+    let mut node = granting(Limits { max_mr: 1, ..Limits::default() });
+    let attr = || MrAttr { memory: Arc::new(HeapMemory::new(8)), address: 0, access: Access::empty() };
+    let first = node.adapter.register(node.pd, attr()).unwrap();
+    assert_eq!(node.adapter.register(node.pd, attr()).err(), Some(RegisterError::TooMany(1)));
+    node.adapter.deregister(&first);
+    node.adapter.register(node.pd, attr()).unwrap();
+}
+
+#[test]
+fn address_handles() {
+    let mut node = granting(Limits { max_ah: 1, ..Limits::default() });
+    let av = AddressVector::new(node.ip.into(), 0);
+    let first = node.adapter.create_ah(node.pd, &av).unwrap();
+    assert_eq!(node.adapter.create_ah(node.pd, &av), Err(too_many("address handles", 1)));
+    node.adapter.destroy_ah(first).unwrap();
+    node.adapter.create_ah(node.pd, &av).unwrap();
+}

@@ -1,0 +1,145 @@
+//! The port and the adapter as a whole: what raises their events (11.6.3), and the counters of one queue pair.
+
+use roce_transport::{
+    addr::{Gid, Mtu, Qpn},
+    event::{Counter, Counters, DropReason, Event},
+    qp::{ModifyError, Rtr, State},
+    work::{Data, RecvWr, SendWr, WcStatus},
+};
+
+use crate::harness::{Half, Options, Pair, Side, all_ok};
+
+fn gid(text: &str) -> Gid {
+    text.parse::<std::net::IpAddr>().unwrap().into()
+}
+
+#[test]
+fn a_change_of_the_table_is_told_once() {
+    let mut half = Half::reset(Options::default());
+    half.node.drain_events();
+    assert_eq!(half.node.events, [], "the first table is no change");
+    let own = half.node.adapter.gids().entries()[0];
+    half.node.adapter.set_gids(vec![own]);
+    half.node.drain_events();
+    assert_eq!(half.node.events, []);
+    half.node.adapter.set_gids(vec![own, gid("10.0.0.9")]);
+    half.node.drain_events();
+    assert_eq!(half.node.events, [Event::GidChange]);
+}
+
+/// Connections go on with the address that they were made with; new ones need one that is there.
+#[test]
+fn an_address_that_goes() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    pair.a.adapter.set_gids(vec![Gid::default(), gid("10.0.0.9")]);
+    pair.post_recv(&b, &RecvWr::new(1, []));
+    pair.post_send(&a, &SendWr::send(1, Data::empty()));
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([1], 0));
+    let options = Options::default();
+    let fresh = pair.a.qp(Side::A, roce_transport::qp::QpType::Rc, &options);
+    pair.a.enter_init(fresh.qpn, &options);
+    let rtr = |sgid_index| Rtr::Rc {
+        dest_qpn: Qpn::new(2),
+        path_mtu: Mtu::B256,
+        rq_psn: roce_transport::psn::Psn::new(0),
+        av: roce_transport::addr::AddressVector::new(gid("10.0.0.2"), sgid_index),
+        max_dest_rd_atomic: 1,
+        min_rnr_timer: 1,
+    };
+    assert_eq!(pair.a.adapter.to_rtr(fresh.qpn, &rtr(0)), Err(ModifyError::GidIndex(0)));
+    assert_eq!(pair.a.adapter.to_rtr(fresh.qpn, &rtr(1)), Ok(()));
+}
+
+#[test]
+fn the_port_goes_down_and_comes_back() {
+    let mut half = Half::new(Options { mtu: Mtu::B1024, ..Options::default() });
+    assert!(half.node.adapter.port_is_active());
+    for (active, mtu, event) in [
+        (true, Mtu::B4096, None),
+        (false, Mtu::B4096, Some(Event::PortError)),
+        (false, Mtu::B512, None),
+        (true, Mtu::B512, Some(Event::PortActive)),
+    ] {
+        half.node.adapter.set_port(active, mtu);
+        half.node.drain_events();
+        assert_eq!(std::mem::take(&mut half.node.events), event.into_iter().collect::<Vec<_>>());
+        assert_eq!(half.node.adapter.port_is_active(), active);
+    }
+    assert_eq!(half.state(), State::Rts, "queue pairs stay as they are");
+    assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().path_mtu, Mtu::B1024);
+    assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
+}
+
+#[test]
+fn a_lost_link_fails_everything() {
+    let mut half = Half::new(Options::default());
+    let idle = half.node.qp(Side::A, roce_transport::qp::QpType::Rc, &Options::default());
+    half.post_recv(&RecvWr::new(1, []));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    for _ in 0..2 {
+        half.node.adapter.fail(half.now);
+    }
+    half.node.drain_events();
+    assert_eq!(half.node.events, [Event::DeviceFatal], "said once");
+    assert_eq!((half.state(), half.node.state(idle.qpn)), (State::Err, State::Reset));
+    assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::WrFlushErr))]);
+    assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
+}
+
+fn values(counters: &Counters, names: &[&str]) -> Vec<u64> {
+    let value = |name: &&str| counters.iter().find(|counter| counter.name == *name).unwrap().value;
+    names.iter().map(value).collect()
+}
+
+/// Two connections at once; what one of them sends, receives, repeats and refuses is counted for it alone.
+#[test]
+fn a_queue_pair_counts_for_itself() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let (other_a, other_b) = pair.connect(Options::default());
+    assert_eq!(pair.a.adapter.qp_counters(a.qpn), None, "nobody has asked for it");
+    pair.post_recv(&b, &RecvWr::new(0, []));
+    pair.post_send(&a, &SendWr::send(0, Data::empty()));
+    pair.run();
+    pair.a.adapter.count_qp(a.qpn).unwrap();
+    pair.b.adapter.count_qp(b.qpn).unwrap();
+    let rule = pair.fault("drop send only every 3");
+    pair.allow(DropReason::OutOfSequence);
+    for id in 0..12 {
+        pair.post_recv(&b, &RecvWr::new(id, []));
+        pair.post_send(&a, &SendWr::send(id, Data::empty()));
+        pair.post_recv(&other_b, &RecvWr::new(id, []));
+        pair.post_send(&other_a, &SendWr::send(id, Data::empty()));
+    }
+    pair.run();
+    assert!(pair.network.faults().hits(rule) > 2);
+    let record = |pair: &Pair, side, qpn| {
+        let to = pair.trace.from(side).skip(if side == Side::A { 1 } else { 1 });
+        to.filter(|record| record.headers.bth().dest_qp == qpn).count() as u64
+    };
+    let counters = pair.a.adapter.qp_counters(a.qpn).unwrap();
+    assert_eq!(values(counters, &["sent_packets"]), [record(&pair, Side::A, b.qpn)]);
+    assert_eq!(values(counters, &["received_packets"]), [record(&pair, Side::B, a.qpn)]);
+    let all = pair.a.adapter.counters();
+    assert!(counters.retransmitted_packets > 0 && counters.retransmitted_packets < all.retransmitted_packets);
+    let far = pair.b.adapter.qp_counters(b.qpn).unwrap();
+    assert!(far.dropped(DropReason::OutOfSequence) > 0);
+    assert!(far.dropped(DropReason::OutOfSequence) < pair.b.adapter.counters().dropped(DropReason::OutOfSequence));
+    assert!(far.sequence_naks_sent > 0);
+    pair.a.adapter.destroy_qp(a.qpn).unwrap();
+    assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
+}
+
+#[test]
+fn every_counter_has_a_name_and_an_explanation() {
+    let counters = Counters::default();
+    let mut names: Vec<&str> = counters.iter().map(|counter| counter.name).collect();
+    assert!(counters.iter().all(|Counter { explanation, value, .. }| value == 0 && explanation.len() > 10));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+    assert!(DropReason::ALL.iter().all(|reason| names.contains(&reason.name())));
+}
