@@ -2,16 +2,17 @@
 
 pub use roce_provider::link::BindError;
 pub use roce_provider::{
-    AsyncEvent, AttachError, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Device, DeviceAddress,
-    Endpoint, FileMemory, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr,
-    PostFailed, Progress, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain, devices,
-    fabric, link,
+    AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
+    ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceMemory, DeviceMemoryError,
+    Endpoint, FileMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion,
+    OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, Published, PublishedCounter, QpAttr, QueuePair,
+    RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain, devices, fabric, link, published_counters,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{
     adapter::{Limits, McastError, ObjectError, PKeyTable, PKeyTableSize},
     addr::{AddressVector, Gid, Mtu, PKey, QKey, Qpn, StaticRate},
-    event::{Counters, Disposition, DropReason},
+    event::{Counter, Counters, Disposition, DropReason},
     mem::{Access, AccessError, LKey, Memory, MemoryFault, RKey, RegisterError, WindowBind, WindowError, WindowType},
     psn::Psn,
     qp::{
@@ -20,7 +21,7 @@ pub use roce_transport::{
     },
     wire::Immediate,
     work::{
-        ArmKind, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId, SrqInfo,
-        UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
+        ArmKind, CqModeration, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId,
+        SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };

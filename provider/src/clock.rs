@@ -23,6 +23,11 @@ pub(crate) fn now() -> Instant {
     Instant::ZERO.plus(origin().monotonic.elapsed())
 }
 
+/// An instant and the time of day, at once.
+pub(crate) fn both() -> (Instant, SystemTime) {
+    (now(), SystemTime::now())
+}
+
 /// The time of day of an instant, since the Unix epoch.
 pub(crate) fn wall(at: Instant) -> Duration {
     origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + at.since(Instant::ZERO)

@@ -1,13 +1,15 @@
 //! Devices: what can be opened on this host, and opening it.
 
 use std::{
-    fs, io,
+    io,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use pnet_datalink::NetworkInterface;
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
     addr::{Gid, Mtu},
@@ -15,10 +17,12 @@ use roce_transport::{
 use thiserror::Error;
 
 use crate::{
-    engine::{Engine, Progress, Wakers},
+    engine::{Engine, Parts, Progress, Wakers},
     fabric::FaultPlan,
     link::{BindError, Capture, FaultyLink, Link, Observer, UdpLink, is_loopback},
-    verbs::{AsyncQueue, Context, ContextInner},
+    port::{Follows, InterfaceState, PortAttr, Watch},
+    publish::Publisher,
+    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
 };
 
 /// A device that can be opened.
@@ -28,16 +32,19 @@ pub struct Device {
     addresses: Vec<DeviceAddress>,
     kind: Kind,
     interface: Option<String>,
-    link_mtu: u32,
-    up: bool,
+    index: u32,
+    sys_image_guid: Guid,
+    state: InterfaceState,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
     /// Takes the first free address of 127.0.0.0/24 when it is opened.
     Loopback,
-    /// Uses exactly these addresses.
-    Addresses,
+    /// Uses one address.
+    Address,
+    /// Uses every address of its interface, as they come and go.
+    Interface,
 }
 
 /// An address of a device.
@@ -47,25 +54,6 @@ pub struct DeviceAddress {
     pub ip: IpAddr,
     /// Index of its interface.
     pub interface: u32,
-}
-
-/// A device's port (`ibv_port_attr`); every device has one, number 1.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct PortAttr {
-    /// Whether its interface is up (`IBV_PORT_ACTIVE`).
-    pub active: bool,
-    /// The most payload per packet that its interface carries.
-    pub active_mtu: Mtu,
-    /// The most that any port carries: 4,096.
-    pub max_mtu: Mtu,
-    /// The longest message in bytes.
-    pub max_message: u32,
-}
-
-impl PortAttr {
-    pub(crate) const fn new(active: bool, active_mtu: Mtu) -> Self {
-        Self { active, active_mtu, max_mtu: Mtu::B4096, max_message: roce_transport::qp::MAX_MESSAGE }
-    }
 }
 
 /// How a device is opened.
@@ -134,33 +122,31 @@ pub fn devices() -> Vec<Device> {
 }
 
 impl Device {
-    fn loopback(interface: Option<&NetworkInterface>) -> Self {
+    fn on(interface: Option<&NetworkInterface>, name: String, kind: Kind, addresses: &[IpAddr]) -> Self {
+        let index = interface.map_or(0, |interface| interface.index);
+        let mac = interface.and_then(|interface| interface.mac).map_or([0; 6], |mac| mac.octets());
+        // a host without any loopback interface that is listed
+        let state = interface.map_or_else(InterfaceState::loopback, InterfaceState::of);
         Self {
-            name: "roce_lo".into(),
-            addresses: vec![DeviceAddress { ip: Ipv4Addr::LOCALHOST.into(), interface: interface.map_or(0, |i| i.index) }],
-            kind: Kind::Loopback,
+            name,
+            addresses: addresses.iter().map(|&ip| DeviceAddress { ip, interface: index }).collect(),
+            kind,
             interface: interface.map(|interface| interface.name.clone()),
-            link_mtu: interface.map_or(65_536, |interface| link_mtu(&interface.name)),
-            up: interface.is_none_or(NetworkInterface::is_up),
+            index,
+            sys_image_guid: Guid::of_mac(mac),
+            state,
         }
     }
 
+    fn loopback(interface: Option<&NetworkInterface>) -> Self {
+        Self::on(interface, "roce_lo".into(), Kind::Loopback, &[Ipv4Addr::LOCALHOST.into()])
+    }
+
     fn of_interface(interface: &NetworkInterface) -> Self {
-        let mut addresses: Vec<IpAddr> = interface.ips.iter().map(|network| network.ip()).collect();
-        // as the kernel orders a GID table: the link-local address first, then IPv4, then the rest of IPv6
-        addresses.sort_by_key(|address| match address {
-            IpAddr::V6(v6) if v6.is_unicast_link_local() => 0,
-            IpAddr::V4(_) => 1,
-            IpAddr::V6(_) => 2,
-        });
-        Self {
-            name: format!("roce_{}", interface.name),
-            addresses: addresses.into_iter().map(|ip| DeviceAddress { ip, interface: interface.index }).collect(),
-            kind: Kind::Addresses,
-            interface: Some(interface.name.clone()),
-            link_mtu: link_mtu(&interface.name),
-            up: interface.is_up(),
-        }
+        let mut device = Self::on(Some(interface), format!("roce_{}", interface.name), Kind::Interface, &[]);
+        let addresses = device.state.addresses.iter();
+        device.addresses = addresses.map(|&ip| DeviceAddress { ip, interface: interface.index }).collect();
+        device
     }
 
     /// The device that `spec` names: one of [`devices`], or `udp:ADDRESS` for one with just that address.
@@ -186,14 +172,7 @@ impl Device {
             interface.ips.iter().any(|own| own.ip() == ip) || is_loopback(ip) && interface.is_loopback()
         };
         let interface = interfaces.iter().find(has).ok_or(BindError::NotLocal(ip))?;
-        Ok(Self {
-            name: format!("udp:{ip}"),
-            addresses: vec![DeviceAddress { ip, interface: interface.index }],
-            kind: Kind::Addresses,
-            interface: Some(interface.name.clone()),
-            link_mtu: link_mtu(&interface.name),
-            up: interface.is_up(),
-        })
+        Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
     }
 
     /// The device to use for a connection that this host has as `local`: the loopback device for a loopback address, else the
@@ -228,10 +207,16 @@ impl Device {
         &self.addresses
     }
 
-    /// Its port (`ibv_query_port`).
+    /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`] tells how it is now.
     #[must_use]
     pub fn port(&self) -> PortAttr {
-        PortAttr::new(self.up, Mtu::fitting(self.link_mtu).unwrap_or(Mtu::B256))
+        PortAttr::of(&self.state)
+    }
+
+    /// What it will tell of itself with these limits (`ibv_query_device_ex`). Its node GUID is zero: each opening gets its own.
+    #[must_use]
+    pub fn attributes(&self, limits: Limits) -> DeviceAttr {
+        DeviceAttr::new(limits, Guid::default(), self.sys_image_guid)
     }
 
     /// Opens it (`ibv_open_device`) on the `udp` link, which needs no privilege.
@@ -239,23 +224,48 @@ impl Device {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, options: OpenOptions) -> Result<Context, OpenError> {
-        if Mtu::fitting(self.link_mtu).is_none() {
-            return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu: self.link_mtu });
+        if Mtu::fitting(self.state.link_mtu).is_none() {
+            return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu: self.state.link_mtu });
         }
-        let link = match self.kind {
-            Kind::Loopback => UdpLink::bind_loopback()?,
-            Kind::Addresses => {
+        let first = self.addresses.first().map(|address| address.ip);
+        let (link, follows) = match self.kind {
+            Kind::Loopback => (UdpLink::bind_loopback()?, Follows::State),
+            Kind::Address | Kind::Interface => {
                 let addresses: Vec<_> = self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
-                UdpLink::bind(&addresses)?
+                let follows = match first.filter(|_| self.kind == Kind::Address) {
+                    None => Follows::All,
+                    Some(ip) if ip.is_loopback() => Follows::State,
+                    Some(ip) => Follows::Only(ip),
+                };
+                (UdpLink::bind(&addresses)?, follows)
             }
         };
-        open_link(self.name.clone(), self.port(), Box::new(link), options)
+        let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
+        let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
+        let publisher = Publisher::new(&self.name, gids);
+        let surroundings = Surroundings { watch, publisher, sys_image_guid: self.sys_image_guid };
+        open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 }
 
+/// What an adapter has besides its link; nothing by default, as on a network inside the process.
+#[derive(Default)]
+pub(crate) struct Surroundings {
+    pub(crate) watch: Option<Watch>,
+    pub(crate) publisher: Option<Publisher>,
+    pub(crate) sys_image_guid: Guid,
+}
+
 /// Opens an adapter on a link of the caller's choice.
-pub(crate) fn open_link(name: String, port: PortAttr, link: Box<dyn Link>, options: OpenOptions) -> Result<Context, OpenError> {
+pub(crate) fn open_link(
+    name: String,
+    port: PortAttr,
+    link: Box<dyn Link>,
+    surroundings: Surroundings,
+    options: OpenOptions,
+) -> Result<Context, OpenError> {
     let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, seed } = options;
+    let Surroundings { watch, publisher, sys_image_guid } = surroundings;
     let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, faults, fault_seed)) };
     let seed = match seed {
         Some(seed) => seed,
@@ -276,11 +286,25 @@ pub(crate) fn open_link(name: String, port: PortAttr, link: Box<dyn Link>, optio
     let config =
         AdapterConfig { port_mtu: port.active_mtu, source_port: link.source_port(), pkeys, limits, ..AdapterConfig::new(seed) };
     let mut adapter = Adapter::new(config);
+    adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
+    while adapter.poll_event().is_some() {} // how it starts is no news
     let events = Arc::new(AsyncQueue::new()?);
     let wakers = Wakers { completions: std::collections::BTreeMap::new(), events: events.clone() };
-    let engine = Engine::start(adapter, link, observer, wakers, progress)?;
-    Ok(Context { inner: Arc::new(ContextInner { engine, events, name, port }) })
+    let engine = Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
+    let attr = DeviceAttr::new(limits, node_guid(seed), sys_image_guid);
+    Ok(Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) })
+}
+
+/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's keys and numbers, of which it
+/// tells nothing.
+fn node_guid(seed: [u8; 32]) -> Guid {
+    let mut rng = ChaCha12Rng::from_seed(seed);
+    rng.set_stream(1);
+    let mut guid = [0; 8];
+    rng.fill_bytes(&mut guid);
+    guid[0] = guid[0] & !1 | 2;
+    Guid(guid)
 }
 
 /// A capture and the program's own observer.
@@ -296,10 +320,4 @@ impl Observer for Both {
             other.observe(observed);
         }
     }
-}
-
-/// The MTU of an interface; 1,500 where the system does not tell.
-fn link_mtu(interface: &str) -> u32 {
-    let text = fs::read_to_string(format!("/sys/class/net/{interface}/mtu")).unwrap_or_default();
-    text.trim().parse().unwrap_or(1500)
 }

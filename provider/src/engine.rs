@@ -24,6 +24,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, p
 use crate::{
     clock,
     link::{Link, Observer},
+    port::Watch,
+    publish::Publisher,
 };
 pub use shard::LinkCounters;
 pub(crate) use shard::{Shard, Wakers};
@@ -33,6 +35,12 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// How long the background thread goes on looking after the last packet before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
+
+/// The longest time that it looks for packets without attending to anything else.
+const LINGER_MOST: Duration = Duration::from_millis(10);
+
+/// How often the counters are published at most.
+const PUBLISH: Duration = Duration::from_secs(1);
 
 /// After so many polls in vain a program's thread lets others run, if there are any.
 const YIELD_AFTER: u32 = 64;
@@ -67,24 +75,40 @@ pub(crate) struct Engine {
     sleeps_until: AtomicU64,
     stop: AtomicBool,
     background: Mutex<Option<JoinHandle<()>>>,
+    /// Tells when the interface changes.
+    watch: Option<Watch>,
+    /// Shows the counters to other processes.
+    publisher: Mutex<Option<Publisher>>,
+    progress: Progress,
+}
+
+/// What an engine serves.
+pub(crate) struct Parts {
+    pub(crate) adapter: Adapter,
+    pub(crate) link: Box<dyn Link>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) wakers: Wakers,
+    pub(crate) watch: Option<Watch>,
+    pub(crate) publisher: Option<Publisher>,
 }
 
 impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the engine is
     /// [stopped](Self::stop).
-    pub(crate) fn start(
-        adapter: Adapter,
-        link: Box<dyn Link>,
-        observer: Option<Box<dyn Observer>>,
-        wakers: Wakers,
-        progress: Progress,
-    ) -> io::Result<Arc<Self>> {
+    pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
+        let Parts { adapter, link, observer, wakers, watch, publisher } = parts;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        for descriptor in link.descriptors() {
-            epoll::add(&sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        add_descriptors(&sockets, &*link)?;
+        if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
+            epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
+        let mut shard = Shard::new(adapter, link, observer, wakers);
+        shard.publication = publisher.as_ref().map(|_| clock::now().plus(PUBLISH));
         let engine = Arc::new(Self {
-            shard: Mutex::new(Shard::new(adapter, link, observer, wakers)),
+            shard: Mutex::new(shard),
+            watch,
+            publisher: Mutex::new(publisher),
+            progress,
             sockets,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
@@ -95,6 +119,7 @@ impl Engine {
             stop: AtomicBool::new(false),
             background: Mutex::new(None),
         });
+        engine.follow(); // what has changed since the device was looked at
         if progress == Progress::Automatic {
             let background = engine.clone();
             let thread = thread::Builder::new().name("roce".into()).spawn(move || background.run())?;
@@ -112,6 +137,47 @@ impl Engine {
         if let Some(background) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
             let _ = background.join(); // a panic there has been printed already
         }
+        *self.publisher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// The network interface that the device uses; 0: none.
+    pub(crate) fn interface(&self) -> u32 {
+        self.watch.as_ref().map_or(0, Watch::interface)
+    }
+
+    /// Brings the port in line with its interface.
+    fn follow(&self) {
+        let Some(watch) = &self.watch else { return };
+        let state = watch.state();
+        let mut shard = self.lock();
+        if shard.follow(&state, watch)
+            && let Err(error) = add_descriptors(&self.sockets, shard.link())
+        {
+            shard.link_counters.bind_errors += 1;
+            shard.link_counters.last_bind_error = Some(error.to_string());
+        }
+        shard.transmit(clock::now());
+    }
+
+    /// What has time: following the interface, publishing the counters.
+    fn attend(&self) {
+        if self.watch.as_ref().is_some_and(Watch::has_news) {
+            self.follow();
+        }
+        let mut publisher = self.publisher.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(publisher) = &mut *publisher else { return };
+        let (counters, link_counters, gids) = {
+            let mut shard = self.lock();
+            let now = clock::now();
+            if shard.publish_at().is_none_or(|due| now < due) {
+                return;
+            }
+            (shard.counted, shard.told, shard.publication) = (false, false, Some(now.plus(PUBLISH)));
+            let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
+            (shard.adapter().counters().clone(), shard.link_counters.clone(), gids)
+        };
+        publisher.set_gids(gids);
+        let _ = publisher.publish(&counters, &link_counters); // it is tried again when there is more to tell
     }
 
     /// The lock. A panic under it is a bug of ours; the state behind it is as good as it was.
@@ -140,6 +206,9 @@ impl Engine {
         let received = shard.serve(clock::now());
         self.after_service(&mut shard);
         drop(shard);
+        if self.progress == Progress::Manual {
+            self.attend();
+        }
         // A program that polls in vain may keep the peer's program from the processor.
         if received > 0 {
             self.idle_polls.store(0, Ordering::Relaxed);
@@ -151,7 +220,12 @@ impl Engine {
     /// Sees to it that the background thread does not oversleep a timer that was just set.
     fn after_service(&self, shard: &mut Shard) {
         let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
-        if sleeps_until != 0 && shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until) {
+        if sleeps_until == 0 {
+            return;
+        }
+        let has_to_publish = !shard.told && shard.publish_at().is_some();
+        if has_to_publish || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until) {
+            shard.told |= has_to_publish;
             self.wake_background();
         }
     }
@@ -200,9 +274,20 @@ impl Engine {
             } else if now.since(last) > LINGER {
                 break;
             }
+            if now.since(start) > LINGER_MOST {
+                break;
+            }
             thread::yield_now();
         }
         last != start
+    }
+
+    /// Sleeps until someone wakes the background thread, the interface changes, something arrives (if that matters) or the time
+    /// is over.
+    fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
+        let sockets = for_packets.then(|| self.sockets.as_fd());
+        let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
+        wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 
     /// The background thread.
@@ -214,8 +299,9 @@ impl Engine {
             let program_serves = activity != seen;
             seen = activity;
             let drivers = self.drivers.load(Ordering::SeqCst) > 0;
+            self.attend();
             if program_serves && !drivers && !self.handed_over.load(Ordering::SeqCst) {
-                let _ = wait(&[self.wake.as_fd()], Some(LOOK));
+                let _ = self.sleep(false, Some(LOOK));
                 continue;
             }
             let received = !drivers && self.linger(activity);
@@ -226,16 +312,18 @@ impl Engine {
                     // it polls faster than this thread wakes: leave it to it until it hands over again
                     self.handed_over.store(false, Ordering::SeqCst);
                 }
-                let deadline = shard.deadline();
+                let publish_at = shard.publish_at();
+                shard.told = publish_at.is_some();
+                let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
                 deadline
             };
             let timeout = deadline.map(|deadline| deadline.since(clock::now()));
             let result = if drivers {
                 // A driver that leaves does not say so; this thread looks now and then.
-                wait(&[self.wake.as_fd()], Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
+                self.sleep(false, Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
             } else {
-                wait(&[self.wake.as_fd(), self.sockets.as_fd()], timeout)
+                self.sleep(true, timeout)
             };
             self.sleeps_until.store(0, Ordering::SeqCst);
             if result.is_err() {
@@ -243,6 +331,17 @@ impl Engine {
             }
         }
     }
+}
+
+/// Has `sockets` tell of everything that the link waits on.
+fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
+    for descriptor in link.descriptors() {
+        match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Waits until one of the descriptors is readable or the time is over.

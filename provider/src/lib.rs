@@ -9,15 +9,21 @@ mod device;
 mod engine;
 pub mod fabric;
 pub mod link;
+mod port;
+mod publish;
 mod region;
 mod verbs;
 
-pub use device::{Device, DeviceAddress, OpenError, OpenOptions, PortAttr, devices};
+pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use engine::{LinkCounters, Progress};
+pub use port::{GidEntry, GidType, PortAttr};
+pub use publish::{Published, PublishedCounter, published_counters};
 pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
-    AsyncEvent, AttachError, ChannelError, CompletionChannel, CompletionQueue, ConnectError, Context, Endpoint, MemoryRegion,
-    MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, XrcDomain,
+    AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
+    ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceMemory, DeviceMemoryError, Endpoint, FromWcError, Guid,
+    MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg,
+    SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, io, sync::Arc};
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
-    event::Event,
+    event::{Counter, Event},
     time::Instant,
     wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
     work::CqId,
@@ -13,6 +13,7 @@ use roce_transport::{
 use crate::{
     clock,
     link::{Direction, Link, Observed, Observer},
+    port::{self, InterfaceState, TableChange, Watch},
     verbs::{AsyncQueue, CqWaker},
 };
 
@@ -34,6 +35,25 @@ pub struct LinkCounters {
     pub last_send_error: Option<String>,
     /// Calls that could not read the link.
     pub receive_errors: u64,
+    /// Addresses of the interface that came but could not be used.
+    pub bind_errors: u64,
+    /// What the last of them said.
+    pub last_bind_error: Option<String>,
+}
+
+impl LinkCounters {
+    /// Every counter, in a fixed order.
+    pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
+        [
+            ("link_send_calls", "Calls that sent something.", self.send_calls),
+            ("link_sent_runs", "Runs of datagrams handed to the link, each with one call's worth of segments.", self.sent_runs),
+            ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
+            ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
+            ("link_bind_errors", "Addresses of the interface that came but could not be used.", self.bind_errors),
+        ]
+        .into_iter()
+        .map(|(name, explanation, value)| Counter { name, explanation, value })
+    }
 }
 
 /// Where events go: completion queues by their name, and the context's queue for the rest.
@@ -49,12 +69,35 @@ pub(crate) struct Shard {
     pub(crate) wakers: Wakers,
     pub(crate) link_counters: LinkCounters,
     buffer: TransmitBuffer,
+    /// Calls in a row that could not read the link.
+    failures: u32,
+    /// Something may have been counted since the counters were published.
+    pub(super) counted: bool,
+    /// When they may be published next; `None`: nobody does.
+    pub(super) publication: Option<Instant>,
+    /// The background thread knows that there is something to publish.
+    pub(super) told: bool,
 }
+
+/// So many calls in a row that cannot read the link mean that it is lost.
+const LOST_AFTER: u32 = 64;
 
 impl Shard {
     pub(super) fn new(adapter: Adapter, link: Box<dyn Link>, observer: Option<Box<dyn Observer>>, wakers: Wakers) -> Self {
         let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
-        Self { adapter, link, observer, wakers, link_counters: LinkCounters::default(), buffer }
+        let link_counters = LinkCounters::default();
+        Self {
+            adapter,
+            link,
+            observer,
+            wakers,
+            link_counters,
+            buffer,
+            failures: 0,
+            counted: false,
+            publication: None,
+            told: false,
+        }
     }
 
     pub(crate) const fn adapter(&mut self) -> &mut Adapter {
@@ -106,10 +149,57 @@ impl Shard {
                 });
             }
         });
-        result.unwrap_or_else(|_| {
-            self.link_counters.receive_errors += 1;
-            0
-        })
+        match result {
+            Ok(received) => {
+                self.failures = 0;
+                self.counted |= received > 0;
+                received
+            }
+            Err(_) => {
+                self.counted = true;
+                self.link_counters.receive_errors += 1;
+                self.failures = self.failures.saturating_add(1);
+                if self.failures == LOST_AFTER {
+                    self.adapter.fail(now);
+                }
+                0
+            }
+        }
+    }
+
+    /// The port is as its interface is now. Returns whether the link has other descriptors than before.
+    pub(super) fn follow(&mut self, state: &InterfaceState, watch: &Watch) -> bool {
+        self.adapter.set_port(state.up, state.active_mtu());
+        let mut table = self.adapter.gids().entries().to_vec();
+        let TableChange { gone, new } = watch.follows.compare(&table, &state.addresses);
+        for &address in &gone {
+            self.link.remove_address(address);
+            port::remove(&mut table, address);
+        }
+        let mut added = false;
+        for address in new {
+            let result = self.link.add_address(address, watch.interface());
+            if result.is_ok() && port::insert(&mut table, address) {
+                added = true;
+                continue;
+            }
+            self.link.remove_address(address);
+            self.link_counters.bind_errors += 1;
+            self.link_counters.last_bind_error =
+                Some(result.err().map_or_else(|| format!("no entry for {address} in the GID table"), |error| error.to_string()));
+        }
+        self.counted |= added || !gone.is_empty();
+        self.adapter.set_gids(table);
+        added
+    }
+
+    /// When the counters are to be published.
+    pub(super) fn publish_at(&self) -> Option<Instant> {
+        self.publication.filter(|_| self.counted)
+    }
+
+    pub(super) fn link(&self) -> &dyn Link {
+        &*self.link
     }
 
     /// Sends everything that is due and tells what has happened.
@@ -126,6 +216,7 @@ impl Shard {
                     observer.observe(&Observed { at, direction: Direction::Sent, net: &net, bytes, disposition: None });
                 }
             }
+            self.counted = true;
             self.link_counters.send_calls += 1;
             self.link_counters.sent_runs += self.buffer.runs().len() as u64;
             if let Err(error) = self.link.send(now, self.buffer.bytes(), self.buffer.runs()) {

@@ -19,7 +19,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::Link;
 use crate::{
     Context, OpenError, OpenOptions, PortAttr,
-    device::open_link,
+    device::{Surroundings, open_link},
     fabric::{Datagram, FaultPlan, Faults, Network},
     link::BindError,
 };
@@ -71,7 +71,7 @@ impl Fabric {
     pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
         let link = self.link(address)?;
         let port = PortAttr::new(true, Mtu::B4096);
-        open_link(format!("fabric:{address}"), port, Box::new(link), options)
+        open_link(format!("fabric:{address}"), port, Box::new(link), Surroundings::default(), options)
     }
 
     /// A link with this address.

@@ -8,7 +8,7 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-use super::Link;
+use super::{BindError, Link};
 use crate::fabric::{FaultPlan, Network};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.
@@ -84,6 +84,14 @@ impl Link for FaultyLink {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.inner.descriptors()
+    }
+
+    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+        self.inner.add_address(address, interface)
+    }
+
+    fn remove_address(&mut self, address: IpAddr) {
+        self.inner.remove_address(address);
     }
 
     fn deadline(&self) -> Option<Instant> {

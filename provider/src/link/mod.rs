@@ -58,8 +58,24 @@ pub trait Link: Send {
         let _ = group;
     }
 
-    /// Descriptors that become readable when something has arrived. They stay the same as long as the link.
+    /// Descriptors that become readable when something has arrived. They stay the same but for the addresses that
+    /// are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Begins to use another address, of the interface with this index. Its descriptor is new among
+    /// [`descriptors`](Self::descriptors).
+    ///
+    /// # Errors
+    /// See [`BindError`]. A link whose addresses are fixed refuses all others.
+    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+        let _ = interface;
+        Err(BindError::NotLocal(address))
+    }
+
+    /// Stops using an address that the host does not have any more.
+    fn remove_address(&mut self, address: IpAddr) {
+        let _ = address;
+    }
 
     /// When it wants [`receive`](Self::receive) to be called although no descriptor is readable.
     fn deadline(&self) -> Option<Instant> {

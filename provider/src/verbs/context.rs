@@ -3,7 +3,7 @@
 use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
-    sync::Arc,
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use roce_transport::{
@@ -14,11 +14,14 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{AsyncQueue, CompletionChannel, CompletionQueue, ProtectionDomain, XrcDomain, event::AsyncEvent};
+use super::{
+    AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr, DeviceMemory, DeviceMemoryError,
+    ProtectionDomain, ThreadDomain, XrcDomain, event::AsyncEvent,
+};
 use crate::{
     clock,
-    device::PortAttr,
     engine::{Engine, LinkCounters},
+    port::{GidEntry, GidType, PortAttr},
 };
 
 /// An open device (`ibv_context`): an adapter of its own, with its own addresses. Closed with its last handle, which every
@@ -32,7 +35,11 @@ pub(crate) struct ContextInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) events: Arc<AsyncQueue>,
     pub(crate) name: String,
+    /// What of the port does not change.
     pub(crate) port: PortAttr,
+    pub(crate) attr: DeviceAttr,
+    /// Bytes of device memory that are in use.
+    pub(crate) device_memory: AtomicUsize,
 }
 
 impl Drop for ContextInner {
@@ -48,22 +55,51 @@ impl Context {
         &self.inner.name
     }
 
-    /// The port's attributes (`ibv_query_port`).
+    /// What the device tells of itself (`ibv_query_device_ex`).
     #[must_use]
-    pub fn port(&self) -> PortAttr {
-        self.inner.port
+    pub fn query_device(&self) -> DeviceAttr {
+        self.inner.attr
     }
 
-    /// How much of everything the device holds (`ibv_query_device`).
+    /// The port as it is now (`ibv_query_port`): it follows its network interface.
+    #[must_use]
+    pub fn query_port(&self) -> PortAttr {
+        let mut shard = self.inner.engine.lock();
+        let adapter = shard.adapter();
+        PortAttr {
+            active: adapter.port_is_active(),
+            active_mtu: adapter.gids().port_mtu(),
+            pkey_table_len: adapter.pkeys().entries().len() as u16,
+            ..self.inner.port
+        }
+    }
+
+    /// How much of everything the device holds; part of [`query_device`](Self::query_device).
     #[must_use]
     pub fn limits(&self) -> Limits {
-        *self.inner.engine.lock().adapter().limits()
+        self.inner.attr.limits
     }
 
-    /// The GID table (`ibv_query_gid`).
+    /// The GID table: the addresses of the device; unused entries are zero. It follows the interface's addresses, and an entry
+    /// keeps its index as long as its address is there.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
+    }
+
+    /// One entry of the GID table, zero if it is unused (`ibv_query_gid`). `None`: beyond the table's end (`EINVAL`).
+    #[must_use]
+    pub fn query_gid(&self, index: u16) -> Option<Gid> {
+        let entry = self.gids().get(usize::from(index)).copied();
+        entry.or_else(|| (index < self.inner.port.gid_table_len).then(Gid::default))
+    }
+
+    /// Every entry of the GID table that is used (`ibv_query_gid_table`).
+    #[must_use]
+    pub fn query_gid_table(&self) -> Vec<GidEntry> {
+        let interface = self.inner.engine.interface();
+        let entry = |(index, gid)| GidEntry { gid, index, port: 1, gid_type: GidType::RoceV2, interface };
+        (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
     /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such entry. An unused entry is 0 or
@@ -87,10 +123,17 @@ impl Context {
         self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys))
     }
 
-    /// The most payload per packet that the port carries.
+    /// The most payload per packet that the port carries now.
     #[must_use]
     pub fn active_mtu(&self) -> Mtu {
-        self.inner.port.active_mtu
+        self.inner.engine.lock().adapter().gids().port_mtu()
+    }
+
+    /// The clock of completion timestamps and the time of day, read at once (`ibv_query_rt_values_ex`).
+    #[must_use]
+    pub fn query_clock(&self) -> ClockValues {
+        let (raw, wall) = clock::both();
+        ClockValues { raw, wall }
     }
 
     /// Totals of the transport, since the device was opened.
@@ -125,6 +168,27 @@ impl Context {
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
         XrcDomain::new(self)
+    }
+
+    /// Makes a thread domain (`ibv_alloc_td`).
+    #[must_use]
+    pub fn alloc_td(&self) -> ThreadDomain {
+        ThreadDomain { inner: self.clone() }
+    }
+
+    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue pairs to it.
+    #[must_use]
+    pub fn create_counters(&self) -> CounterSet {
+        CounterSet::new(self)
+    }
+
+    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). They start on a page.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`, `ENOMEM`);
+    /// [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        DeviceMemory::new(self, length)
     }
 
     /// Makes a completion channel (`ibv_create_comp_channel`).

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
-    work::{self, ArmKind, Wc},
+    work::{self, ArmKind, CqModeration, Wc},
 };
 
 use super::{
@@ -82,6 +82,31 @@ impl CompletionQueue {
         if self.inner.channel.as_ref().is_some_and(|channel| channel.is_exposed()) {
             self.inner.context.inner.engine.hand_over();
         }
+    }
+
+    /// Changes how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in order, and other threads may go on
+    /// polling meanwhile.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] when it holds more than would fit,
+    /// [`ObjectError::Overrun`] when it has overflowed (all `EINVAL`). Nothing has changed then.
+    pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
+        self.inner.context.inner.engine.lock().adapter().resize_cq(self.inner.ring.id(), capacity)
+    }
+
+    /// Sets how long it waits for more completions, once it is armed, before it tells its channel (`ibv_modify_cq` with
+    /// `IBV_CQ_ATTR_MODERATE`). An event that has been put off is delivered now.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
+    pub fn moderate(&self, moderation: CqModeration) -> Result<(), ObjectError> {
+        self.inner.context.inner.engine.command(|adapter, _| adapter.moderate_cq(self.inner.ring.id(), moderation))
+    }
+
+    /// How long it waits.
+    #[must_use]
+    pub fn moderation(&self) -> CqModeration {
+        self.inner.ring.moderation()
     }
 
     /// Whether a completion was lost for want of room; such a queue is dead.

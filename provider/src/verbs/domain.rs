@@ -1,20 +1,24 @@
 //! Protection domains.
 
-use std::sync::Arc;
+use std::{ops::Range, sync::Arc};
 
 use roce_transport::{
     adapter::{ObjectError, PdId},
+    addr::AddressVector,
     mem::{Access, Memory, WindowType},
-    work::SrqAttr,
+    wire::GRH_LEN,
+    work::{SrqAttr, Wc},
 };
 
 use super::{
-    CompletionQueue, Context, MemoryRegion, MemoryWindow, NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue,
-    XrcDomain,
+    AddressHandle, CompletionQueue, Context, DeviceMemory, DeviceMemoryError, FromWcError, MemoryRegion, MemoryWindow,
+    NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue, XrcDomain, address::way_back,
 };
 use crate::region::MmapMemory;
 
 /// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
+///
+/// A parent domain (`ibv_alloc_parent_domain`) is one too: see [`parent_domain`](Self::parent_domain).
 #[derive(Clone)]
 pub struct ProtectionDomain {
     pub(super) inner: Arc<DomainInner>,
@@ -23,10 +27,23 @@ pub struct ProtectionDomain {
 pub(super) struct DomainInner {
     pub(super) context: Context,
     pub(super) id: PdId,
+    /// What a parent domain stands in front of, and the thread domain that it brings in.
+    parent_of: Option<(Arc<DomainInner>, Option<ThreadDomain>)>,
+}
+
+/// A promise that what is made with it is used by one thread at a time (`ibv_td`). It goes into a
+/// [parent domain](ProtectionDomain::parent_domain). Nothing here needs the promise: posting takes the device's lock anyway,
+/// which costs little without contention, and breaking it does no harm.
+#[derive(Clone)]
+pub struct ThreadDomain {
+    pub(super) inner: Context,
 }
 
 impl Drop for DomainInner {
     fn drop(&mut self) {
+        if self.parent_of.is_some() {
+            return; // the domain itself may have other handles
+        }
         // everything made in it held it, so nothing uses it any more
         let _ = self.context.inner.engine.lock().adapter().dealloc_pd(self.id);
     }
@@ -35,13 +52,65 @@ impl Drop for DomainInner {
 impl ProtectionDomain {
     pub(super) fn new(context: &Context) -> Result<Self, ObjectError> {
         let id = context.inner.engine.lock().adapter().alloc_pd()?;
-        Ok(Self { inner: Arc::new(DomainInner { context: context.clone(), id }) })
+        Ok(Self { inner: Arc::new(DomainInner { context: context.clone(), id, parent_of: None }) })
     }
 
     /// The device it belongs to.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    /// Makes a parent domain (`ibv_alloc_parent_domain`): the same protection domain under another handle, for objects that one
+    /// thread at a time will use. What is made in it goes with what is made in this one, and keeps both alive.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`] for a thread domain of another device (`EINVAL`).
+    pub fn parent_domain(&self, thread: Option<&ThreadDomain>) -> Result<Self, ObjectError> {
+        let context = &self.inner.context;
+        if thread.is_some_and(|thread| !Arc::ptr_eq(&thread.inner.inner, &context.inner)) {
+            return Err(ObjectError::Unknown);
+        }
+        let parent_of = Some((self.inner.clone(), thread.cloned()));
+        Ok(Self { inner: Arc::new(DomainInner { context: context.clone(), id: self.inner.id, parent_of }) })
+    }
+
+    /// The thread domain that a parent domain was made with.
+    #[must_use]
+    pub fn thread_domain(&self) -> Option<ThreadDomain> {
+        self.inner.parent_of.as_ref()?.1.clone()
+    }
+
+    /// Makes an address handle (`ibv_create_ah`).
+    ///
+    /// # Errors
+    /// [`ObjectError::GidIndex`] when the way does not start at a GID of the device, of the family of the destination
+    /// (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
+        AddressHandle::new(self, av)
+    }
+
+    /// Makes an address handle for the sender of a received datagram (`ibv_create_ah_from_wc`): `area` is what lies in front of
+    /// it, the first 40 bytes of the receive buffer.
+    ///
+    /// # Errors
+    /// See [`FromWcError`] (`EINVAL`, `ENOMEM`).
+    pub fn create_ah_from_wc(&self, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressHandle, FromWcError> {
+        Ok(self.create_ah(way_back(&self.inner.context, wc, area)?)?)
+    }
+
+    /// Registers part of device memory (`ibv_reg_dm_mr`); its first byte has the address 0 in work requests and for peers, as
+    /// with `IBV_ACCESS_ZERO_BASED`. For atomics the range must start at a multiple of eight.
+    ///
+    /// # Errors
+    /// See [`DeviceMemoryError`]: a range that is not inside, memory of another device (`EINVAL`), too many regions (`ENOMEM`).
+    pub fn register_dm(
+        &self,
+        memory: &DeviceMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceMemoryError> {
+        memory.register(self, range, access)
     }
 
     /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).

@@ -1,8 +1,13 @@
 //! The objects of verbs, as handles.
 
+mod address;
 mod channel;
+mod clock;
 mod context;
+mod counters;
 mod cq;
+mod device_attr;
+mod device_memory;
 mod domain;
 mod event;
 mod memory;
@@ -11,12 +16,17 @@ mod srq;
 mod window;
 mod xrc;
 
+pub use address::{AddressHandle, FromWcError};
 pub(crate) use channel::CqWaker;
 pub use channel::{ChannelError, CompletionChannel};
+pub use clock::ClockValues;
 pub use context::Context;
 pub(crate) use context::ContextInner;
+pub use counters::{CounterSet, CounterValue};
 pub use cq::CompletionQueue;
-pub use domain::ProtectionDomain;
+pub use device_attr::{AtomicCap, DeviceAttr, Guid};
+pub use device_memory::{DeviceMemory, DeviceMemoryError};
+pub use domain::{ProtectionDomain, ThreadDomain};
 pub use event::AsyncEvent;
 pub(crate) use event::AsyncQueue;
 pub use memory::{MemoryRegion, NullRegion, RegionError, Rereg};

@@ -163,6 +163,12 @@ impl QueuePair {
         Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, _parts: parts }) })
     }
 
+    /// The device it belongs to.
+    #[must_use]
+    pub fn context(&self) -> &Context {
+        &self.inner.context
+    }
+
     /// Its number.
     #[must_use]
     pub fn qpn(&self) -> Qpn {

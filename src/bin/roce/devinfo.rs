@@ -1,11 +1,13 @@
-//! `roce devinfo`: what can be opened on this host, as `ibv_devinfo` shows it.
+//! `roce devinfo`: what can be opened on this host, as `ibv_devinfo` shows it, and the counters of what is open.
 
-use roce::{Device, Gid, Limits, devices};
+mod counters;
+
+use roce::{Device, DeviceAttr, Gid, Limits, PKey, devices};
 use serde_json::{Value, json};
 
 use crate::Failure;
 
-/// List the devices of this host, as ibv_devinfo does.
+/// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
 ///
 /// There is one device for loopback, and one for each network interface with an address. Any single address can also be opened
 /// as udp:ADDRESS. A GID is an address of the device: an IPv4 address appears as ::ffff:a.b.c.d.
@@ -14,15 +16,21 @@ pub(crate) struct Args {
     /// Only this device: a name from the list, or udp:ADDRESS
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
-    /// Also show limits and every GID
+    /// Also show every attribute; with --counters also those that are zero
     #[arg(short, long)]
     verbose: bool,
     /// Print JSON, with everything
     #[arg(long)]
     json: bool,
+    /// Show the counters of every device that programs of this user have open now, with what each counts
+    #[arg(long)]
+    counters: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    if args.counters {
+        return counters::run(args);
+    }
     let list = match &args.device {
         Some(spec) => vec![Device::named(spec)?],
         None => devices(),
@@ -47,67 +55,126 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
 }
 
 fn print(device: &Device, verbose: bool) {
-    let port = device.port();
+    let (port, attr) = (device.port(), device.attributes(Limits::default()));
+    let item = |name: &str, value: &dyn std::fmt::Display| println!("\t{:<32}{value}", format!("{name}:"));
     println!("hca_id:\t{}", device.name());
-    println!("\ttransport:\t\t\tRoCEv2 in user space (0)");
-    println!("\tfw_ver:\t\t\t\t{}", env!("CARGO_PKG_VERSION"));
-    println!("\tinterface:\t\t\t{}", device.interface().unwrap_or("none"));
-    println!("\tvendor_id:\t\t\t0xffffff");
-    println!("\tphys_port_cnt:\t\t\t1");
+    item("transport", &"RoCEv2 in user space (0)");
+    item("fw_ver", &attr.fw_ver);
+    item("interface", &device.interface().unwrap_or("none"));
+    item("node_guid", &"another each time it is opened");
+    item("sys_image_guid", &attr.sys_image_guid);
+    item("vendor_id", &format_args!("{:#x}", attr.vendor_id));
+    item("vendor_part_id", &attr.vendor_part_id);
+    item("hw_ver", &format_args!("{:#x}", attr.hw_ver));
+    item("phys_port_cnt", &attr.phys_port_cnt);
     if verbose {
-        for (name, value) in limits() {
-            println!("\t{:<32}{value}", format!("{name}:"));
+        for (name, value) in attributes(&attr) {
+            match value {
+                Number::Decimal(value) => item(name, &value),
+                Number::Hex(value) => item(name, &format_args!("{value:#x}")),
+            }
         }
+        item("atomic_cap", &attr.atomic_cap);
     }
+    let item = |name: &str, value: &dyn std::fmt::Display| println!("\t\t\t{:<24}{value}", format!("{name}:"));
     println!("\t\tport:\t1");
-    println!("\t\t\tstate:\t\t\t{} ({})", state(device), if port.active { 4 } else { 1 });
-    println!("\t\t\tmax_mtu:\t\t{} ({})", port.max_mtu.bytes(), mtu_code(port.max_mtu));
-    println!("\t\t\tactive_mtu:\t\t{} ({})", port.active_mtu.bytes(), mtu_code(port.active_mtu));
-    println!("\t\t\tlink_layer:\t\tEthernet");
+    item("state", &format_args!("{} ({})", state(device), if port.active { 4 } else { 1 }));
+    item("max_mtu", &format_args!("{} ({})", port.max_mtu.bytes(), mtu_code(port.max_mtu)));
+    item("active_mtu", &format_args!("{} ({})", port.active_mtu.bytes(), mtu_code(port.active_mtu)));
+    item("link_layer", &"Ethernet");
     if verbose {
-        println!("\t\t\tmax_msg_sz:\t\t{:#x}", port.max_message);
-        println!("\t\t\tpkey_tbl_len:\t\t1");
-        println!("\t\t\tgid_tbl_len:\t\t{}", device.addresses().len());
+        item("max_msg_sz", &format_args!("{:#x}", port.max_message));
+        item("pkey_tbl_len", &port.pkey_table_len);
+        item("gid_tbl_len", &port.gid_table_len);
+        if let Some(speed) = port.speed {
+            item("active_speed", &format_args!("{} Gbps", f64::from(speed) / 1000.0));
+        }
+        item("phys_state", &if port.active { "LINK_UP (5)" } else { "DISABLED (3)" });
+        item("PKey[  0]", &format_args!("{:#06x}", PKey::DEFAULT.0));
     }
     for (index, address) in device.addresses().iter().enumerate() {
-        println!("\t\t\tGID[{index:3}]:\t\t{}, RoCE v2", Gid::from(address.ip));
+        item(&format!("GID[{index:3}]"), &format_args!("{}, RoCE v2", Gid::from(address.ip)));
     }
     println!();
 }
 
-fn limits() -> Vec<(&'static str, u64)> {
+#[derive(Clone, Copy)]
+enum Number {
+    Decimal(u64),
+    Hex(u64),
+}
+
+/// The attributes that are numbers, by the names of verbs.
+fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
+    // every field by name, so that none that is new is forgotten here
     let Limits {
-        max_pd, max_mr, max_mw, max_cq, max_cqe, max_qp, max_srq, max_xrcd, max_qp_wr, max_sge, max_inline_data, ..
-    } = Limits::default();
-    let Limits { max_mcast_grp, max_mcast_qp_attach, .. } = Limits::default();
+        max_pd,
+        max_mr,
+        max_mw,
+        max_cq,
+        max_cqe,
+        max_qp,
+        max_srq,
+        max_xrcd,
+        max_ah,
+        max_mcast_grp,
+        max_mcast_qp_attach,
+        max_qp_wr,
+        max_sge,
+        max_inline_data,
+        max_dm_size,
+    } = attr.limits;
+    use Number::{Decimal, Hex};
     vec![
-        ("max_qp", max_qp as u64),
-        ("max_qp_wr", max_qp_wr.into()),
-        ("max_sge", max_sge.into()),
-        ("max_inline_data", max_inline_data.into()),
-        ("max_srq", max_srq as u64),
-        ("max_xrcd", max_xrcd as u64),
-        ("max_cq", max_cq as u64),
-        ("max_cqe", max_cqe as u64),
-        ("max_mr", max_mr as u64),
-        ("max_mw", max_mw as u64),
-        ("max_pd", max_pd as u64),
-        ("max_mcast_grp", max_mcast_grp as u64),
-        ("max_mcast_qp_attach", max_mcast_qp_attach as u64),
-        ("max_total_mcast_qp_attach", (max_mcast_grp * max_mcast_qp_attach) as u64),
-        ("max_pkeys", roce::PKeyTable::MAX as u64),
-        ("max_qp_rd_atom", roce::transport::qp::MAX_RD_ATOMIC.into()),
-        ("max_qp_init_rd_atom", roce::transport::qp::MAX_RD_ATOMIC.into()),
+        ("max_mr_size", Hex(attr.max_mr_size)),
+        ("page_size_cap", Hex(attr.page_size_cap)),
+        ("max_qp", Decimal(max_qp as u64)),
+        ("max_qp_wr", Decimal(max_qp_wr.into())),
+        ("max_sge", Decimal(max_sge.into())),
+        ("max_inline_data", Decimal(max_inline_data.into())),
+        ("max_cq", Decimal(max_cq as u64)),
+        ("max_cqe", Decimal(max_cqe as u64)),
+        ("max_mr", Decimal(max_mr as u64)),
+        ("max_mw", Decimal(max_mw as u64)),
+        ("max_pd", Decimal(max_pd as u64)),
+        ("max_qp_rd_atom", Decimal(attr.max_qp_rd_atom.into())),
+        ("max_res_rd_atom", Decimal(attr.max_res_rd_atom)),
+        ("max_qp_init_rd_atom", Decimal(attr.max_qp_init_rd_atom.into())),
+        ("max_ah", Decimal(max_ah as u64)),
+        ("max_srq", Decimal(max_srq as u64)),
+        ("max_xrcd", Decimal(max_xrcd as u64)),
+        ("max_srq_wr", Decimal(max_qp_wr.into())),
+        ("max_srq_sge", Decimal(max_sge.into())),
+        ("max_mcast_grp", Decimal(max_mcast_grp as u64)),
+        ("max_mcast_qp_attach", Decimal(max_mcast_qp_attach as u64)),
+        ("max_total_mcast_qp_attach", Decimal((max_mcast_grp * max_mcast_qp_attach) as u64)),
+        ("max_pkeys", Decimal(attr.max_pkeys.into())),
+        ("local_ca_ack_delay", Decimal(attr.local_ca_ack_delay.into())),
+        ("max_dm_size", Decimal(max_dm_size as u64)),
+        ("completion_timestamp_mask", Hex(attr.completion_timestamp_mask)),
+        ("hca_core_clock", Decimal(attr.hca_core_clock)),
+        ("max_cq_count", Decimal(attr.max_cq_count.into())),
+        ("max_cq_period", Decimal(attr.max_cq_period.into())),
     ]
 }
 
 fn to_json(device: &Device) -> Value {
-    let port = device.port();
+    let (port, attr) = (device.port(), device.attributes(Limits::default()));
     let gids = device.addresses().iter().enumerate();
+    let number = |(name, value): (&str, Number)| {
+        let (Number::Decimal(value) | Number::Hex(value)) = value;
+        (name.to_owned(), value.into())
+    };
     json!({
         "name": device.name(),
         "interface": device.interface(),
-        "limits": limits().into_iter().map(|(name, value)| (name.to_owned(), value.into())).collect::<serde_json::Map<_, _>>(),
+        "fw_ver": attr.fw_ver,
+        "sys_image_guid": attr.sys_image_guid.to_string(),
+        "vendor_id": attr.vendor_id,
+        "vendor_part_id": attr.vendor_part_id,
+        "hw_ver": attr.hw_ver,
+        "atomic_cap": attr.atomic_cap.to_string(),
+        "attributes": attributes(&attr).into_iter().map(number).collect::<serde_json::Map<_, _>>(),
         "ports": [{
             "port": 1,
             "state": state(device),
@@ -115,6 +182,9 @@ fn to_json(device: &Device) -> Value {
             "active_mtu": port.active_mtu.bytes(),
             "max_message": port.max_message,
             "link_layer": "Ethernet",
+            "speed_mbps": port.speed,
+            "gid_table_len": port.gid_table_len,
+            "pkeys": [format!("{:#06x}", PKey::DEFAULT.0)],
             "gids": gids
                 .map(|(index, address)| {
                     json!({ "index": index, "gid": Gid::from(address.ip).to_string(), "address": address.ip, "type": "RoCE v2" })

@@ -13,9 +13,7 @@ use crate::{
     event::{Counters, Event},
     mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
-    work::{
-        AhId, CompletionQueue, CqId, CqModeration, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId,
-    },
+    work::{AhId, CompletionQueue, CqId, CqModeration, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
 };
 
 impl Adapter {

@@ -167,7 +167,11 @@ impl Link for UdpLink {
         let mut result = Ok(());
         // runs of one source address go out with one call
         for group in runs.chunk_by(|a, b| a.src == b.src) {
-            let Some(port) = self.ports.iter().find(|port| port.address == group[0].src) else { continue };
+            let Some(port) = self.ports.iter().find(|port| port.address == group[0].src) else {
+                let message = format!("{} is no address of this device any more", group[0].src);
+                result = Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+                continue;
+            };
             let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
             if let Err(error) = self.outgoing.send(&port.socket, bytes, group, to) {
                 result = Err(error);
@@ -209,6 +213,15 @@ impl Link for UdpLink {
 
     fn leave(&mut self, group: IpAddr) {
         self.groups.leave(group);
+    }
+
+    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+        self.ports.push(Port::open(address, interface)?);
+        Ok(())
+    }
+
+    fn remove_address(&mut self, address: IpAddr) {
+        self.ports.retain(|port| port.address != address);
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {

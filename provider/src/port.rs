@@ -1,0 +1,291 @@
+//! The port of a device: its attributes, its GID table, and how it follows its network interface.
+
+use std::{
+    fs, io,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use pnet_datalink::NetworkInterface;
+use roce_transport::addr::{Gid, Mtu};
+use rustix::{
+    io::Errno,
+    net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, netlink, recv, socket_with},
+};
+
+/// Entries of a GID table at most.
+pub(crate) const GID_TABLE_LEN: u16 = 256;
+
+/// A device's port (`ibv_port_attr`); every device has one, number 1.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PortAttr {
+    /// Whether its interface is up and has a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
+    pub active: bool,
+    /// The most payload per packet that its interface carries (`active_mtu`).
+    pub active_mtu: Mtu,
+    /// The most that any port carries: 4,096 bytes (`max_mtu`).
+    pub max_mtu: Mtu,
+    /// The longest message in bytes (`max_msg_sz`).
+    pub max_message: u32,
+    /// Entries that the GID table can have (`gid_tbl_len`).
+    pub gid_table_len: u16,
+    /// Entries of the P_Key table (`pkey_tbl_len`).
+    pub pkey_table_len: u16,
+    /// What its interface transmits, in Mbit/s (`active_speed`, `active_width`). `None`: an interface that has no speed.
+    pub speed: Option<u32>,
+}
+
+impl PortAttr {
+    pub(crate) const fn new(active: bool, active_mtu: Mtu) -> Self {
+        Self {
+            active,
+            active_mtu,
+            max_mtu: Mtu::B4096,
+            max_message: roce_transport::qp::MAX_MESSAGE,
+            gid_table_len: GID_TABLE_LEN,
+            pkey_table_len: 1,
+            speed: None,
+        }
+    }
+
+    /// The port that a device has on an interface in this state.
+    pub(crate) fn of(state: &InterfaceState) -> Self {
+        Self { speed: state.speed, ..Self::new(state.up, state.active_mtu()) }
+    }
+}
+
+/// An entry of a GID table (`ibv_gid_entry`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct GidEntry {
+    /// The GID: an address of the device.
+    pub gid: Gid,
+    /// Its index, which work requests and connections name.
+    pub index: u16,
+    /// The port, always 1.
+    pub port: u8,
+    /// The kind of packets that it is for.
+    pub gid_type: GidType,
+    /// Index of the network interface; 0: none.
+    pub interface: u32,
+}
+
+/// The kind of packets that a GID is for (`ibv_gid_type`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum GidType {
+    /// Over UDP (`IBV_GID_TYPE_ROCE_V2`).
+    RoceV2,
+}
+
+impl std::fmt::Display for GidType {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::RoceV2 => f.write_str("RoCE v2"),
+        }
+    }
+}
+
+/// What the system says of an interface at one moment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct InterfaceState {
+    pub(crate) up: bool,
+    pub(crate) link_mtu: u32,
+    pub(crate) speed: Option<u32>,
+    /// In the order of a GID table.
+    pub(crate) addresses: Vec<IpAddr>,
+}
+
+impl InterfaceState {
+    /// An interface that does not exist (any more).
+    const GONE: Self = Self { up: false, link_mtu: 0, speed: None, addresses: Vec::new() };
+
+    /// The loopback interface, where the system does not list it.
+    pub(crate) const fn loopback() -> Self {
+        Self { up: true, link_mtu: 65_536, speed: None, addresses: Vec::new() }
+    }
+
+    pub(crate) fn of(interface: &NetworkInterface) -> Self {
+        let mut addresses: Vec<IpAddr> = interface.ips.iter().map(|network| network.ip()).collect();
+        // as the kernel orders a GID table: the link-local address first, then IPv4, then the rest of IPv6
+        addresses.sort_by_key(|address| match address {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => 0,
+            IpAddr::V4(_) => 1,
+            IpAddr::V6(_) => 2,
+        });
+        let attribute = |name: &str| fs::read_to_string(format!("/sys/class/net/{}/{name}", interface.name)).ok();
+        let number = |name: &str| attribute(name)?.trim().parse::<u32>().ok();
+        Self {
+            up: interface.is_up() && interface.is_running(),
+            // what Ethernet has, where the system does not tell
+            link_mtu: number("mtu").unwrap_or(1500),
+            // virtual interfaces say -1, or what no interface can do
+            speed: number("speed").filter(|&speed| speed > 0 && speed < 100_000_000),
+            addresses,
+        }
+    }
+
+    pub(crate) fn active_mtu(&self) -> Mtu {
+        Mtu::fitting(self.link_mtu).unwrap_or(Mtu::B256)
+    }
+}
+
+/// Which addresses of its interface a device has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Follows {
+    /// All of them, as they come and go.
+    All,
+    /// Just this one, while the interface has it.
+    Only(IpAddr),
+    /// Those that it was opened with, whatever the interface says: any address of 127.0.0.0/8 can be used without being listed.
+    State,
+}
+
+/// What has to be done so that a GID table fits the interface's addresses.
+#[derive(PartialEq, Eq, Debug, Default)]
+pub(crate) struct TableChange {
+    pub(crate) gone: Vec<IpAddr>,
+    pub(crate) new: Vec<IpAddr>,
+}
+
+impl Follows {
+    /// Compares a table with the addresses that its interface has now.
+    pub(crate) fn compare(self, table: &[Gid], addresses: &[IpAddr]) -> TableChange {
+        let wanted = |address: &IpAddr| match self {
+            Self::All => true,
+            Self::Only(only) => *address == only,
+            Self::State => false,
+        };
+        if self == Self::State {
+            return TableChange::default();
+        }
+        let has = |address: &&IpAddr| !table.contains(&Gid::from(**address));
+        let new = addresses.iter().filter(|address| wanted(address)).filter(has).copied().collect();
+        let used = table.iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip());
+        let gone = used.filter(|ip| !addresses.contains(ip)).collect();
+        TableChange { gone, new }
+    }
+}
+
+/// Puts an address into a table: at its first unused entry, so that all others keep their index. `false`: the table is full.
+pub(crate) fn insert(table: &mut Vec<Gid>, address: IpAddr) -> bool {
+    if let Some(unused) = table.iter_mut().find(|gid| gid.is_zero()) {
+        *unused = address.into();
+    } else if table.len() < usize::from(GID_TABLE_LEN) {
+        table.push(address.into());
+    } else {
+        return false;
+    }
+    true
+}
+
+/// Takes an address out of a table and leaves its entry unused.
+pub(crate) fn remove(table: &mut [Gid], address: IpAddr) {
+    table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
+}
+
+/// Notices that interfaces have changed. A routing socket only says *that* something has; what it is now is asked anew, so that
+/// a message that was lost, or that a future kernel words in another way, does no harm.
+pub(crate) struct Watch {
+    socket: OwnedFd,
+    interface: u32,
+    pub(crate) follows: Follows,
+}
+
+/// The protocol has number 0, which is the default.
+const NETLINK_ROUTE: Option<rustix::net::Protocol> = None;
+
+/// Groups of messages: links, and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV6_IFADDR`).
+const GROUPS: u32 = 0x1 | 0x10 | 0x100;
+
+impl Watch {
+    /// Watches the interface with this index. Needs no privilege.
+    pub(crate) fn new(interface: u32, follows: Follows) -> io::Result<Self> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, NETLINK_ROUTE)?;
+        bind(&socket, &netlink::SocketAddrNetlink::new(0, GROUPS))?;
+        Ok(Self { socket, interface, follows })
+    }
+
+    /// Whether any interface has changed since it was asked last.
+    pub(crate) fn has_news(&self) -> bool {
+        let mut news = false;
+        // bounded, so that a flood of messages does not keep its reader for ever
+        for _ in 0..1024 {
+            let mut ignored = [0_u8; 64];
+            match recv(&self.socket, &mut ignored, RecvFlags::TRUNC) {
+                Ok(_) | Err(Errno::NOBUFS) => news = true, // messages that found no room are news too
+                Err(Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        news
+    }
+
+    /// What the system says of the interface now.
+    pub(crate) fn state(&self) -> InterfaceState {
+        let interfaces = pnet_datalink::interfaces();
+        let interface = interfaces.iter().find(|interface| interface.index == self.interface);
+        interface.map_or(InterfaceState::GONE, InterfaceState::of)
+    }
+
+    pub(crate) const fn interface(&self) -> u32 {
+        self.interface
+    }
+}
+
+impl AsFd for Watch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ips(texts: &[&str]) -> Vec<IpAddr> {
+        texts.iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn table(texts: &[&str]) -> Vec<Gid> {
+        ips(texts).into_iter().map(Gid::from).collect()
+    }
+
+    #[test]
+    fn indices_stay_when_addresses_come_and_go() {
+        let mut gids = table(&["fe80::1", "10.0.0.1", "fd00::1"]);
+        let now = ips(&["fe80::1", "10.0.0.2", "fd00::1"]);
+        let change = Follows::All.compare(&gids, &now);
+        assert_eq!(change, TableChange { gone: ips(&["10.0.0.1"]), new: ips(&["10.0.0.2"]) });
+        remove(&mut gids, ips(&["fe80::1"])[0]);
+        assert_eq!(gids, table(&["::", "10.0.0.1", "fd00::1"]));
+        assert!(insert(&mut gids, ips(&["10.0.0.2"])[0]) && insert(&mut gids, ips(&["10.0.0.3"])[0]));
+        assert_eq!(gids, table(&["10.0.0.2", "10.0.0.1", "fd00::1", "10.0.0.3"]));
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more() {
+        let mut gids = Vec::new();
+        for last in 0..=255 {
+            assert!(insert(&mut gids, [10, 0, 0, last].into()));
+        }
+        assert!(!insert(&mut gids, [10, 0, 1, 0].into()));
+        remove(&mut gids, [10, 0, 0, 77].into());
+        assert!(insert(&mut gids, [10, 0, 1, 0].into()));
+        assert_eq!(gids[77], IpAddr::from([10, 0, 1, 0]).into());
+    }
+
+    #[test]
+    fn a_device_with_one_address_wants_no_other() {
+        let only = Follows::Only([10, 0, 0, 1].into());
+        let both = ips(&["10.0.0.1", "10.0.0.2"]);
+        assert_eq!(only.compare(&table(&["10.0.0.1"]), &both), TableChange::default());
+        assert_eq!(only.compare(&table(&["10.0.0.1"]), &both[1..]), TableChange { gone: ips(&["10.0.0.1"]), new: vec![] });
+        assert_eq!(only.compare(&table(&["::"]), &both), TableChange { gone: vec![], new: ips(&["10.0.0.1"]) });
+    }
+
+    #[test]
+    fn an_address_that_no_interface_lists_stays() {
+        assert_eq!(Follows::State.compare(&table(&["127.0.0.7"]), &ips(&["127.0.0.1"])), TableChange::default());
+    }
+}

@@ -1,0 +1,232 @@
+//! The counters of open devices, published for other processes of the same user.
+//!
+//! Every open device has a small text file in a directory that only its user can enter: `$XDG_RUNTIME_DIR/roce`, or
+//! `/tmp/roce-UID` where that variable is not set. It is replaced as a whole, at most once a second and only when a counter has
+//! changed, and goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes away when the
+//! process ends, however it ends: a file that nobody holds is stale, and whoever comes across it removes it. So neither process
+//! numbers that are used again nor those of other containers confuse it.
+//!
+//! A device that cannot publish, because there is no such directory or the disk is full, works all the same.
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU32, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use roce_transport::event::{Counter, Counters};
+use rustix::fs::{FlockOperation, flock};
+
+use crate::engine::LinkCounters;
+
+/// The first line of a file: what it is, and the version of what follows.
+const MAGIC: &str = "roce-counters 1";
+const SUFFIX: &str = "counters";
+/// A file that will take the place of the one before when it is whole.
+const UNFINISHED: &str = "new";
+
+/// The counters of a device that is open now, in this process or in another.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Published {
+    /// The device's name.
+    pub device: String,
+    /// The process that has it open, as that process sees itself.
+    pub pid: u32,
+    /// The program that it runs.
+    pub program: String,
+    /// The device's GIDs, `::` for unused entries.
+    pub gids: Vec<String>,
+    /// When it was opened, as time since the Unix epoch.
+    pub opened: Duration,
+    /// When the values were read, as time since the Unix epoch.
+    pub updated: Duration,
+    /// Every counter, those of the transport first, then those of the link.
+    pub counters: Vec<PublishedCounter>,
+}
+
+/// A counter of a device that is open now.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PublishedCounter {
+    /// Its name.
+    pub name: String,
+    /// What it counts; empty if the device is of another version of this software and this one does not know the counter.
+    pub explanation: &'static str,
+    /// How many.
+    pub value: u64,
+}
+
+/// The counters of every device that this user has open now (`roce devinfo --counters`), at most a second or so old. Files that
+/// dead processes have left are removed.
+///
+/// # Errors
+/// When the directory is there but cannot be read, or belongs to someone else.
+pub fn published_counters() -> io::Result<Vec<Published>> {
+    let directory = directory();
+    match check(&directory) {
+        Ok(()) => read_all(&directory),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        match path.extension().and_then(OsStr::to_str) {
+            Some(SUFFIX) => {}
+            Some(UNFINISHED) => {
+                let age = fs::metadata(&path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
+                if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(60))) {
+                    let _ = fs::remove_file(&path); // its owner died while it wrote it
+                }
+                continue;
+            }
+            _ => continue,
+        }
+        // one that cannot be read has gone meanwhile, or is no file of ours
+        found.extend(read(&path).ok().flatten().as_deref().and_then(parse));
+    }
+    found.sort_by(|a, b| (a.opened, a.pid, &a.device).cmp(&(b.opened, b.pid, &b.device)));
+    Ok(found)
+}
+
+/// The contents of a file, if its owner lives.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    loop {
+        let mut file = File::open(path)?;
+        if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
+            // Nobody holds it. But its owner may just have put a new one into its place, which it does hold.
+            if fs::metadata(path)?.ino() != file.metadata()?.ino() {
+                continue;
+            }
+            fs::remove_file(path)?;
+            return Ok(None);
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text)?;
+        return Ok(Some(text));
+    }
+}
+
+fn parse(text: &str) -> Option<Published> {
+    let mut lines = text.lines();
+    lines.next().filter(|line| *line == MAGIC)?;
+    let explanations: Vec<Counter> = Counters::default().iter().chain(LinkCounters::default().named()).collect();
+    let mut published = Published::default();
+    for line in lines {
+        let (key, value) = line.split_once(' ')?;
+        match key {
+            "device" => published.device = value.into(),
+            "pid" => published.pid = value.parse().ok()?,
+            "program" => published.program = value.into(),
+            "opened" => published.opened = Duration::from_millis(value.parse().ok()?),
+            "updated" => published.updated = Duration::from_millis(value.parse().ok()?),
+            "gid" => published.gids.push(value.into()),
+            "counter" => {
+                let (name, value) = value.split_once(' ')?;
+                let known = explanations.iter().find(|counter| counter.name == name);
+                let explanation = known.map_or("", |counter| counter.explanation);
+                published.counters.push(PublishedCounter { name: name.into(), explanation, value: value.parse().ok()? });
+            }
+            _ => {} // of a later version
+        }
+    }
+    Some(published)
+}
+
+fn write(published: &Published) -> String {
+    let Published { device, pid, program, gids, opened, updated, counters } = published;
+    let (opened, updated) = (opened.as_millis(), updated.as_millis());
+    let mut text = format!("{MAGIC}\ndevice {device}\npid {pid}\nprogram {program}\nopened {opened}\nupdated {updated}\n");
+    gids.iter().for_each(|gid| text.push_str(&format!("gid {gid}\n")));
+    counters.iter().for_each(|counter| text.push_str(&format!("counter {} {}\n", counter.name, counter.value)));
+    text
+}
+
+/// What a device does to be seen.
+pub(crate) struct Publisher {
+    path: PathBuf,
+    /// The file that is there now, locked.
+    held: Option<File>,
+    published: Published,
+}
+
+impl Publisher {
+    /// Publishes a device with every counter at zero. `None`: there is no place for it.
+    pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
+        let directory = directory();
+        let _ = DirBuilder::new().mode(0o700).create(&directory);
+        check(&directory).ok()?;
+        let _ = read_all(&directory); // removes what dead processes have left
+        Self::within(&directory, device, gids)
+    }
+
+    fn within(directory: &Path, device: &str, gids: Vec<String>) -> Option<Self> {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let (pid, number) = (std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let started = since_epoch();
+        // a process of another container may have the same number
+        let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
+        let program = env::current_exe().unwrap_or_default();
+        let program = program.file_name().unwrap_or_default().to_string_lossy().replace('\n', " ");
+        let device = device.replace('\n', " ");
+        let published = Published { device, pid, program, gids, opened: started, ..Published::default() };
+        let mut publisher = Self { path, held: None, published };
+        publisher.publish(&Counters::default(), &LinkCounters::default()).ok()?;
+        Some(publisher)
+    }
+
+    pub(crate) fn set_gids(&mut self, gids: Vec<String>) {
+        self.published.gids = gids;
+    }
+
+    pub(crate) fn publish(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
+        let all = counters.iter().chain(link.named());
+        let published = |Counter { name, explanation, value }| PublishedCounter { name: name.into(), explanation, value };
+        self.published.counters = all.map(published).collect();
+        self.published.updated = since_epoch();
+        let new = self.path.with_extension(UNFINISHED);
+        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let result = flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .map_err(io::Error::from)
+            .and_then(|()| file.write_all(write(&self.published).as_bytes()))
+            .and_then(|()| fs::rename(&new, &self.path));
+        if result.is_err() {
+            let _ = fs::remove_file(&new);
+        } else {
+            self.held = Some(file);
+        }
+        result
+    }
+}
+
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+fn directory() -> PathBuf {
+    match env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
+        Some(runtime) => PathBuf::from(runtime).join("roce"),
+        None => PathBuf::from(format!("/tmp/roce-{}", rustix::process::geteuid().as_raw())),
+    }
+}
+
+/// Everybody can write to /tmp: only a directory of this user's own, which no one else can enter, will do.
+fn check(directory: &Path) -> io::Result<()> {
+    let metadata = fs::symlink_metadata(directory)?;
+    let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0;
+    let message = || format!("{} is not a directory that this user alone can enter", directory.display());
+    if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, message())) }
+}

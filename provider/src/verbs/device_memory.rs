@@ -1,0 +1,152 @@
+//! Device memory.
+
+use std::{
+    io,
+    ops::Range,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use roce_transport::mem::{Access, Memory, MemoryFault};
+use thiserror::Error;
+
+use super::{Context, MemoryRegion, ProtectionDomain, RegionError};
+use crate::region::MmapMemory;
+
+/// Memory of the device (`ibv_dm`), which a program reaches only by copying in and out, and peers through a region. A software
+/// device has no memory of its own on a bus; this is bounded in size as that of hardware is. Freed with the last handle and
+/// region (`ibv_free_dm`).
+#[derive(Clone)]
+pub struct DeviceMemory {
+    inner: Arc<DmInner>,
+}
+
+struct DmInner {
+    context: Context,
+    memory: MmapMemory,
+}
+
+impl Drop for DmInner {
+    fn drop(&mut self) {
+        self.context.inner.device_memory.fetch_sub(self.memory.len() as usize, Ordering::Relaxed);
+    }
+}
+
+/// Why there is no device memory, or no region of it.
+#[derive(Debug, Error)]
+pub enum DeviceMemoryError {
+    /// Nothing asked for, or more than is left.
+    #[error("{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} are in use")]
+    Size {
+        /// Bytes asked for.
+        length: usize,
+        /// Bytes of the device.
+        limit: usize,
+        /// Bytes given out already.
+        used: usize,
+    },
+    /// The range is not inside.
+    #[error("bytes {0:?} are not inside the device memory")]
+    Range(Range<usize>),
+    /// It belongs to another device than the protection domain.
+    #[error("the device memory belongs to another device than the protection domain")]
+    OtherDevice,
+    /// The system has no memory to give.
+    #[error("cannot allocate the memory: {0}")]
+    Memory(io::Error),
+    /// The region itself is not valid.
+    #[error(transparent)]
+    Region(#[from] RegionError),
+}
+
+impl DeviceMemory {
+    pub(super) fn new(context: &Context, length: usize) -> Result<Self, DeviceMemoryError> {
+        let limit = context.limits().max_dm_size;
+        let reserve = |used: usize| used.checked_add(length).filter(|&after| length > 0 && after <= limit);
+        let used = &context.inner.device_memory;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).map_err(|used| DeviceMemoryError::Size {
+            length,
+            limit,
+            used,
+        })?;
+        let memory = MmapMemory::new(length).map_err(|error| {
+            used.fetch_sub(length, Ordering::Relaxed);
+            DeviceMemoryError::Memory(error)
+        })?;
+        Ok(Self { inner: Arc::new(DmInner { context: context.clone(), memory }) })
+    }
+
+    /// Bytes in all.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.memory.len() as usize
+    }
+
+    /// Whether there are none, which is never so.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies `from` to `offset` (`ibv_memcpy_to_dm`).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when they are not inside (`EFAULT`).
+    pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
+        self.inner.memory.write_at(offset as u64, from)
+    }
+
+    /// Copies the bytes from `offset` on into `to` (`ibv_memcpy_from_dm`).
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when they are not inside (`EFAULT`).
+    pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.inner.memory.read_at(offset as u64, to)
+    }
+
+    pub(super) fn register(
+        &self,
+        pd: &ProtectionDomain,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceMemoryError> {
+        if !Arc::ptr_eq(&self.inner.context.inner, &pd.context().inner) {
+            return Err(DeviceMemoryError::OtherDevice);
+        }
+        if range.start > range.end || range.end > self.len() {
+            return Err(DeviceMemoryError::Range(range));
+        }
+        let window = Window { memory: self.inner.clone(), start: range.start as u64, length: range.len() as u64 };
+        Ok(pd.register(Arc::new(window), 0, access)?)
+    }
+}
+
+/// The part of the memory that a region shows.
+struct Window {
+    memory: Arc<DmInner>,
+    start: u64,
+    length: u64,
+}
+
+impl Memory for Window {
+    fn len(&self) -> u64 {
+        self.length
+    }
+
+    fn words(&self) -> Option<&[AtomicU64]> {
+        let words = self.memory.memory.words().filter(|_| self.start.is_multiple_of(8))?;
+        words.get((self.start / 8) as usize..)?.get(..(self.length / 8) as usize)
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.check(offset, to.len())?;
+        self.memory.memory.read_at(self.start + offset, to)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.check(offset, from.len())?;
+        self.memory.memory.write_at(self.start + offset, from)
+    }
+}

@@ -1,0 +1,61 @@
+//! `roce devinfo --counters`: the counters of the devices that this user's programs have open now.
+
+use std::time::{Duration, SystemTime};
+
+use roce::{Published, PublishedCounter, published_counters};
+use serde_json::{Map, Value, json};
+
+use super::Args;
+use crate::Failure;
+
+pub(super) fn run(args: &Args) -> Result<(), Failure> {
+    let mut open = published_counters()?;
+    if let Some(name) = &args.device {
+        open.retain(|published| published.device == *name);
+    }
+    if args.json {
+        println!("{:#}", Value::from_iter(open.iter().map(to_json)));
+    } else if open.is_empty() {
+        println!("No program of this user has a device open{}.", if args.device.is_some() { " by this name" } else { "" });
+    } else {
+        open.iter().for_each(|published| print(published, args.verbose));
+    }
+    Ok(())
+}
+
+fn print(published: &Published, verbose: bool) {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
+    let Published { device, pid, program, gids, opened, updated, counters } = published;
+    println!("hca_id:\t{device}");
+    println!("\t{:<32}{program} (process {pid})", "opened by:");
+    println!("\t{:<32}{:.0} s", "open since:", ago(*opened));
+    println!("\t{:<32}{:.1} s ago", "last change:", ago(*updated));
+    for (index, gid) in gids.iter().enumerate().filter(|(_, gid)| *gid != "::") {
+        println!("\t{:<32}{gid}", format!("GID[{index:3}]:"));
+    }
+    let shown: Vec<_> = counters.iter().filter(|counter| verbose || counter.value > 0).collect();
+    for PublishedCounter { name, explanation, value } in &shown {
+        println!("\t{name:<24}{value:>16}  {explanation}");
+    }
+    if shown.len() < counters.len() {
+        println!("\t({} more are zero; -v shows them)", counters.len() - shown.len());
+    }
+    println!();
+}
+
+fn to_json(published: &Published) -> Value {
+    let Published { device, pid, program, gids, opened, updated, counters } = published;
+    let counter = |PublishedCounter { name, explanation, value }: &PublishedCounter| {
+        (name.clone(), json!({ "value": value, "explanation": explanation }))
+    };
+    json!({
+        "name": device,
+        "pid": pid,
+        "program": program,
+        "gids": gids,
+        "opened_unix_ms": opened.as_millis() as u64,
+        "updated_unix_ms": updated.as_millis() as u64,
+        "counters": counters.iter().map(counter).collect::<Map<_, _>>(),
+    })
+}
