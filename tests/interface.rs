@@ -1,0 +1,251 @@
+//! A device follows its network interface. The test makes interfaces in a network namespace of its own, which needs no privilege
+//! where the system lets users have namespaces. Where it does not, the logic is tested by unit tests alone; with
+//! `ROCE_NAMESPACES=1` in the environment, as in CI, that is an error.
+
+use std::{
+    env,
+    ffi::OsStr,
+    os::fd::AsFd,
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress, QpAttr, QpType, Rtr, Rts, SendWr,
+};
+use roce_transport::psn::Psn;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const INSIDE: &str = "ROCE_TEST_INSIDE";
+
+/// Whether this process is in a namespace of its own; if not, runs the test of this name in one.
+fn inside(test: &str) -> bool {
+    if env::var_os(INSIDE).is_some() {
+        return true;
+    }
+    // its own /sys too, where the MTUs of its interfaces are
+    let unshared = |script: &str, argument: &OsStr| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net", "--mount", "sh", "-c"]).arg(format!("mount -t sysfs roce /sys && {script}"));
+        command.arg("sh").arg(argument).env(INSIDE, "1");
+        command
+    };
+    let possible = unshared("ip link add v0 type veth peer name v1", OsStr::new("")).output();
+    if !possible.as_ref().is_ok_and(|output| output.status.success()) {
+        assert!(env::var_os("ROCE_NAMESPACES").is_none(), "no network namespace can be made: {possible:?}");
+        eprintln!("no network namespace can be made here: {test} is left to CI");
+        return false;
+    }
+    let own = env::current_exe().unwrap();
+    let status = unshared(&format!("exec \"$1\" --exact {test} --nocapture"), own.as_os_str()).status().unwrap();
+    assert!(status.success(), "inside the namespace");
+    false
+}
+
+fn ip(command: &str) {
+    let output = Command::new("ip").args(command.split(' ')).output().unwrap();
+    assert!(output.status.success(), "ip {command}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Two interfaces with a cable between them, without the addresses that IPv6 makes by itself.
+fn cable() {
+    ip("link set lo up");
+    ip("link add v0 type veth peer name v1");
+    for end in ["v0", "v1"] {
+        ip(&format!("link set {end} addrgenmode none"));
+        ip(&format!("link set {end} up"));
+    }
+}
+
+/// Sleeps on the descriptor, as a program would that does nothing else.
+#[track_caller]
+fn expect(context: &Context, event: AsyncEvent) {
+    let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.async_fd(), rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1), "no event; {event} was expected");
+    assert_eq!(context.poll_async_event(), Some(event));
+}
+
+#[track_caller]
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn gids(context: &Context) -> Vec<String> {
+    context.gids().iter().map(ToString::to_string).collect()
+}
+
+/// A queue pair that is its own peer, over the address at this index, carries a message.
+#[track_caller]
+fn works_over(context: &Context, sgid_index: u16) {
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16, None).unwrap();
+    let memory = pd.allocate(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
+    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    qp.to_init(Init { access: Access::REMOTE_WRITE, ..Init::default() }).unwrap();
+    qp.to_rtr(Rtr::Rc {
+        dest_qpn: qp.qpn(),
+        path_mtu: Mtu::B256,
+        rq_psn: Psn::new(7),
+        av: AddressVector::new(context.query_gid(sgid_index).unwrap(), sgid_index),
+        max_dest_rd_atomic: 1,
+        min_rnr_timer: 12,
+    })
+    .unwrap();
+    qp.to_rts(Rts::Rc { sq_psn: Psn::new(7), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 }).unwrap();
+    qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"followed"))]).unwrap();
+    let start = Instant::now();
+    loop {
+        if let Some(wc) = cq.poll_one() {
+            wc.result.unwrap();
+            break;
+        }
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert_eq!(memory.to_vec(0..8).unwrap(), b"followed");
+}
+
+#[test]
+fn addresses_come_and_go() {
+    if !inside("addresses_come_and_go") {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    let context = Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
+    assert_eq!(gids(&context), ["::ffff:10.9.0.1"]);
+
+    ip("addr add 10.9.0.2/32 dev v0");
+    expect(&context, AsyncEvent::GidChange);
+    assert_eq!(gids(&context), ["::ffff:10.9.0.1", "::ffff:10.9.0.2"]);
+    works_over(&context, 1);
+
+    ip("addr del 10.9.0.1/32 dev v0");
+    expect(&context, AsyncEvent::GidChange);
+    assert_eq!(gids(&context), ["::", "::ffff:10.9.0.2"], "the others keep their index");
+    assert_eq!(context.query_gid_table().iter().map(|entry| entry.index).collect::<Vec<_>>(), [1]);
+    works_over(&context, 1);
+
+    ip("addr add fd09::3/128 dev v0 nodad");
+    expect(&context, AsyncEvent::GidChange);
+    assert_eq!(gids(&context), ["fd09::3", "::ffff:10.9.0.2"], "an unused entry is used again");
+    works_over(&context, 0);
+    ip("addr add 10.9.0.4/32 dev v1");
+    ip("addr add 10.9.0.5/32 dev v0");
+    expect(&context, AsyncEvent::GidChange);
+    assert_eq!(
+        gids(&context),
+        ["fd09::3", "::ffff:10.9.0.2", "::ffff:10.9.0.5"],
+        "addresses of other interfaces are not its own"
+    );
+
+    // what a program sends from an address that has gone is an error that is counted
+    let errors = context.link_counters().send_errors;
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(16, None).unwrap();
+    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    qp.connect_to(qp.endpoint(1).unwrap()).unwrap();
+    let used = context.gids().iter().position(|gid| gid.to_ip().is_ipv4()).unwrap();
+    assert_eq!(used, 1);
+    ip("addr del 10.9.0.2/32 dev v0");
+    expect(&context, AsyncEvent::GidChange);
+    qp.post_send(&[SendWr::send(1, Data::empty())]).unwrap();
+    assert!(context.link_counters().send_errors > errors);
+    assert!(context.link_counters().last_send_error.unwrap().contains("10.9.0.2"));
+}
+
+#[test]
+fn the_interface_goes_down_and_away() {
+    if !inside("the_interface_goes_down_and_away") {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    let context = Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
+    assert_eq!((context.query_port().active, context.active_mtu()), (true, Mtu::B1024));
+    ip("link set v1 down");
+    expect(&context, AsyncEvent::PortError);
+    assert!(!context.query_port().active, "the cable is out");
+    ip("link set v1 up");
+    expect(&context, AsyncEvent::PortActive);
+    ip("link set v0 down");
+    expect(&context, AsyncEvent::PortError);
+    ip("link set v0 up");
+    expect(&context, AsyncEvent::PortActive);
+    works_over(&context, 0);
+    ip("link set v0 mtu 4200");
+    eventually("the port's MTU follows", || context.active_mtu() == Mtu::B4096);
+    ip("link set v0 mtu 600");
+    eventually("the port's MTU follows", || context.active_mtu() == Mtu::B512);
+    assert_eq!(context.query_port().max_mtu, Mtu::B4096);
+    assert_eq!(context.poll_async_event(), None, "an MTU is no event");
+    ip("link del v0");
+    let mut events = Vec::new();
+    eventually("both events", || {
+        // first the address may go, or the carrier, or both with the interface
+        gids(&context) == ["::"] && !context.query_port().active
+    });
+    while let Some(event) = context.poll_async_event() {
+        events.push(event);
+    }
+    events.sort_by_key(|event| *event != AsyncEvent::PortError);
+    assert_eq!(events, [AsyncEvent::PortError, AsyncEvent::GidChange]);
+}
+
+/// A device of one address has that one or none, and a program with an event loop of its own is told by its descriptor.
+#[test]
+fn a_single_address_by_hand() {
+    if !inside("a_single_address_by_hand") {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+    let context = Device::named("udp:10.9.0.1").unwrap().open(options).unwrap();
+    let next = |event| {
+        let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
+        let start = Instant::now();
+        loop {
+            let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.progress_fd(), rustix::event::PollFlags::IN)];
+            assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1));
+            context.progress();
+            if let Some(came) = context.poll_async_event() {
+                assert_eq!(came, event);
+                return;
+            }
+            assert!(start.elapsed() < PATIENCE);
+        }
+    };
+    ip("addr add 10.9.0.2/32 dev v0");
+    ip("addr del 10.9.0.1/32 dev v0");
+    next(AsyncEvent::GidChange);
+    assert_eq!(gids(&context), ["::"]);
+    ip("addr add 10.9.0.1/32 dev v0");
+    next(AsyncEvent::GidChange);
+    assert_eq!(gids(&context), ["::ffff:10.9.0.1"]);
+    works_over(&context, 0);
+    let _ = context.as_fd();
+}
+
+/// Loopback addresses are not listed one by one; a device on one keeps it.
+#[test]
+fn loopback_keeps_its_address() {
+    if !inside("loopback_keeps_its_address") {
+        return;
+    }
+    ip("link set lo up");
+    let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+    let second = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
+    assert_eq!((gids(&context)[0].as_str(), gids(&second)[0].as_str()), ("::ffff:127.0.0.1", "::ffff:127.0.0.2"));
+    ip("link set lo down");
+    expect(&context, AsyncEvent::PortError);
+    expect(&second, AsyncEvent::PortError);
+    ip("link set lo up");
+    expect(&second, AsyncEvent::PortActive);
+    works_over(&second, 0);
+    assert_eq!(gids(&second), ["::ffff:127.0.0.2"]);
+}
