@@ -315,7 +315,9 @@ impl Run {
                 world.reset(member).expect("every state has a way to RESET");
                 // what was posted before is forgotten
                 self.ledger.forget(index);
-                if how == 7 {
+                // nothing more comes of a queue pair whose completion queue has overflowed
+                let dead = member.queues == Queues::Tiny && world.tiny_cq.has_overrun();
+                if how == 7 && !dead {
                     world.raise(member, State::Rts);
                 }
                 return;

@@ -83,7 +83,8 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
     assert_eq!(half.node.state(waiting.qpn), State::Reset);
     assert_eq!(half.node.adapter.to_init(waiting.qpn, &Default::default()), Err(ModifyError::CqOverrun));
     let (caps, pd) = (options.caps, half.node.pd);
-    let init = QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd };
+    let quirks = Default::default();
+    let init = QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks };
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
 }
 

@@ -23,7 +23,8 @@ fn too_many(what: &'static str, limit: usize) -> ObjectError {
 
 fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
     let (send_cq, recv_cq, pd) = (cq.clone(), cq.clone(), node.pd);
-    QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps: QpCaps::default(), sq_sig_all: false, pd }
+    let (caps, quirks) = Default::default();
+    QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
 }
 
 #[test]
@@ -95,7 +96,7 @@ fn memory_regions() {
     let attr = || MrAttr { memory: Arc::new(HeapMemory::new(8)), address: 0, access: Access::empty() };
     let first = node.adapter.register(node.pd, attr()).unwrap();
     assert_eq!(node.adapter.register(node.pd, attr()).err(), Some(RegisterError::TooMany(1)));
-    node.adapter.deregister(&first);
+    node.adapter.deregister(&first).unwrap();
     node.adapter.register(node.pd, attr()).unwrap();
 }
 
