@@ -289,10 +289,10 @@ pub(crate) fn open_link(
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
     while adapter.poll_event().is_some() {} // how it starts is no news
+    let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);
     let wakers = Wakers { completions: std::collections::BTreeMap::new(), events: events.clone() };
     let engine = Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
-    let attr = DeviceAttr::new(limits, node_guid(seed), sys_image_guid);
     Ok(Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) })
 }
 

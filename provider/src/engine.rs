@@ -305,7 +305,7 @@ impl Engine {
                 continue;
             }
             let received = !drivers && self.linger(activity);
-            let deadline = {
+            let (deadline, lost) = {
                 let mut shard = self.lock();
                 shard.serve_timers(clock::now());
                 if !received && program_serves {
@@ -316,14 +316,14 @@ impl Engine {
                 shard.told = publish_at.is_some();
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
-                deadline
+                (deadline, shard.is_lost())
             };
             let timeout = deadline.map(|deadline| deadline.since(clock::now()));
             let result = if drivers {
                 // A driver that leaves does not say so; this thread looks now and then.
                 self.sleep(false, Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
             } else {
-                self.sleep(true, timeout)
+                self.sleep(!lost, timeout)
             };
             self.sleeps_until.store(0, Ordering::SeqCst);
             if result.is_err() {

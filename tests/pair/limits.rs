@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use roce_transport::{
-    adapter::{Limits, ObjectError},
+    adapter::{Adapter, AdapterConfig, Limits, ObjectError},
     addr::AddressVector,
-    mem::{Access, HeapMemory, MrAttr, RegisterError},
+    mem::{Access, HeapMemory, MrAttr, RegisterError, WindowId, WindowType},
     qp::{QpCaps, QpInit, QpType},
     work::{CompletionQueue, SrqAttr},
 };
@@ -25,6 +25,21 @@ fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
     let (send_cq, recv_cq, pd) = (cq.clone(), cq.clone(), node.pd);
     let (caps, quirks) = Default::default();
     QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
+}
+
+/// What the adapter tells of its limits is what it keeps.
+#[test]
+fn limits_that_cannot_be_kept_are_not_promised() {
+    let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, ..Limits::default() };
+    let config = AdapterConfig { qpns: 100..=109, limits: asked, ..AdapterConfig::new([1; 32]) };
+    let mut adapter = Adapter::new(config);
+    assert_eq!((adapter.limits().max_qp, adapter.limits().max_mw), (5, 1 << 20));
+    let (cq, pd) = (adapter.create_cq(8).unwrap(), adapter.alloc_pd().unwrap());
+    let mut node = granting(Limits::default());
+    node.pd = pd;
+    let mut create = || adapter.create_qp(init(&node, &cq));
+    (0..5).for_each(|_| assert!(create().is_ok()));
+    assert_eq!(create(), Err(too_many("queue pairs", 5)));
 }
 
 #[test]
@@ -98,6 +113,15 @@ fn memory_regions() {
     assert_eq!(node.adapter.register(node.pd, attr()).err(), Some(RegisterError::TooMany(1)));
     node.adapter.deregister(&first).unwrap();
     node.adapter.register(node.pd, attr()).unwrap();
+}
+
+#[test]
+fn memory_windows() {
+    let mut node = granting(Limits { max_mw: 1, ..Limits::default() });
+    let first = node.adapter.alloc_window(node.pd, WindowType::One).unwrap();
+    assert_eq!(node.adapter.alloc_window(node.pd, WindowType::One), Err(too_many("memory windows", 1)));
+    node.adapter.dealloc_window(WindowId::of(first)).unwrap();
+    node.adapter.alloc_window(node.pd, WindowType::One).unwrap();
 }
 
 #[test]

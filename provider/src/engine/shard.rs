@@ -135,7 +135,15 @@ impl Shard {
         [self.adapter.poll_timeout(), self.link.deadline()].into_iter().flatten().min()
     }
 
+    /// Whether the link is lost for good.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.failures >= LOST_AFTER
+    }
+
     fn receive(&mut self, now: Instant) -> usize {
+        if self.is_lost() {
+            return 0;
+        }
         let Self { adapter, link, observer, .. } = self;
         let result = link.receive(now, &mut |net, bytes| {
             let disposition = adapter.handle_datagram(now, net, bytes);
@@ -158,8 +166,8 @@ impl Shard {
             Err(_) => {
                 self.counted = true;
                 self.link_counters.receive_errors += 1;
-                self.failures = self.failures.saturating_add(1);
-                if self.failures == LOST_AFTER {
+                self.failures += 1;
+                if self.is_lost() {
                     self.adapter.fail(now);
                 }
                 0
@@ -248,4 +256,91 @@ fn identified(net: &NetHeader, bytes: &[u8]) -> NetHeader {
         (_, ident) => ident,
     };
     NetHeader { ident, ..*net }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        net::IpAddr,
+        os::fd::{AsFd, BorrowedFd, OwnedFd},
+        time::{Duration, Instant as StdInstant},
+    };
+
+    use roce_transport::{
+        adapter::{SourcePort, Transmit, TransmitLimits},
+        addr::Mtu,
+        qp::{QpType, State},
+    };
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::{
+        Context, OpenOptions, PortAttr, Progress, QpAttr,
+        device::{Surroundings, open_link},
+    };
+
+    /// A link that cannot be read any more, and always says that there is something to read.
+    struct Dead(OwnedFd);
+
+    impl Link for Dead {
+        fn addresses(&self) -> Vec<IpAddr> {
+            vec![[10, 0, 0, 1].into()]
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::PerFlow
+        }
+
+        fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<()> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+            Err(io::ErrorKind::BrokenPipe.into())
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            vec![self.0.as_fd()]
+        }
+    }
+
+    fn dead(progress: Progress) -> Context {
+        let link = Dead(eventfd(1, EventfdFlags::CLOEXEC).unwrap());
+        let (port, options) = (PortAttr::new(true, Mtu::B1024), OpenOptions { progress, ..OpenOptions::default() });
+        open_link("dead".into(), port, Box::new(link), Surroundings::default(), options).unwrap()
+    }
+
+    #[test]
+    fn a_link_that_cannot_be_read_is_given_up() {
+        let context = dead(Progress::Manual);
+        let (cq, pd) = (context.create_cq(4, None).unwrap(), context.alloc_pd().unwrap());
+        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        qp.to_init(roce_transport::qp::Init::default()).unwrap();
+        for _ in 1..LOST_AFTER {
+            context.progress();
+        }
+        assert_eq!((context.poll_async_event(), qp.query().state), (None, State::Init));
+        for _ in 0..3 {
+            context.progress();
+        }
+        assert_eq!((context.poll_async_event(), context.poll_async_event()), (Some(Event::DeviceFatal), None));
+        assert_eq!(qp.query().state, State::Err);
+        assert_eq!(context.link_counters().receive_errors, u64::from(LOST_AFTER));
+    }
+
+    #[test]
+    fn nobody_looks_at_a_lost_link_again_and_again() {
+        let context = dead(Progress::Automatic);
+        let start = StdInstant::now();
+        while context.poll_async_event() != Some(Event::DeviceFatal) {
+            assert!(start.elapsed() < Duration::from_secs(20));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        assert_eq!(context.link_counters().receive_errors, u64::from(LOST_AFTER));
+    }
 }

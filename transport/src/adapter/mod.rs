@@ -91,7 +91,8 @@ pub struct Adapter {
 impl Adapter {
     /// A new adapter with an empty GID table.
     #[must_use]
-    pub fn new(config: AdapterConfig) -> Self {
+    pub fn new(mut config: AdapterConfig) -> Self {
+        config.limits = config.limits.that_hold(&config.qpns);
         Self {
             rng: ChaCha12Rng::from_seed(config.seed),
             limits: config.limits,
@@ -129,7 +130,7 @@ impl Adapter {
         &self.counters
     }
 
-    /// Its sizes.
+    /// Its sizes: those that it was made with, but no more than can be kept.
     #[must_use]
     pub const fn limits(&self) -> &Limits {
         &self.limits

@@ -93,7 +93,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit("memory windows", self.regions.window_count(), self.limits.max_mw.min(1 << 20))?;
+        limit("memory windows", self.regions.window_count(), self.limits.max_mw)?;
         Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
@@ -404,8 +404,7 @@ impl Adapter {
     /// Gives a queue pair its number and its place.
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
         let numbers = self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
-        // with the range at most half full a free number is found after two draws on average
-        limit("queue pairs", self.qps.len(), self.limits.max_qp.min(numbers.div_ceil(2)))?;
+        limit("queue pairs", self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
             let qpn = Qpn::new(self.qpns.start() + self.rng.next_u32() % numbers as u32);
             if !self.by_qpn.contains_key(&qpn) {
