@@ -5,7 +5,6 @@
 use std::{
     env,
     ffi::OsStr,
-    os::fd::AsFd,
     process::Command,
     time::{Duration, Instant},
 };
@@ -207,17 +206,14 @@ fn a_single_address_by_hand() {
     let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
     let context = Device::named("udp:10.9.0.1").unwrap().open(options).unwrap();
     let next = |event| {
-        let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
         let start = Instant::now();
         loop {
-            let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.progress_fd(), rustix::event::PollFlags::IN)];
-            assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1));
+            assert!(progress_is_due(&context, PATIENCE) && start.elapsed() < PATIENCE, "no event");
             context.progress();
             if let Some(came) = context.poll_async_event() {
                 assert_eq!(came, event);
                 return;
             }
-            assert!(start.elapsed() < PATIENCE);
         }
     };
     ip("addr add 10.9.0.2/32 dev v0");
@@ -228,7 +224,22 @@ fn a_single_address_by_hand() {
     next(AsyncEvent::GidChange);
     assert_eq!(gids(&context), ["::ffff:10.9.0.1"]);
     works_over(&context, 0);
-    let _ = context.as_fd();
+
+    // the descriptor also tells of what arrives at the new address
+    while progress_is_due(&context, Duration::ZERO) {
+        context.progress();
+    }
+    let cq = context.create_cq(16, None).unwrap();
+    let qp = context.alloc_pd().unwrap().create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
+    qp.post_send(&[SendWr::write(1, roce::Remote { address: 0, rkey: roce::RKey(0) }, Data::empty())]).unwrap();
+    assert!(progress_is_due(&context, PATIENCE));
+}
+
+fn progress_is_due(context: &Context, limit: Duration) -> bool {
+    let limit = rustix::event::Timespec::try_from(limit).unwrap();
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.progress_fd(), rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
 /// Loopback addresses are not listed one by one; a device on one keeps it.

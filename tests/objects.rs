@@ -209,6 +209,8 @@ fn a_parent_domain_is_the_domain_under_another_handle() {
     let pd = context.alloc_pd().unwrap();
     let td = context.alloc_td();
     assert_eq!(pd.parent_domain(Some(&other.alloc_td())).err(), Some(ObjectError::Unknown));
+    drop(pd.parent_domain(None).unwrap());
+    drop(pd.allocate(8, ALL).expect("a parent domain that goes leaves the domain"));
     let parent = pd.parent_domain(Some(&td)).unwrap();
     assert!(parent.thread_domain().is_some() && pd.thread_domain().is_none());
     // a queue pair of the one with memory of the other

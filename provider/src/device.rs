@@ -321,3 +321,15 @@ impl Observer for Both {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guid_tells_nothing_of_the_adapters_numbers() {
+        let seed = [7; 32];
+        let first = Adapter::new(AdapterConfig::new(seed)).random_psn().get().to_le_bytes();
+        assert_ne!(node_guid(seed).0[1..3], first[1..3]);
+    }
+}

@@ -22,6 +22,8 @@ fn what_a_handle_must_name() {
     assert_eq!(adapter.create_ah(pd, &AddressVector { dgid: Gid::default(), ..good }), Err(ObjectError::GidIndex(0)));
     adapter.set_gids(vec![Gid::default(), gid("10.0.0.1")]);
     assert_eq!(adapter.create_ah(pd, &good), Err(ObjectError::GidIndex(0)), "an unused entry");
+    adapter.set_gids(vec![gid("fd00::1")]);
+    assert_eq!(adapter.create_ah(pd, &AddressVector { dgid: Gid::default(), ..good }), Err(ObjectError::GidIndex(0)));
     let other = adapter.alloc_pd().unwrap();
     adapter.dealloc_pd(other).unwrap();
     assert_eq!(adapter.create_ah(other, &good), Err(ObjectError::Unknown));

@@ -131,7 +131,6 @@ impl Adapter {
             return Err(ObjectError::InUse);
         }
         self.cqs.remove(id.0 as usize);
-        self.cq_timers.forget(id.0 as usize);
         Ok(())
     }
 
