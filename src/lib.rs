@@ -3,10 +3,11 @@
 pub use roce_provider::link::BindError;
 pub use roce_provider::{
     AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
-    ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceMemory, DeviceMemoryError,
-    Endpoint, FileMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion,
-    OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, Published, PublishedCounter, QpAttr, QueuePair,
-    RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain, devices, fabric, link, published_counters,
+    ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory,
+    DeviceMemoryError, Endpoint, FileMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow,
+    MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, Published,
+    PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain, devices, fabric, link,
+    published_counters,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

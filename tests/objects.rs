@@ -317,6 +317,7 @@ fn attributes_of_a_device() {
     let (one, other) = (a.query_device(), b.query_device());
     assert_eq!((one.limits, a.limits()), (limits, limits));
     assert_eq!(one.max_res_rd_atom, 77 * 128);
+    assert_eq!((one.max_srq_wr, one.max_srq_sge), (limits.max_qp_wr, limits.max_sge));
     assert_ne!(one.node_guid, other.node_guid);
     assert_eq!(one.sys_image_guid, other.sys_image_guid, "the same interface");
     assert_eq!(one.node_guid.0[0] & 3, 2, "locally assigned, of one device");

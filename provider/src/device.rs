@@ -221,6 +221,10 @@ impl Device {
 
     /// Opens it (`ibv_open_device`) on the `udp` link, which needs no privilege.
     ///
+    /// The port follows its network interface from then on: its state, its MTU, and, for a device of a whole interface, the
+    /// addresses that come and go. The device's counters are published for
+    /// [`published_counters`](crate::published_counters), where there is a place for them.
+    ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, options: OpenOptions) -> Result<Context, OpenError> {

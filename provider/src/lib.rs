@@ -21,9 +21,9 @@ pub use publish::{Published, PublishedCounter, published_counters};
 pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
     AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
-    ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceMemory, DeviceMemoryError, Endpoint, FromWcError, Guid,
-    MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError, Rereg,
-    SharedReceiveQueue, ThreadDomain, XrcDomain,
+    ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
+    FromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError,
+    Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

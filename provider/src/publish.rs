@@ -1,7 +1,7 @@
 //! The counters of open devices, published for other processes of the same user.
 //!
 //! Every open device has a small text file in a directory that only its user can enter: `$XDG_RUNTIME_DIR/roce`, or
-//! `/tmp/roce-UID` where that variable is not set. It is replaced as a whole, at most once a second and only when a counter has
+//! `/tmp/roce-UID` where that variable names no directory of the user's own. It is replaced as a whole, at most once a second and only when a counter has
 //! changed, and goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes away when the
 //! process ends, however it ends: a file that nobody holds is stale, and whoever comes across it removes it. So neither process
 //! numbers that are used again nor those of other containers confuse it.
@@ -217,9 +217,12 @@ fn since_epoch() -> Duration {
 }
 
 fn directory() -> PathBuf {
-    match env::var_os("XDG_RUNTIME_DIR").filter(|value| !value.is_empty()) {
-        Some(runtime) => PathBuf::from(runtime).join("roce"),
-        None => PathBuf::from(format!("/tmp/roce-{}", rustix::process::geteuid().as_raw())),
+    let user = rustix::process::geteuid().as_raw();
+    // one that becomes another user may still have the variable of the first
+    let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
+    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own) {
+        Some(runtime) => runtime.join("roce"),
+        None => PathBuf::from(format!("/tmp/roce-{user}")),
     }
 }
 

@@ -3,8 +3,9 @@
 use roce_transport::{
     addr::{Gid, Mtu, Qpn},
     event::{Counter, Counters, DropReason, Event},
+    mem::RKey,
     qp::{ModifyError, Rtr, State},
-    work::{Data, RecvWr, SendWr, WcStatus},
+    work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
 use crate::harness::{Half, Options, Pair, Side, all_ok};
@@ -70,6 +71,24 @@ fn the_port_goes_down_and_comes_back() {
     assert_eq!(half.state(), State::Rts, "queue pairs stay as they are");
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().path_mtu, Mtu::B1024);
     assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
+}
+
+/// A queue pair with a shared receive queue that fails by itself says both: what failed it, and that it takes nothing more.
+#[test]
+fn the_last_request_of_a_queue_pair_that_fails() {
+    let mut pair = Pair::new();
+    let srq = pair.b.adapter.create_srq(pair.b.pd, SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
+    let (a, b) = pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() });
+    let nowhere = Remote { address: 0, rkey: RKey(0x1234_5678) };
+    pair.post_send(&a, &SendWr::write(1, nowhere, Data::inline(b"nowhere")));
+    pair.run();
+    assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err));
+    assert_eq!(pair.events(Side::B), [Event::QpAccessError(b.qpn), Event::LastWqeReached(b.qpn)]);
+    let now = pair.now;
+    pair.b.adapter.to_error(now, b.qpn).unwrap();
+    pair.b.drain_events();
+    assert_eq!(pair.events(Side::B), [], "once");
+    assert_eq!(Event::QpAccessError(b.qpn).to_string(), format!("queue pair {}: the peer's access to memory was refused", b.qpn));
 }
 
 #[test]

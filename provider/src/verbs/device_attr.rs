@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use bitflags::bitflags;
 use roce_transport::{
     adapter::{Limits, PKeyTable},
     qp::MAX_RD_ATOMIC,
@@ -24,6 +25,33 @@ impl fmt::Display for Guid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, f_, g, h] = self.0;
         write!(f, "{a:02x}{b:02x}:{c:02x}{d:02x}:{e:02x}{f_:02x}:{g:02x}{h:02x}")
+    }
+}
+
+bitflags! {
+    /// What a device can do (`ibv_device_cap_flags`); the numbers are those of the C API.
+    #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+    pub struct DeviceCaps: u64 {
+        /// Packets with a wrong P_Key are counted.
+        const BAD_PKEY_CNTR = 1 << 1;
+        /// Packets with a wrong Q_Key are counted.
+        const BAD_QKEY_CNTR = 1 << 2;
+        /// A port that becomes active is an asynchronous event.
+        const PORT_ACTIVE_EVENT = 1 << 10;
+        /// There is a system image GUID.
+        const SYS_IMAGE_GUID = 1 << 11;
+        /// A receiver that is not ready says so.
+        const RC_RNR_NAK_GEN = 1 << 12;
+        /// Shared receive queues can be resized.
+        const SRQ_RESIZE = 1 << 13;
+        /// Memory windows of type 1.
+        const MEM_WINDOW = 1 << 17;
+        /// SEND with invalidate, local invalidation, and binding by a work request.
+        const MEM_MGT_EXTENSIONS = 1 << 21;
+        /// Memory windows of type 2A.
+        const MEM_WINDOW_TYPE_2A = 1 << 23;
+        /// Memory windows of type 2B.
+        const MEM_WINDOW_TYPE_2B = 1 << 24;
     }
 }
 
@@ -60,12 +88,18 @@ pub struct DeviceAttr {
     pub vendor_part_id: u32,
     /// 0.
     pub hw_ver: u32,
+    /// What it can do.
+    pub device_cap_flags: DeviceCaps,
     /// Bytes of a memory region: bounded by the address space alone.
     pub max_mr_size: u64,
     /// Sizes of pages, one bit each: 4 KiB and every larger one.
     pub page_size_cap: u64,
     /// How many of everything.
     pub limits: Limits,
+    /// Requests in one shared receive queue.
+    pub max_srq_wr: u32,
+    /// Elements in the list of a shared receive queue's request.
+    pub max_srq_sge: u32,
     /// READs and atomics that a queue pair serves at once.
     pub max_qp_rd_atom: u8,
     /// READs and atomics that a queue pair may have outstanding.
@@ -99,9 +133,12 @@ impl DeviceAttr {
             vendor_id: 0xFF_FFFF,
             vendor_part_id: 0,
             hw_ver: 0,
+            device_cap_flags: DeviceCaps::all(),
             max_mr_size: u64::MAX,
             page_size_cap: 0xFFFF_F000,
             limits,
+            max_srq_wr: limits.max_qp_wr,
+            max_srq_sge: limits.max_sge,
             max_qp_rd_atom: MAX_RD_ATOMIC,
             max_qp_init_rd_atom: MAX_RD_ATOMIC,
             max_res_rd_atom: limits.max_qp as u64 * u64::from(MAX_RD_ATOMIC),

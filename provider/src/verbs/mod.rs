@@ -24,7 +24,7 @@ pub use context::Context;
 pub(crate) use context::ContextInner;
 pub use counters::{CounterSet, CounterValue};
 pub use cq::CompletionQueue;
-pub use device_attr::{AtomicCap, DeviceAttr, Guid};
+pub use device_attr::{AtomicCap, DeviceAttr, DeviceCaps, Guid};
 pub use device_memory::{DeviceMemory, DeviceMemoryError};
 pub use domain::{ProtectionDomain, ThreadDomain};
 pub use event::AsyncEvent;

@@ -73,6 +73,9 @@ fn print(device: &Device, verbose: bool) {
                 Number::Decimal(value) => item(name, &value),
                 Number::Hex(value) => item(name, &format_args!("{value:#x}")),
             }
+            if name == "device_cap_flags" {
+                attr.device_cap_flags.iter_names().for_each(|(flag, _)| println!("\t{:<32}{flag}", ""));
+            }
         }
         item("atomic_cap", &attr.atomic_cap);
     }
@@ -130,6 +133,7 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         ("page_size_cap", Hex(attr.page_size_cap)),
         ("max_qp", Decimal(max_qp as u64)),
         ("max_qp_wr", Decimal(max_qp_wr.into())),
+        ("device_cap_flags", Hex(attr.device_cap_flags.bits())),
         ("max_sge", Decimal(max_sge.into())),
         ("max_inline_data", Decimal(max_inline_data.into())),
         ("max_cq", Decimal(max_cq as u64)),
@@ -143,8 +147,8 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
         ("max_ah", Decimal(max_ah as u64)),
         ("max_srq", Decimal(max_srq as u64)),
         ("max_xrcd", Decimal(max_xrcd as u64)),
-        ("max_srq_wr", Decimal(max_qp_wr.into())),
-        ("max_srq_sge", Decimal(max_sge.into())),
+        ("max_srq_wr", Decimal(attr.max_srq_wr.into())),
+        ("max_srq_sge", Decimal(attr.max_srq_sge.into())),
         ("max_mcast_grp", Decimal(max_mcast_grp as u64)),
         ("max_mcast_qp_attach", Decimal(max_mcast_qp_attach as u64)),
         ("max_total_mcast_qp_attach", Decimal((max_mcast_grp * max_mcast_qp_attach) as u64)),
@@ -173,6 +177,7 @@ fn to_json(device: &Device) -> Value {
         "vendor_id": attr.vendor_id,
         "vendor_part_id": attr.vendor_part_id,
         "hw_ver": attr.hw_ver,
+        "device_cap_flags": attr.device_cap_flags.iter_names().map(|(name, _)| name).collect::<Vec<_>>(),
         "atomic_cap": attr.atomic_cap.to_string(),
         "attributes": attributes(&attr).into_iter().map(number).collect::<serde_json::Map<_, _>>(),
         "ports": [{
