@@ -23,9 +23,17 @@ pub(crate) fn now() -> Instant {
     Instant::ZERO.plus(origin().monotonic.elapsed())
 }
 
-/// An instant and the time of day, at once.
+/// An instant and the time of day, at once: of a few readings the one that was interrupted least.
 pub(crate) fn both() -> (Instant, SystemTime) {
-    (now(), SystemTime::now())
+    let read = || {
+        let (before, wall, after) = (now(), SystemTime::now(), now());
+        let between = after.since(before);
+        (between, before.plus(between / 2), wall)
+    };
+    let readings = [read(), read(), read(), read()];
+    let [first, ..] = readings;
+    let (_, raw, wall) = readings.into_iter().min().unwrap_or(first);
+    (raw, wall)
 }
 
 /// The time of day of an instant, since the Unix epoch.
