@@ -30,10 +30,10 @@ fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
 /// What the adapter tells of its limits is what it keeps.
 #[test]
 fn limits_that_cannot_be_kept_are_not_promised() {
-    let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, ..Limits::default() };
+    let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, max_srq: 1 << 40, ..Limits::default() };
     let config = AdapterConfig { qpns: 100..=109, limits: asked, ..AdapterConfig::new([1; 32]) };
     let mut adapter = Adapter::new(config);
-    assert_eq!((adapter.limits().max_qp, adapter.limits().max_mw), (5, 1 << 20));
+    assert_eq!((adapter.limits().max_qp, adapter.limits().max_mw, adapter.limits().max_srq), (5, 1 << 20, 1 << 23));
     let (cq, pd) = (adapter.create_cq(8).unwrap(), adapter.alloc_pd().unwrap());
     let mut node = granting(Limits::default());
     node.pd = pd;
@@ -113,6 +113,16 @@ fn memory_regions() {
     assert_eq!(node.adapter.register(node.pd, attr()).err(), Some(RegisterError::TooMany(1)));
     node.adapter.deregister(&first).unwrap();
     node.adapter.register(node.pd, attr()).unwrap();
+}
+
+#[test]
+fn xrc_domains() {
+    // the node has one already
+    let mut node = granting(Limits { max_xrcd: 2, ..Limits::default() });
+    let first = node.adapter.open_xrcd().unwrap();
+    assert_eq!(node.adapter.open_xrcd(), Err(too_many("XRC domains", 2)));
+    node.adapter.close_xrcd(first).unwrap();
+    node.adapter.open_xrcd().unwrap();
 }
 
 #[test]

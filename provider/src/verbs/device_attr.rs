@@ -46,6 +46,8 @@ bitflags! {
         const SRQ_RESIZE = 1 << 13;
         /// Memory windows of type 1.
         const MEM_WINDOW = 1 << 17;
+        /// Extended reliable connections.
+        const XRC = 1 << 20;
         /// SEND with invalidate, local invalidation, and binding by a work request.
         const MEM_MGT_EXTENSIONS = 1 << 21;
         /// Memory windows of type 2A.

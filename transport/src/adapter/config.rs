@@ -62,12 +62,14 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same, but no promise beyond the numbers that there are for queue pairs and memory windows.
+    /// The same, but no promise beyond the numbers that there are for queue pairs, shared receive queues and memory windows.
     pub(super) fn that_hold(mut self, qpns: &core::ops::RangeInclusive<u32>) -> Self {
         let numbers = qpns.end().checked_sub(*qpns.start()).map_or(0, |span| span as usize + 1);
         // with the range at most half full a free number is found after two draws on average
         self.max_qp = self.max_qp.min(numbers.div_ceil(2));
         self.max_mw = self.max_mw.min(1 << 20);
+        // half of all numbers at most, so that a free one is soon found
+        self.max_srq = self.max_srq.min(1 << 23);
         self
     }
 }

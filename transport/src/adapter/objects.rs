@@ -207,7 +207,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, XRC domain or
-    /// completion queue that is not of this adapter.
+    /// completion queue that is not of this adapter; [`ObjectError::Overrun`] for a completion queue that has overflowed.
     pub fn create_xrc_srq(
         &mut self,
         pd: PdId,
@@ -218,6 +218,9 @@ impl Adapter {
         if !self.xrcds.contains(xrcd.0 as usize) || !self.owns(&cq) {
             return Err(ObjectError::Unknown);
         }
+        if cq.has_overrun() {
+            return Err(ObjectError::Overrun);
+        }
         self.insert_srq(pd, attr, Some(XrcPart { xrcd, cq }))
     }
 
@@ -227,8 +230,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        // half of all numbers at most, so that a free one is soon found
-        limit("shared receive queues", self.srqs.len(), self.limits.max_srq.min(1 << 23))?;
+        limit("shared receive queues", self.srqs.len(), self.limits.max_srq)?;
         let id = loop {
             let id = SrqId::new(self.rng.next_u32());
             if !self.srqs.contains_key(&id) {
