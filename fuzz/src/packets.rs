@@ -262,10 +262,10 @@ impl Run {
         av.sgid_index = if target & 0xE == 0xE { u16::from(target >> 4) } else { 0 };
         if target & 0x70 == 0x70 {
             let av = self.world.way_to(self.world.setup.group());
-            return UdDestination { av, qpn: Qpn::MULTICAST, qkey: QKEY };
+            return UdDestination::new(av, Qpn::MULTICAST, QKEY);
         }
         let qpn = self.world.members[usize::from(target >> 1) % self.world.members.len()].qpn;
-        UdDestination { av, qpn, qkey: if target & 0x80 == 0 { QKEY } else { QKey(0x8000_0000) }, pd: None }
+        UdDestination::new(av, qpn, if target & 0x80 == 0 { QKEY } else { QKey(0x8000_0000) })
     }
 
     fn post_receive(&mut self, input: &mut Input<'_>) {

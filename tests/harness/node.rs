@@ -278,7 +278,7 @@ impl Node {
 
     /// The way to a datagram queue pair of this node.
     pub fn destination(&self, qpn: Qpn) -> UdDestination {
-        UdDestination { av: AddressVector::new(self.ip.into(), 0), qpn, qkey: QKEY, pd: None }
+        UdDestination::new(AddressVector::new(self.ip.into(), 0), qpn, QKEY)
     }
 }
 
@@ -316,7 +316,7 @@ impl End {
 
 /// The way to every queue pair that is attached to this group.
 pub fn to_group(group: IpAddr) -> UdDestination {
-    UdDestination { av: AddressVector::new(group.into(), 0), qpn: Qpn::MULTICAST, qkey: QKEY }
+    UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, QKEY)
 }
 
 pub fn outcomes(wcs: Vec<Wc>) -> Vec<Outcome> {

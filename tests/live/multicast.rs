@@ -52,7 +52,7 @@ impl Member {
 
     /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
     fn say(&self, group: IpAddr, count: u64, data: &[u8]) {
-        let to = UdDestination { av: AddressVector::new(group.into(), 0), qpn: Qpn::MULTICAST, qkey: Self::QKEY };
+        let to = UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
         self.memory.write_at(60_000, data).unwrap();
         let wr = |id| SendWr::send_to(id, to, self.memory.sge(60_000..60_000 + data.len())).with_flags(SendFlags::empty());
         self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();

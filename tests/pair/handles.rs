@@ -99,7 +99,7 @@ fn an_answer_finds_its_way_back() {
         let av = pair.b.adapter.gids().way_back(&Grh::parse(&area).unwrap()).unwrap();
         assert_eq!(av, AddressVector { traffic_class: 0x68 | 2, ..AddressVector::new(pair.a.ip.into(), 0) });
         pair.post_recv(&a, &RecvWr::new(2, [near.all()]));
-        let back = UdDestination { av, qpn: wc.src_qp.unwrap(), qkey: QKEY, pd: None };
+        let back = UdDestination::new(av, wc.src_qp.unwrap(), QKEY);
         pair.post_send(&b, &SendWr::send_to(2, back, Data::inline(b"me")));
         pair.run();
         assert_eq!((a.recv_outcomes(), near.part(40, 2)), (all_ok([2], 42), b"me".to_vec()));

@@ -263,7 +263,7 @@ impl World {
     /// that nobody wonders where it comes from.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
-        let to = UdDestination { av: self.way_to(member.peer), qpn: member.qpn, qkey: QKEY, pd: None };
+        let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);
         let wr = if member.qp_type == QpType::Ud { SendWr::send_to(0, to, sge) } else { SendWr::send(0, sge) };
         self.adapter.post_send(self.now, member.qpn, &wr).expect("room for one request");
         self.buffer.clear();

@@ -52,6 +52,14 @@ pub struct UdDestination {
     pub pd: Option<PdId>,
 }
 
+impl UdDestination {
+    /// A queue pair, or with [`Qpn::MULTICAST`] a group, at the end of a plain way.
+    #[must_use]
+    pub const fn new(av: AddressVector, qpn: Qpn, qkey: QKey) -> Self {
+        Self { av, qpn, qkey, pd: None }
+    }
+}
+
 /// What a send request does (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOp {

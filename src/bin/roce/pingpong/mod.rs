@@ -226,7 +226,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     if plan.qp_type == QpType::Ud {
         let Endpoint { gid, qpn, .. } = theirs[0];
-        session.send_to(UdDestination { av: AddressVector::new(gid, gid_index), qpn, qkey: QKEY, pd: None });
+        session.send_to(UdDestination::new(AddressVector::new(gid, gid_index), qpn, QKEY));
     }
 
     play(&mut session, &plan)?;
