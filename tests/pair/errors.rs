@@ -30,7 +30,7 @@ impl Refused {
         a: &crate::harness::End,
         b: &crate::harness::End,
         bad: &SendWr,
-        expected: fn(&Pair) -> Self,
+        expected: impl Fn(&Pair) -> Self,
         what: &str,
     ) {
         let local = pair.a.buffer(16);
@@ -61,51 +61,82 @@ impl Refused {
 fn access_that_the_region_does_not_allow() {
     let full = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
     type Target = fn(&mut Pair) -> (Remote, u32);
-    let cases: [(&str, Target); 9] = [
-        ("no such key", |_| (Remote { address: 0x10_0000, rkey: RKey(0xBAD) }, 8)),
-        ("the L_Key", |pair| {
-            let buffer = pair.b.buffer(8);
-            (Remote { rkey: RKey(buffer.region.lkey().0), ..buffer.remote(0) }, 8)
-        }),
-        ("another protection domain", |pair| {
-            let pd = pair.b.adapter.alloc_pd().unwrap();
-            let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
-            (pair.b.buffer_in(pd, 8, all).remote(0), 8)
-        }),
-        ("no right", |pair| (pair.b.buffer_with(8, Access::LOCAL_WRITE).remote(0), 8)),
-        ("one byte too many", |pair| (pair.b.buffer(7).remote(0), 8)),
-        ("before the start", |pair| {
-            let buffer = pair.b.buffer(64);
-            (Remote { address: buffer.region.address() - 1, ..buffer.remote(0) }, 8)
-        }),
-        ("past the end", |pair| (pair.b.buffer(64).remote(65), 8)),
-        ("past the end of the address space", |pair| {
-            let buffer = pair.b.buffer(64);
-            (Remote { address: u64::MAX - 3, ..buffer.remote(0) }, 8)
-        }),
-        ("deregistered", |pair| {
-            let buffer = pair.b.buffer(8);
-            pair.b.adapter.deregister(&buffer.region).unwrap();
-            (buffer.remote(0), 8)
-        }),
+    type Reason = fn(Remote, Access) -> AccessError;
+    let unknown: Reason = |remote, _| AccessError::UnknownKey(remote.rkey.0);
+    let bounds: Reason = |remote, _| AccessError::Bounds { key: remote.rkey.0, address: remote.address, length: 8 };
+    let cases: [(&str, Target, Reason); 9] = [
+        ("no such key", |_| (Remote { address: 0x10_0000, rkey: RKey(0xBAD) }, 8), unknown),
+        (
+            "the L_Key",
+            |pair| {
+                let buffer = pair.b.buffer(8);
+                (Remote { rkey: RKey(buffer.region.lkey().0), ..buffer.remote(0) }, 8)
+            },
+            unknown,
+        ),
+        (
+            "another protection domain",
+            |pair| {
+                let pd = pair.b.adapter.alloc_pd().unwrap();
+                let all = Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE;
+                (pair.b.buffer_in(pd, 8, all).remote(0), 8)
+            },
+            |remote, _| AccessError::ProtectionDomain(remote.rkey.0),
+        ),
+        (
+            "no right",
+            |pair| (pair.b.buffer_with(8, Access::LOCAL_WRITE).remote(0), 8),
+            |remote, needed| AccessError::Rights { key: remote.rkey.0, needed },
+        ),
+        ("one byte too many", |pair| (pair.b.buffer(7).remote(0), 8), bounds),
+        (
+            "before the start",
+            |pair| {
+                let buffer = pair.b.buffer(64);
+                (Remote { address: buffer.region.address() - 1, ..buffer.remote(0) }, 8)
+            },
+            bounds,
+        ),
+        ("past the end", |pair| (pair.b.buffer(64).remote(65), 8), bounds),
+        (
+            "past the end of the address space",
+            |pair| {
+                let buffer = pair.b.buffer(64);
+                (Remote { address: u64::MAX - 3, ..buffer.remote(0) }, 8)
+            },
+            bounds,
+        ),
+        (
+            "deregistered",
+            |pair| {
+                let buffer = pair.b.buffer(8);
+                pair.b.adapter.deregister(&buffer.region).unwrap();
+                (buffer.remote(0), 8)
+            },
+            unknown,
+        ),
     ];
-    for (what, target) in cases {
+    for (what, target, reason) in cases {
         for write in [true, false] {
             let mut pair = Pair::new();
             let (a, b) = pair.connect(Options { access: full - Access::LOCAL_WRITE, ..Options::default() });
             let local = pair.a.buffer(8);
             let (remote, length) = target(&mut pair);
             let sge = local.sge(0, length as usize);
-            let bad = if write { SendWr::write(3, remote, sge) } else { SendWr::read(3, remote, sge) };
+            let (bad, needed) = if write {
+                (SendWr::write(3, remote, sge), Access::REMOTE_WRITE)
+            } else {
+                (SendWr::read(3, remote, sge), Access::REMOTE_READ)
+            };
             Refused::check(
                 pair,
                 &a,
                 &b,
                 &bad,
-                |pair| Refused {
+                move |pair| Refused {
                     code: NakCode::RemoteAccessError,
                     status: WcStatus::RemAccessErr,
-                    event: Event::QpAccessError(qpn_of_b(pair)),
+                    event: Event::QpAccessError(qpn_of_b(pair), Refusal::Access(reason(remote, needed))),
                 },
                 what,
             );
@@ -134,7 +165,7 @@ fn access_that_the_queue_pair_does_not_allow() {
             let answer = pair.trace.from(Side::B).last().unwrap();
             assert_eq!(answer.headers.ext().aeth().unwrap().syndrome, Syndrome::Nak(NakCode::InvalidRequest));
             assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemInvReqErr))]);
-            assert_eq!(pair.events(Side::B), [Event::QpRequestError(b.qpn)]);
+            assert_eq!(pair.events(Side::B), [Event::QpRequestError(b.qpn, Refusal::NotEnabled)]);
         }
     }
 }
@@ -216,7 +247,7 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
             assert_eq!(half.node.events, []);
         } else {
             assert_eq!(received, [(0, FLUSHED), (1, FLUSHED)], "{what}");
-            assert_eq!(half.node.events, [Event::QpRequestError(half.qp.qpn)]);
+            assert!(matches!(half.node.events[..], [Event::QpRequestError(qpn, _)] if qpn == half.qp.qpn), "{what}");
         }
         // and from now on it says nothing
         half.send(&Pkt { psn, ..packets[0].clone() });
@@ -331,7 +362,8 @@ fn a_target_deregistered_under_way() {
     half.send(&pkt(Op::WriteMiddle, 0x201).payload(&[1; 256]));
     half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
     assert_eq!(to.part(256, 256), [0; 256]);
-    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn)]);
+    let gone = Refusal::Access(AccessError::Deregistered(to.region.lkey().0));
+    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
 #[test]
@@ -343,7 +375,8 @@ fn a_read_source_deregistered_under_way() {
     half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 1)]);
     assert_eq!(half.state(), State::Err);
     half.node.drain_events();
-    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn)]);
+    let gone = Refusal::Access(AccessError::Deregistered(from.region.lkey().0));
+    assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
 #[test]

@@ -2,8 +2,8 @@
 
 use roce_transport::{
     addr::{Gid, Mtu, Qpn},
-    event::{Counter, Counters, DropReason, Event},
-    mem::RKey,
+    event::{Counter, Counters, DropReason, Event, Refusal},
+    mem::{AccessError, RKey},
     qp::{ModifyError, Rtr, State},
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
@@ -83,12 +83,14 @@ fn the_last_request_of_a_queue_pair_that_fails() {
     pair.post_send(&a, &SendWr::write(1, nowhere, Data::inline(b"nowhere")));
     pair.run();
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err));
-    assert_eq!(pair.events(Side::B), [Event::QpAccessError(b.qpn), Event::LastWqeReached(b.qpn)]);
+    let refused = Event::QpAccessError(b.qpn, Refusal::Access(AccessError::UnknownKey(0x1234_5678)));
+    assert_eq!(pair.events(Side::B), [refused, Event::LastWqeReached(b.qpn)]);
     let now = pair.now;
     pair.b.adapter.to_error(now, b.qpn).unwrap();
     pair.b.drain_events();
     assert_eq!(pair.events(Side::B), [], "once");
-    assert_eq!(Event::QpAccessError(b.qpn).to_string(), format!("queue pair {}: the peer's access to memory was refused", b.qpn));
+    let said = format!("queue pair {}: the peer's access to memory was refused: R_Key: key 0x12345678 names no region", b.qpn);
+    assert_eq!(refused.to_string(), said);
 }
 
 #[test]

@@ -330,7 +330,7 @@ fn a_queue_that_the_target_must_not_serve() {
         assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RemAccessErr)), (2, FLUSHED)], "{kind}");
         assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err), "{kind}");
         assert_eq!(far.bytes(), before, "{kind}");
-        assert_eq!(pair.events(Side::B), [Event::QpAccessError(b.qpn), Event::LastWqeReached(b.qpn)], "{kind}");
+        assert_eq!(pair.events(Side::B), [Event::QpAccessError(b.qpn, refusal), Event::LastWqeReached(b.qpn)], "{kind}");
         let answered = Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal);
         assert!(pair.trace.from(Side::A).any(|record| record.arrivals.iter().any(|(_, what)| *what == answered)), "{kind}");
     }

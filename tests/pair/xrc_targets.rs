@@ -110,7 +110,7 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
     assert!(cq.is_empty());
     let qpn = half.qp.qpn;
-    assert_eq!(half.node.events, [Event::QpAccessError(qpn), Event::LastWqeReached(qpn)]);
+    assert_eq!(half.node.events, [Event::QpAccessError(qpn, Refusal::UnknownXrcSrq), Event::LastWqeReached(qpn)]);
     let pd = half.node.pd;
     half.node.adapter.deregister(&far.region).unwrap();
     half.node.adapter.dealloc_pd(pd).unwrap();

@@ -25,10 +25,10 @@ pub enum Event {
     SendQueueDrained(Qpn),
     /// A queue pair failed in a way that no completion can tell (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
-    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`).
-    QpRequestError(Qpn),
-    /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`).
-    QpAccessError(Qpn),
+    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`), for this reason: the peer only hears that it was.
+    QpRequestError(Qpn, Refusal),
+    /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`), for this reason.
+    QpAccessError(Qpn, Refusal),
     /// A shared receive queue holds fewer requests than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimitReached(SrqId),
     /// A queue pair with a shared receive queue, or an XRC target, is in error and will take nothing more from it, or from any
@@ -56,8 +56,8 @@ impl fmt::Display for Event {
             Self::CommunicationEstablished(qpn) => write!(f, "queue pair {qpn}: communication established"),
             Self::SendQueueDrained(qpn) => write!(f, "queue pair {qpn}: send queue drained"),
             Self::QpFatal(qpn) => write!(f, "queue pair {qpn}: fatal error"),
-            Self::QpRequestError(qpn) => write!(f, "queue pair {qpn}: the peer made an invalid request"),
-            Self::QpAccessError(qpn) => write!(f, "queue pair {qpn}: the peer's access to memory was refused"),
+            Self::QpRequestError(qpn, why) => write!(f, "queue pair {qpn}: the peer made an invalid request: {why}"),
+            Self::QpAccessError(qpn, why) => write!(f, "queue pair {qpn}: the peer's access to memory was refused: {why}"),
             Self::SrqLimitReached(id) => write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get()),
             Self::LastWqeReached(qpn) => write!(f, "queue pair {qpn}: takes nothing more from its shared receive queue"),
             Self::PKeyChange => f.write_str("the P_Key table of port 1 has changed"),

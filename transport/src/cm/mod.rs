@@ -3,7 +3,7 @@
 //! Read first: InfiniBand volume 1, chapter 12 (communication management), above all the state diagrams of 12.9.7; annex A11
 //! (the RDMA IP CM service), for how IP addresses travel.
 //!
-//! [`Cm`] is a part of the adapter: messages arrive at QP1 and leave from there. It knows listeners, connections, time
+//! `Cm` is a part of the adapter: messages arrive at QP1 and leave from there. It knows listeners, connections, time
 //! and nothing of queue pairs but their numbers. Every message that wants an answer is sent again until it has one.
 
 mod connection;

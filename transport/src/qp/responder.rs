@@ -147,10 +147,10 @@ const fn code_of(error: AccessError) -> NakCode {
 }
 
 /// The event that tells of a NAK where no completion does.
-const fn event_of(code: NakCode, qpn: Qpn) -> Event {
+const fn event_of(code: NakCode, qpn: Qpn, refusal: Refusal) -> Event {
     match code {
-        NakCode::RemoteAccessError => Event::QpAccessError(qpn),
-        _ => Event::QpRequestError(qpn),
+        NakCode::RemoteAccessError => Event::QpAccessError(qpn, refusal),
+        _ => Event::QpRequestError(qpn, refusal),
     }
 }
 
@@ -427,7 +427,7 @@ impl Responder {
     pub(super) fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         let told = self.fail_receive(code, refusal, common, env);
-        let event = (!told).then(|| event_of(code, common.qpn));
+        let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
     }
 
@@ -494,7 +494,7 @@ impl Responder {
         self.replies.clear();
         let code = code_of(error);
         self.push_nak(response.psn, Syndrome::Nak(code));
-        event_of(code, common.qpn)
+        event_of(code, common.qpn, Refusal::Access(error))
     }
 }
 
