@@ -332,7 +332,7 @@ fn attributes_of_a_device() {
 fn tables_of_a_port() {
     let context = open();
     let port = context.query_port();
-    assert!(port.active);
+    assert!(port.active && port.bad_pkeys == 0);
     let table = context.query_gid_table();
     assert_eq!(table.len(), 1);
     assert_eq!((table[0].gid, table[0].index, table[0].port), (context.gids()[0], 0, 1));

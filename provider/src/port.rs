@@ -31,6 +31,10 @@ pub struct PortAttr {
     pub gid_table_len: u16,
     /// Entries of the P_Key table (`pkey_tbl_len`).
     pub pkey_table_len: u16,
+    /// Packets with a P_Key that did not match (`bad_pkey_cntr`).
+    pub bad_pkeys: u64,
+    /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
+    pub qkey_violations: u64,
     /// What its interface transmits, in Mbit/s (`active_speed`, `active_width`). `None`: an interface that has no speed.
     pub speed: Option<u32>,
 }
@@ -44,6 +48,8 @@ impl PortAttr {
             max_message: roce_transport::qp::MAX_MESSAGE,
             gid_table_len: GID_TABLE_LEN,
             pkey_table_len: 1,
+            bad_pkeys: 0,
+            qkey_violations: 0,
             speed: None,
         }
     }

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pair, Side, all_ok};
+use crate::harness::{Half, Options, Pair, Side, all_ok, to_group};
 
 fn gid(text: &str) -> Gid {
     text.parse::<std::net::IpAddr>().unwrap().into()
@@ -151,6 +151,30 @@ fn a_queue_pair_counts_for_itself() {
     assert!(far.sequence_naks_sent > 0);
     pair.a.adapter.destroy_qp(a.qpn).unwrap();
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
+}
+
+/// Of a multicast packet each member counts its copy, and what became of it.
+#[test]
+fn a_member_of_a_group_counts_its_copies() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.datagrams(Options::default());
+    let (_, other) = pair.datagrams(Options::default());
+    let group: std::net::IpAddr = [239, 1, 2, 3].into();
+    for end in [&b, &other] {
+        pair.b.adapter.attach_mcast(end.qpn, group.into()).unwrap();
+        pair.b.adapter.count_qp(end.qpn).unwrap();
+    }
+    let buffer = pair.b.buffer(100);
+    pair.post_recv(&b, &RecvWr::new(1, [buffer.all()]));
+    pair.allow(DropReason::NoReceiveRequest);
+    pair.post_send(&a, &SendWr::send_to(2, to_group(group), Data::empty()));
+    pair.run();
+    let counted = |qpn| {
+        let counters = pair.b.adapter.qp_counters(qpn).unwrap();
+        (counters.received_packets, counters.multicast_packets, counters.dropped(DropReason::NoReceiveRequest))
+    };
+    assert_eq!((counted(b.qpn), counted(other.qpn)), ((1, 1, 0), (1, 1, 1)));
+    assert_eq!(pair.b.adapter.counters().received_packets, 1);
 }
 
 #[test]

@@ -69,6 +69,8 @@ impl Context {
         PortAttr {
             active: adapter.port_is_active(),
             active_mtu: adapter.gids().port_mtu(),
+            bad_pkeys: adapter.counters().pkey_violations,
+            qkey_violations: adapter.counters().qkey_violations,
             pkey_table_len: adapter.pkeys().entries().len() as u16,
             ..self.inner.port
         }

@@ -145,9 +145,16 @@ impl Adapter {
         let copies = members.len() as u32;
         let mut taken = 0;
         for &index in &members {
+            let counted = self.counted_before(index);
             match self.deliver_copy(now, index, &net, packet, bytes.len()) {
                 Ok(()) => taken += 1,
                 Err(reason) => self.counters.count_drop(reason),
+            }
+            self.count_since(counted);
+            if let Some(own) = self.counted.get_mut(&index) {
+                // its copy; the adapter counts the packet once
+                own.received_packets += 1;
+                own.multicast_packets += 1;
             }
         }
         self.groups.insert(group, members);
