@@ -11,10 +11,13 @@
 //!
 //! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the adapter.
 
+mod completion;
 mod config;
 mod connect;
+mod counting;
 mod multicast;
 mod objects;
+mod port;
 mod timers;
 mod transmit;
 
@@ -39,7 +42,7 @@ pub use multicast::McastError;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    addr::{Gid, Mtu, Qpn},
+    addr::Qpn,
     cm::Cm,
     event::{Counters, Disposition, DropReason, Event},
     hash::IdHasher,
@@ -142,68 +145,10 @@ impl Adapter {
         &self.gids
     }
 
-    /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`]. Connected queue pairs keep the
-    /// addresses that they were connected with.
-    pub fn set_gids(&mut self, gids: Vec<Gid>) {
-        let had = !self.gids.entries().is_empty();
-        if self.gids.set(gids) && had {
-            self.events.push_back(Event::GidChange);
-        }
-    }
-
-    /// Whether the port carries packets (`IBV_PORT_ACTIVE`). A new adapter takes it that it does.
-    #[must_use]
-    pub const fn port_is_active(&self) -> bool {
-        self.port_active
-    }
-
-    /// The port's state and its greatest payload from now on. A change of the state raises [`Event::PortActive`] or
-    /// [`Event::PortError`]. Queue pairs keep the path MTU that they were connected with.
-    pub fn set_port(&mut self, active: bool, mtu: Mtu) {
-        self.gids.set_port_mtu(mtu);
-        if self.port_active != active {
-            self.port_active = active;
-            self.events.push_back(if active { Event::PortActive } else { Event::PortError });
-        }
-    }
-
-    /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes into ERR, so that nobody
-    /// waits for ever.
-    pub fn fail(&mut self, now: Instant) {
-        if core::mem::replace(&mut self.failed, true) {
-            return;
-        }
-        self.events.push_back(Event::DeviceFatal);
-        for index in 0..self.is_ready.len() {
-            if self.qps.get(index).is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err)) {
-                self.with_qp(index, now, Qp::fail);
-            }
-        }
-    }
-
     /// The partitions that it is a member of.
     #[must_use]
     pub const fn pkeys(&self) -> &PKeyTable {
         &self.pkeys
-    }
-
-    /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index: they send and receive with the
-    /// key that stands there now.
-    ///
-    /// # Errors
-    /// [`ObjectError::InUse`] when a queue pair, in a state other than RESET, has an index whose entry would be gone or unused;
-    /// then nothing has changed.
-    pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
-        let used = |qp: &Qp| qp.common.state != State::Reset;
-        if self.qps.iter().any(|(_, qp)| used(qp) && pkeys.get(qp.common.pkey_index).is_none()) {
-            return Err(ObjectError::InUse);
-        }
-        for (_, qp) in &mut self.qps {
-            qp.common.pkey = pkeys.get(qp.common.pkey_index).unwrap_or(qp.common.pkey);
-        }
-        self.pkeys = pkeys;
-        self.events.push_back(Event::PKeyChange);
-        Ok(())
     }
 
     /// A random PSN, for a connection to start with.
@@ -519,48 +464,6 @@ impl Adapter {
         }
         self.attend_cqs(now);
         result
-    }
-
-    /// The queue pair that a datagram names, if it is counted for alone.
-    fn counted_destination(&self, bytes: &[u8]) -> Option<usize> {
-        if self.counted.is_empty() {
-            return None;
-        }
-        let dest_qp = Packet::parse(bytes).ok()?.headers.bth().dest_qp;
-        self.by_qpn.get(&dest_qp).copied().filter(|index| self.counted.contains_key(index))
-    }
-
-    /// For a queue pair that is counted for alone: what has been counted until now.
-    fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
-        self.counted.contains_key(&index).then(|| (index, self.counters.clone()))
-    }
-
-    /// What has been counted since then was this queue pair's.
-    fn count_since(&mut self, counted: Option<(usize, Counters)>) {
-        if let Some((index, before)) = counted
-            && let Some(own) = self.counted.get_mut(&index)
-        {
-            own.add_difference(&before, &self.counters);
-        }
-    }
-
-    /// Does what follows from completions: sets the timers of events that were put off, and fails the queue pairs of a queue
-    /// that has lost a completion (11.6.3.2).
-    fn attend_cqs(&mut self, now: Instant) {
-        while let Some(id) = self.deferred.pop() {
-            let index = id.0 as usize;
-            self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
-        }
-        while let Some(id) = self.overrun.pop() {
-            for index in 0..self.is_ready.len() {
-                let Some(qp) = self.qps.get(index) else { continue };
-                if qp.common.completes_in(id) && !matches!(qp.common.state, State::Reset | State::Err) {
-                    let (qp, mut env) = self.split(index, now);
-                    qp.fail(&mut env);
-                    self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
-                }
-            }
-        }
     }
 }
 

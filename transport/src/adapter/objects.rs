@@ -10,10 +10,9 @@ use super::{
 };
 use crate::{
     addr::{AddressVector, Qpn},
-    event::{Counters, Event},
     mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
-    work::{AhId, CompletionQueue, CqId, CqModeration, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
+    work::{AhId, CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
 };
 
 impl Adapter {
@@ -103,70 +102,6 @@ impl Adapter {
     /// [`ObjectError::Unknown`].
     pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
         if self.regions.dealloc_window(id) { Ok(()) } else { Err(ObjectError::Unknown) }
-    }
-
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`).
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`].
-    pub fn create_cq(&mut self, capacity: usize) -> Result<Arc<CompletionQueue>, ObjectError> {
-        size("completions", capacity, 1, self.limits.max_cqe)?;
-        limit("completion queues", self.cqs.len(), self.limits.max_cq)?;
-        let entry = self.cqs.vacant_entry();
-        let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), capacity));
-        entry.insert(cq.clone());
-        Ok(cq)
-    }
-
-    /// Destroys a completion queue (`ibv_destroy_cq`).
-    ///
-    /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there; [`ObjectError::Unknown`].
-    pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
-        if !self.cqs.contains(id.0 as usize) {
-            return Err(ObjectError::Unknown);
-        }
-        let of_srq = self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.cq.id() == id));
-        if of_srq || self.qps.iter().any(|(_, qp)| qp.common.completes_in(id)) {
-            return Err(ObjectError::InUse);
-        }
-        self.cqs.remove(id.0 as usize);
-        Ok(())
-    }
-
-    fn cq(&self, id: CqId) -> Result<&Arc<CompletionQueue>, ObjectError> {
-        self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
-    }
-
-    /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay, in order, and others may go
-    /// on taking them meanwhile.
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`]; [`ObjectError::Held`] when it holds more than would fit; [`ObjectError::Overrun`] when it has
-    /// overflowed, which more room does not mend; [`ObjectError::Unknown`]. Nothing has changed then.
-    pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
-        let cq = self.cq(id)?;
-        size("completions", capacity, 1, self.limits.max_cqe)?;
-        if cq.has_overrun() {
-            return Err(ObjectError::Overrun);
-        }
-        cq.resize(capacity).map_err(ObjectError::Held)
-    }
-
-    /// Sets how long a queue waits for more completions before it wakes its reader (`ibv_modify_cq`). An event that has been put
-    /// off is delivered now.
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`] for more than 65,535 µs; [`ObjectError::Unknown`]. Nothing has changed then.
-    pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
-        let cq = self.cq(id)?;
-        let limit = usize::from(u16::MAX);
-        let period = u16::try_from(moderation.period.as_micros());
-        let period = period.map_err(|_| ObjectError::Size { what: "cq_period in µs", least: 0, limit })?;
-        if cq.moderate(moderation.count, period) {
-            self.events.push_back(Event::Completion(id));
-        }
-        Ok(())
     }
 
     /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what it says is the address vector,
@@ -435,22 +370,6 @@ impl Adapter {
         self.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())
-    }
-
-    /// From now on counts for this queue pair alone, too. Does nothing if it is counted for already.
-    ///
-    /// # Errors
-    /// [`ObjectError::Unknown`].
-    pub fn count_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(ObjectError::Unknown)?;
-        self.counted.entry(index).or_default();
-        Ok(())
-    }
-
-    /// What has been counted for this queue pair since [`count_qp`](Self::count_qp).
-    #[must_use]
-    pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
-        self.counted.get(self.by_qpn.get(&qpn)?)
     }
 
     /// What a queue pair tells of itself (`ibv_query_qp`).

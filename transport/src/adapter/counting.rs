@@ -1,0 +1,45 @@
+//! Counters of one queue pair: kept for those that someone asked for, as differences of the adapter's.
+
+use super::{Adapter, config::ObjectError};
+use crate::{addr::Qpn, event::Counters, wire::Packet};
+
+impl Adapter {
+    /// From now on counts for this queue pair alone, too. Does nothing if it is counted for already.
+    ///
+    /// # Errors
+    /// [`ObjectError::Unknown`].
+    pub fn count_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
+        let index = *self.by_qpn.get(&qpn).ok_or(ObjectError::Unknown)?;
+        self.counted.entry(index).or_default();
+        Ok(())
+    }
+
+    /// What has been counted for this queue pair since [`count_qp`](Self::count_qp).
+    #[must_use]
+    pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
+        self.counted.get(self.by_qpn.get(&qpn)?)
+    }
+
+    /// The queue pair that a datagram names, if it is counted for alone.
+    pub(super) fn counted_destination(&self, bytes: &[u8]) -> Option<usize> {
+        if self.counted.is_empty() {
+            return None;
+        }
+        let dest_qp = Packet::parse(bytes).ok()?.headers.bth().dest_qp;
+        self.by_qpn.get(&dest_qp).copied().filter(|index| self.counted.contains_key(index))
+    }
+
+    /// For a queue pair that is counted for alone: what has been counted until now.
+    pub(super) fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
+        self.counted.contains_key(&index).then(|| (index, self.counters.clone()))
+    }
+
+    /// What has been counted since then was this queue pair's.
+    pub(super) fn count_since(&mut self, counted: Option<(usize, Counters)>) {
+        if let Some((index, before)) = counted
+            && let Some(own) = self.counted.get_mut(&index)
+        {
+            own.add_difference(&before, &self.counters);
+        }
+    }
+}
