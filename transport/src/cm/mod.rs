@@ -6,7 +6,9 @@
 //! `Cm` is a part of the adapter: messages arrive at QP1 and leave from there. It knows listeners, connections, time
 //! and nothing of queue pairs but their numbers. Every message that wants an answer is sent again until it has one.
 
+mod command;
 mod connection;
+mod event;
 mod handle;
 mod message;
 mod service;
@@ -16,14 +18,15 @@ use alloc::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     vec::Vec,
 };
-use core::{net::IpAddr, ops::RangeInclusive, time::Duration};
+use core::{net::IpAddr, time::Duration};
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
-use thiserror::Error;
 
+pub use command::{Accept, CmConfig, CmError, CmService, Connect, Listen, ListenerId};
 pub use connection::{CmState, ConnId, QpSetup};
+pub use event::CmEvent;
 pub use message::{
     About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep,
     SidrReq,
@@ -31,233 +34,14 @@ pub use message::{
 pub use service::{IpHeader, PortSpace, ServiceId};
 
 use crate::{
-    addr::{AddressVector, Mtu, PKey, QKey, Qpn},
+    addr::{QKey, Qpn},
     gids::Path,
     hash::IdHasher,
-    psn::Psn,
     time::Instant,
 };
 pub(crate) use connection::Way;
 use connection::{Connection, Resend, Setup};
 pub(crate) use handle::{Arrival, Taken};
-
-/// How connection management works.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CmConfig {
-    /// Communication IDs are drawn from here; all but 0 by default. A narrower range lets several adapters share an address.
-    pub ids: RangeInclusive<u32>,
-    /// How long an answer is waited for before a message is sent again: the five-bit code of 4.096 µs · 2^code. 18 (1.07 s)
-    /// by default.
-    pub response_timeout: u8,
-    /// How often a message is sent again, 0..=15. 15 by default.
-    pub max_retries: u8,
-    /// How much longer a program may take that has not answered a request yet, which the peer is told when it asks again:
-    /// a five-bit code. 24 (69 s) by default.
-    pub service_timeout: u8,
-    /// Connections at once, those in their time wait included. 65,536 by default.
-    pub max_connections: usize,
-}
-
-impl Default for CmConfig {
-    fn default() -> Self {
-        Self { ids: 1..=u32::MAX, response_timeout: 18, max_retries: 15, service_timeout: 24, max_connections: 1 << 16 }
-    }
-}
-
-/// Names a listener.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ListenerId(u32);
-
-/// What a listener waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Listen {
-    /// The service.
-    pub service_id: ServiceId,
-    /// Only requests to this address of ours; all if `None`.
-    pub address: Option<IpAddr>,
-    /// Requests that may wait to be accepted; more are not answered, so that their senders ask again.
-    pub backlog: usize,
-}
-
-/// A transport service, as a request names it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CmService {
-    /// Reliable connection.
-    Rc,
-    /// Unreliable connection.
-    Uc,
-    /// Extended reliable connection.
-    Xrc,
-}
-
-/// A request to make.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Connect<'a> {
-    /// What to connect to.
-    pub service_id: ServiceId,
-    /// The way to the peer.
-    pub av: AddressVector,
-    /// The transport service.
-    pub service: CmService,
-    /// The own queue pair.
-    pub qpn: Qpn,
-    /// Whether the adapter is to move that queue pair, which is in INIT, when the peer accepts. Otherwise
-    /// [`CmEvent::Reply`] asks the program to.
-    pub managed: bool,
-    /// The first PSN that it expects.
-    pub starting_psn: Psn,
-    /// READs and atomics that it can answer at once.
-    pub responder_resources: u8,
-    /// READs and atomics that it wants to have outstanding at once.
-    pub initiator_depth: u8,
-    /// Retry counter of both sides, 0..=7.
-    pub retry_count: u8,
-    /// RNR retry counter of the peer, 0..=7.
-    pub rnr_retry: u8,
-    /// RNR NAK timer's code of the own queue pair, 0..=31.
-    pub min_rnr_timer: u8,
-    /// Acknowledge timeout's code of both sides, 0..=31.
-    pub ack_timeout: u8,
-    /// Whether its queue pair receives from a shared receive queue.
-    pub srq: bool,
-    /// The path MTU.
-    pub path_mtu: Mtu,
-    /// The partition.
-    pub pkey: PKey,
-    /// Up to 92 bytes.
-    pub private_data: &'a [u8],
-}
-
-/// An answer to a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Accept<'a> {
-    /// The own queue pair.
-    pub qpn: Qpn,
-    /// The first PSN that it expects.
-    pub starting_psn: Psn,
-    /// READs and atomics that it can answer at once.
-    pub responder_resources: u8,
-    /// READs and atomics that it will have outstanding at once.
-    pub initiator_depth: u8,
-    /// RNR retry counter of the peer, 0..=7.
-    pub rnr_retry: u8,
-    /// RNR NAK timer's code of the own queue pair, 0..=31.
-    pub min_rnr_timer: u8,
-    /// Whether its queue pair receives from a shared receive queue.
-    pub srq: bool,
-    /// Up to 196 bytes.
-    pub private_data: &'a [u8],
-}
-
-/// What a program hears of its connections.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CmEvent {
-    /// Someone wants to connect. Answer with accept, reject or destroy.
-    Request {
-        /// Who listens.
-        listener: ListenerId,
-        /// The new connection.
-        conn: ConnId,
-        /// The request.
-        req: Box<Req>,
-        /// Where it came from.
-        remote: IpAddr,
-        /// Which address of ours it came to.
-        local: IpAddr,
-    },
-    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with `cm_ready`, reject or destroy.
-    Reply {
-        /// The connection.
-        conn: ConnId,
-        /// The reply.
-        rep: Box<Rep>,
-    },
-    /// Both sides may use the connection.
-    Established {
-        /// The connection.
-        conn: ConnId,
-        /// The peer's reply, on the active side.
-        rep: Option<Box<Rep>>,
-        /// What came with the peer's RTU, on the passive side.
-        private_data: Option<Box<PrivateData<224>>>,
-    },
-    /// The peer does not want to, or not any more. The connection is gone.
-    Rejected {
-        /// The connection.
-        conn: ConnId,
-        /// The rejection.
-        rej: Box<Rej>,
-    },
-    /// No answer came. The connection is gone.
-    Unreachable {
-        /// The connection.
-        conn: ConnId,
-    },
-    /// The peer accepted, but the own queue pair could not be moved. The peer has been told; the connection is gone.
-    ConnectError {
-        /// The connection.
-        conn: ConnId,
-    },
-    /// The connection is over: either side wanted so. If the peer did, disconnect or destroy answers it.
-    Disconnected {
-        /// The connection.
-        conn: ConnId,
-    },
-    /// No packet of the connection can be under way any more. It is gone.
-    TimeWaitExit {
-        /// The connection.
-        conn: ConnId,
-    },
-    /// Someone asks for a datagram service. Answer with `cm_answer` or destroy.
-    SidrRequest {
-        /// Who listens.
-        listener: ListenerId,
-        /// Names the question.
-        conn: ConnId,
-        /// The question.
-        req: Box<SidrReq>,
-        /// Where it came from.
-        remote: IpAddr,
-        /// Which address of ours it came to.
-        local: IpAddr,
-    },
-    /// The answer to a question. It is gone.
-    SidrReply {
-        /// The question.
-        conn: ConnId,
-        /// The answer; its status tells whether there is such a service.
-        rep: Box<SidrRep>,
-    },
-}
-
-/// Why a command of connection management is refused. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum CmError {
-    /// No such connection, or it is gone.
-    #[error("no such connection")]
-    Unknown,
-    /// Not in this state.
-    #[error("not possible in state {0:?}")]
-    State(CmState),
-    /// The service has a listener on this address.
-    #[error("the service has a listener on this address already")]
-    InUse,
-    /// More bytes than the message has room for.
-    #[error("more than {0} bytes of private data")]
-    PrivateData(usize),
-    /// As many connections exist as may.
-    #[error("no more than {0} connections")]
-    TooMany(usize),
-    /// The address vector names a GID index that does not exist, or one of another address family.
-    #[error("no way from the GID index to the peer's GID")]
-    NoRoute,
-    /// A number too large.
-    #[error("{0} is out of range")]
-    Range(&'static str),
-    /// The queue pair could not be moved.
-    #[error("the queue pair could not be moved: {0}")]
-    QueuePair(crate::qp::ModifyError),
-}
 
 struct Listener {
     listen: Listen,
