@@ -25,11 +25,12 @@ serve() {
     done
 }
 
-# The port appears some time after its driver, and its name has the number of a device in it.
+# The ports appear some time after their driver, and their names have the number of a device in them. The second one is the
+# agent's.
 port=
 until [ -c "$port" ]; do
     sleep 0.1
-    port=$(echo /dev/vport*)
+    port=$(echo /dev/vport*p1)
 done
 
 # The end of process 1 would be the end of the kernel.

@@ -23,20 +23,22 @@ class Guest:
         self.ipv4 = f"10.77.0.{number}"
         self.ipv6 = f"fd77::{number:x}"
         self.console = directory / f"guest{number}-console.log"
+        self.agent_socket = directory / f"guest{number}-agent"
         self.commands = 0
         self.jobs = 0
         self.pending = b""
-        tap = f"tap{number}"
-        net.add_tap(tap)
+        self.tap = f"tap{number}"
+        net.add_tap(self.tap)
         # Only software emulation: a KVM that starts and then cannot run the kernel would be worse than none.
         self.qemu = net.start([
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1024",
             "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
             "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1",
-            "-netdev", f"tap,id=n0,ifname={tap},script=no,downscript=no",
+            "-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
             "-device", f"virtio-net-pci,netdev=n0,mac=52:54:00:77:00:{number:02x},host_mtu={MTU},romfile=",
             "-serial", f"file:{self.console}",
-            "-device", "virtio-serial-pci", "-chardev", "stdio,id=c0", "-device", "virtserialport,chardev=c0",
+            "-device", "virtio-serial-pci", "-chardev", "stdio,id=c0", "-device", "virtserialport,nr=1,chardev=c0",
+            "-chardev", f"socket,id=c1,path={self.agent_socket},server=on,wait=off", "-device", "virtserialport,nr=2,chardev=c1",
         ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         try:
             self.read_until(rb"<ready>\n", BOOT_SECONDS)

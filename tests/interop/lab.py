@@ -38,7 +38,13 @@ GUEST_FILES = {
 # Kernel name -> pattern of its Debian package; the newest match is taken.
 KERNELS = {
     "6.1": r"^linux-image-6\.1\.0-[0-9]+-amd64$",
+    "6.12": r"^linux-image-6\.12\.[0-9]+\+deb12-amd64$",
 }
+
+# The interpreter of the agent, its package, and where Debian's packages put modules.
+PYTHON = "/usr/bin/python3"
+PYTHON_PACKAGES = ["python3-minimal", "python3-pyverbs"]
+PYTHON_PATH = "/usr/lib/python3/dist-packages"
 
 # Loaded by the guest in this order. rdma_rxe asks the crypto API for "crc32" and does not depend on it by name.
 MODULES = ["virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs"]
@@ -63,7 +69,7 @@ def prepare(kernel_name, say):
 
 
 def install_packages(say):
-    wanted = sorted({*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES})
+    wanted = sorted({*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES})
     missing = [p for p in wanted if p not in package_versions(wanted)]
     if not missing:
         return
@@ -120,9 +126,9 @@ def kernel_image(tree):
 def initramfs(tree, say):
     """The guest's file system, named by a hash of everything it is made from."""
     version = kernel_version(tree)
-    packages = package_versions([*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES])
+    packages = package_versions([*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES])
     recipe = [version, packages, GUEST_PROGRAMS, GUEST_FILES, MODULES,
-              (HERE / "guest-init.sh").read_text(), Path(__file__).read_text()]
+              *(path.read_text() for path in [HERE / "guest-init.sh", HERE / "agent.py", Path(__file__)])]
     digest = hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]
     image = cache_dir() / f"initramfs-{version}-{digest}.cpio"
     if image.exists():
@@ -162,6 +168,7 @@ def fill_root(root, tree, version):
         copy_in(root, file)
         if file.endswith(".so"):
             copy_libraries(root, file)
+    add_agent(root)
 
     order = []
     for module in MODULES:
@@ -174,6 +181,24 @@ def fill_root(root, tree, version):
     (root / "modules" / "order").write_text("\n".join(order) + "\n")
 
 
+def add_agent(root):
+    """The agent, and of Python exactly what it loads."""
+    shutil.copy(HERE / "agent.py", root / "agent.py")
+    interpreter = Path(PYTHON).resolve()
+    copy_in(root, str(interpreter))
+    copy_libraries(root, interpreter)
+    (root / "bin" / "python3").symlink_to(interpreter)
+    # Loading the agent on the host says what there is to load; what is built into the interpreter has no file.
+    lister = "import sys, agent; print(*{f for m in sys.modules.values() if (f := getattr(m, '__file__', None))}, sep='\\n')"
+    environment = {**os.environ, "PYTHONPATH": f"{PYTHON_PATH}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
+    for file in output_of([PYTHON, "-S", "-c", lister], env=environment).splitlines():
+        if file != str(HERE / "agent.py"):
+            copy_in(root, file)
+            if file.endswith(".so"):
+                copy_libraries(root, file)
+    output_of([PYTHON, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", root, root / "usr", root])
+
+
 def module_files(tree, version, module):
     """A module's file after those of the modules it depends on; nothing when it is built into the kernel."""
     listed = output_of(["modprobe", "-d", tree, "-S", version, "--show-depends", module])
@@ -182,7 +207,8 @@ def module_files(tree, version, module):
 
 def copy_libraries(root, program):
     for path in re.findall(r"(/\S+) \(0x", output_of(["ldd", program])):
-        copy_in(root, path)
+        if not (root / path.lstrip("/")).exists():
+            copy_in(root, path)
 
 
 def copy_in(root, path):

@@ -1,0 +1,357 @@
+"""The guest's side of the interoperability tests: does with pyverbs what our peer (`peer/`) does with our API, by the same
+commands; `peer/src/command.rs` lists them.
+
+Runs in the guest: `agent.py PORT`, a virtio port. A line is a list of commands in JSON, and the answer is a line with a list
+of as many answers. A command that fails is answered with {"error": NAME_OF_ERRNO, "text": WHY}.
+"""
+
+import ctypes
+import errno
+import ipaddress
+import json
+import os
+import select
+import sys
+import time
+import traceback
+
+from pyverbs import enums
+from pyverbs.addr import AH, AHAttr, GID, GlobalRoute
+from pyverbs.cq import CQ
+from pyverbs.device import Context
+from pyverbs.mr import MR, MW, MWBind, MWBindInfo
+from pyverbs.pd import PD
+from pyverbs.pyverbs_error import PyverbsRDMAError
+from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
+from pyverbs.wr import RecvWR, SGE, SendWR
+
+DEVICE = "rxe0"
+PORT = 1
+SYSFS = f"/sys/class/infiniband/{DEVICE}/ports/1"
+PERIOD = 251
+
+SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
+MTUS = {256: enums.IBV_MTU_256, 512: enums.IBV_MTU_512, 1024: enums.IBV_MTU_1024, 2048: enums.IBV_MTU_2048,
+        4096: enums.IBV_MTU_4096}
+OPERATIONS = {"send": enums.IBV_WR_SEND, "write": enums.IBV_WR_RDMA_WRITE, "read": enums.IBV_WR_RDMA_READ,
+              "compare_swap": enums.IBV_WR_ATOMIC_CMP_AND_SWP, "fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD}
+WITH_IMMEDIATE = {"send": enums.IBV_WR_SEND_WITH_IMM, "write": enums.IBV_WR_RDMA_WRITE_WITH_IMM}
+
+
+class Agent:
+    def __init__(self):
+        self.context = Context(name=DEVICE)
+        # (kind, name) -> object, in the order in which they were made
+        self.objects = {}
+        self.event_fd = next(fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd))
+
+    def execute(self, command):
+        arguments = dict(command)
+        try:
+            answer = getattr(self, "do_" + arguments.pop("do"))(**arguments)
+            return {} if answer is None else answer
+        except PyverbsRDMAError as error:
+            return {"error": errno_name(error.error_code), "text": str(error)}
+        except Exception:
+            return {"error": "EPROTO", "text": traceback.format_exc()}
+
+    def find(self, kind, name):
+        return self.objects[kind, name]
+
+    # Objects.
+
+    def do_hello(self):
+        active = self.context.query_port(PORT).active_mtu
+        return {"kind": "rxe", "addresses": list(own_addresses()),
+                "active_mtu": next(size for size, mtu in MTUS.items() if mtu == active)}
+
+    def do_pd(self, name):
+        self.objects["pd", name] = PD(self.context)
+
+    def do_mr(self, name, pd, length, access):
+        mr = self.objects["mr", name] = MR(self.find("pd", pd), length, flags("IBV_ACCESS_", access))
+        mr.write(bytes(length), length)
+        return {"lkey": mr.lkey, "rkey": mr.rkey, "address": mr.buf}
+
+    def do_cq(self, name, size):
+        self.objects["cq", name] = CQ(self.context, size)
+
+    def do_srq(self, name, pd, max_wr, max_sge):
+        init = SrqInitAttr(SrqAttr(max_wr=max_wr, max_sge=max_sge))
+        self.objects["srq", name] = SRQ(self.find("pd", pd), init)
+
+    def do_srq_limit(self, srq, limit):
+        attr = SrqAttr()
+        attr.srq_limit = limit
+        self.find("srq", srq).modify(attr, enums.IBV_SRQ_LIMIT)
+
+    def do_qp(self, name, pd, type, send_cq, recv_cq, srq=None, caps=None, sq_sig_all=False):
+        sizes = {"max_send_wr": 64, "max_recv_wr": 64, "max_send_sge": 4, "max_recv_sge": 4, "max_inline_data": 64,
+                 **(caps or {})}
+        init = QPInitAttr(qp_type=SERVICES[type], scq=self.find("cq", send_cq), rcq=self.find("cq", recv_cq),
+                          srq=srq and self.find("srq", srq), cap=QPCap(**sizes), sq_sig_all=int(sq_sig_all))
+        qp = self.objects["qp", name] = QP(self.find("pd", pd), init)
+        return {"qpn": qp.qp_num}
+
+    def do_modify(self, qp, to):
+        qp = self.find("qp", qp)
+        [(state, arguments)] = to.items()
+        attr, mask = getattr(self, "to_" + state)(qp, **arguments)
+        qp.modify(attr, mask | enums.IBV_QP_STATE)
+
+    def to_reset(self, _):
+        return QPAttr(qp_state=enums.IBV_QPS_RESET), 0
+
+    def to_init(self, qp, access=(), qkey=0):
+        attr = QPAttr(qp_state=enums.IBV_QPS_INIT, port_num=PORT)
+        attr.pkey_index = 0
+        mask = enums.IBV_QP_PKEY_INDEX | enums.IBV_QP_PORT
+        if qp.qp_type == enums.IBV_QPT_UD:
+            attr.qkey = qkey
+            return attr, mask | enums.IBV_QP_QKEY
+        attr.qp_access_flags = flags("IBV_ACCESS_", access)
+        return attr, mask | enums.IBV_QP_ACCESS_FLAGS
+
+    def to_rtr(self, qp, peer=None, rq_psn=0, max_dest_rd_atomic=0, min_rnr_timer=0):
+        attr = QPAttr(qp_state=enums.IBV_QPS_RTR)
+        if qp.qp_type == enums.IBV_QPT_UD:
+            return attr, 0
+        attr.ah_attr = address_vector(peer["address"])
+        attr.dest_qp_num = peer["qpn"]
+        attr.path_mtu = MTUS[peer["path_mtu"]]
+        attr.rq_psn = rq_psn
+        mask = enums.IBV_QP_AV | enums.IBV_QP_PATH_MTU | enums.IBV_QP_DEST_QPN | enums.IBV_QP_RQ_PSN
+        if qp.qp_type == enums.IBV_QPT_UC:
+            return attr, mask
+        attr.max_dest_rd_atomic = max_dest_rd_atomic
+        attr.min_rnr_timer = min_rnr_timer
+        return attr, mask | enums.IBV_QP_MAX_DEST_RD_ATOMIC | enums.IBV_QP_MIN_RNR_TIMER
+
+    def to_rts(self, qp, sq_psn, timeout=0, retry_cnt=0, rnr_retry=0, max_rd_atomic=0):
+        attr = QPAttr(qp_state=enums.IBV_QPS_RTS)
+        attr.sq_psn = sq_psn
+        if qp.qp_type != enums.IBV_QPT_RC:
+            return attr, enums.IBV_QP_SQ_PSN
+        attr.timeout = timeout
+        attr.retry_cnt = retry_cnt
+        attr.rnr_retry = rnr_retry
+        attr.max_rd_atomic = max_rd_atomic
+        return attr, (enums.IBV_QP_SQ_PSN | enums.IBV_QP_TIMEOUT | enums.IBV_QP_RETRY_CNT | enums.IBV_QP_RNR_RETRY |
+                      enums.IBV_QP_MAX_QP_RD_ATOMIC)
+
+    def to_resume(self, _):
+        return QPAttr(qp_state=enums.IBV_QPS_RTS), 0
+
+    def to_sqd(self, _, notify):
+        attr = QPAttr(qp_state=enums.IBV_QPS_SQD)
+        attr.en_sqd_async_notify = int(notify)
+        return attr, enums.IBV_QP_EN_SQD_ASYNC_NOTIFY
+
+    def to_err(self, _):
+        return QPAttr(qp_state=enums.IBV_QPS_ERR), 0
+
+    def do_query(self, qp):
+        attr, _ = self.find("qp", qp).query(enums.IBV_QP_STATE)
+        return {"state": c_name(enums.ibv_qp_state, attr.qp_state, "IBV_QPS_")}
+
+    def do_destroy(self, name):
+        kind = next(kind for kind, its in self.objects if its == name)
+        self.objects.pop((kind, name)).close()
+
+    def do_clear(self):
+        for kind in ("qp", "ah", "mw", "mr", "srq", "cq", "pd"):
+            for key in [key for key in self.objects if key[0] == kind]:
+                self.objects.pop(key).close()
+        self.do_events(1 << 30, 0)
+
+    # Work.
+
+    def do_send(self, qp, wrs):
+        qp = self.find("qp", qp)
+        return post([self.request(wr) for wr in wrs], qp.post_send)
+
+    def request(self, wr):
+        operation = wr["op"]
+        opcode = OPERATIONS[operation]
+        immediate = wr.get("imm")
+        if immediate is not None:
+            opcode = WITH_IMMEDIATE[operation]
+        flag_bits = flags("IBV_SEND_", wr["flags"])
+        sges = pieces(wr.get("sges", []))
+        if "inline" in wr:
+            # the library copies the bytes while it posts
+            self.inline = ctypes.create_string_buffer(pattern(wr["inline"]["seed"], wr["inline"]["length"]))
+            sges = [SGE(ctypes.addressof(self.inline), wr["inline"]["length"], 0)]
+            flag_bits |= enums.IBV_SEND_INLINE
+        made = SendWR(wr_id=wr["id"], num_sge=len(sges), sg=sges, opcode=opcode, send_flags=flag_bits)
+        if immediate is not None:
+            made.imm_data = swapped(immediate)
+        remote = wr.get("remote")
+        if operation in ("write", "read"):
+            made.set_wr_rdma(remote["rkey"], remote["address"])
+        elif operation == "compare_swap":
+            made.set_wr_atomic(remote["rkey"], remote["address"], wr["compare"], wr["swap"])
+        elif operation == "fetch_add":
+            made.set_wr_atomic(remote["rkey"], remote["address"], wr["add"], 0)
+        to = wr.get("destination")
+        if to:
+            made.set_wr_ud(self.address_handle(to["address"]), to["qpn"], to["qkey"])
+        return made
+
+    def address_handle(self, address):
+        pd = next(pd for (kind, _), pd in self.objects.items() if kind == "pd")
+        key = "ah", address
+        if key not in self.objects:
+            self.objects[key] = AH(pd, attr=address_vector(address))
+        return self.objects[key]
+
+    def do_recv(self, wrs, qp=None, srq=None):
+        queue = self.find("srq", srq) if srq else self.find("qp", qp)
+        made = []
+        for wr in wrs:
+            sges = pieces(wr["sges"])
+            made.append(RecvWR(wr_id=wr["id"], num_sge=len(sges), sg=sges))
+        return post(made, queue.post_recv)
+
+    def do_poll(self, cq, count, timeout):
+        cq = self.find("cq", cq)
+        return gather(count, timeout, lambda: [completion(wc) for wc in cq.poll(1)[1]])
+
+    def do_events(self, count, timeout):
+        def take():
+            if not select.select([self.event_fd], [], [], 0)[0]:
+                return []
+            event = self.context.get_async_event()
+            event.ack()
+            return [{"event": c_name(enums.ibv_event_type, event.event_type, "IBV_EVENT_")}]
+        return gather(count, timeout, take)
+
+    # Memory.
+
+    def do_fill(self, mr, offset, length, seed):
+        self.find("mr", mr).write(pattern(seed, length), length, offset)
+
+    def do_differs(self, mr, offset, length, seed):
+        found, wanted = self.find("mr", mr).read(length, offset), pattern(seed, length)
+        place = None if found == wanted else next(n for n in range(length) if found[n] != wanted[n])
+        return {"differs": place if place is None else offset + place}
+
+    def do_set_word(self, mr, offset, value):
+        self.find("mr", mr).write(value.to_bytes(8, sys.byteorder), 8, offset)
+
+    def do_word(self, mr, offset):
+        return {"value": int.from_bytes(self.find("mr", mr).read(8, offset), sys.byteorder)}
+
+    def do_counters(self):
+        directory = f"{SYSFS}/hw_counters"
+        return {name: int(open(f"{directory}/{name}").read()) for name in os.listdir(directory)
+                if name != "lifespan"}
+
+
+def link(fd):
+    try:
+        return os.readlink(f"/proc/self/fd/{fd}")
+    except OSError:
+        return ""
+
+
+def errno_name(code):
+    return errno.errorcode.get(abs(code or 0), str(code))
+
+
+def flags(prefix, names):
+    bits = 0
+    for name in names:
+        bits |= getattr(enums, prefix + name)
+    return bits
+
+
+def pieces(sges):
+    # pyverbs wants one at least; one of no bytes does no harm
+    sges = sges or [{"address": 0, "length": 0, "lkey": 0}]
+    return [SGE(sge["address"], sge["length"], sge["lkey"]) for sge in sges]
+
+
+def own_addresses():
+    """IP address -> index in the GID table."""
+    found = {}
+    for index in range(8):
+        with open(f"{SYSFS}/gids/{index}") as file:
+            gid = ipaddress.IPv6Address(file.read().strip())
+        if int(gid) and not gid.is_link_local:
+            found[str(gid.ipv4_mapped or gid)] = index
+    return found
+
+
+def address_vector(address):
+    """The way to an IP address, from the own address of the same family."""
+    address = ipaddress.ip_address(address)
+    index = next(index for own, index in own_addresses().items() if ipaddress.ip_address(own).version == address.version)
+    if address.version == 4:
+        address = ipaddress.IPv6Address(f"::ffff:{address}")
+    route = GlobalRoute(dgid=GID(address.exploded), sgid_index=index)
+    return AHAttr(gr=route, is_global=1, port_num=PORT)
+
+
+def post(wrs, one):
+    """Posts requests one by one."""
+    for index, wr in enumerate(wrs):
+        try:
+            one(wr)
+        except PyverbsRDMAError as error:
+            return {"posted": index, "error": errno_name(error.error_code), "text": str(error)}
+    return {"posted": len(wrs)}
+
+
+def completion(wc):
+    seen = {"id": wc.wr_id, "qpn": wc.qp_num, "status": c_name(enums.ibv_wc_status, wc.status, "IBV_WC_")}
+    if wc.status != enums.IBV_WC_SUCCESS:
+        return {**seen, "reason": f"vendor {wc.vendor_err:#x}"}
+    return {**seen, "opcode": c_name(enums.ibv_wc_opcode, wc.opcode, "IBV_WC_"), "byte_len": wc.byte_len,
+            "imm": swapped(wc.imm_data) if wc.wc_flags & enums.IBV_WC_WITH_IMM else None, "src_qp": wc.src_qp}
+
+
+def swapped(immediate):
+    """Between a number and immediate data, whose bytes pyverbs takes as a number of this host."""
+    return int.from_bytes(immediate.to_bytes(4, "big"), sys.byteorder)
+
+
+def c_name(enumeration, value, prefix):
+    return enumeration(value).name.removeprefix(prefix)
+
+
+def gather(count, timeout, take):
+    """Takes until there are `count` or the time, in seconds, is over."""
+    end = time.monotonic() + timeout
+    taken = []
+    while len(taken) < count:
+        some = take()
+        if not some and time.monotonic() >= end:
+            break
+        if not some:
+            time.sleep(0.0005)
+        taken += some
+    return taken
+
+
+def pattern(seed, length):
+    start = seed % PERIOD
+    return (bytes(range(PERIOD)) * (length // PERIOD + 2))[start:start + length]
+
+
+def serve(path):
+    agent = Agent()
+    port = os.open(path, os.O_RDWR)
+    pending = b""
+    while True:
+        while b"\n" not in pending:
+            pending += os.read(port, 65536)
+        line, pending = pending.split(b"\n", 1)
+        answer = json.dumps([agent.execute(command) for command in json.loads(line)]).encode() + b"\n"
+        while answer:
+            answer = answer[os.write(port, answer):]
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])

@@ -1,0 +1,245 @@
+//! The commands, as they come in.
+
+use std::net::IpAddr;
+
+use serde::Deserialize;
+
+/// What can be asked for. Objects are named by whoever makes them; rights and flags by their names in C, without prefix.
+#[derive(Deserialize)]
+#[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum Command {
+    /// What the device is and has: `{addresses, active_mtu, kind}`.
+    Hello {},
+    Pd {
+        name: String,
+    },
+    /// `{lkey, rkey, address}`.
+    Mr {
+        name: String,
+        pd: String,
+        length: usize,
+        access: Vec<String>,
+    },
+    Cq {
+        name: String,
+        size: usize,
+    },
+    Srq {
+        name: String,
+        pd: String,
+        max_wr: u32,
+        max_sge: u32,
+    },
+    SrqLimit {
+        srq: String,
+        limit: u32,
+    },
+    /// `{qpn}`.
+    Qp {
+        name: String,
+        pd: String,
+        #[serde(rename = "type")]
+        qp_type: String,
+        send_cq: String,
+        recv_cq: String,
+        #[serde(default)]
+        srq: Option<String>,
+        #[serde(default)]
+        caps: Caps,
+        #[serde(default)]
+        sq_sig_all: bool,
+    },
+    /// A transition with exactly the attributes that it takes: `{"to": {"init": {"access": []}}}`.
+    Modify {
+        qp: String,
+        to: Transition,
+    },
+    /// `{state}`.
+    Query {
+        qp: String,
+    },
+    /// `{posted}`, and with it `{error, text}` of the request after those.
+    Send {
+        qp: String,
+        wrs: Vec<Request>,
+    },
+    /// The same, to a queue pair's own queue or a shared one.
+    Recv {
+        #[serde(default)]
+        qp: Option<String>,
+        #[serde(default)]
+        srq: Option<String>,
+        wrs: Vec<Receive>,
+    },
+    /// Completions, as soon as there are `count` or the time, in seconds, is over.
+    Poll {
+        cq: String,
+        count: usize,
+        timeout: f64,
+    },
+    /// Asynchronous events, in the same way: `[{event}]`.
+    Events {
+        count: usize,
+        timeout: f64,
+    },
+    /// Writes byte `(seed + n) % 251` to place `offset + n`.
+    Fill {
+        mr: String,
+        offset: usize,
+        length: usize,
+        seed: usize,
+    },
+    /// Whether `length` bytes are what `fill` writes: `{differs}`, the first place that is not, or nothing.
+    Differs {
+        mr: String,
+        offset: usize,
+        length: usize,
+        seed: usize,
+    },
+    /// Sets the 8-byte word at `offset`, in this host's byte order.
+    SetWord {
+        mr: String,
+        offset: usize,
+        value: u64,
+    },
+    /// `{value}`.
+    Word {
+        mr: String,
+        offset: usize,
+    },
+    /// All counters that there are, by name.
+    Counters {},
+    /// Destroys one object.
+    Destroy {
+        name: String,
+    },
+    /// Destroys all objects, and takes all events.
+    Clear {},
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Transition {
+    Reset {},
+    Init {
+        #[serde(default)]
+        access: Vec<String>,
+        #[serde(default)]
+        qkey: u32,
+    },
+    /// The attributes of a connection are left out for a datagram queue pair, and the last two for an unreliable connection.
+    Rtr {
+        #[serde(default)]
+        peer: Option<Peer>,
+        #[serde(default)]
+        rq_psn: u32,
+        #[serde(default)]
+        max_dest_rd_atomic: u8,
+        #[serde(default)]
+        min_rnr_timer: u8,
+    },
+    /// All but the first only for a reliable connection.
+    Rts {
+        sq_psn: u32,
+        #[serde(default)]
+        timeout: u8,
+        #[serde(default)]
+        retry_cnt: u8,
+        #[serde(default)]
+        rnr_retry: u8,
+        #[serde(default)]
+        max_rd_atomic: u8,
+    },
+    /// SQD or SQE to RTS.
+    Resume {},
+    Sqd {
+        notify: bool,
+    },
+    Err {},
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Peer {
+    pub(crate) address: IpAddr,
+    pub(crate) qpn: u32,
+    pub(crate) path_mtu: u32,
+}
+
+#[derive(Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct Caps {
+    pub(crate) max_send_wr: u32,
+    pub(crate) max_recv_wr: u32,
+    pub(crate) max_send_sge: u32,
+    pub(crate) max_recv_sge: u32,
+    pub(crate) max_inline_data: u32,
+}
+
+impl Default for Caps {
+    fn default() -> Self {
+        Self { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 }
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Request {
+    pub(crate) id: u64,
+    pub(crate) op: String,
+    #[serde(default)]
+    pub(crate) sges: Vec<Piece>,
+    /// Instead of `sges`: so many bytes as `fill` writes them, inline.
+    #[serde(default)]
+    pub(crate) inline: Option<Inline>,
+    pub(crate) flags: Vec<String>,
+    #[serde(default)]
+    pub(crate) imm: Option<u32>,
+    #[serde(default)]
+    pub(crate) remote: Option<RemotePlace>,
+    #[serde(default)]
+    pub(crate) compare: u64,
+    #[serde(default)]
+    pub(crate) swap: u64,
+    #[serde(default)]
+    pub(crate) add: u64,
+    #[serde(default)]
+    pub(crate) destination: Option<Destination>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Receive {
+    pub(crate) id: u64,
+    pub(crate) sges: Vec<Piece>,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Piece {
+    pub(crate) lkey: u32,
+    pub(crate) address: u64,
+    pub(crate) length: u32,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Inline {
+    pub(crate) length: usize,
+    pub(crate) seed: usize,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct RemotePlace {
+    pub(crate) address: u64,
+    pub(crate) rkey: u32,
+}
+
+#[derive(Deserialize, Clone, Copy)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Destination {
+    pub(crate) address: IpAddr,
+    pub(crate) qpn: u32,
+    pub(crate) qkey: u32,
+}

@@ -1,0 +1,286 @@
+//! The objects that were made by commands, and carrying commands out.
+
+use std::{
+    collections::HashMap,
+    fmt::Display,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, ModifyError, ObjectError, PostFailed, ProtectionDomain, Psn, QKey,
+    QpAttr, QpType, Qpn, QueuePair, RegionError, Rtr, Rts, SharedReceiveQueue, SrqAttr, SrqError,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    command::{Command, Peer, Transition},
+    translate,
+};
+
+/// The period of what `fill` writes: prime, so that no two packets of a message are alike.
+const PERIOD: usize = 251;
+
+/// A command that was refused.
+pub(crate) struct Failure {
+    errno: &'static str,
+    text: String,
+}
+
+impl Failure {
+    pub(crate) fn new(errno: &'static str, text: impl Display) -> Self {
+        Self { errno, text: text.to_string() }
+    }
+
+    /// A command that makes no sense, which is the scenario's fault.
+    pub(crate) fn nonsense(text: impl Display) -> Self {
+        Self::new("EPROTO", text)
+    }
+
+    pub(crate) fn into_json(self) -> Value {
+        json!({"error": self.errno, "text": self.text})
+    }
+}
+
+impl From<ObjectError> for Failure {
+    fn from(error: ObjectError) -> Self {
+        Self::new(if matches!(error, ObjectError::TooMany { .. }) { "ENOMEM" } else { "EINVAL" }, error)
+    }
+}
+
+impl From<ModifyError> for Failure {
+    fn from(error: ModifyError) -> Self {
+        Self::new("EINVAL", error)
+    }
+}
+
+impl From<RegionError> for Failure {
+    fn from(error: RegionError) -> Self {
+        Self::new("EINVAL", error)
+    }
+}
+
+impl From<SrqError> for Failure {
+    fn from(error: SrqError) -> Self {
+        Self::new("EINVAL", error)
+    }
+}
+
+impl From<MemoryFault> for Failure {
+    fn from(_: MemoryFault) -> Self {
+        Self::nonsense("outside of the region")
+    }
+}
+
+/// Everything that has a name.
+#[derive(Default)]
+struct Named {
+    pds: HashMap<String, ProtectionDomain>,
+    mrs: HashMap<String, MemoryRegion>,
+    cqs: HashMap<String, CompletionQueue>,
+    srqs: HashMap<String, SharedReceiveQueue>,
+    qps: HashMap<String, QueuePair>,
+}
+
+pub(crate) struct Objects {
+    context: Context,
+    named: Named,
+}
+
+type Answer = Result<Value, Failure>;
+
+impl Objects {
+    pub(crate) fn new(context: Context) -> Self {
+        Self { context, named: Named::default() }
+    }
+
+    pub(crate) fn execute(&mut self, command: Command) -> Answer {
+        match command {
+            Command::Hello {} => Ok(self.hello()),
+            Command::Pd { name } => {
+                self.named.pds.insert(name, self.context.alloc_pd()?);
+                Ok(json!({}))
+            }
+            Command::Mr { name, pd, length, access } => {
+                let region = self.pd(&pd)?.allocate(length, translate::access(&access)?)?;
+                let answer = json!({"lkey": region.lkey().0, "rkey": region.rkey().0, "address": region.address()});
+                self.named.mrs.insert(name, region);
+                Ok(answer)
+            }
+            Command::Cq { name, size } => {
+                self.named.cqs.insert(name, self.context.create_cq(size, None)?);
+                Ok(json!({}))
+            }
+            Command::Srq { name, pd, max_wr, max_sge } => {
+                let srq = self.pd(&pd)?.create_srq(SrqAttr { max_wr, max_sge })?;
+                self.named.srqs.insert(name, srq);
+                Ok(json!({}))
+            }
+            Command::SrqLimit { srq, limit } => {
+                find(&self.named.srqs, &srq)?.set_limit(limit)?;
+                Ok(json!({}))
+            }
+            Command::Qp { name, pd, qp_type, send_cq, recv_cq, srq, caps, sq_sig_all } => {
+                let attr = QpAttr {
+                    qp_type: translate::qp_type(&qp_type)?,
+                    send_cq: find(&self.named.cqs, &send_cq)?.clone(),
+                    recv_cq: find(&self.named.cqs, &recv_cq)?.clone(),
+                    srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
+                    caps: translate::caps(&caps),
+                    sq_sig_all,
+                };
+                let qp = self.pd(&pd)?.create_qp(&attr)?;
+                let answer = json!({"qpn": qp.qpn().get()});
+                self.named.qps.insert(name, qp);
+                Ok(answer)
+            }
+            Command::Modify { qp, to } => self.modify(&qp, to),
+            Command::Query { qp } => Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()})),
+            Command::Send { qp, wrs } => {
+                let wrs: Vec<_> = wrs.iter().map(|wr| translate::request(wr, &self.context)).collect::<Result<_, _>>()?;
+                let posted = find(&self.named.qps, &qp)?.post_send(&wrs);
+                Ok(post_answer(wrs.len(), posted))
+            }
+            Command::Recv { qp, srq, wrs } => {
+                let wrs: Vec<_> = wrs.iter().map(translate::receive).collect();
+                let posted = match (qp, srq) {
+                    (Some(qp), None) => find(&self.named.qps, &qp)?.post_recv(&wrs),
+                    (None, Some(srq)) => find(&self.named.srqs, &srq)?.post_recv(&wrs),
+                    _ => return Err(Failure::nonsense("recv needs a qp or an srq")),
+                };
+                Ok(post_answer(wrs.len(), posted))
+            }
+            Command::Poll { cq, count, timeout } => {
+                let cq = find(&self.named.cqs, &cq)?.clone();
+                Ok(gather(count, timeout, || cq.poll_one().map(|wc| translate::completion(&wc))))
+            }
+            Command::Events { count, timeout } => {
+                let context = &self.context;
+                Ok(gather(count, timeout, || context.poll_async_event().map(|event| translate::event(&event))))
+            }
+            Command::Fill { mr, offset, length, seed } => {
+                find(&self.named.mrs, &mr)?.write_at(offset, &pattern(seed, length))?;
+                Ok(json!({}))
+            }
+            Command::Differs { mr, offset, length, seed } => {
+                let bytes = find(&self.named.mrs, &mr)?.to_vec(offset..offset + length)?;
+                let place = bytes.iter().zip(pattern(seed, length)).position(|(&is, should)| is != should);
+                Ok(json!({"differs": place.map(|place| offset + place)}))
+            }
+            Command::SetWord { mr, offset, value } => {
+                find(&self.named.mrs, &mr)?.store_u64(offset, value)?;
+                Ok(json!({}))
+            }
+            Command::Word { mr, offset } => Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset)?})),
+            Command::Counters {} => Ok(self.context.counters().named().map(|(name, value)| (name, json!(value))).collect()),
+            Command::Destroy { name } => self.destroy(&name),
+            Command::Clear {} => {
+                self.named = Named::default();
+                while self.context.poll_async_event().is_some() {}
+                Ok(json!({}))
+            }
+        }
+    }
+
+    fn hello(&self) -> Value {
+        let addresses: Vec<_> = self.context.gids().into_iter().map(|gid| gid.to_ip().to_string()).collect();
+        json!({"kind": "ours", "addresses": addresses, "active_mtu": self.context.active_mtu().bytes()})
+    }
+
+    fn pd(&self, name: &str) -> Result<&ProtectionDomain, Failure> {
+        find(&self.named.pds, name)
+    }
+
+    fn modify(&self, qp: &str, to: Transition) -> Answer {
+        let qp = find(&self.named.qps, qp)?;
+        let qp_type = qp.query().qp_type;
+        match to {
+            Transition::Reset {} => qp.to_reset()?,
+            Transition::Init { access, qkey } => {
+                let access = translate::access(&access)?;
+                qp.to_init(Init { access, qkey: QKey(qkey), ..Init::default() })?;
+            }
+            Transition::Rtr { peer, rq_psn, max_dest_rd_atomic, min_rnr_timer } => {
+                qp.to_rtr(self.rtr(qp_type, peer, Psn::new(rq_psn), max_dest_rd_atomic, min_rnr_timer)?)?;
+            }
+            Transition::Rts { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic } => {
+                let sq_psn = Psn::new(sq_psn);
+                qp.to_rts(match qp_type {
+                    QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+                    QpType::Uc => Rts::Uc { sq_psn },
+                    QpType::Ud => Rts::Ud { sq_psn },
+                })?;
+            }
+            Transition::Resume {} => qp.to_rts(Rts::Resume)?,
+            Transition::Sqd { notify } => qp.to_sqd(notify)?,
+            Transition::Err {} => qp.to_error()?,
+        }
+        Ok(json!({}))
+    }
+
+    fn rtr(
+        &self,
+        qp_type: QpType,
+        peer: Option<Peer>,
+        rq_psn: Psn,
+        max_dest_rd_atomic: u8,
+        min_rnr_timer: u8,
+    ) -> Result<Rtr, Failure> {
+        let Some(Peer { address, qpn, path_mtu }) = peer else { return Ok(Rtr::Ud) };
+        let av = translate::address_vector(address, &self.context)?;
+        let (dest_qpn, path_mtu) = (Qpn::new(qpn), translate::mtu(path_mtu)?);
+        Ok(match qp_type {
+            QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+            QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
+            QpType::Ud => Rtr::Ud,
+        })
+    }
+
+    fn destroy(&mut self, name: &str) -> Answer {
+        let Named { pds, mrs, cqs, srqs, qps } = &mut self.named;
+        if let Some(region) = mrs.remove(name) {
+            region.deregister();
+        } else if qps.remove(name).is_none()
+            && srqs.remove(name).is_none()
+            && cqs.remove(name).is_none()
+            && pds.remove(name).is_none()
+        {
+            return Err(unknown(name));
+        }
+        Ok(json!({}))
+    }
+}
+
+fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a T, Failure> {
+    map.get(name).ok_or_else(|| unknown(name))
+}
+
+fn unknown(name: &str) -> Failure {
+    Failure::nonsense(format!("there is no {name} of this kind"))
+}
+
+fn post_answer(count: usize, posted: Result<(), PostFailed>) -> Value {
+    match posted {
+        Ok(()) => json!({"posted": count}),
+        Err(PostFailed { index, error }) => {
+            json!({"posted": index, "error": translate::post_errno(error), "text": error.to_string()})
+        }
+    }
+}
+
+/// Takes until there are `count` or the time is over.
+fn gather(count: usize, timeout: f64, mut take: impl FnMut() -> Option<Value>) -> Value {
+    let end = Instant::now() + Duration::from_secs_f64(timeout);
+    let mut taken = Vec::new();
+    while taken.len() < count {
+        match take() {
+            Some(value) => taken.push(value),
+            None if Instant::now() >= end => break,
+            None => std::thread::sleep(Duration::from_micros(50)),
+        }
+    }
+    Value::Array(taken)
+}
+
+pub(crate) fn pattern(seed: usize, length: usize) -> Vec<u8> {
+    (0..length).map(|n| ((seed + n) % PERIOD) as u8).collect()
+}

@@ -1,0 +1,132 @@
+//! Between the commands' words and our types.
+
+use std::{fmt::Debug, net::IpAddr};
+
+use roce::{
+    Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, PostError, QKey, QpCaps, QpType, Qpn, RKey,
+    RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc,
+};
+use serde_json::{Value, json};
+
+use crate::{
+    command::{Caps, Piece, Receive, Request},
+    objects::{Failure, pattern},
+};
+
+pub(crate) fn access(names: &[String]) -> Result<Access, Failure> {
+    names.iter().map(|name| Access::from_name(name).ok_or_else(|| Failure::nonsense(format!("no right {name}")))).collect()
+}
+
+pub(crate) fn qp_type(name: &str) -> Result<QpType, Failure> {
+    match name {
+        "rc" => Ok(QpType::Rc),
+        "uc" => Ok(QpType::Uc),
+        "ud" => Ok(QpType::Ud),
+        _ => Err(Failure::nonsense(format!("no service {name}"))),
+    }
+}
+
+pub(crate) fn caps(caps: &Caps) -> QpCaps {
+    QpCaps {
+        max_send_wr: caps.max_send_wr,
+        max_recv_wr: caps.max_recv_wr,
+        max_send_sge: caps.max_send_sge,
+        max_recv_sge: caps.max_recv_sge,
+        max_inline_data: caps.max_inline_data,
+    }
+}
+
+pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
+    Mtu::from_bytes(bytes).ok_or_else(|| Failure::nonsense(format!("no path MTU of {bytes}")))
+}
+
+/// The way to `address`, from the own address of the same family.
+pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
+    let own = context.gids().iter().position(|own| !own.is_zero() && own.to_ip().is_ipv4() == address.is_ipv4());
+    let index = own.ok_or_else(|| Failure::new("EINVAL", format!("no own address to reach {address} from")))?;
+    Ok(AddressVector::new(Gid::from(address), index as u16))
+}
+
+fn piece(piece: &Piece) -> Sge {
+    Sge { lkey: LKey(piece.lkey), address: piece.address, length: piece.length }
+}
+
+pub(crate) fn receive(wr: &Receive) -> RecvWr {
+    RecvWr::new(wr.id, wr.sges.iter().map(piece))
+}
+
+pub(crate) fn request(wr: &Request, context: &Context) -> Result<SendWr, Failure> {
+    let remote = || -> Result<Remote, Failure> {
+        let place = wr.remote.ok_or_else(|| Failure::nonsense(format!("{} needs a remote place", wr.op)))?;
+        Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
+    };
+    let immediate = wr.imm.map(|imm| Immediate(imm.to_be_bytes()));
+    let op = match wr.op.as_str() {
+        "send" => match wr.destination {
+            None => SendOp::Send { immediate },
+            Some(to) => {
+                let av = address_vector(to.address, context)?;
+                SendOp::SendTo { to: UdDestination { av, qpn: Qpn::new(to.qpn), qkey: QKey(to.qkey) }, immediate }
+            }
+        },
+        "write" => SendOp::Write { remote: remote()?, immediate },
+        "read" => SendOp::Read { remote: remote()? },
+        "compare_swap" => SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap },
+        "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.add },
+        op => return Err(Failure::nonsense(format!("no operation {op}"))),
+    };
+    let data = match wr.inline {
+        Some(inline) => Data::inline(&pattern(inline.seed, inline.length)),
+        None => Data::Sges(wr.sges.iter().map(piece).collect()),
+    };
+    let flags =
+        wr.flags.iter().map(|name| SendFlags::from_name(name).ok_or_else(|| Failure::nonsense(format!("no flag {name}"))));
+    Ok(SendWr { id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()? })
+}
+
+pub(crate) fn post_errno(error: PostError) -> &'static str {
+    match error {
+        PostError::QueueFull => "ENOMEM",
+        _ => "EINVAL",
+    }
+}
+
+/// `{id, qpn, status}` with `{opcode, byte_len, imm, src_qp}` of a success and `{reason}` of a failure.
+pub(crate) fn completion(wc: &Wc) -> Value {
+    match wc.result {
+        Ok(ok) => json!({
+            "id": wc.wr_id, "qpn": wc.qpn.get(), "status": "SUCCESS", "opcode": c_name(&ok.opcode), "byte_len": ok.byte_len,
+            "imm": ok.immediate.map(|immediate| u32::from_be_bytes(immediate.0)), "src_qp": ok.src_qp.map(Qpn::get),
+        }),
+        Err(error) => json!({
+            "id": wc.wr_id, "qpn": wc.qpn.get(), "status": c_name(&error.status), "reason": error.cause.to_string(),
+        }),
+    }
+}
+
+pub(crate) fn event(event: &AsyncEvent) -> Value {
+    let name = match event {
+        AsyncEvent::CommunicationEstablished(_) => "COMM_EST".into(),
+        AsyncEvent::SendQueueDrained(_) => "SQ_DRAINED".into(),
+        AsyncEvent::QpFatal(_) => "QP_FATAL".into(),
+        AsyncEvent::QpRequestError(_) => "QP_REQ_ERR".into(),
+        AsyncEvent::QpAccessError(_) => "QP_ACCESS_ERR".into(),
+        AsyncEvent::SrqLimitReached(_) => "SRQ_LIMIT_REACHED".into(),
+        AsyncEvent::LastWqeReached(_) => "QP_LAST_WQE_REACHED".into(),
+        AsyncEvent::CqError(_) => "CQ_ERR".into(),
+        other => format!("{other:?}"),
+    };
+    json!({"event": name})
+}
+
+/// The name in C of one of our enumerations' values: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+fn c_name(value: &impl Debug) -> String {
+    let mut name = String::new();
+    for (at, letter) in format!("{value:?}").chars().enumerate() {
+        if at > 0 && letter.is_ascii_uppercase() {
+            name.push('_');
+        }
+        name.push(letter.to_ascii_uppercase());
+    }
+    name
+}
