@@ -41,7 +41,7 @@ class Stage:
         self.agent = Agent(guest)
         self.tap = Tap(net, guest.tap)
         self.peers = {}
-        self.observed = {}  # (row's name, direction) -> what was observed
+        self.observed = {}  # (group, row's name, direction) -> what was observed
 
     def close(self):
         for peer in self.peers.values():
@@ -69,7 +69,7 @@ class Stage:
         conversation = Conversation(row, row.expected(direction, self.kernel), a, b, self.tap)
         console = len(self.guest.console_text())
         result = Result()
-        observed = self.observed[row.name, direction] = conversation.play()
+        observed = self.observed[case.group, row.name, direction] = conversation.play()
         result.problems = observed.problems
         if result.problems:
             result.report = [*observed.report, ("guest kernel", self.guest.console_text()[console:])]
