@@ -11,6 +11,7 @@ import ipaddress
 import json
 import os
 import select
+import struct
 import sys
 import time
 import traceback
@@ -22,7 +23,7 @@ from pyverbs.device import Context
 from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPAttr, QPCap, QPInitAttr
+from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
 from pyverbs.wr import RecvWR, SGE, SendWR
 
@@ -34,8 +35,17 @@ PERIOD = 251
 SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
 MTUS = {256: enums.IBV_MTU_256, 512: enums.IBV_MTU_512, 1024: enums.IBV_MTU_1024, 2048: enums.IBV_MTU_2048,
         4096: enums.IBV_MTU_4096}
-OPERATIONS = {"send": enums.IBV_WR_SEND, "write": enums.IBV_WR_RDMA_WRITE, "read": enums.IBV_WR_RDMA_READ,
+OPERATIONS = {"send": enums.IBV_WR_SEND, "send_invalidate": enums.IBV_WR_SEND_WITH_INV,
+              "local_invalidate": enums.IBV_WR_LOCAL_INV, "bind_window": enums.IBV_WR_BIND_MW, "write": enums.IBV_WR_RDMA_WRITE, "read": enums.IBV_WR_RDMA_READ,
               "compare_swap": enums.IBV_WR_ATOMIC_CMP_AND_SWP, "fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD}
+# What this rdma-core does not know yet.
+NEWER_RIGHTS = {"FLUSH_GLOBAL": 1 << 8, "FLUSH_PERSISTENT": 1 << 9}
+NEWER_COMPLETIONS = {8: "FLUSH", 9: "ATOMIC_WRITE"}
+RAW_OPCODES = {"fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD, "flush": 14, "atomic_write": 15}
+
+# rxe gives programs the kernel's number of the flag, which is another one than theirs.
+WITH_INVALIDATE = 1 << 2 | enums.IBV_WC_WITH_INV
+
 WITH_IMMEDIATE = {"send": enums.IBV_WR_SEND_WITH_IMM, "write": enums.IBV_WR_RDMA_WRITE_WITH_IMM}
 
 
@@ -44,6 +54,7 @@ class Agent:
         self.context = Context(name=DEVICE)
         # (kind, name) -> object, in the order in which they were made
         self.objects = {}
+        self.rings = {}  # queue pair's name -> its send queue
         self.event_fd = next(fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd))
 
     def execute(self, command):
@@ -74,6 +85,9 @@ class Agent:
         mr.write(bytes(length), length)
         return {"lkey": mr.lkey, "rkey": mr.rkey, "address": mr.buf}
 
+    def do_window(self, name, pd, window_type):
+        self.objects["mw", name] = MW(self.find("pd", pd), window_type)
+
     def do_cq(self, name, size):
         self.objects["cq", name] = CQ(self.context, size)
 
@@ -89,9 +103,17 @@ class Agent:
     def do_qp(self, name, pd, type, send_cq, recv_cq, srq=None, caps=None, sq_sig_all=False):
         sizes = {"max_send_wr": 64, "max_recv_wr": 64, "max_send_sge": 4, "max_recv_sge": 4, "max_inline_data": 64,
                  **(caps or {})}
-        init = QPInitAttr(qp_type=SERVICES[type], scq=self.find("cq", send_cq), rcq=self.find("cq", recv_cq),
-                          srq=srq and self.find("srq", srq), cap=QPCap(**sizes), sq_sig_all=int(sq_sig_all))
-        qp = self.objects["qp", name] = QP(self.find("pd", pd), init)
+        init = {"qp_type": SERVICES[type], "scq": self.find("cq", send_cq), "rcq": self.find("cq", recv_cq),
+                "srq": srq and self.find("srq", srq), "cap": QPCap(**sizes), "sq_sig_all": int(sq_sig_all)}
+        if type == "rc":
+            before = Ring.addresses()
+            mask = enums.IBV_QP_INIT_ATTR_PD | enums.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
+            qp = QPEx(self.context, QPInitAttrEx(**init, pd=self.find("pd", pd), comp_mask=mask,
+                                                 send_ops_flags=enums.IBV_QP_EX_WITH_RDMA_WRITE))
+            self.rings[name] = Ring(Ring.addresses() - before)
+        else:
+            qp = QP(self.find("pd", pd), QPInitAttr(**init))
+        self.objects["qp", name] = qp
         return {"qpn": qp.qp_num}
 
     def do_modify(self, qp, to):
@@ -160,7 +182,8 @@ class Agent:
         self.objects.pop((kind, name)).close()
 
     def do_clear(self):
-        for kind in ("qp", "ah", "mw", "mr", "srq", "cq", "pd"):
+        # Windows first: destroying a queue pair waits for those that are bound with it.
+        for kind in ("mw", "qp", "ah", "mr", "srq", "cq", "pd"):
             for key in [key for key in self.objects if key[0] == kind]:
                 self.objects.pop(key).close()
         self.do_events(1 << 30, 0)
@@ -168,25 +191,53 @@ class Agent:
     # Work.
 
     def do_send(self, qp, wrs):
-        qp = self.find("qp", qp)
-        return post([self.request(wr) for wr in wrs], qp.post_send)
+        ring, qp = self.rings.get(qp), self.find("qp", qp)
+        keys = []
+        answer = post(wrs, lambda wr: self.post_send(qp, ring, wr, keys))
+        return {**answer, "rkeys": keys}
 
-    def request(self, wr):
+    def post_send(self, qp, ring, wr, keys):
+        """Posts one request; the key that it gives to a window, if it does, goes to `keys`."""
+        operation = wr["op"]
+        flag_bits = flags("IBV_SEND_", wr["flags"])
+        if wr.get("raw") or operation not in OPERATIONS:
+            ring.post(qp, raw_request(wr, flag_bits))
+        elif operation == "bind_window":
+            self.bind(qp, wr, flag_bits, keys)
+        else:
+            qp.post_send(self.request(wr, flag_bits))
+
+    def bind(self, qp, wr, flag_bits, keys):
+        bind = wr["bind"]
+        window, mr = self.find("mw", bind["window"]), self.find("mr", bind["region"])
+        info = MWBindInfo(mr, mr.buf + bind["offset"], bind["length"], flags("IBV_ACCESS_", bind["access"]))
+        if window.type == enums.IBV_MW_TYPE_1:
+            qp.bind_mw(window, MWBind(info, flag_bits, wr["id"]))
+            keys.append(window.rkey)
+        else:
+            made = SendWR(wr_id=wr["id"], opcode=enums.IBV_WR_BIND_MW, send_flags=flag_bits)
+            made.set_bind_wr(window, info)
+            qp.post_send(made)
+            keys.append(made.rkey)
+
+    def request(self, wr, flag_bits):
         operation = wr["op"]
         opcode = OPERATIONS[operation]
         immediate = wr.get("imm")
         if immediate is not None:
             opcode = WITH_IMMEDIATE[operation]
-        flag_bits = flags("IBV_SEND_", wr["flags"])
         sges = pieces(wr.get("sges", []))
         if "inline" in wr:
             # the library copies the bytes while it posts
             self.inline = ctypes.create_string_buffer(pattern(wr["inline"]["seed"], wr["inline"]["length"]))
             sges = [SGE(ctypes.addressof(self.inline), wr["inline"]["length"], 0)]
             flag_bits |= enums.IBV_SEND_INLINE
-        made = SendWR(wr_id=wr["id"], num_sge=len(sges), sg=sges, opcode=opcode, send_flags=flag_bits)
+        data = {} if operation == "local_invalidate" else {"num_sge": len(sges), "sg": sges}
+        made = SendWR(wr_id=wr["id"], opcode=opcode, send_flags=flag_bits, **data)
         if immediate is not None:
             made.imm_data = swapped(immediate)
+        if "rkey" in wr:
+            made.imm_data = wr["rkey"]  # they share a place
         remote = wr.get("remote")
         if operation in ("write", "read"):
             made.set_wr_rdma(remote["rkey"], remote["address"])
@@ -263,7 +314,7 @@ def errno_name(code):
 def flags(prefix, names):
     bits = 0
     for name in names:
-        bits |= getattr(enums, prefix + name)
+        bits |= NEWER_RIGHTS.get(name) or getattr(enums, prefix + name)
     return bits
 
 
@@ -308,8 +359,64 @@ def completion(wc):
     seen = {"id": wc.wr_id, "qpn": wc.qp_num, "status": c_name(enums.ibv_wc_status, wc.status, "IBV_WC_")}
     if wc.status != enums.IBV_WC_SUCCESS:
         return {**seen, "reason": f"vendor {wc.vendor_err:#x}"}
-    return {**seen, "opcode": c_name(enums.ibv_wc_opcode, wc.opcode, "IBV_WC_"), "byte_len": wc.byte_len,
+    opcode = NEWER_COMPLETIONS.get(int(wc.opcode)) or c_name(enums.ibv_wc_opcode, wc.opcode, "IBV_WC_")
+    return {**seen, "opcode": opcode, "byte_len": wc.byte_len,
+            "invalidated": wc.imm_data if wc.wc_flags & WITH_INVALIDATE else None,
             "imm": swapped(wc.imm_data) if wc.wc_flags & enums.IBV_WC_WITH_IMM else None, "src_qp": wc.src_qp}
+
+
+class Ring:
+    """The send queue of a queue pair, as the library shares it with the kernel (`struct rxe_queue_buf`).
+
+    For what this library cannot post, or does not want to.
+    """
+
+    PRODUCER, DATA = 128, 384
+
+    def __init__(self, mapped):
+        # The receive queue's ring has smaller elements.
+        self.address = max(mapped, key=self.element_bits)
+        self.bits = self.element_bits(self.address)
+        self.mask = ctypes.c_uint32.from_address(self.address + 4).value
+        self.producer = ctypes.c_uint32.from_address(self.address + self.PRODUCER)
+
+    @staticmethod
+    def addresses():
+        """Of all queues that are mapped."""
+        with open("/proc/self/maps") as file:
+            return {int(line.split("-")[0], 16) for line in file if "/dev/infiniband/" in line}
+
+    @staticmethod
+    def element_bits(address):
+        return ctypes.c_uint32.from_address(address).value
+
+    def post(self, qp, request):
+        ctypes.memmove(self.address + self.DATA + (self.producer.value << self.bits), request, len(request))
+        self.producer.value = (self.producer.value + 1) & self.mask
+        # A list of no requests: the library only rings the bell.
+        qp.wr_start()
+        qp.wr_complete()
+
+
+def raw_request(wr, flag_bits):
+    """A `struct rxe_send_wqe`."""
+    operation, remote, sges = wr["op"], wr["remote"], wr.get("sges", [])
+    header = struct.pack("<QIIII", wr["id"], 0, RAW_OPCODES[operation], flag_bits, 0)
+    data = b"".join(struct.pack("<QII", sge["address"], sge["length"], sge["lkey"]) for sge in sges)
+    length, count = sum(sge["length"] for sge in sges), len(sges)
+    if operation == "fetch_add":
+        body = struct.pack("<QQQI", remote["address"], wr["add"], 0, remote["rkey"])
+    elif operation == "atomic_write":
+        body = struct.pack("<QI", remote["address"], remote["rkey"])
+        data, count = ctypes.string_at(sges[0]["address"], 8), 0  # it carries its bytes itself
+    else:
+        flush = wr["flush"]
+        length = flush["length"]
+        placement = sum({"GLOBAL": 1, "PERSISTENT": 2}[name] for name in flush["placement"])
+        body = struct.pack("<QIIBB", remote["address"], length, remote["rkey"], placement, flush["whole"])
+    progress = struct.pack("<IIQIIIIII", 0, 0, remote["address"], 0, 0, 0, 0, 0, 0)
+    dma = struct.pack("<IIIIII", length, length, 0, count, 0, 0)
+    return header + body.ljust(120, b"\0") + progress + dma + data
 
 
 def swapped(immediate):

@@ -52,6 +52,7 @@ class Wr:
     inline: dict | None = None
     values: dict = field(default_factory=dict)  # the operands of an atomic
     destination: dict | None = None  # changes to where a datagram goes
+    raw: bool = False  # rxe's library would refuse it, so its agent gives it to the kernel itself
 
 
 @dataclass(frozen=True)
@@ -219,8 +220,12 @@ class Player:
             made["sges"] = [self.piece(place) for place in wr.near]
         if wr.far:
             made["remote"] = other.target(wr.far)
+        if wr.op == "send_invalidate" and wr.far:
+            made["rkey"] = made.pop("remote")["rkey"]
         if wr.imm is not None:
             made["imm"] = wr.imm
+        if wr.raw:
+            made["raw"] = True
         if self.row.service == "ud":
             made["destination"] = {"address": other.address, "qpn": other.qpn, "qkey": other.end.qkey, **(wr.destination or {})}
         return made

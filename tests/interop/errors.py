@@ -27,6 +27,7 @@ IMPATIENT = End(timeout=12, retry_cnt=1)
 def rows():
     yield from access()
     yield from not_enabled()
+    yield from windows()
     yield from receive_buffers()
     yield from local_buffers()
     yield from not_ready()
@@ -47,10 +48,29 @@ def on_far(op, far):
     """A request of 64 bytes, or for one word, to a place of B's."""
     if op == "fetch_add":
         return Wr(op, WORD, far, values={"add": 1})
-    return Wr(op, NEAR, far)
+    if op == "flush":
+        return Wr(op, (), far, values={"flush": {"length": 64, "placement": ["GLOBAL"], "whole": False}})
+    return Wr(op, WORD if op == "atomic_write" else NEAR, far)
 
 
-RIGHTS = {"write": "REMOTE_WRITE", "read": "REMOTE_READ", "fetch_add": "REMOTE_ATOMIC"}
+# What B must allow for each operation, of its memory and of its queue pair.
+RIGHTS = {"write": "REMOTE_WRITE", "read": "REMOTE_READ", "fetch_add": "REMOTE_ATOMIC", "atomic_write": "REMOTE_WRITE",
+          "flush": "FLUSH_GLOBAL"}
+
+
+def kernels(op):
+    """Those whose rxe has the operation."""
+    return ("6.12",) if op in ("atomic_write", "flush") else ("6.1", "6.12")
+
+
+def rights(op, without=None):
+    """All rights that may be given beside `op`'s, and its own."""
+    return tuple(name for name in dict.fromkeys((*FULL, RIGHTS[op])) if name != without)
+
+
+def enabled(op, **more):
+    """B with a queue pair that allows `op`."""
+    return End(access=rights(op, without="LOCAL_WRITE"), **more)
 
 
 def access():
@@ -58,16 +78,18 @@ def access():
     refused = Expect(a="ok REM_ACCESS_ERR flush", own="flush", b="ok flush flush", states="ERR ERR", nak="ACCESS",
                      events_b="QP_ACCESS_ERR")
     for op, right in RIGHTS.items():
-        length = 8 if op == "fetch_add" else 64
-        others = tuple(name for name in FULL if name != right)
+        length = 8 if op in ("fetch_add", "atomic_write") else 64
+        granted = rights(op)
         for what, far, region in [
-                ("unknown-key", Place("far", key=UNKNOWN_KEY), Region(seed=FAR_SEED)),
-                ("other-domain", Place("far"), Region(pd="other", seed=FAR_SEED)),
-                ("no-right", Place("far"), Region(access=others, seed=FAR_SEED)),
-                ("past-end", Place("far", SIZE - length + 8), Region(seed=FAR_SEED)),
-                ("before-start", Place("far", -8), Region(seed=FAR_SEED))]:
-            yield bad_request(f"access/{what}/{op}", on_far(op, far), refused, b=End(regions={"far": region}), checks=UNTOUCHED)
+                ("unknown-key", Place("far", key=UNKNOWN_KEY), Region(access=granted, seed=FAR_SEED)),
+                ("other-domain", Place("far"), Region(access=granted, pd="other", seed=FAR_SEED)),
+                ("no-right", Place("far"), Region(access=rights(op, without=right), seed=FAR_SEED)),
+                ("past-end", Place("far", SIZE - length + 8), Region(access=granted, seed=FAR_SEED)),
+                ("before-start", Place("far", -8), Region(access=granted, seed=FAR_SEED))]:
+            yield bad_request(f"access/{what}/{op}", on_far(op, far), refused, b=enabled(op, regions={"far": region}),
+                              checks=UNTOUCHED, kernels=kernels(op))
         yield bad_request(f"access/deregistered/{op}", on_far(op, Place("far")), refused,
+                          b=enabled(op, regions={"far": Region(access=granted)}), kernels=kernels(op),
                           prepare=(("b", {"do": "destroy", "name": "far"}),))
 
 
@@ -75,20 +97,70 @@ INVALID = Expect(a="ok REM_INV_REQ_ERR flush", own="flush", b="ok flush flush", 
                  events_b="QP_REQ_ERR")
 
 
-# The bad request is refused when it is posted, and the one behind it is not posted at all.
-REFUSED_BY_LIBRARY = {"post": "EINVAL", "a": "ok", "own": "", "b": "ok", "states": "RTS RTS", "nak": "", "events_b": ""}
-
-
 def not_enabled():
     """B's queue pair does not allow it, whatever its memory does."""
     for op, right in RIGHTS.items():
-        b = End(access=tuple(name for name in REMOTE if name != right))
-        yield bad_request(f"not-enabled/{op}", on_far(op, Place("far")), INVALID, b=b, checks=UNTOUCHED)
-    for op in ["read", "fetch_add"]:
+        b = End(regions={"far": Region(access=rights(op), seed=FAR_SEED)},
+                access=tuple(name for name in rights(op, without=right) if name != "LOCAL_WRITE"))
+        yield bad_request(f"not-enabled/{op}", on_far(op, Place("far")), INVALID, b=b, checks=UNTOUCHED, kernels=kernels(op))
+    for op in ["read", "fetch_add", "atomic_write"]:
         yield bad_request(f"no-responder-resources/{op}", on_far(op, Place("far")), INVALID, b=End(max_dest_rd_atomic=0),
-                          checks=UNTOUCHED)
-    yield bad_request("misaligned-atomic", on_far("fetch_add", Place("far", 4)), INVALID, checks=UNTOUCHED,
-                      rxe={"from-rxe": REFUSED_BY_LIBRARY}, why="librxe refuses to post it")
+                          checks=UNTOUCHED, kernels=kernels(op))
+    for op in ["fetch_add", "atomic_write"]:
+        # librxe refuses the former and does not know the latter
+        wr = replace(on_far(op, Place("far", 4)), raw=True)
+        yield bad_request(f"misaligned/{op}", wr, INVALID, checks=UNTOUCHED, kernels=kernels(op))
+
+
+LOST = "rxe 6.12 loses the status of what fails on its own side"
+
+
+def windows():
+    """Memory windows: what they do not allow, what cannot be bound, and what cannot be invalidated."""
+    refused = Expect(a="ok REM_ACCESS_ERR flush", b="ok flush flush", states="ERR ERR", nak="ACCESS", events_b="QP_ACCESS_ERR")
+    b = End(regions={"far": Region(access=(*FULL, "MW_BIND"), seed=FAR_SEED)})
+    for what, offset, granted in [("outside", 900, ["REMOTE_WRITE"]), ("no-right", 1000, ["REMOTE_READ"])]:
+        for window_type in [1, 2]:
+            row = Row(f"window/{what}/type{window_type}", b=b, script=through_window(window_type, offset, granted), expect=refused)
+            if what == "outside":
+                open_door = {"a": "ok ok ok", "b": "ok ok", "states": "RTS RTS", "nak": ""}
+                row = replace(row, rxe={"to-rxe": open_door}, why="rxe checks the bounds of the region, not of the window")
+            else:
+                row = replace(row, checks=UNTOUCHED)
+            yield row
+
+    failed = Expect(a="ok MW_BIND_ERR flush", own="flush", b="ok", states="ERR RTS")
+    lost = {"from-rxe@6.12": {"a": "ok flush flush"}}
+    make = ("a", {"do": "window", "name": "window", "pd": "pd", "window_type": 2})
+    bindable = (*FULL, "MW_BIND")
+    for what, region, length in [("no-right", Region(), 64), ("other-domain", Region(access=bindable, pd="other"), 64),
+                                 ("past-end", Region(access=bindable), SIZE + 1),
+                                 ("needs-local-write", Region(access=("REMOTE_READ", "MW_BIND")), 64)]:
+        bind = {"window": "a.window", "region": "a.spare", "offset": 0, "length": length, "access": ["REMOTE_WRITE"]}
+        rxe, why = lost, LOST
+        if what == "other-domain":
+            rxe = lost | {"from-rxe@6.1": {"a": "ok ok ok", "own": "", "b": "ok ok", "states": "RTS RTS"}}
+            why = f"rxe 6.1 does not ask for the region's protection domain; {LOST}"
+        yield bad_request(f"bind/{what}", Wr("bind_window", values={"bind": bind}), failed, prepare=(make,), staged=True,
+                          a=End(regions={"spare": region}), rxe=rxe, why=why)
+    for what, key in [("unknown-key", {"values": {"rkey": UNKNOWN_KEY}}), ("region", {"far": Place("far")})]:
+        yield bad_request(f"send-invalidate/{what}", Wr("send_invalidate", NEAR, **key),
+                          Expect(a="ok ok RETRY_EXC_ERR", own="flush", b="ok REM_INV_REQ_ERR flush", states="ERR ERR"), a=IMPATIENT)
+    yield bad_request("local-invalidate/unknown-key", Wr("local_invalidate", values={"rkey": UNKNOWN_KEY}),
+                      replace(failed, a="ok LOC_QP_OP_ERR flush"), staged=True, rxe=lost, why=LOST)
+
+
+def through_window(window_type, offset, granted):
+    """A writes 64 bytes to `offset` of "far", of which B has bound a window to 1000..2000."""
+    def script(conversation):
+        a, b = conversation.a, conversation.b
+        bind = {"window": "b.window", "region": "b.far", "offset": 1000, "length": 1000, "access": granted}
+        wr = {"id": 1, "op": "bind_window", "flags": ["SIGNALED"], "bind": bind}
+        *_, posted, bound = b.do(b.receiving(RECVS), {"do": "window", "name": "window", "pd": "pd", "window_type": window_type},
+                                 {"do": "send", "qp": "qp", "wrs": [wr]}, poll("sends", 1, 10))
+        a.do(a.sending((GOOD, Wr("write", NEAR, Place("far", offset, key=posted["rkeys"][0])), GOOD), b))
+        return [] if statuses(bound) == "ok" else [f"bind: {bound}"]
+    return script
 
 
 def receive_buffers():
@@ -114,12 +186,15 @@ def receive_buffers():
                           why="rxe takes it for a fault of the receiver; the specification calls the request invalid")
 
 
+# The bad request is refused when it is posted, and the one behind it is not posted at all.
+REFUSED_BY_LIBRARY = {"post": "EINVAL", "a": "ok", "own": "", "b": "ok", "states": "RTS RTS", "nak": "", "events_b": ""}
+
+
 def local_buffers():
     """A's own memory is not what the request says."""
     failed = Expect(a="ok LOC_PROT_ERR flush", own="flush", b="ok", states="ERR RTS")
-    staged = ("rxe 6.1 tells a bad key from bad bounds, 6.12 loses the status; and since an acknowledgement that arrives after "
+    staged = (f"rxe 6.1 tells a bad key from bad bounds; {LOST}; and since an acknowledgement that arrives after "
               "a local error is dropped by 6.1, and nothing completes any more, it posts the bad request alone")
-    # 6.12 loses the status of what fails on its own side.
     bounds = {"from-rxe@6.12": {"a": "ok flush flush"}}
     key = bounds | {"from-rxe@6.1": {"a": "ok LOC_QP_OP_ERR flush"}}
     # rxe looks at where the data goes when they arrive; the SEND behind may have left by then.

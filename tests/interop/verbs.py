@@ -1,6 +1,7 @@
 """What must work: every operation that both sides have, in all lengths around a packet's, and under what a network does."""
 
-from conversation import FAR_SEED, NEAR_SEED, PATIENCE, SINK_SEED, End, Expect, Place, Region, Row, Wr, poll, statuses
+from conversation import (FAR_SEED, FULL, NEAR_SEED, PATIENCE, REMOTE, SINK_SEED, End, Expect, Place, Region, Row, Wr, poll,
+                          statuses)
 
 MTU = 1024
 LONG = (1 << 20) + 3
@@ -32,6 +33,8 @@ def rows():
     yield from atomics()
     yield from pieces()
     yield from inline()
+    yield from windows()
+    yield from placement()
     yield from bursts()
     yield from faults()
 
@@ -148,6 +151,97 @@ def inline():
     wr = Wr("send", inline={"length": 61, "seed": 77}, flags=("SIGNALED",))
     yield Row("rc/send/inline", sends=(wr,), recvs=((Place("sink", 0, 100),),), expect=Expect(a="ok", b="ok"),
               details={"b": [{"byte_len": 61}]}, checks=(("b", "sink", 0, 61, 77), ("b", "sink", 61, 39, SINK_SEED + 61)))
+
+
+def windows():
+    """Memory windows, and taking their keys back: by a rebind, by their owner, by the peer."""
+    start, length = 1000, 3000
+
+    def bind(b, number, window_length=length, access=("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")):
+        """Binds B's window to a part of "far"; returns its key and the bind's statuses."""
+        region = {"window": "b.window", "region": "b.far", "offset": start, "length": window_length, "access": list(access)}
+        posted, completions = b.do(
+            {"do": "send", "qp": "qp", "wrs": [{"id": number, "op": "bind_window", "flags": ["SIGNALED"], "bind": region}]},
+            poll("sends", 1, PATIENCE))
+        return posted["rkeys"][0], statuses(completions).removeprefix(f"{number}:") if number > 1 else statuses(completions)
+
+    def through(key):
+        """A WRITE and a READ of a window's bytes."""
+        return (Wr("write", (Place("near", 0, length),), Place("far", start, key=key)),
+                Wr("read", (Place("near", 4096, length),), Place("far", start, key=key)))
+
+    def check_data(a, b):
+        answers = [a.do({"do": "differs", "mr": "near", "offset": 4096, "length": length, "seed": NEAR_SEED})[0],
+                   *b.do({"do": "differs", "mr": "far", "offset": start, "length": length, "seed": NEAR_SEED},
+                         {"do": "differs", "mr": "far", "offset": 0, "length": start, "seed": FAR_SEED})]
+        return [] if all(answer["differs"] is None for answer in answers) else [f"data: {answers}"]
+
+    def script(window_type, take_back):
+        def play(conversation):
+            a, b = conversation.a, conversation.b
+            b.do({"do": "window", "name": "window", "pd": "pd", "window_type": window_type})
+            key, bound = bind(b, 1)
+            used = a.do(a.sending(through(key), b), poll("sends", 2, PATIENCE))[1]
+            problems = check_data(a, b)
+            taken = take_back(a, b, key)
+            # B's own requests are complete, so a request with the old key is refused.
+            refused = a.do(a.sending(through(key)[:1], b, first=4), poll("sends", 1, PATIENCE))[1]
+            seen = [bound, statuses(used), taken, statuses(refused)]
+            wanted = ["ok", "ok ok", "ok", "4:REM_ACCESS_ERR"]
+            return problems + ([] if seen == wanted else [f"seen {seen}, wanted {wanted}"])
+        return play
+
+    def rebind(a, b, key):
+        new_key, bound = bind(b, 2)
+        used = a.do(a.sending(through(new_key)[:1], b, first=3), poll("sends", 1, PATIENCE))[1]
+        return bound if statuses(used) == "3:ok" and new_key != key else f"{bound} {statuses(used)}"
+
+    def unbind(a, b, key):
+        return bind(b, 2, window_length=0, access=())[1]
+
+    def local_invalidate(a, b, key):
+        wr = {"id": 1, "op": "local_invalidate", "flags": ["SIGNALED"], "rkey": key}
+        completions = b.do({"do": "send", "qp": "qp", "wrs": [wr]}, poll("sends", 1, PATIENCE))[1]
+        return statuses(completions) if completions[0].get("opcode") == "LOCAL_INV" else str(completions)
+
+    def send_invalidate(length):
+        def take_back(a, b, key):
+            b.do(b.receiving([(Place("sink", 0, 4000),)]))
+            wr = Wr("send_invalidate", (Place("near", 0, length),), values={"rkey": key})
+            sent = a.do(a.sending((wr,), b, first=3), poll("sends", 1, PATIENCE))[1]
+            got, data = b.do(poll("recvs", 1, PATIENCE), {"do": "differs", "mr": "sink", "offset": 0, "length": length,
+                                                         "seed": NEAR_SEED})
+            told = [{name: completion.get(name) for name in ("byte_len", "invalidated")} for completion in got]
+            wanted = [{"byte_len": length, "invalidated": key}]
+            return "ok" if (statuses(sent), told, data["differs"]) == ("3:ok", wanted, None) else f"{sent} {got} {data}"
+        return take_back
+
+    b = End(regions={"far": Region(access=(*FULL, "MW_BIND"), seed=FAR_SEED)})
+    refused = Expect(states="ERR ERR", nak="ACCESS", events_b="QP_ACCESS_ERR")
+    for name, window_type, take_back in [
+            ("type1/rebind", 1, rebind), ("type1/unbind", 1, unbind), ("type2/local-invalidate", 2, local_invalidate),
+            ("type2/send-invalidate/size0", 2, send_invalidate(0)), ("type2/send-invalidate/size3000", 2, send_invalidate(3000))]:
+        yield Row(f"rc/window/{name}", b=b, a=End(regions={"near": Region(16384, seed=NEAR_SEED)}),
+                  script=script(window_type, take_back), expect=refused)
+
+
+def placement():
+    """ATOMIC WRITE and FLUSH, which rxe has since 6.2."""
+    rights = (*FULL, "FLUSH_GLOBAL")
+    b = End(regions={"far": Region(access=rights, seed=FAR_SEED)}, access=(*REMOTE, "FLUSH_GLOBAL"))
+    word = (Place("near", 16, 8),)
+    checks = (("b", "far", 0, 64, FAR_SEED), ("b", "far", 64, 8, NEAR_SEED + 16), ("b", "far", 72, 64, FAR_SEED + 72))
+    kernels = ("6.12",)
+    yield Row("rc/atomic-write", sends=(Wr("atomic_write", word, Place("far", 64)),), expect=Expect(a="ok"), checks=checks,
+              details={"a": [{"opcode": "ATOMIC_WRITE"}]}, kernels=kernels)
+    yield Row("rc/atomic-write/repeatedly", sends=(Wr("atomic_write", word, Place("far", 64)),) * 20, a=End(max_rd_atomic=2),
+              expect=Expect(a=" ".join(["ok"] * 20)), checks=checks, kernels=kernels)
+    write = Wr("write", (Place("near", 0, 3000),), Place("far"))
+    for what, length, whole in [("range", 3000, False), ("whole", 0, True)]:
+        flush = Wr("flush", (), Place("far"), values={"flush": {"length": length, "placement": ["GLOBAL"], "whole": whole}})
+        yield Row(f"rc/flush/{what}", sends=(write, flush), b=b, expect=Expect(a="ok ok"), kernels=kernels,
+                  details={"a": [{"opcode": "RDMA_WRITE"}, {"opcode": "FLUSH"}]},
+                  checks=(("b", "far", 0, 3000, NEAR_SEED), ("b", "far", 3000, 1000, FAR_SEED + 3000)))
 
 
 def bursts():

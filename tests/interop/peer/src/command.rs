@@ -20,6 +20,12 @@ pub(crate) enum Command {
         length: usize,
         access: Vec<String>,
     },
+    /// A memory window of type 1 or 2.
+    Window {
+        name: String,
+        pd: String,
+        window_type: u8,
+    },
     Cq {
         name: String,
         size: usize,
@@ -58,12 +64,12 @@ pub(crate) enum Command {
     Query {
         qp: String,
     },
-    /// `{posted}`, and with it `{error, text}` of the request after those.
+    /// `{posted, rkeys}`: the keys that binds have given to windows; and with it `{error, text}` of the request after those.
     Send {
         qp: String,
         wrs: Vec<Request>,
     },
-    /// The same, to a queue pair's own queue or a shared one.
+    /// `{posted}` and the same, to a queue pair's own queue or a shared one.
     Recv {
         #[serde(default)]
         qp: Option<String>,
@@ -205,6 +211,35 @@ pub(crate) struct Request {
     pub(crate) add: u64,
     #[serde(default)]
     pub(crate) destination: Option<Destination>,
+    /// The key to invalidate.
+    #[serde(default)]
+    pub(crate) rkey: u32,
+    #[serde(default)]
+    pub(crate) bind: Option<Bind>,
+    #[serde(default)]
+    pub(crate) flush: Option<Flush>,
+    /// rxe's library would refuse it: the agent gives it to the kernel itself. Nothing here.
+    #[serde(default, rename = "raw")]
+    pub(crate) _raw: bool,
+}
+
+/// What a window is bound to.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Bind {
+    pub(crate) window: String,
+    pub(crate) region: String,
+    pub(crate) offset: usize,
+    pub(crate) length: usize,
+    pub(crate) access: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Flush {
+    pub(crate) length: u32,
+    pub(crate) placement: Vec<String>,
+    pub(crate) whole: bool,
 }
 
 #[derive(Deserialize)]

@@ -7,8 +7,9 @@ use std::{
 };
 
 use roce::{
-    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, ModifyError, ObjectError, PostFailed, ProtectionDomain, Psn, QKey,
-    QpAttr, QpType, Qpn, QueuePair, RegionError, Rtr, Rts, SharedReceiveQueue, SrqAttr, SrqError,
+    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow, ModifyError, ObjectError, PostFailed,
+    ProtectionDomain, Psn, QKey, QpAttr, QpType, Qpn, QueuePair, Quirks, RegionError, RegisterError, Rtr, Rts,
+    SharedReceiveQueue, SrqAttr, SrqError, WindowType,
 };
 use serde_json::{Value, json};
 
@@ -59,6 +60,12 @@ impl From<RegionError> for Failure {
     }
 }
 
+impl From<RegisterError> for Failure {
+    fn from(error: RegisterError) -> Self {
+        Self::new(if matches!(error, RegisterError::InUse) { "EBUSY" } else { "EINVAL" }, error)
+    }
+}
+
 impl From<SrqError> for Failure {
     fn from(error: SrqError) -> Self {
         Self::new("EINVAL", error)
@@ -75,6 +82,7 @@ impl From<MemoryFault> for Failure {
 #[derive(Default)]
 struct Named {
     pds: HashMap<String, ProtectionDomain>,
+    windows: HashMap<String, MemoryWindow>,
     mrs: HashMap<String, MemoryRegion>,
     cqs: HashMap<String, CompletionQueue>,
     srqs: HashMap<String, SharedReceiveQueue>,
@@ -82,7 +90,7 @@ struct Named {
 }
 
 pub(crate) struct Objects {
-    context: Context,
+    pub(crate) context: Context,
     named: Named,
 }
 
@@ -106,6 +114,11 @@ impl Objects {
                 self.named.mrs.insert(name, region);
                 Ok(answer)
             }
+            Command::Window { name, pd, window_type } => {
+                let window_type = if window_type == 1 { WindowType::One } else { WindowType::TwoB };
+                self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
+                Ok(json!({}))
+            }
             Command::Cq { name, size } => {
                 self.named.cqs.insert(name, self.context.create_cq(size, None)?);
                 Ok(json!({}))
@@ -127,6 +140,8 @@ impl Objects {
                     srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
                     caps: translate::caps(&caps),
                     sq_sig_all,
+                    // the other side is rxe
+                    quirks: Quirks { rxe_flush_icrc: true },
                 };
                 let qp = self.pd(&pd)?.create_qp(&attr)?;
                 let answer = json!({"qpn": qp.qpn().get()});
@@ -136,9 +151,11 @@ impl Objects {
             Command::Modify { qp, to } => self.modify(&qp, to),
             Command::Query { qp } => Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()})),
             Command::Send { qp, wrs } => {
-                let wrs: Vec<_> = wrs.iter().map(|wr| translate::request(wr, &self.context)).collect::<Result<_, _>>()?;
+                let wrs: Vec<_> = wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
                 let posted = find(&self.named.qps, &qp)?.post_send(&wrs);
-                Ok(post_answer(wrs.len(), posted))
+                let mut answer = post_answer(wrs.len(), posted);
+                answer["rkeys"] = json!(translate::bound_keys(&wrs));
+                Ok(answer)
             }
             Command::Recv { qp, srq, wrs } => {
                 let wrs: Vec<_> = wrs.iter().map(translate::receive).collect();
@@ -190,6 +207,14 @@ impl Objects {
         find(&self.named.pds, name)
     }
 
+    pub(crate) fn window(&self, name: &str) -> Result<&MemoryWindow, Failure> {
+        find(&self.named.windows, name)
+    }
+
+    pub(crate) fn region(&self, name: &str) -> Result<&MemoryRegion, Failure> {
+        find(&self.named.mrs, name)
+    }
+
     fn modify(&self, qp: &str, to: Transition) -> Answer {
         let qp = find(&self.named.qps, qp)?;
         let qp_type = qp.query().qp_type;
@@ -236,10 +261,11 @@ impl Objects {
     }
 
     fn destroy(&mut self, name: &str) -> Answer {
-        let Named { pds, mrs, cqs, srqs, qps } = &mut self.named;
+        let Named { pds, windows, mrs, cqs, srqs, qps } = &mut self.named;
         if let Some(region) = mrs.remove(name) {
-            region.deregister();
+            region.deregister()?;
         } else if qps.remove(name).is_none()
+            && windows.remove(name).is_none()
             && srqs.remove(name).is_none()
             && cqs.remove(name).is_none()
             && pds.remove(name).is_none()

@@ -3,18 +3,18 @@
 use std::{fmt::Debug, net::IpAddr};
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, PostError, QKey, QpCaps, QpType, Qpn, RKey,
-    RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc,
+    Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, Placement, PostError, QKey, QpCaps, QpType, Qpn,
+    RKey, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc, WindowBind,
 };
 use serde_json::{Value, json};
 
 use crate::{
     command::{Caps, Piece, Receive, Request},
-    objects::{Failure, pattern},
+    objects::{Failure, Objects, pattern},
 };
 
 pub(crate) fn access(names: &[String]) -> Result<Access, Failure> {
-    names.iter().map(|name| Access::from_name(name).ok_or_else(|| Failure::nonsense(format!("no right {name}")))).collect()
+    names.iter().map(|name| known(Access::from_name(name), "right", name)).collect()
 }
 
 pub(crate) fn qp_type(name: &str) -> Result<QpType, Failure> {
@@ -55,7 +55,7 @@ pub(crate) fn receive(wr: &Receive) -> RecvWr {
     RecvWr::new(wr.id, wr.sges.iter().map(piece))
 }
 
-pub(crate) fn request(wr: &Request, context: &Context) -> Result<SendWr, Failure> {
+pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure> {
     let remote = || -> Result<Remote, Failure> {
         let place = wr.remote.ok_or_else(|| Failure::nonsense(format!("{} needs a remote place", wr.op)))?;
         Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
@@ -65,7 +65,7 @@ pub(crate) fn request(wr: &Request, context: &Context) -> Result<SendWr, Failure
         "send" => match wr.destination {
             None => SendOp::Send { immediate },
             Some(to) => {
-                let av = address_vector(to.address, context)?;
+                let av = address_vector(to.address, &objects.context)?;
                 SendOp::SendTo { to: UdDestination { av, qpn: Qpn::new(to.qpn), qkey: QKey(to.qkey) }, immediate }
             }
         },
@@ -73,15 +73,43 @@ pub(crate) fn request(wr: &Request, context: &Context) -> Result<SendWr, Failure
         "read" => SendOp::Read { remote: remote()? },
         "compare_swap" => SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap },
         "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.add },
+        "send_invalidate" => SendOp::SendInvalidate { rkey: RKey(wr.rkey) },
+        "local_invalidate" => SendOp::LocalInvalidate { rkey: RKey(wr.rkey) },
+        "bind_window" => SendOp::BindWindow(bind(wr, objects)?),
+        "atomic_write" => SendOp::AtomicWrite { remote: remote()? },
+        "flush" => {
+            let flush = wr.flush.as_ref().ok_or_else(|| Failure::nonsense("a flush of what?"))?;
+            let placement = flush.placement.iter().map(|name| known(Placement::from_name(name), "placement", name));
+            let (length, whole) = (flush.length, flush.whole);
+            SendOp::Flush { remote: remote()?, length, placement: placement.collect::<Result<_, _>>()?, whole }
+        }
         op => return Err(Failure::nonsense(format!("no operation {op}"))),
     };
     let data = match wr.inline {
         Some(inline) => Data::inline(&pattern(inline.seed, inline.length)),
         None => Data::Sges(wr.sges.iter().map(piece).collect()),
     };
-    let flags =
-        wr.flags.iter().map(|name| SendFlags::from_name(name).ok_or_else(|| Failure::nonsense(format!("no flag {name}"))));
+    let flags = wr.flags.iter().map(|name| known(SendFlags::from_name(name), "flag", name));
     Ok(SendWr { id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()? })
+}
+
+fn bind(wr: &Request, objects: &Objects) -> Result<WindowBind, Failure> {
+    let bind = wr.bind.as_ref().ok_or_else(|| Failure::nonsense("a bind of what?"))?;
+    let (window, region) = (objects.window(&bind.window)?, objects.region(&bind.region)?);
+    Ok(window.bind_to(region, bind.offset, bind.length, access(&bind.access)?))
+}
+
+/// The keys that requests to bind windows have in them.
+pub(crate) fn bound_keys(wrs: &[SendWr]) -> Vec<u32> {
+    let keys = wrs.iter().filter_map(|wr| match wr.op {
+        SendOp::BindWindow(bind) => Some(bind.rkey.0),
+        _ => None,
+    });
+    keys.collect()
+}
+
+fn known<T>(value: Option<T>, what: &str, name: &str) -> Result<T, Failure> {
+    value.ok_or_else(|| Failure::nonsense(format!("no {what} {name}")))
 }
 
 pub(crate) fn post_errno(error: PostError) -> &'static str {
@@ -96,7 +124,8 @@ pub(crate) fn completion(wc: &Wc) -> Value {
     match wc.result {
         Ok(ok) => json!({
             "id": wc.wr_id, "qpn": wc.qpn.get(), "status": "SUCCESS", "opcode": c_name(&ok.opcode), "byte_len": ok.byte_len,
-            "imm": ok.immediate.map(|immediate| u32::from_be_bytes(immediate.0)), "src_qp": ok.src_qp.map(Qpn::get),
+            "imm": ok.immediate.map(|immediate| u32::from_be_bytes(immediate.0)),
+            "invalidated": ok.invalidated.map(|rkey| rkey.0), "src_qp": ok.src_qp.map(Qpn::get),
         }),
         Err(error) => json!({
             "id": wc.wr_id, "qpn": wc.qpn.get(), "status": c_name(&error.status), "reason": error.cause.to_string(),
