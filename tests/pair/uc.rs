@@ -125,6 +125,26 @@ fn writes_with_and_without_immediate() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
+/// The receive request that was too small stays, and serves the next message.
+#[test]
+fn a_message_longer_than_the_buffer_is_gone() {
+    for length in [101, 700] {
+        let (mut pair, a, b) = pair();
+        pair.allow_all(&[DropReason::RequestRefused, DropReason::MessageBroken]);
+        let (near, far) = (pair.a.buffer(700).fill(1), pair.b.buffer(700));
+        pair.post_recv(&b, &RecvWr::new(9, [far.sge(0, 100)]));
+        pair.post_send(&a, &SendWr::send(1, near.sge(0, length)));
+        pair.run();
+        assert_eq!(a.send_outcomes(), all_ok([1], 0));
+        assert_eq!((b.recv_outcomes(), pair.state(&b)), (vec![], State::Rts));
+        assert_eq!(far.part(100, 600), [0; 600], "nothing is written past the end");
+        assert_eq!(pair.dropped(DropReason::RequestRefused), 1);
+        pair.post_send(&a, &SendWr::send(2, near.sge(0, 100)));
+        pair.run();
+        assert_eq!(b.recv_outcomes(), all_ok([9], 100));
+    }
+}
+
 /// A WRITE that is not allowed changes nothing and hurts nobody.
 #[test]
 fn a_refused_write_is_only_counted() {
