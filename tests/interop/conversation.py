@@ -269,7 +269,7 @@ class Conversation:
         self.tap.take()
         self.a.create()
         self.b.create()
-        self.before = self.b.do({"do": "counters"})[0]
+        self.before = {player: player.do({"do": "counters"})[0] for player in (self.a, self.b)}
         for player, other, psns in [(self.a, self.b, (self.PSN_A, self.PSN_B)), (self.b, self.a, (self.PSN_B, self.PSN_A))]:
             player.do(*player.transitions(other, *psns))
         if self.row.script:
@@ -356,10 +356,14 @@ class Conversation:
                 observed.problems.append(f"a completion without a reason: {completion}")
         self.check_memory()
         if expected.drops:
-            after = self.b.do({"do": "counters"})[0]
-            still = [name for name in expected.drops if after[name] == self.before[name]]
+            still = [name for name in expected.drops if name not in self.moved(self.b)]
             if still:
                 observed.problems.append(f"our counters did not move: {still}")
+
+    def moved(self, player):
+        """How far a side's counters have moved since the beginning."""
+        after, = player.do({"do": "counters"})
+        return {name: value - self.before[player][name] for name, value in after.items() if value != self.before[player][name]}
 
     def check_memory(self):
         for letter, region, offset, length, seed in self.row.checks:
@@ -372,6 +376,9 @@ class Conversation:
     def report(self, gathered, packets):
         self.observed.report += [(f"{letter.upper()} {cq}", "\n".join(map(str, completions)))
                                  for (letter, cq), completions in gathered.items() if completions]
+        if not self.observed.problems:
+            return
+        self.observed.report += [(f"{player.letter.upper()} counters", str(self.moved(player))) for player in (self.a, self.b)]
         shown = [str(packet) for packet in packets]
         if len(shown) > 60:
             shown[40:-20] = [f"... {len(shown) - 60} packets ..."]

@@ -38,4 +38,4 @@ def shorten(words):
             parts[-1][1] += 1
         else:
             parts.append([word, 1])
-    return " ".join(word if count < 4 else f"{word} (x{count})" for word, count in parts)
+    return " ".join(" ".join([word] * count) if count < 4 else f"{word} (x{count})" for word, count in parts)

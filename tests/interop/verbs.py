@@ -1,5 +1,7 @@
 """What must work: every operation that both sides have, in all lengths around a packet's, and under what a network does."""
 
+from dataclasses import replace
+
 from conversation import (FAR_SEED, FULL, NEAR_SEED, PATIENCE, REMOTE, SINK_SEED, End, Expect, Place, Region, Row, Wr, poll,
                           statuses)
 
@@ -278,44 +280,58 @@ def faults():
     """A mixture of everything, of which the network loses, doubles and shuffles packets."""
     rounds, length = 5, 5000
 
-    def script(conversation):
-        a, b = conversation.a, conversation.b
-        problems = []
-        b.do(*({"do": "set_word", "mr": "far", "offset": 8 * n, "value": 1000 + n} for n in range(rounds)))
-        b.do(b.receiving([(Place("sink", n * length, length),) for n in range(2 * rounds)]))
-        wrs = []
-        for n in range(rounds):
-            slot = 8192 + n * length
-            wrs += [Wr("send", (Place("near", n, length),)),
-                    Wr("write", (Place("near", 10 + n, length),), Place("far", slot)),
-                    Wr("fetch_add", (Place("near", 65536 + 8 * n, 8),), Place("far", 8 * n), values={"add": 1}),
-                    Wr("read", (Place("near", 131072 + n * length, length),), Place("far", slot)),
-                    Wr("write", (Place("near", 20 + n, length - 1),), Place("sink", (2 * n + 1) * length), imm=n)]
-        a.do(a.sending(wrs, b))
-        sent = a.do(poll("sends", len(wrs), 25))[0]
-        got = b.do(poll("recvs", 2 * rounds, PATIENCE))[0]
-        problems = [f"{who}: {statuses(them)}" for who, them, count in [("A", sent, len(wrs)), ("B", got, 2 * rounds)]
-                    if statuses(them) != " ".join(["ok"] * count)]
-        for n in range(rounds):
-            for player, region, offset, size, seed in [
-                    (b, "sink", 2 * n * length, length, NEAR_SEED + n),
-                    (b, "sink", (2 * n + 1) * length, length - 1, NEAR_SEED + 20 + n),
-                    (b, "far", 8192 + n * length, length, NEAR_SEED + 10 + n),
-                    (a, "near", 131072 + n * length, length, NEAR_SEED + 10 + n)]:
-                answer, = player.do({"do": "differs", "mr": region, "offset": offset, "length": size, "seed": seed})
-                if answer["differs"] is not None:
-                    problems.append(f"round {n + 1}: {region} is wrong at {answer['differs']}")
-            found, = a.do({"do": "word", "mr": "near", "offset": 65536 + 8 * n})
-            left, = b.do({"do": "word", "mr": "far", "offset": 8 * n})
-            if (found["value"], left["value"]) != (1000 + n, 1001 + n):
-                problems.append(f"round {n + 1}: the atomic found {found} and left {left}")
-        return problems
+    def mixture(n, slot):
+        return [Wr("send", (Place("near", n, length),)),
+                Wr("write", (Place("near", 10 + n, length),), Place("far", slot)),
+                Wr("fetch_add", (Place("near", 65536 + 8 * n, 8),), Place("far", 8 * n), values={"add": 1}),
+                Wr("read", (Place("near", 131072 + n * length, length),), Place("far", slot)),
+                Wr("write", (Place("near", 20 + n, length - 1),), Place("sink", (2 * n + 1) * length), imm=n)]
+
+    def flushed(n, slot):
+        """The same with what is new in 6.2. rxe does not answer a FLUSH a second time, so that an answer to something behind it
+        must do; and it remembers FLUSHes with READs and atomics, so that these have to be few."""
+        flush = Wr("flush", (), Place("far", slot), values={"flush": {"length": length, "placement": ["GLOBAL"], "whole": False}})
+        return [*mixture(n, slot), flush, Wr("atomic_write", (Place("near", 40, 8),), Place("far", 32768 + 8 * n))]
+
+    def script(requests):
+        def play(conversation):
+            a, b = conversation.a, conversation.b
+            b.do(*({"do": "set_word", "mr": "far", "offset": 8 * n, "value": 1000 + n} for n in range(rounds)))
+            b.do(b.receiving([(Place("sink", n * length, length),) for n in range(2 * rounds)]))
+            wrs = [wr for n in range(rounds) for wr in requests(n, 40000 + n * length)]
+            a.do(a.sending(wrs, b))
+            sent = a.do(poll("sends", len(wrs), 25))[0]
+            got = b.do(poll("recvs", 2 * rounds, PATIENCE))[0]
+            problems = [f"{who}: {statuses(them)}" for who, them, count in [("A", sent, len(wrs)), ("B", got, 2 * rounds)]
+                        if statuses(them) != " ".join(["ok"] * count)]
+            for n in range(rounds):
+                places = [(b, "sink", 2 * n * length, length, NEAR_SEED + n),
+                          (b, "sink", (2 * n + 1) * length, length - 1, NEAR_SEED + 20 + n),
+                          (b, "far", 40000 + n * length, length, NEAR_SEED + 10 + n),
+                          (a, "near", 131072 + n * length, length, NEAR_SEED + 10 + n)]
+                if requests is flushed:
+                    places.append((b, "far", 32768 + 8 * n, 8, NEAR_SEED + 40))
+                for player, region, offset, size, seed in places:
+                    answer, = player.do({"do": "differs", "mr": region, "offset": offset, "length": size, "seed": seed})
+                    if answer["differs"] is not None:
+                        problems.append(f"round {n + 1}: {region} is wrong at {answer['differs']}")
+                found, = a.do({"do": "word", "mr": "near", "offset": 65536 + 8 * n})
+                left, = b.do({"do": "word", "mr": "far", "offset": 8 * n})
+                if (found["value"], left["value"]) != (1000 + n, 1001 + n):
+                    problems.append(f"round {n + 1}: the atomic found {found} and left {left}")
+            return problems
+        return play
 
     # 0.13 s until something comes again by itself
     a = End(regions={"near": Region(1 << 18, seed=NEAR_SEED)}, timeout=15)
-    b = End(regions={"sink": Region(1 << 17, seed=SINK_SEED), "far": Region(1 << 17, seed=FAR_SEED)}, timeout=15)
+    b = End(regions={"sink": Region(1 << 17, seed=SINK_SEED), "far": Region(1 << 17, access=FULL, seed=FAR_SEED)}, timeout=15)
+    # how often something is refused is chance
+    expect = Expect(nak=None)
+    both = ("to-rxe", "from-rxe")
     for name, rule in [("loss", "drop 3%"), ("duplicates", "duplicate 10%"), ("reordering", "reorder 5%"),
                        ("all", "drop 2%, duplicate 5%, reorder 2%")]:
-        # how often something is refused is chance
-        yield Row(f"rc/faults/{name}", script=script, a=a, b=b, faults=rule, expect=Expect(nak=None),
-                  directions=("to-rxe", "from-rxe"))
+        yield Row(f"rc/faults/{name}", script=script(mixture), a=a, b=b, faults=rule, expect=expect, directions=both)
+    b = replace(b, regions=b.regions | {"far": Region(1 << 17, access=(*FULL, "FLUSH_GLOBAL"), seed=FAR_SEED)},
+                access=(*REMOTE, "FLUSH_GLOBAL"))
+    yield Row("rc/faults/placement", script=script(flushed), a=replace(a, max_rd_atomic=2), b=b, faults="drop 3%", expect=expect, directions=both,
+              kernels=("6.12",))
