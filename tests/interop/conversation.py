@@ -7,21 +7,23 @@ A `Row` is told from the requester, A, to the responder, B, and is played in up 
 import time
 from dataclasses import dataclass, field, replace
 
-from lab import LabError
-
 REMOTE = ("REMOTE_WRITE", "REMOTE_READ", "REMOTE_ATOMIC")
 FULL = ("LOCAL_WRITE", *REMOTE)
 
 DIRECTIONS = ("to-rxe", "from-rxe", "rxe-rxe")
 
 # How long what is expected may take; much more than it ever does, for the guest is emulated.
-PATIENCE = 10
+PATIENCE = 5
 
 # No region has this key: rxe numbers them from 1, ours are random.
 UNKNOWN_KEY = 0x00BADB00
 
 # What the regions hold at first: `fill` with these seeds.
 NEAR_SEED, FAR_SEED, SINK_SEED = 1, 2, 3
+
+
+class RowError(Exception):
+    """A row cannot be played: something that must be possible was refused."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +151,7 @@ class Player:
         answers = self.try_to(*commands)
         for command, answer in zip(commands, answers):
             if "error" in answer:
-                raise LabError(f"{self.side.who}: {command}: {answer['error']} {answer['text']}")
+                raise RowError(f"{self.side.who}: {command}: {answer['error']} {answer['text']}")
         return answers
 
     def try_to(self, *commands):
@@ -297,7 +299,7 @@ class Conversation:
                 sends = sends[1:]
             answer, = a.try_to(a.sending(sends, b, first=len(row.sends) - len(sends) + 1))
             if answer.get("error") == "EPROTO":
-                raise LabError(answer["text"])
+                raise RowError(answer["text"])
             self.observed.post = answer.get("error", "")
             if self.observed.post:
                 self.observed.report.append(("posting", answer["text"]))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import errors
 import verbs
-from conversation import Conversation, Row
+from conversation import Conversation, Row, RowError
 from matrix import Result
 from net import HOST_IPV4, HOST_IPV6
 from sides import Agent, Peer
@@ -69,7 +69,12 @@ class Stage:
         conversation = Conversation(row, row.expected(direction, self.kernel), a, b, self.tap)
         console = len(self.guest.console_text())
         result = Result()
-        observed = self.observed[case.group, row.name, direction] = conversation.play()
+        try:
+            observed = conversation.play()
+        except RowError as error:
+            observed = conversation.observed
+            observed.problems.append(str(error))
+        self.observed[case.group, row.name, direction] = observed
         result.problems = observed.problems
         if result.problems:
             result.report = [*observed.report, ("guest kernel", self.guest.console_text()[console:])]
