@@ -15,6 +15,9 @@ DIRECTIONS = ("to-rxe", "from-rxe", "rxe-rxe")
 # How long what is expected may take; much more than it ever does, for the guest is emulated.
 PATIENCE = 5
 
+# Of a row that fails.
+SHOWN_PACKETS = 200
+
 # No region has this key: rxe numbers them from 1, ours are random.
 UNKNOWN_KEY = 0x00BADB00
 
@@ -382,8 +385,9 @@ class Conversation:
             return
         self.observed.report += [(f"{player.letter.upper()} counters", str(self.moved(player))) for player in (self.a, self.b)]
         shown = [str(packet) for packet in packets]
-        if len(shown) > 60:
-            shown[40:-20] = [f"... {len(shown) - 60} packets ..."]
+        if len(shown) > SHOWN_PACKETS:
+            half = SHOWN_PACKETS // 2
+            shown[half:-half] = [f"... {len(shown) - 2 * half} packets ..."]
         self.observed.report.append(("wire", "\n".join(shown)))
 
 

@@ -289,7 +289,8 @@ def faults():
 
     def flushed(n, slot):
         """The same with what is new in 6.2. rxe does not answer a FLUSH a second time, so that an answer to something behind it
-        must do; and it remembers FLUSHes with READs and atomics, so that these have to be few."""
+        must do; it remembers FLUSHes with READs and atomics, so that these have to be few; and it repeats both kinds of request
+        with the address 0, so that it can only be asked."""
         flush = Wr("flush", (), Place("far", slot), values={"flush": {"length": length, "placement": ["GLOBAL"], "whole": False}})
         return [*mixture(n, slot), flush, Wr("atomic_write", (Place("near", 40, 8),), Place("far", 32768 + 8 * n))]
 
@@ -328,10 +329,14 @@ def faults():
     # how often something is refused is chance
     expect = Expect(nak=None)
     both = ("to-rxe", "from-rxe")
-    for name, rule in [("loss", "drop 3%"), ("duplicates", "duplicate 10%"), ("reordering", "reorder 5%"),
-                       ("all", "drop 2%, duplicate 5%, reorder 2%")]:
-        yield Row(f"rc/faults/{name}", script=script(mixture), a=a, b=b, faults=rule, expect=expect, directions=both)
+    # rxe takes READ responses that overtake each other while it asks again for another part: the data is wrong then, and the
+    # status is success. So as a requester it gets them in order.
+    for name, to_rxe, from_rxe in [("loss", "drop 3%", "drop 3%"), ("duplicates", "duplicate 10%", "duplicate request 10%"),
+                                   ("reordering", "reorder 5%", "reorder request 5%"),
+                                   ("all", "drop 2%, duplicate 5%, reorder 2%", "drop 2%, duplicate request 5%, reorder request 2%")]:
+        for direction, rule in zip(both, (to_rxe, from_rxe)):
+            yield Row(f"rc/faults/{name}", script=script(mixture), a=a, b=b, faults=rule, expect=expect, directions=(direction,))
     b = replace(b, regions=b.regions | {"far": Region(1 << 17, access=(*FULL, "FLUSH_GLOBAL"), seed=FAR_SEED)},
                 access=(*REMOTE, "FLUSH_GLOBAL"))
-    yield Row("rc/faults/placement", script=script(flushed), a=replace(a, max_rd_atomic=2), b=b, faults="drop 3%", expect=expect, directions=both,
-              kernels=("6.12",))
+    yield Row("rc/faults/placement", script=script(flushed), a=replace(a, max_rd_atomic=2), b=b, faults="drop 3%", expect=expect,
+              directions=("to-rxe",), kernels=("6.12",))

@@ -116,6 +116,30 @@ fn not_ready_goes_before_out_of_sequence() {
     half.expect(&packets);
 }
 
+/// When its answers take longer than the pause, that NAK comes after it. It is still the echo of what was under way: the retry
+/// counter is for losses, and waiting for a receiver is not limited by it.
+#[test]
+fn a_sequence_nak_after_the_pause_is_late() {
+    let mut half = Half::new(Options { retry_cnt: 1, ..Options::default() });
+    half.post_send(&SendWr::send(1, Data::empty()));
+    half.post_send(&SendWr::send(2, Data::empty()));
+    let packets = half.take();
+    for _ in 0..10 {
+        half.send(&rnr(12, 0x100, 0));
+        half.advance(rnr_timer(12));
+        half.expect(&packets);
+        let disposition = half.send(&nak(NakCode::PsnSequenceError, 0x100, 0));
+        assert_eq!(disposition, Disposition::Dropped(DropReason::RecoveryUnderWay));
+        half.expect_nothing();
+    }
+    half.send(&ack(0x100, 1));
+    // from here on it would be a loss
+    half.send(&nak(NakCode::PsnSequenceError, 0x101, 1));
+    half.expect(&packets[1..]);
+    half.send(&ack(0x101, 2));
+    assert_eq!(half.qp.send_outcomes(), all_ok([1, 2], 0));
+}
+
 /// Each refused arrival gives an RNR NAK: the requester counts them.
 #[test]
 fn a_packet_that_comes_again_is_refused_again() {

@@ -182,7 +182,7 @@ impl Requester {
     }
 
     fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
-        match self.retry.on_not_ready(env.now, rnr_timer(timer)) {
+        match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
             Verdict::Again => self.go_back(psn),
             Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries }),

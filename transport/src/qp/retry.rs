@@ -18,8 +18,9 @@ pub(crate) struct Retry {
     deadline: Option<Instant>,
     /// The peer was not ready and is left alone until then.
     paused_until: Option<Instant>,
-    /// The oldest PSN from which was sent again because a NAK or a gap asked for it. Until that PSN is acknowledged, or the
-    /// timer fires, further signs of the same loss are no news: everything that was under way when it happened shows it.
+    /// The oldest PSN from which was sent again because a NAK or a gap asked for it, or will be when the pause is over. Until
+    /// that PSN is acknowledged, or the timer fires, further signs of the same loss are no news: everything that was under way
+    /// when it happened shows it.
     resent_from: Option<Psn>,
 }
 
@@ -77,8 +78,9 @@ impl Retry {
         self.spend()
     }
 
-    /// The peer is not ready and asks to be left alone for `pause`.
-    pub(crate) fn on_not_ready(&mut self, now: Instant, pause: Duration) -> Verdict {
+    /// The peer is not ready for `psn` and asks to be left alone for `pause`. A NAK for the same PSN that comes after the pause
+    /// is late: some peers send one for what was under way behind `psn`.
+    pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
         if self.is_paused() {
             return Verdict::UnderWay;
         }
@@ -90,7 +92,7 @@ impl Retry {
         }
         self.paused_until = Some(now.plus(pause));
         self.deadline = None;
-        self.resent_from = None;
+        self.resent_from = Some(psn);
         Verdict::Again
     }
 
@@ -156,23 +158,24 @@ mod tests {
     fn not_ready_pauses_and_stops_the_acknowledge_timer() {
         let mut retry = Retry::new(Some(T), 0, 1);
         retry.on_sent(at(0));
-        assert_eq!(retry.on_not_ready(at(0), T * 5), Verdict::Again);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T * 5), Verdict::Again);
         assert_eq!(retry.next_deadline(), Some(at(5)));
         assert!(!retry.is_due(at(4)));
-        assert_eq!(retry.on_not_ready(at(1), T), Verdict::UnderWay);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(1), T), Verdict::UnderWay);
         assert_eq!(retry.on_loss(Psn::new(1), at(1)), Verdict::UnderWay);
         retry.end_pause(at(4));
         assert!(retry.is_paused());
         retry.end_pause(at(5));
         assert!(!retry.is_paused());
-        assert_eq!(retry.on_not_ready(at(5), T), Verdict::GiveUp { tries: 2 });
+        assert_eq!(retry.on_loss(Psn::new(1), at(5)), Verdict::UnderWay);
+        assert_eq!(retry.on_not_ready(Psn::new(1), at(5), T), Verdict::GiveUp { tries: 2 });
     }
 
     #[test]
     fn seven_not_ready_retries_are_without_limit() {
         let mut retry = Retry::new(None, 0, 7);
         for _ in 0..100 {
-            assert_eq!(retry.on_not_ready(at(0), T), Verdict::Again);
+            assert_eq!(retry.on_not_ready(Psn::new(1), at(0), T), Verdict::Again);
             retry.end_pause(at(1));
         }
     }

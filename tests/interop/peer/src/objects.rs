@@ -188,7 +188,9 @@ impl Objects {
                 Ok(json!({}))
             }
             Command::Word { mr, offset } => Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset)?})),
-            Command::Counters {} => Ok(self.context.counters().named().map(|(name, value)| (name, json!(value))).collect()),
+            Command::Counters {} => {
+                Ok(self.context.counters().iter().map(|counter| (counter.name, json!(counter.value))).collect())
+            }
             Command::Destroy { name } => self.destroy(&name),
             Command::Clear {} => {
                 self.named = Named::default();
@@ -225,14 +227,14 @@ impl Objects {
                 qp.to_init(Init { access, qkey: QKey(qkey), ..Init::default() })?;
             }
             Transition::Rtr { peer, rq_psn, max_dest_rd_atomic, min_rnr_timer } => {
-                qp.to_rtr(self.rtr(qp_type, peer, Psn::new(rq_psn), max_dest_rd_atomic, min_rnr_timer)?)?;
+                qp.to_rtr(self.rtr(qp_type, peer.as_ref(), Psn::new(rq_psn), max_dest_rd_atomic, min_rnr_timer)?)?;
             }
             Transition::Rts { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic } => {
                 let sq_psn = Psn::new(sq_psn);
                 qp.to_rts(match qp_type {
                     QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
                     QpType::Uc => Rts::Uc { sq_psn },
-                    QpType::Ud => Rts::Ud { sq_psn },
+                    _ => Rts::Ud { sq_psn }, // of no other service are there any
                 })?;
             }
             Transition::Resume {} => qp.to_rts(Rts::Resume)?,
@@ -245,18 +247,18 @@ impl Objects {
     fn rtr(
         &self,
         qp_type: QpType,
-        peer: Option<Peer>,
+        peer: Option<&Peer>,
         rq_psn: Psn,
         max_dest_rd_atomic: u8,
         min_rnr_timer: u8,
     ) -> Result<Rtr, Failure> {
-        let Some(Peer { address, qpn, path_mtu }) = peer else { return Ok(Rtr::Ud) };
+        let Some(&Peer { address, qpn, path_mtu }) = peer else { return Ok(Rtr::Ud) };
         let av = translate::address_vector(address, &self.context)?;
         let (dest_qpn, path_mtu) = (Qpn::new(qpn), translate::mtu(path_mtu)?);
         Ok(match qp_type {
             QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
             QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
-            QpType::Ud => Rtr::Ud,
+            _ => Rtr::Ud,
         })
     }
 

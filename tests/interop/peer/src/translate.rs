@@ -66,7 +66,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
             None => SendOp::Send { immediate },
             Some(to) => {
                 let av = address_vector(to.address, &objects.context)?;
-                SendOp::SendTo { to: UdDestination { av, qpn: Qpn::new(to.qpn), qkey: QKey(to.qkey) }, immediate }
+                SendOp::SendTo { to: UdDestination::new(av, Qpn::new(to.qpn), QKey(to.qkey)), immediate }
             }
         },
         "write" => SendOp::Write { remote: remote()?, immediate },
@@ -90,7 +90,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         None => Data::Sges(wr.sges.iter().map(piece).collect()),
     };
     let flags = wr.flags.iter().map(|name| known(SendFlags::from_name(name), "flag", name));
-    Ok(SendWr { id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()? })
+    Ok(SendWr { id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()?, remote_srq: None })
 }
 
 fn bind(wr: &Request, objects: &Objects) -> Result<WindowBind, Failure> {
