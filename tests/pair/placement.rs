@@ -10,7 +10,7 @@ use roce_transport::{
     mem::{Access, HeapMemory, Memory, MemoryFault, MrAttr, RKey, RegisterError},
     qp::{PostError, Quirks, State},
     wire::{Headers, NakCode, Operation as Op, Syndrome, rxe_flush_icrc},
-    work::{Data, Placement, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
+    work::{Data, Placement, RecvWr, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
 use crate::harness::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt};
@@ -264,21 +264,52 @@ fn losses() {
     }
 }
 
-/// A peer that repeats FLUSHes without end, and takes no answers, does not fill our memory.
+/// The answer says that just this request was carried out. What never was gets none, however long past its PSN looks: a peer that
+/// lives anew may number its requests so.
 #[test]
-fn a_flood_of_flushes() {
+fn a_repeat_of_what_never_was() {
     let mut half = flusher();
     let far = half.buffer(8);
-    let mut busy = 0;
-    for n in 0..2000 {
-        let packet = pkt(Op::Flush, 0x200 + n).flush(1, 0, far.remote(0), 8).ask();
-        busy += usize::from(half.send(&packet) == Disposition::Dropped(DropReason::ResponderBusy));
+    half.post_recv(&RecvWr::new(1, []));
+    half.send(&pkt(Op::SendOnly, 0x200));
+    half.send(&pkt(Op::Flush, 0x201).flush(1, 0, far.remote(0), 8));
+    half.expect(&[placed(0x201, 2)]);
+    let atomic_write = |psn| pkt(Op::AtomicWrite, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask();
+    let flush = |psn| pkt(Op::Flush, psn).flush(1, 0, far.remote(0), 8).ask();
+    for psn in [0x200, 0x1FF, 0x80_0202] {
+        for packet in [atomic_write(psn), flush(psn)] {
+            assert_eq!(half.send(&packet), Disposition::Dropped(DropReason::ReplayMissing), "{packet:?}");
+        }
     }
-    assert!(busy > 0);
-    let answers = half.take();
-    assert!(answers.len() <= 513, "{}", answers.len());
-    // and goes on where it stopped
-    assert_eq!(half.send(&pkt(Op::Flush, 0x200 + 512).flush(1, 0, far.remote(0), 8).ask()), Disposition::Executed);
+    half.expect_nothing();
+    assert_eq!(far.bytes(), [0; 8]);
+    assert_eq!(half.send(&flush(0x201)), Disposition::Repeated);
+    half.expect(&[placed(0x201, 2)]);
+}
+
+/// A peer that sends or repeats them without end, and takes no answers, does not fill our memory.
+#[test]
+fn a_flood_of_flushes_and_atomic_writes() {
+    for operation in [Op::Flush, Op::AtomicWrite] {
+        let mut half = flusher();
+        let far = half.buffer(8);
+        let request = |psn| match operation {
+            Op::Flush => pkt(operation, psn).flush(1, 0, far.remote(0), 8).ask(),
+            _ => pkt(operation, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask(),
+        };
+        let mut flood = |psns: std::ops::Range<u32>| {
+            let busy = psns.filter(|&psn| half.send(&request(psn)) == Disposition::Dropped(DropReason::ResponderBusy));
+            let busy = busy.count();
+            (busy, half.take().len())
+        };
+        // what comes after the first that finds no room is out of sequence
+        let (busy, answers) = flood(0x200..0x200 + 512 + 100);
+        assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
+        // repeats, and then on where it stopped
+        let (busy, answers) = flood(0x200..0x200 + 512 + 1);
+        assert!(busy == 1 && answers <= 513, "{operation:?}: {busy} {answers}");
+        assert_eq!(half.send(&request(0x200 + 512)), Disposition::Executed);
+    }
 }
 
 #[test]

@@ -204,6 +204,9 @@ impl Responder {
     /// Eight bytes, stored at once.
     fn atomic_write(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
         self.check_answerable(&[])?;
+        if !self.has_room_for_placed() {
+            return Err(Refused::Busy);
+        }
         let Some(value) = payload.as_array().filter(|_| reth.dma_length == 8) else {
             return Err(Refused::invalid(Refusal::Length));
         };
@@ -258,6 +261,7 @@ impl Responder {
     fn placed(&mut self, psn: Psn) {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
+        self.placements.remember(psn);
         self.push_placed(psn);
     }
 

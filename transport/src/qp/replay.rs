@@ -65,6 +65,30 @@ fn capacity(agreed: u8) -> usize {
     if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
+/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent, and how many of those requests are remembered: more than a
+/// requester's window.
+pub(crate) const PLACED: usize = 512;
+
+/// The PSNs of the latest ATOMIC WRITEs and FLUSHes. The answer to one says that just this one was carried out, so a repeat of
+/// what never was must not get it: a peer that lives anew may number its requests so that they look long past.
+#[derive(Debug, Default)]
+pub(crate) struct Placements {
+    psns: VecDeque<Psn>,
+}
+
+impl Placements {
+    pub(crate) fn remember(&mut self, psn: Psn) {
+        if self.psns.len() >= PLACED {
+            self.psns.pop_front();
+        }
+        self.psns.push_back(psn);
+    }
+
+    pub(crate) fn contain(&self, psn: Psn) -> bool {
+        self.psns.iter().rev().any(|&its| its == psn)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -9,7 +9,7 @@ use super::{
     Outgoing,
     attr::PostError,
     common::{Common, Env},
-    replay::{Remembered, ReplayRing, Request},
+    replay::{PLACED, Placements, Remembered, ReplayRing, Request},
 };
 use crate::{
     addr::Qpn,
@@ -92,6 +92,7 @@ pub(crate) struct Responder {
     nak_sent: bool,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
+    pub(super) placements: Placements,
     replies: VecDeque<Reply>,
     pub(super) min_rnr_timer: u8,
 }
@@ -113,9 +114,6 @@ pub(super) struct Response {
     psn: Psn,
     source: Option<(Arc<Region>, u64)>,
 }
-
-/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent: more than a requester's window.
-const PLACED: usize = 512;
 
 /// Why a request in sequence is not carried out.
 pub(super) enum Refused {
@@ -164,6 +162,7 @@ impl Responder {
             nak_sent: false,
             message: Message::None,
             replay: ReplayRing::default(),
+            placements: Placements::default(),
             replies: VecDeque::new(),
             min_rnr_timer: 0,
         }
@@ -175,6 +174,7 @@ impl Responder {
         self.acknowledged = psn;
         self.msn = Msn::default();
         self.replay = ReplayRing::new(max_dest_rd_atomic);
+        self.placements = Placements::default();
         self.min_rnr_timer = min_rnr_timer;
     }
 
@@ -294,7 +294,10 @@ impl Responder {
             (operation @ (Operation::CmpSwap | Operation::FetchAdd), Ext::Atomic(eth)) => {
                 self.repeat_atomic(bth.psn, operation, eth)
             }
-            // carried out in its turn, as everything before the expected PSN; only the answer is missing
+            (Operation::AtomicWrite | Operation::Flush, _) if !self.placements.contain(bth.psn) => {
+                Disposition::Dropped(DropReason::ReplayMissing)
+            }
+            // carried out in its turn; only the answer is missing
             (Operation::AtomicWrite | Operation::Flush, _) if !self.has_room_for_placed() => {
                 Disposition::Dropped(DropReason::ResponderBusy)
             }

@@ -1,0 +1,75 @@
+//! Networks that are bad in several ways at once, and what adapters may drop in them.
+
+use std::time::Duration;
+
+use roce_provider::fabric::{Conditions, Identification, Network};
+use roce_transport::event::DropReason;
+
+use super::dice::Dice;
+
+pub fn network(dice: &mut Dice, seed: u64) -> Network {
+    // some do nothing but take their time
+    let perfect = dice.one_in(6);
+    let share = |dice: &mut Dice, most: u32| {
+        let share = if dice.one_in(2) { 0.0 } else { f64::from(dice.below(most + 1)) / 1000.0 };
+        if perfect { 0.0 } else { share }
+    };
+    let conditions = Conditions {
+        loss: share(dice, 80),
+        duplication: share(dice, 200),
+        reordering: share(dice, 50),
+        corruption: share(dice, 30),
+        ecn: share(dice, 100),
+        delay: Duration::from_micros(dice.range(1, 20).into()),
+        jitter: Duration::from_micros(if perfect { 0 } else { dice.pick(&[0, 0, 1, 30]) }),
+        reorder_by: Duration::from_micros(50),
+    };
+    let mut network = Network::new(conditions, seed);
+    // without the identification the ICRC over IPv4 is too weak for an exact oracle
+    if conditions.corruption == 0.0 {
+        network.set_identification(dice.pick(&[Identification::Known, Identification::Guessed, Identification::Hidden]));
+    }
+    network
+}
+
+/// Whether everything arrives.
+pub fn loses_nothing(network: &Network) -> bool {
+    let Conditions { loss, corruption, .. } = *network.faults().conditions();
+    loss == 0.0 && corruption == 0.0
+}
+
+/// Whether everything arrives once, in its order.
+pub fn is_perfect(network: &Network) -> bool {
+    let Conditions { duplication, reordering, jitter, .. } = *network.faults().conditions();
+    loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
+}
+
+/// What a network may do to packets, as the adapters see it.
+pub const ALLOWED: &[DropReason] = &[
+    DropReason::OutOfSequence,
+    DropReason::StaleResponse,
+    DropReason::RecoveryUnderWay,
+    DropReason::ReadResponseGap,
+    DropReason::ReplayMissing,
+    DropReason::ResponderBusy,
+];
+
+/// What corruption adds, before the ICRC is looked at.
+pub const CORRUPTED: &[DropReason] = &[
+    DropReason::Icrc,
+    DropReason::TooShort,
+    DropReason::Padding,
+    DropReason::UnknownOpcode,
+    DropReason::TransportVersion,
+    DropReason::UnknownQp,
+    DropReason::WrongService,
+    DropReason::QpState,
+    DropReason::PKey,
+];
+
+/// What is added when one end of a connection is gone, or lives anew, while the other goes on.
+pub const ALONE: &[DropReason] =
+    &[DropReason::QpState, DropReason::UnknownQp, DropReason::ResponseOutsideWindow, DropReason::UnexpectedResponse];
+
+/// What services without acknowledgements add.
+pub const UNRELIABLE: &[DropReason] = &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

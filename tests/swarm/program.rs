@@ -1,0 +1,447 @@
+//! Programs: what both ends of some connections do, as values.
+//!
+//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for READs of what the same queue
+//! pair wrote before, and for the one word of each end that its atomics work on), so that what has to come out does not depend
+//! on how operations of different ends interleave. Where order matters, an operation says [after](Op::after) which it comes.
+
+use std::{ops::Range, time::Duration};
+
+use roce_transport::{
+    addr::Mtu,
+    mem::{Access, WindowType},
+    qp::QpCaps,
+    work::{Placement, SendFlags, WcStatus},
+};
+
+use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
+use crate::harness::{ALL_RIGHTS, Options};
+
+/// Bytes of a node's memory, in pieces.
+pub type Pieces = Vec<(usize, usize)>;
+
+/// What a peer is granted in all programs.
+pub const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
+
+/// By which key a peer's memory is reached.
+#[derive(Clone, Copy, Debug)]
+pub enum Key {
+    /// That of the node's main region.
+    Region,
+    /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if it was bound like that.
+    Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
+    /// That of a region of the talk's own, at present over the memory from `base` on.
+    Spare { spare: usize, base: usize },
+    /// None that exists.
+    Unknown,
+}
+
+/// A place in the peer's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Place {
+    /// In its main memory.
+    pub at: usize,
+    pub key: Key,
+}
+
+impl Place {
+    pub fn at(at: usize) -> Self {
+        Self { at, key: Key::Region }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub enum Kind {
+    Send {
+        invalidate: Option<Key>,
+    },
+    Write(Place),
+    Read(Place),
+    FetchAdd(Place, u64),
+    CompareSwap {
+        word: Place,
+        compare: u64,
+        swap: u64,
+    },
+    AtomicWrite(Place),
+    Flush {
+        place: Place,
+        length: usize,
+        placement: Placement,
+        whole: bool,
+    },
+    Bind {
+        window: usize,
+        generation: u32,
+        start: usize,
+        length: usize,
+        access: Access,
+        zero_based: bool,
+    },
+    LocalInvalidate(Key),
+    /// No request: the end registers its spare region anew.
+    Reregister {
+        spare: usize,
+        to: usize,
+        access: Access,
+    },
+}
+
+/// An operation of a program.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct Step {
+    pub talk: usize,
+    pub side: usize,
+    pub op: usize,
+}
+
+#[derive(Clone, Debug)]
+pub struct Op {
+    pub kind: Kind,
+    pub local: Pieces,
+    pub immediate: Option<[u8; 4]>,
+    pub flags: SendFlags,
+    pub inline: bool,
+    /// It is posted when these have completed.
+    pub after: Vec<Step>,
+    pub fails: Option<Failure>,
+    /// Its list names a key that does not exist.
+    pub bad_list: bool,
+}
+
+/// How an operation that cannot succeed ends.
+#[derive(Clone, Copy, Debug)]
+pub struct Failure {
+    /// `None`: the requester does not hear of it.
+    pub sender: Option<WcStatus>,
+    /// Of the peer's receive request, if it uses one.
+    pub receiver: Option<WcStatus>,
+}
+
+impl Op {
+    pub fn new(kind: Kind, local: Pieces) -> Self {
+        let (immediate, flags, after) = (None, SendFlags::empty(), Vec::new());
+        Self { kind, local, immediate, flags, inline: false, after, fails: None, bad_list: false }
+    }
+
+    pub fn length(&self) -> usize {
+        self.local.iter().map(|(_, length)| length).sum()
+    }
+
+    /// Whether it uses up a receive request of the peer.
+    pub fn consumes(&self) -> bool {
+        matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
+    }
+
+    pub fn is_request(&self) -> bool {
+        !matches!(self.kind, Kind::Reregister { .. })
+    }
+}
+
+/// What one end of a connection does.
+#[derive(Default, Debug)]
+pub struct Half {
+    pub ops: Vec<Op>,
+    /// Not for an end with a shared receive queue.
+    pub receives: Vec<Pieces>,
+    /// Receive requests that are posted before the peer starts.
+    pub early: usize,
+    /// A word of the peer's memory, for atomics.
+    pub word: usize,
+}
+
+#[derive(Debug)]
+pub struct WindowSpec {
+    pub owner: usize,
+    pub window_type: WindowType,
+}
+
+/// A region that is registered anew under way.
+#[derive(Debug)]
+pub struct SpareSpec {
+    pub owner: usize,
+    pub start: usize,
+    pub length: usize,
+}
+
+/// What is done to a connection in the middle of its life.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    pub after: Duration,
+    pub how: How,
+    /// The end that it is done to, or done to first.
+    pub side: usize,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum How {
+    /// Both ends are reset, one so much later than the other, and connected anew; the link's next talk begins.
+    Reset {
+        gap: Duration,
+    },
+    Destroy,
+    Error,
+}
+
+/// One life of a connection.
+#[derive(Debug)]
+pub struct Talk {
+    /// The pair of queue pairs. Talks with the same one follow each other.
+    pub link: usize,
+    pub halves: [Half; 2],
+    pub windows: Vec<WindowSpec>,
+    pub spares: Vec<SpareSpec>,
+    /// The memory that it uses, on each side.
+    pub memory: [Range<usize>; 2],
+    pub cut: Option<Cut>,
+}
+
+impl Talk {
+    /// Whether an operation fails, or all do.
+    pub fn is_doomed(&self) -> bool {
+        self.cut.is_some() || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
+    }
+
+    /// The number of an operation to be pushed.
+    pub fn next(&self, side: usize) -> usize {
+        self.halves[side].ops.len()
+    }
+}
+
+pub struct Program {
+    pub options: Options,
+    /// Otherwise every operation is as likely as any other.
+    mostly_reads: bool,
+    pub links: usize,
+    pub talks: Vec<Talk>,
+    pub chats: Vec<Chat>,
+    pub memory: [usize; 2],
+    /// Whether a side's connections share a receive queue.
+    pub shared: [bool; 2],
+}
+
+impl Program {
+    pub fn new(dice: &mut Dice) -> Self {
+        let reads = dice.pick(&[1, 2, 3, 4, 16]);
+        let options = Options {
+            mtu: dice.pick(&Mtu::ALL),
+            timeout: dice.pick(&[7, 8, 9]) as u8,
+            // with few retries some programs fail, as they may
+            retry_cnt: if dice.one_in(20) { dice.below(2) as u8 } else { 7 },
+            rnr_retry: 7,
+            min_rnr_timer: dice.range(1, 11) as u8,
+            max_rd_atomic: reads,
+            max_dest_rd_atomic: reads,
+            access: REMOTE,
+            sq_sig_all: dice.one_in(4),
+            caps: QpCaps {
+                max_send_wr: dice.range(1, 12),
+                max_recv_wr: 64,
+                max_send_sge: 4,
+                max_recv_sge: 4,
+                max_inline_data: 64,
+            },
+            a_psn: dice.pick(&[0, 0x10_0000, 0xFF_FFF0, 0x7F_FFFA]),
+            b_psn: dice.below(1 << 24),
+            ..Options::default()
+        };
+        let shared = [dice.one_in(5), dice.one_in(5)];
+        let mut program = Self {
+            options,
+            mostly_reads: dice.one_in(4),
+            links: dice.range(1, 3) as usize,
+            talks: Vec::new(),
+            chats: Vec::new(),
+            memory: [0, 0],
+            shared,
+        };
+        for link in 0..program.links {
+            let cut = |dice: &mut Dice, how| Cut {
+                after: Duration::from_micros(dice.below(600).into()),
+                how,
+                side: dice.below(2) as usize,
+            };
+            match dice.below(16) {
+                0..=2 => {
+                    for _ in 0..dice.range(1, 2) {
+                        let gap = Duration::from_micros(dice.pick(&[0, 0, 1, 20, 100]));
+                        let cut = cut(dice, How::Reset { gap });
+                        program.talk(link, Some(cut), dice);
+                    }
+                    program.talk(link, None, dice);
+                }
+                3 => {
+                    let cut = cut(dice, How::Destroy);
+                    program.talk(link, Some(cut), dice);
+                }
+                4 => {
+                    let cut = cut(dice, How::Error);
+                    program.talk(link, Some(cut), dice);
+                }
+                _ => program.talk(link, None, dice),
+            }
+        }
+        if dice.one_in(3) {
+            program.chats.push(Chat::new(options.mtu, dice));
+        }
+        program
+    }
+
+    fn talk(&mut self, link: usize, cut: Option<Cut>, dice: &mut Dice) {
+        let start = self.memory;
+        let halves = [0, 1].map(|side: usize| Half { word: self.allocate_words(1 - side, 8), ..Half::default() });
+        let memory = start.map(|start| start..start);
+        let mut talk = Talk { link, halves, windows: Vec::new(), spares: Vec::new(), memory, cut };
+        let mut churns: Vec<_> = (0..dice.pick(&[0, 0, 0, 1, 2])).map(|_| Churn::new(&mut talk, self, dice)).collect();
+        for _ in 0..dice.range(0, 14) {
+            let choice = dice.below(6) as usize;
+            match churns.get_mut(choice) {
+                Some(churn) => churn.step(&mut talk, self, dice),
+                None => self.add(&mut talk, dice.below(2) as usize, dice),
+            }
+        }
+        if cut.is_none() && dice.one_in(6) {
+            ending::add(&mut talk, self, &churns, dice);
+        }
+        for half in &mut talk.halves {
+            half.early = dice.below(half.receives.len() as u32 + 1) as usize;
+        }
+        talk.memory = [0, 1].map(|side| start[side]..self.memory[side]);
+        self.talks.push(talk);
+    }
+
+    /// One more operation of a side, and the receive request that it needs.
+    fn add(&mut self, talk: &mut Talk, side: usize, dice: &mut Dice) {
+        if dice.one_in(6) {
+            let op = self.atomic(talk.halves[side].word, side, dice);
+            talk.halves[side].ops.push(op);
+            return;
+        }
+        let mtu = self.options.mtu.bytes();
+        let length = match dice.below(6) {
+            0 => dice.below(4),
+            1 => dice.range(mtu - 1, mtu + 1),
+            2 => dice.below(mtu),
+            3 => dice.below(3) * mtu,
+            _ => dice.below(6 * mtu),
+        } as usize;
+        let kind = match if self.mostly_reads { dice.below(12) } else { dice.below(5) } {
+            0 => Kind::Send { invalidate: None },
+            1 => Kind::Write(Place::at(self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0))),
+            2 => Kind::AtomicWrite(Place::at(self.allocate_words(1 - side, 8))),
+            3 => Kind::Flush {
+                place: Place::at(self.memory[1 - side] - 1),
+                length: 1,
+                placement: Placement::GLOBAL,
+                whole: dice.one_in(2),
+            },
+            _ => Kind::Read(Place::at(self.read_source(&talk.halves[side], side, length, dice))),
+        };
+        let length = match kind {
+            Kind::AtomicWrite(_) => 8,
+            Kind::Flush { .. } => 0,
+            _ => length,
+        };
+        let mut op = Op::new(kind, self.allocate(side, length, dice));
+        if matches!(op.kind, Kind::Flush { .. }) {
+            op.local.clear();
+        }
+        if matches!(op.kind, Kind::Send { .. } | Kind::Write(_)) && dice.one_in(3) {
+            op.immediate = Some(dice.below(u32::MAX).to_be_bytes());
+        }
+        self.push(talk, side, op, dice);
+    }
+
+    /// Adds an operation with random flags, and the receive request that it needs.
+    pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
+        let may_be_inline = matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_)) && !op.bad_list;
+        op.inline = may_be_inline && op.length() <= 64 && dice.one_in(2);
+        for (flag, chance) in [(SendFlags::SIGNALED, 2), (SendFlags::FENCE, 5), (SendFlags::SOLICITED, 5)] {
+            if dice.one_in(chance) {
+                op.flags |= flag;
+            }
+        }
+        if op.consumes() && !self.shared[1 - side] {
+            let pieces = match op.kind {
+                Kind::Send { .. } if op.fails.is_some_and(|failure| failure.receiver == Some(WcStatus::LocLenErr)) => {
+                    self.allocate(1 - side, op.length() - 1, dice)
+                }
+                Kind::Send { .. } => {
+                    let room = op.length() + dice.pick(&[0, 0, 1, 5000]);
+                    self.allocate(1 - side, room, dice)
+                }
+                _ => Pieces::new(),
+            };
+            talk.halves[1 - side].receives.push(pieces);
+        }
+        talk.halves[side].ops.push(op);
+        Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
+    }
+
+    /// Makes sure that one can tell when an operation of this talk, or of an earlier one, is complete.
+    pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
+        let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
+        its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
+        step
+    }
+
+    fn atomic(&mut self, word: usize, side: usize, dice: &mut Dice) -> Op {
+        // small numbers, so that a comparison is right now and then
+        let (first, second) = (dice.below(3).into(), dice.below(3).into());
+        let kind = if dice.one_in(2) {
+            Kind::FetchAdd(Place::at(word), first)
+        } else {
+            Kind::CompareSwap { word: Place::at(word), compare: first, swap: second }
+        };
+        let flags = if dice.one_in(2) { SendFlags::SIGNALED } else { SendFlags::empty() };
+        Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
+    }
+
+    /// Where a READ reads: memory of its own, or what an earlier WRITE of the same queue pair wrote.
+    fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
+        let written = half.ops.iter().rev().find_map(|op| match op.kind {
+            Kind::Write(Place { at, key: Key::Region }) if op.length() >= length => Some(at),
+            _ => None,
+        });
+        match written.filter(|_| dice.one_in(2)) {
+            Some(at) => at,
+            None => {
+                let start = self.memory[1 - side];
+                self.memory[1 - side] += length + dice.below(4) as usize;
+                start
+            }
+        }
+    }
+
+    /// Memory that nothing else uses: for the far end of a WRITE in one piece, so the first piece holds all when there is no
+    /// more than one.
+    pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
+        let mut pieces = Pieces::new();
+        let mut left = length;
+        while left > 0 || (pieces.is_empty() && dice.one_in(2)) {
+            let size = if pieces.len() == 3 || dice.one_in(2) { left } else { dice.below(left as u32 + 1) as usize };
+            pieces.push((self.memory[side], size));
+            self.memory[side] += size;
+            left -= size;
+        }
+        // one unbroken range first, gaps only between requests: a WRITE's far end uses it as one
+        self.memory[side] += dice.below(4) as usize;
+        pieces
+    }
+
+    /// Memory that nothing else uses, from a word's start on.
+    pub fn allocate_words(&mut self, side: usize, length: usize) -> usize {
+        let start = self.memory[side].next_multiple_of(8);
+        self.memory[side] = start + length.next_multiple_of(8);
+        start
+    }
+
+    /// Rights of a spare region.
+    pub const fn spare_rights() -> Access {
+        ALL_RIGHTS
+    }
+
+    /// The longest message.
+    pub fn longest(&self) -> usize {
+        6 * self.options.mtu.bytes() as usize + 8
+    }
+}
