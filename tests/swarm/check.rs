@@ -144,7 +144,7 @@ impl Run<'_> {
         // the word is the peer's, and the buffer of a message that failed may hold anything
         let word = spec.halves[1 - side].word;
         let vague = expected.vague[side].iter().map(|&(at, length)| at..at + length);
-        let vague: Vec<Range<usize>> = vague.chain([word..word + 8]).collect();
+        let vague: Vec<Range<usize>> = vague.chain(std::iter::once(word..word + 8)).collect();
         let start = &self.start[side][range.clone()];
         for at in 0..is.len() {
             let wrong = is[at] != must[at] && is[at] != start[at];
