@@ -5,7 +5,9 @@
 //!
 //! * [`parse`]: bytes as one packet.
 //! * [`packets`]: bytes as a script of packets, commands and time for an adapter with queue pairs in every state.
+//! * [`verbs`]: bytes as a program for two adapters, with every verb and packets between them.
 
 mod input;
 pub mod packets;
 pub mod parse;
+pub mod verbs;

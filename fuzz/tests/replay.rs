@@ -9,7 +9,11 @@ use std::{
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
-use roce_fuzz::{packets::packets, parse::parse};
+use roce_fuzz::{
+    packets::packets,
+    parse::parse,
+    verbs::{Depth, verbs},
+};
 use roce_transport::event::Counter;
 
 #[test]
@@ -21,6 +25,13 @@ fn parse_replays_its_corpus() {
 fn packets_replays_its_corpus() {
     replay("packets", |bytes| {
         packets(bytes);
+    });
+}
+
+#[test]
+fn verbs_replays_its_corpus() {
+    replay("verbs", |bytes| {
+        verbs(bytes);
     });
 }
 
@@ -117,6 +128,65 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
         }
     }
     script
+}
+
+#[test]
+fn verbs_holds_for_random_bytes() {
+    each_seed(500, |rng| {
+        verbs(&bytes(rng, 0..1500));
+    });
+}
+
+#[test]
+fn verbs_holds_for_random_programs() {
+    let mut total = Depth::default();
+    each_seed(300, |rng| {
+        let Depth { accepted, refused, succeeded, failed } = verbs(&program(rng));
+        total.accepted += accepted;
+        total.refused += refused;
+        total.succeeded += succeeded;
+        total.failed += failed;
+    });
+    assert!(total.accepted > 50_000 && total.refused > 5_000 && total.succeeded > 500 && total.failed > 1_000, "{total:?}");
+}
+
+/// A program for `verbs` (its module says what the steps are): some objects, a connection, and then anything, though mostly what
+/// gets on with it.
+fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut any = || rng.next_u32() as u8;
+    let mut program = Vec::new();
+    for side in [0, 0x80] {
+        program.extend([side, 0, side | 2, 0, 0, 0, side | 2, 0, any(), 0, side | 7, 0, side | 5, any(), side | 9, 0, 8, 3]);
+        for _ in 0..2 {
+            // mostly reliable connections, with and without a shared receive queue
+            let kind = if any() < 192 { any() & 0x34 } else { any() };
+            program.extend([side | 11, 0, kind, 0, 0x1F]);
+        }
+    }
+    program.extend([15, 0, 0, 0, any() & 0x3F, 15, 0, 1, 1, any() & 0x3F]);
+    for _ in 0..100 + u32::from(any()) {
+        let side = any() & 0x80;
+        match any() % 16 {
+            0..=4 => {
+                let bytes = if any() < 240 { 0xC0 | any() & 0x2F } else { any() };
+                let target = if any() < 240 { any() & 1 } else { any() };
+                program.extend([side | 18, any() & 1, any(), bytes, target, any() | 2, any() & 0x7F, any() & 15, any()]);
+            }
+            5..=7 => {
+                let bytes = if any() < 240 { 0xA0 | any() & 1 } else { any() };
+                program.extend([side | 23, any() & 1, bytes, any()]);
+            }
+            8..=9 => program.extend([31, 0]),
+            10..=11 => program.extend([side | 27, any()]),
+            12 => program.extend([25, any()]),
+            13..=14 => {
+                let both = any() & 1;
+                program.extend([15, any(), both, both, any()]);
+            }
+            _ => program.extend([side | any() & 0x1F, any(), any(), any(), any()]),
+        }
+    }
+    program
 }
 
 fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {

@@ -1,0 +1,216 @@
+//! Bytes as a program for two adapters: every verb, with legal and illegal arguments, in any order, and packets between them
+//! that get lost, come twice or overtake each other.
+//!
+//! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input everything is zero.
+//!
+//! What has to hold: no panic; what is refused changes nothing, and what ought to be refused is (limits, objects in use, objects
+//! that are gone); every request completes at most once, in its order, and not after its queue pair was reset or destroyed; memory
+//! that nobody may write, or that is registered no more, stays as it is; and in the end everything can be destroyed, and as much
+//! made anew as the limits say.
+
+mod objects;
+mod requests;
+mod side;
+
+use std::{collections::VecDeque, time::Duration};
+
+use roce_transport::{
+    event::{Disposition, DropReason},
+    time::Instant,
+    wire::NetHeader,
+};
+
+use crate::input::Input;
+use side::Side;
+
+/// Steps of one program; more would only be slower.
+const STEPS_MAX: usize = 300;
+/// Packets that a side may send before it has nothing more to say: far more than all requests and answers together take.
+const BURST_MAX: usize = 10_000;
+/// Packets that are under way; further ones are lost.
+const IN_FLIGHT_MAX: usize = 256;
+
+/// How deep a program got.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Depth {
+    /// Calls that did what was asked.
+    pub accepted: u64,
+    /// Calls that were refused.
+    pub refused: u64,
+    /// Requests that completed well.
+    pub succeeded: u64,
+    /// Requests that completed in error.
+    pub failed: u64,
+}
+
+/// Runs the program `data`.
+pub fn verbs(data: &[u8]) -> Depth {
+    let mut input = Input::new(data);
+    let mut run = Run::new();
+    for _ in 0..STEPS_MAX {
+        if input.is_empty() {
+            break;
+        }
+        run.step(&mut input);
+        run.check();
+    }
+    run.finish()
+}
+
+struct Run {
+    sides: [Side; 2],
+    now: Instant,
+    /// Packets on their way to each side.
+    in_flight: [VecDeque<(NetHeader, Vec<u8>)>; 2],
+}
+
+impl Run {
+    fn new() -> Self {
+        let sides = [1, 2].map(Side::new);
+        Self { sides, now: Instant::from_nanos(1_000_000), in_flight: Default::default() }
+    }
+
+    fn step(&mut self, input: &mut Input<'_>) {
+        let [verb, argument] = input.array();
+        let (which, now) = (usize::from(verb >> 7), self.now);
+        let other = self.sides[1 - which].known();
+        let side = &mut self.sides[which];
+        match verb & 0x1F {
+            0 => side.alloc_pd(),
+            1 => side.dealloc_pd(argument),
+            2 | 3 => side.register(argument, input),
+            4 => side.unregister(argument, input),
+            5 => side.alloc_window(argument),
+            6 => side.dealloc_window(argument),
+            7 => side.create_cq(argument),
+            8 => side.destroy_cq(argument),
+            9 => side.create_srq(argument, input),
+            10 => side.change_srq(argument, input),
+            11 | 12 => side.create_qp(argument, input),
+            13 => side.destroy_qp(argument),
+            14 => side.modify(argument, now, &other, input),
+            15..=17 => self.connect(argument, input),
+            18..=22 => side.post_send(argument, now, &other, input),
+            23 | 24 => side.post_recv(argument, now, input),
+            25 => self.pass_time(argument),
+            26 => self.transmit(which),
+            27..=29 => {
+                self.transmit(0);
+                self.transmit(1);
+                self.deliver(usize::from(argument & 1), argument);
+            }
+            _ => self.settle(),
+        }
+    }
+
+    /// Connects a queue pair of each side to the other's, from RESET on; or says why that does not work.
+    fn connect(&mut self, argument: u8, input: &mut Input<'_>) {
+        let [first, second, how] = input.array();
+        let numbers = [self.sides[0].nth_qp(first), self.sides[1].nth_qp(second)];
+        let [Some(a), Some(b)] = numbers else { return };
+        for (side, own, peer) in [(0, a, b), (1, b, a)] {
+            let ip = self.sides[1 - side].ip;
+            self.sides[side].bring_up(own, (ip, peer), how, self.now);
+        }
+        if argument & 1 == 0 {
+            self.settle();
+        }
+    }
+
+    // The network.
+
+    fn transmit(&mut self, which: usize) {
+        let mut count = 0;
+        loop {
+            let Side { adapter, buffer, .. } = &mut self.sides[which];
+            buffer.clear();
+            adapter.poll_transmit(self.now, buffer);
+            if buffer.is_empty() {
+                return;
+            }
+            for (net, bytes) in buffer.datagrams() {
+                count += 1;
+                let to = &mut self.in_flight[1 - which];
+                if to.len() < IN_FLIGHT_MAX {
+                    to.push_back((net, bytes.to_vec()));
+                }
+            }
+            assert!(count <= BURST_MAX, "sending does not come to an end");
+        }
+    }
+
+    /// Delivers packets to one side: in order or not, once or again, or not at all.
+    fn deliver(&mut self, to: usize, how: u8) {
+        let queue = &mut self.in_flight[to];
+        let index = if how & 0x80 == 0 { 0 } else { usize::from(how >> 4 & 7) };
+        let Some((net, bytes)) = queue.remove(index) else { return };
+        match how >> 1 & 7 {
+            0 => return,
+            1 => queue.push_back((net, bytes.clone())),
+            _ => {}
+        }
+        self.receive(to, &net, &bytes);
+    }
+
+    fn receive(&mut self, to: usize, net: &NetHeader, bytes: &[u8]) {
+        let disposition = self.sides[to].adapter.handle_datagram(self.now, net, bytes);
+        let damaged = matches!(disposition, Disposition::Dropped(DropReason::Icrc | DropReason::TooShort | DropReason::Padding));
+        assert!(!damaged, "an adapter sent what another cannot read: {disposition}");
+    }
+
+    /// Everything arrives until there is nothing more to say at this time.
+    fn settle(&mut self) {
+        for _ in 0..BURST_MAX {
+            for which in 0..2 {
+                self.transmit(which);
+            }
+            let next = [0, 1].map(|to: usize| self.in_flight[to].pop_front());
+            if next.iter().all(Option::is_none) {
+                return;
+            }
+            for (to, packet) in next.into_iter().enumerate() {
+                if let Some((net, bytes)) = packet {
+                    self.receive(to, &net, &bytes);
+                }
+            }
+            self.check();
+        }
+        panic!("the two talk without end");
+    }
+
+    /// Until the next timer, or a little.
+    fn pass_time(&mut self, how: u8) {
+        let timers = self.sides.iter_mut().filter_map(|side| side.adapter.poll_timeout());
+        self.now = match timers.min() {
+            Some(at) if how & 1 == 0 => at.max(self.now),
+            _ => self.now.plus(Duration::from_micros(u64::from(how) * 8)),
+        };
+        for side in &mut self.sides {
+            side.adapter.handle_timeout(self.now);
+            assert!(side.adapter.poll_timeout().is_none_or(|at| at > self.now), "what was due is due again");
+        }
+    }
+
+    // The oracle.
+
+    fn check(&mut self) {
+        for side in &mut self.sides {
+            side.check();
+        }
+    }
+
+    fn finish(mut self) -> Depth {
+        let mut depth = Depth::default();
+        for which in 0..2 {
+            self.transmit(which);
+            self.sides[which].check();
+            self.sides[which].tear_down(self.now);
+            let its = self.sides[which].depth;
+            depth.accepted += its.accepted;
+            depth.refused += its.refused;
+            depth.succeeded += its.succeeded;
+            depth.failed += its.failed;
+        }
+        depth
+    }
+}
