@@ -379,6 +379,26 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
+/// The peer has the data, and its repeated request was under way when it said so: taking the memory away then is no error of
+/// this program, and does not cost it the connection. Who does wait for the repeat is told.
+#[test]
+fn a_read_source_deregistered_under_a_repeat() {
+    for length in [256, 1024] {
+        let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+        let (from, other) = (half.buffer(1024), half.buffer(8).fill(1));
+        let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), length);
+        half.send(&read);
+        assert_eq!(half.take().len(), length as usize / 256);
+        assert_eq!(half.send(&read), Disposition::Repeated);
+        let next = 0x200 + length / 256;
+        half.send(&pkt(Op::ReadRequest, next).reth(other.remote(0), 8));
+        half.node.adapter.deregister(&from.region).unwrap();
+        let answer = pkt(Op::ReadResponseOnly, next).aeth(Syndrome::ACK, 2).payload(&other.bytes());
+        half.expect(&[nak(NakCode::RemoteAccessError, 0x200, 2), answer]);
+        assert_eq!((half.state(), &half.node.events[..]), (State::Rts, &[][..]));
+    }
+}
+
 #[test]
 fn a_receive_buffer_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -467,3 +467,21 @@ fn a_reset_forgets_the_past() {
     half.post_send(&SendWr::read(2, memory.remote(0), memory.all()).with_flags(SendFlags::FENCE));
     half.expect(&[pkt(Op::ReadRequest, 0x100).reth(memory.remote(0), 1024).ask()]);
 }
+
+/// What one life was about to answer the next does not say.
+#[test]
+fn a_reset_forgets_answers() {
+    let mut half = Half::new(Options::default());
+    let far = half.buffer(8);
+    half.post_recv(&RecvWr::new(1, []));
+    half.send(&pkt(Op::SendOnly, 0x200).ask());
+    half.send(&pkt(Op::ReadRequest, 0x201).reth(far.remote(0), 8));
+    half.send(&pkt(Op::FetchAdd, 0x202).atomic(far.remote(0), 1, 0));
+    half.node.adapter.to_reset(half.qp.qpn).unwrap();
+    half.node.connect(half.qp.qpn, Half::PEER_IP, Half::PEER, 0x300, 0x400, &Options::default());
+    half.expect_nothing();
+    // nor does it know the requests again
+    let again = half.send(&pkt(Op::FetchAdd, 0x202).atomic(far.remote(0), 1, 0));
+    assert_eq!(again, Disposition::Dropped(DropReason::ReplayMissing));
+    half.expect_nothing();
+}

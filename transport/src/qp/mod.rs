@@ -262,9 +262,10 @@ impl Qp {
                 match response.write(slot) {
                     Ok(length) => return Some(Built::new(length, path)),
                     Err(error) => {
-                        let event = self.responder.fail_response(&response, error, &self.common);
-                        env.events.push_back(event);
-                        self.enter_error(env);
+                        if let Some(event) = self.responder.fail_response(&response, error, &self.common) {
+                            env.events.push_back(event);
+                            self.enter_error(env);
+                        }
                     }
                 }
                 continue;

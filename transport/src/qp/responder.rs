@@ -113,6 +113,7 @@ pub(super) struct Response {
     outgoing: Outgoing,
     psn: Psn,
     source: Option<(Arc<Region>, u64)>,
+    turn: Turn,
 }
 
 /// Why a request in sequence is not carried out.
@@ -451,6 +452,7 @@ impl Responder {
 
     /// The next answer that is due.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
+        let mut turn = Turn::First;
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
             Reply::Acknowledge { psn, aeth } => {
                 let (psn, aeth) = (*psn, *aeth);
@@ -480,6 +482,7 @@ impl Responder {
                 let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
                 let source = read.region.clone().map(|region| (region, read.address.wrapping_add(u64::from(offset))));
                 let psn = read.first_psn.plus(index);
+                turn = read.turn;
                 read.next += 1;
                 if read.next == read.packets {
                     self.replies.pop_front();
@@ -488,16 +491,26 @@ impl Responder {
             }
         };
         let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
-        Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source })
+        Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source, turn })
     }
 
     /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows. Returns the event that tells
-    /// of it.
-    pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Event {
-        self.replies.clear();
+    /// of it, with which the queue pair fails. Not so for an answer that was given before: the peer may long have it and have
+    /// said so to this program, which may then well take its memory away.
+    pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Option<Event> {
         let code = code_of(error);
+        if response.turn == Turn::Repeat {
+            // only the foremost is ever begun and not ended
+            if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
+                self.replies.pop_front();
+            }
+            let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: self.msn };
+            self.replies.push_front(Reply::Acknowledge { psn: response.psn, aeth });
+            return None;
+        }
+        self.replies.clear();
         self.push_nak(response.psn, Syndrome::Nak(code));
-        event_of(code, common.qpn, Refusal::Access(error))
+        Some(event_of(code, common.qpn, Refusal::Access(error)))
     }
 }
 
