@@ -20,7 +20,7 @@ use roce_transport::{
     mem::{Access, Region},
     qp::{Changes, PathMigration, QpType, Rts, State},
     wire::{ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
-    work::{ArmKind, Data, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
+    work::{ArmKind, Data, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
 };
 
 use crate::input::Input;
@@ -199,7 +199,17 @@ impl Run {
         let id = self.ledger.next_id();
         let data = self.data(kind, length, target);
         let at = |offset: u64| Remote { address: region.address() + offset, rkey: region.rkey() };
+        let far = at(u64::from(length) * 4);
+        let window = usize::from(target) % 3;
         let wr = match (kind & 3, kind >> 6) {
+            (0, 2) => SendWr::bind_window(id, self.world.bind(window, length, kind & 4 != 0)),
+            (1, 2) => SendWr::local_invalidate(id, self.world.windows[window]),
+            (0, 3) if member.qp_type == QpType::Rc => SendWr::send_invalidate(id, self.world.windows[window], data),
+            (1, 3) if member.qp_type == QpType::Rc => SendWr::atomic_write(id, far, self.word()),
+            (2, 3) if member.qp_type == QpType::Rc => match kind & 4 {
+                0 => SendWr::flush(id, far, length.into(), Placement::GLOBAL),
+                _ => SendWr::flush_whole(id, far.rkey, Placement::GLOBAL),
+            },
             (3, 1 | 2) => self.atomic(id, kind, at(u64::from(length) * 4), data),
             (3, _) => SendWr::send_to(id, self.destination(target), data),
             _ if member.qp_type == QpType::Ud => SendWr::send_to(id, self.destination(target), data),
@@ -222,14 +232,18 @@ impl Run {
 
     /// An atomic operation; mostly with the eight bytes that it wants, rather than `data`.
     fn atomic(&self, id: u64, kind: u8, remote: Remote, data: Data) -> SendWr {
-        let open = &self.world.open;
-        let data = if kind & 8 == 0 { Sge { lkey: open.lkey(), address: open.address(), length: 8 }.into() } else { data };
+        let data = if kind & 8 == 0 { self.word() } else { data };
         if kind >> 6 == 1 {
             // the value that every region is filled with, or what the swap puts there
             SendWr::compare_swap(id, remote, if kind & 16 == 0 { u64::from_ne_bytes([FILL; 8]) } else { id - 1 }, id, data)
         } else {
             SendWr::fetch_add(id, remote, u64::MAX - id, data)
         }
+    }
+
+    fn word(&self) -> Data {
+        let open = &self.world.open;
+        Sge { lkey: open.lkey(), address: open.address(), length: 8 }.into()
     }
 
     /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets spoil the list.

@@ -1,7 +1,7 @@
 //! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
@@ -14,7 +14,10 @@ use roce_fuzz::{
     parse::parse,
     verbs::{Depth, verbs},
 };
-use roce_transport::event::Counter;
+use roce_transport::{
+    event::Counter,
+    wire::{Opcode, Packet},
+};
 
 #[test]
 fn parse_replays_its_corpus() {
@@ -71,6 +74,17 @@ fn packets_holds_for_random_scripts() {
     }
 }
 
+/// The corpus has every packet that exists, so that `parse` reads every header.
+#[test]
+fn the_corpus_of_parse_has_every_opcode() {
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/parse");
+    let files = fs::read_dir(directory).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let found: BTreeSet<u8> =
+        files.filter_map(|bytes| Some(Packet::parse(&bytes).ok()?.headers.bth().opcode.to_wire())).collect();
+    let all: BTreeSet<u8> = (0..=255).filter(|&byte| Opcode::from_wire(byte).is_some()).collect();
+    assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&u8>::new());
+}
+
 /// What happens only to packets that fit what went before.
 const DEEP: [&str; 13] = [
     "retransmitted_packets",
@@ -91,7 +105,7 @@ const DEEP: [&str; 13] = [
 /// A script for `packets` (its module says what the steps are): two queue pairs, and packets that mostly are what they expect.
 fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     /// Requests of one packet and their answers: what gets on best with whatever came before.
-    const OPCODES: [u8; 10] = [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12];
+    const OPCODES: [u8; 13] = [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12, 0x17, 0x1C, 0x1D];
     /// Who can send or receive, and among them the connections to each other.
     const ABLE: [u8; 19] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23, 26, 27, 31, 33, 34];
     let mut any = || rng.next_u32() as u8;
@@ -107,7 +121,7 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
         match any() % 20 {
             0..=5 => {
                 let control = if any().is_multiple_of(8) { any() } else { any() & 0x40 };
-                let key = if any().is_multiple_of(8) { any() } else { any() & 0x01 };
+                let key = if any().is_multiple_of(8) { any() } else { any() & 0x41 };
                 let words = 3 + any() % 12;
                 let to = if any() < 32 { to | 0x80 } else { to };
                 let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
@@ -118,7 +132,9 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
             }
             6..=9 => script.extend([5, any(), any(), any()]),
             10..=11 => script.push(7 + any() % 3),
-            12..=14 => script.extend([10, to, any(), any(), any(), any()]),
+            12..=13 => script.extend([10, to, any(), any(), any(), any()]),
+            // bind a window
+            14 => script.extend([10, to, 0x80, any(), any(), any()]),
             15 => script.extend([12, to, any(), any()]),
             16 => script.extend([13, any()]),
             17 => script.extend([14, to, any()]),

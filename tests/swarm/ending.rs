@@ -134,7 +134,13 @@ fn of_churn(side: usize, talk: &Talk, program: &mut Program, churns: &[Churn], d
     for churn in churns.iter().filter(|churn| churn.owner != side) {
         let stale = churn.stale.iter().rev().find(|(_, since)| since.op != usize::MAX);
         if let Some(&(place, since)) = stale.filter(|_| !dice.one_in(4)) {
-            return (Op { after: vec![since], ..use_of(place, side, program, dice) }, REFUSED);
+            // of a window that was bound anew the old key may not reach what the new one does
+            let place = match churn.open {
+                Some(open) => Place { at: open.start, key: place.key.based_on(open.key) },
+                None => place,
+            };
+            let after = [since].into_iter().chain(churn.open.and_then(|open| open.since)).collect();
+            return (Op { after, ..use_of(place, side, program, dice) }, REFUSED);
         }
         let Some(open) = churn.open.filter(|_| churn.window(talk).is_some()) else { continue };
         let after: Vec<_> = open.since.into_iter().collect();

@@ -35,6 +35,18 @@ pub enum Key {
     Unknown,
 }
 
+impl Key {
+    /// The same key with addresses that count as those of another do.
+    pub fn based_on(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Window { talk, window, generation, .. }, Self::Window { base, .. }) => {
+                Self::Window { talk, window, generation, base }
+            }
+            _ => self,
+        }
+    }
+}
+
 /// A place in the peer's memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Place {

@@ -8,8 +8,8 @@ use roce_transport::{
     psn::Psn,
     qp::QpType,
     wire::{
-        AtomicEth, Bth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, NetHeader, Opcode, Packet, ParseError, Place, Reth, XrcEth,
-        icrc, padding,
+        AtomicEth, Bth, Ext, Feth, HEADERS_MAX, Headers, ICRC_LEN, Ident, InvalidateEth, NetHeader, Opcode, Operation, Packet,
+        ParseError, Place, Reth, XrcEth, icrc, padding,
     },
 };
 
@@ -105,6 +105,10 @@ fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, ke
     let mut payload = packet.payload.to_vec();
     if fill && matches!(opcode.operation().place(), Place::First | Place::Middle) {
         payload.resize(MTU.bytes() as usize, 0x5A);
+    } else if fill && opcode.operation() == Operation::AtomicWrite {
+        payload.resize(8, 0x5A);
+    } else if fill && matches!(opcode.operation(), Operation::Flush | Operation::CmpSwap | Operation::FetchAdd) {
+        payload.clear();
     }
     let mut bth = *packet.headers.bth();
     bth.dest_qp = dest;
@@ -152,13 +156,19 @@ fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Opti
 fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usize) {
     let region: &Region = [&world.open, &world.open, &world.readable, &world.private, &world.foreign][usize::from(key & 7) % 5];
     let fits = key & 0x80 == 0;
+    // or a window, bound or not
+    let (region, rkey) = match key & 0x40 {
+        0 => (region, region.rkey()),
+        _ => (&*world.windowed, world.windows[usize::from(key & 7) % 3]),
+    };
     let address = |address: u64| region.address() + address % if fits { REGION / 2 } else { REGION + 64 };
     match ext {
         Ext::Reth(reth) | Ext::RethImm(reth, _) | Ext::FethReth(_, reth) => {
+            let word = opcode.operation() == Operation::AtomicWrite && fits;
             let carries = opcode.operation().place().ends() && payload > 0;
             *reth = Reth {
-                virtual_address: address(reth.virtual_address),
-                rkey: region.rkey().0,
+                virtual_address: address(reth.virtual_address) & if word { !7 } else { !0 },
+                rkey: rkey.0,
                 dma_length: match (fits, carries) {
                     (true, true) => payload as u32,
                     (true, false) => reth.dma_length % (REGION as u32 / 2),
@@ -168,9 +178,15 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
         }
         Ext::Atomic(atomic) => {
             let aligned = if fits { !7 } else { !0 };
-            *atomic = AtomicEth { virtual_address: address(atomic.virtual_address) & aligned, rkey: region.rkey().0, ..*atomic };
+            *atomic = AtomicEth { virtual_address: address(atomic.virtual_address) & aligned, rkey: rkey.0, ..*atomic };
         }
+        Ext::Ieth(ieth) => *ieth = InvalidateEth(rkey.0),
         Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey = if fits { QKEY } else { QKey(0x8001_0000) },
         _ => {}
+    }
+    if let Ext::FethReth(feth, _) = ext
+        && fits
+    {
+        *feth = Feth { placement: 1, selectivity: feth.selectivity & 1 };
     }
 }

@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Gid, Mtu, QKey, Qpn},
-    mem::{Access, HeapMemory, MrAttr, Region},
+    mem::{Access, HeapMemory, MrAttr, RKey, Region, WindowBind, WindowType},
     psn::Psn,
     qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
     time::Instant,
@@ -18,8 +18,10 @@ pub(super) const MTU: Mtu = Mtu::B256;
 /// Bytes of every region.
 pub(super) const REGION: u64 = 4096;
 /// What a peer may do, where it may do anything.
-pub(super) const RIGHTS: Access =
-    Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
+/// What a window grants.
+pub(super) const REMOTE: Access =
+    Access::REMOTE_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC).union(Access::FLUSH_GLOBAL);
 /// The queue key of every datagram queue pair.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
@@ -124,6 +126,10 @@ pub(super) struct World {
     pub(super) private: Arc<Region>,
     /// All rights, in a protection domain without queue pairs.
     pub(super) foreign: Arc<Region>,
+    /// The peer may do what a window allows, which is bound to the first half if at all.
+    pub(super) windowed: Arc<Region>,
+    /// The latest keys of a window of each type. Whether they are bound is another question.
+    pub(super) windows: [RKey; 3],
 }
 
 impl World {
@@ -144,6 +150,8 @@ impl World {
         };
         let (xrc_srq, foreign_srq) = (xrc_srq(pd, xrcd), xrc_srq(other_pd, other_xrcd));
         adapter.post_srq_recv(foreign_srq, &RecvWr::new(u64::MAX, [])).expect("room for one request");
+        let windows = [WindowType::One, WindowType::TwoA, WindowType::TwoB]
+            .map(|window_type| adapter.alloc_window(pd, window_type).expect("a memory window"));
         let mut region = |pd, number: u64, access| register(&mut adapter, pd, number, access);
         let mut world = Self {
             setup,
@@ -151,6 +159,8 @@ impl World {
             readable: region(pd, 2, Access::REMOTE_READ),
             private: region(pd, 3, Access::LOCAL_WRITE),
             foreign: region(other_pd, 4, RIGHTS),
+            windowed: region(pd, 5, Access::LOCAL_WRITE | Access::MW_BIND),
+            windows,
             buffer: setup.buffer(),
             now: Instant::from_nanos(1_000_000),
             pd,
@@ -330,12 +340,22 @@ impl World {
         self.open = register(&mut self.adapter, self.pd, 1, RIGHTS);
     }
 
+    /// A bind of a window to the first half of its region, or less, with its next key.
+    pub(super) fn bind(&mut self, which: usize, length: u8, zero_based: bool) -> WindowBind {
+        let rkey = self.windows[which].next();
+        self.windows[which] = rkey;
+        let length = u64::from(length) * (REGION / 2 / 255);
+        let (region, address) = (self.windowed.lkey(), self.windowed.address());
+        WindowBind { rkey, region, address, length, access: REMOTE, zero_based }
+    }
+
     /// What no packet may write is as it was.
     pub(super) fn check_memory(&self) {
-        for region in [&self.readable, &self.private, &self.foreign] {
+        for region in [&self.readable, &self.private, &self.foreign, &self.windowed] {
             let mut bytes = [0; REGION as usize];
             region.memory().read_at(0, &mut bytes).expect("memory of our own");
-            assert!(bytes.iter().all(|&byte| byte == FILL), "a region was written that nobody had the right to write");
+            let from = if Arc::ptr_eq(region, &self.windowed) { REGION as usize / 2 } else { 0 };
+            assert!(bytes[from..].iter().all(|&byte| byte == FILL), "a region was written that nobody had the right to write");
         }
         let foreign = self.adapter.query_srq(self.foreign_srq).map(|info| info.posted);
         assert_eq!(foreign, Some(1), "a request of another XRC domain was taken");
