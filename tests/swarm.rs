@@ -1,6 +1,6 @@
 //! Random programs over random bad networks, thousands of them, each from a seed.
 //!
-//! A program has several connections with both ends sending, writing, reading and binding windows at once, receive requests that
+//! A program has several connections, reliable or extended reliable (XRC), with both ends sending, writing, reading and binding windows at once, receive requests that
 //! come late, scattered buffers of odd lengths, shared receive queues, connections that are reset and live again, and others that
 //! come to a bad end beside those that must not notice. What it must lead to is known without running it. So whatever the
 //! network does, memory and completions must come out as computed, or the queue pair must be in error with the status that the
@@ -119,6 +119,7 @@ const OFTEN: &[&str] = &[
     "message_broken",
     "response_outside_window",
     "chats",
+    "extended reliable connections",
     "completed Send",
     "completed RdmaWrite",
     "completed RdmaRead",

@@ -38,6 +38,9 @@ impl Run<'_> {
             self.check_end(talk, totals);
         }
         assert!(clean || !self.lossless || self.program.options.retry_cnt < 7, "a connection failed, and nothing was lost");
+        if self.program.xrc {
+            count(totals, "extended reliable connections");
+        }
         for chat in &self.chats {
             chat.check(self.perfect);
             count(totals, "chats");
@@ -114,7 +117,8 @@ impl Run<'_> {
             assert!(allowed, "{what}: {status}");
             count(totals, format!("failed {status:?}"));
         }
-        if !self.program.shared[side] {
+        // an XRC SRQ is not flushed
+        if !self.program.shared[side] && !self.program.xrc {
             let ids: Vec<_> = is.iter().map(|wc| wc.wr_id).collect();
             assert!(ids.is_sorted_by(|a, b| a < b), "{what}: {is:?}");
             let failed = !state.closed[side] && self.is_dead(spec.link, side);
@@ -218,6 +222,11 @@ impl Run<'_> {
                     assert_eq!(adapter.destroy_cq(end.send_cq.id()), Err(ObjectError::InUse));
                     adapter.destroy_qp(end.qpn).unwrap();
                 }
+                if let Some((srq, target)) = link.xrc.as_ref().map(|xrc| &xrc[side]) {
+                    adapter.destroy_qp(target.qpn).unwrap();
+                    assert_eq!(adapter.destroy_cq(end.recv_cq.id()), Err(ObjectError::InUse));
+                    adapter.destroy_srq(*srq).unwrap();
+                }
                 for cq in [&end.send_cq, &end.recv_cq] {
                     assert!(cq.is_empty());
                     adapter.destroy_cq(cq.id()).unwrap();
@@ -245,6 +254,7 @@ impl Run<'_> {
             }
             node.adapter.deregister(&self.buffers[side].region).unwrap();
             assert_eq!(node.adapter.dealloc_pd(node.pd), Ok(()));
+            assert_eq!(node.adapter.close_xrcd(node.xrcd), Ok(()));
             assert_eq!(node.adapter.poll_timeout(), None);
             node.transmit.clear();
             node.adapter.poll_transmit(pair.now, &mut node.transmit);

@@ -53,7 +53,9 @@ impl Churn {
             talk.spares.push(SpareSpec { owner, start, length });
             What::Spare { spare: talk.spares.len() - 1 }
         } else {
-            let window_type = dice.pick(&[WindowType::One, WindowType::TwoA, WindowType::TwoB]);
+            // one of type 2 serves the queue pair that bound it, and an XRC target binds none
+            let types = [WindowType::One, WindowType::TwoA, WindowType::TwoB];
+            let window_type = if program.xrc { WindowType::One } else { dice.pick(&types) };
             talk.windows.push(WindowSpec { owner, window_type });
             What::Window { window: talk.windows.len() - 1, generation: 0 }
         };

@@ -63,6 +63,7 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::TransportVersion,
     DropReason::UnknownQp,
     DropReason::WrongService,
+    DropReason::WrongRole,
     DropReason::QpState,
     DropReason::PKey,
 ];

@@ -229,6 +229,8 @@ pub struct Program {
     pub memory: [usize; 2],
     /// Whether a side's connections share a receive queue.
     pub shared: [bool; 2],
+    /// Whether its connections are extended reliable ones, one each way, with an XRC SRQ at either end.
+    pub xrc: bool,
 }
 
 impl Program {
@@ -256,7 +258,8 @@ impl Program {
             b_psn: dice.below(1 << 24),
             ..Options::default()
         };
-        let shared = [dice.one_in(5), dice.one_in(5)];
+        let xrc = dice.one_in(5);
+        let shared = [0, 1].map(|_| dice.one_in(5) && !xrc);
         let mut program = Self {
             options,
             mostly_reads: dice.one_in(4),
@@ -265,6 +268,7 @@ impl Program {
             chats: Vec::new(),
             memory: [0, 0],
             shared,
+            xrc,
         };
         for link in 0..program.links {
             let cut = |dice: &mut Dice, how| Cut {
@@ -273,6 +277,7 @@ impl Program {
                 side: dice.below(2) as usize,
             };
             match dice.below(16) {
+                _ if xrc => program.talk(link, None, dice),
                 0..=2 => {
                     for _ in 0..dice.range(1, 2) {
                         let gap = Duration::from_micros(dice.pick(&[0, 0, 1, 20, 100]));
@@ -303,15 +308,15 @@ impl Program {
         let halves = [0, 1].map(|side: usize| Half { word: self.allocate_words(1 - side, 8), ..Half::default() });
         let memory = start.map(|start| start..start);
         let mut talk = Talk { link, halves, windows: Vec::new(), spares: Vec::new(), memory, cut };
-        let mut churns: Vec<_> = (0..dice.pick(&[0, 0, 0, 1, 2])).map(|_| Churn::new(&mut talk, self, dice)).collect();
+        let mut churns: Vec<_> = (0..dice.pick(&[0, 0, 1, 2, 2])).map(|_| Churn::new(&mut talk, self, dice)).collect();
         for _ in 0..dice.range(0, 14) {
-            let choice = dice.below(6) as usize;
+            let choice = dice.below(4) as usize;
             match churns.get_mut(choice) {
                 Some(churn) => churn.step(&mut talk, self, dice),
                 None => self.add(&mut talk, dice.below(2) as usize, dice),
             }
         }
-        if cut.is_none() && dice.one_in(6) {
+        if cut.is_none() && !self.xrc && dice.one_in(6) {
             ending::add(&mut talk, self, &churns, dice);
         }
         for half in &mut talk.halves {

@@ -8,7 +8,7 @@ use roce_transport::{
     qp::{PostError, State},
     time::Instant,
     wire::Immediate,
-    work::{Data, RecvWr, Remote, SendOp, SendWr, Sge, Wc},
+    work::{Data, RecvWr, Remote, SendOp, SendWr, Sge, SrqId, Wc},
 };
 
 use super::{
@@ -20,7 +20,7 @@ use super::{
     unreliable::Chatting,
     view::View,
 };
-use crate::harness::{Buffer, End, Options, Pair};
+use crate::harness::{Buffer, End, Options, Pair, Side};
 
 /// The address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
@@ -44,15 +44,27 @@ pub struct Run<'a> {
     pub perfect: bool,
 }
 
-/// A pair of queue pairs.
+/// A pair of queue pairs; of an extended reliable connection the initiators.
 pub struct Link {
+    /// Of an extended reliable connection with the completion queue of its XRC SRQ.
     pub ends: [End; 2],
+    /// Its XRC SRQs and targets, with their own queues.
+    pub xrc: Option<[(SrqId, End); 2]>,
     options: [Options; 2],
     /// The first PSN of each side's present life.
     psns: [u32; 2],
     /// The talk of each side's present life.
     talk: [usize; 2],
     pub destroyed: [bool; 2],
+}
+
+/// Two initiators and two targets. An end is its initiator, and the completion queue of its XRC SRQ.
+fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2]) {
+    let connected = [Side::A, Side::B].map(|side| pair.connect_xrc(side, options));
+    let [(a, b_target), (b, a_target)] = connected;
+    let srqs = [Side::A, Side::B].map(|side| pair.node(side).xrc_srq());
+    let [(a_srq, a_cq), (b_srq, b_cq)] = srqs;
+    ([End { recv_cq: a_cq, ..a }, End { recv_cq: b_cq, ..b }], [(a_srq, a_target), (b_srq, b_target)])
 }
 
 /// A life of a connection under way.
@@ -110,12 +122,15 @@ impl<'a> Run<'a> {
             program.shared[side].then(|| Pool::new(node, messages, program.longest(), dice))
         });
         let options = [0, 1].map(|side: usize| Options { srq: pools[side].as_ref().map(|pool| pool.id), ..program.options });
-        let link = |pair: &mut Pair, talk| Link {
-            ends: pair.connect_with(options[0], options[1]).into(),
-            options,
-            psns: [options[0].a_psn, options[0].b_psn],
-            talk: [talk; 2],
-            destroyed: [false; 2],
+        let link = |pair: &mut Pair, talk| {
+            let (ends, xrc) = if program.xrc {
+                let (ends, xrc) = connect_xrc(pair, options[0]);
+                (ends, Some(xrc))
+            } else {
+                (pair.connect_with(options[0], options[1]).into(), None)
+            };
+            let psns = [options[0].a_psn, options[0].b_psn];
+            Link { ends, xrc, options, psns, talk: [talk; 2], destroyed: [false; 2] }
         };
         let first = |link| program.talks.iter().position(|talk| talk.link == link).unwrap();
         let links = (0..program.links).map(|number| link(&mut pair, first(number))).collect();
@@ -302,7 +317,11 @@ impl<'a> Run<'a> {
         let more = if receives < half.early { half.early } else { receives + dice.below(3) as usize };
         while receives < more.min(half.receives.len()) && !self.is_dead(spec.link, side) {
             let sges = half.receives[receives].iter().map(|&(at, length)| self.buffers[side].sge(at, length));
-            self.pair.post_recv(&end, &RecvWr::new(id(talk, receives), sges));
+            let wr = RecvWr::new(id(talk, receives), sges);
+            match &self.links[spec.link].xrc {
+                Some(xrc) => self.pair.node(end.side).adapter.post_srq_recv(xrc[side].0, &wr).unwrap(),
+                None => self.pair.post_recv(&end, &wr),
+            }
             receives += 1;
         }
         self.talks[talk].receives[side] = receives;
@@ -386,7 +405,9 @@ impl<'a> Run<'a> {
         } else {
             Data::Sges(op.local.iter().map(sge).collect())
         };
-        SendWr { id: id(talk, index), op: wr_op, data, flags: op.flags }
+        let link = &self.links[self.program.talks[talk].link];
+        let remote_srq = link.xrc.as_ref().map(|xrc| xrc[1 - side].0).filter(|_| !wr_op.is_local());
+        SendWr { id: id(talk, index), op: wr_op, data, flags: op.flags, remote_srq }
     }
 
     fn window_key(&self, talk: usize, window: usize, generation: u32) -> RKey {

@@ -35,7 +35,7 @@ impl Side {
             SendOp::Flush { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } if bytes < 0xC0 => Data::empty(),
             _ => self.data(bytes),
         };
-        let wr = SendWr { id, op, data, flags: SendFlags::from_bits_truncate(u32::from(flags)) };
+        let wr = SendWr { id, op, data, flags: SendFlags::from_bits_truncate(u32::from(flags)), remote_srq: None };
         let qp = &self.qps[index];
         let (qpn, before) = (qp.qpn, self.snapshot());
         let result = self.adapter.post_send(now, qpn, &wr);
