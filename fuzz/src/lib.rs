@@ -5,9 +5,11 @@
 //!
 //! * [`parse`]: bytes as one packet.
 //! * [`packets`]: bytes as a script of packets, commands and time for an adapter with queue pairs in every state.
+//! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets them.
 //! * [`verbs`]: bytes as a program for two adapters, with every verb and packets between them.
 
 mod input;
+pub mod mad;
 pub mod packets;
 pub mod parse;
 pub mod verbs;

@@ -10,6 +10,7 @@ use std::{
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_fuzz::{
+    mad::mad,
     packets::packets,
     parse::parse,
     verbs::{Depth, verbs},
@@ -36,6 +37,41 @@ fn verbs_replays_its_corpus() {
     replay("verbs", |bytes| {
         verbs(bytes);
     });
+}
+
+#[test]
+fn mad_replays_its_corpus() {
+    replay("mad", |bytes| {
+        mad(bytes);
+    });
+}
+
+#[test]
+fn mad_holds_for_random_bytes() {
+    let mut taken = 0;
+    each_seed(1500, |rng| taken += mad(&bytes(rng, 0..800)));
+    each_seed(700, |rng| taken += mad(&conversation(rng)));
+    assert!(taken > 3_000, "{taken}");
+}
+
+/// Messages of few exchanges, mostly whole, and commands between them.
+fn conversation(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut any = || rng.next_u32() as u8;
+    let mut script = Vec::new();
+    for _ in 0..20 + any() % 60 {
+        match any() % 8 {
+            0..=3 => {
+                let words = any() % 58;
+                script.extend([0, if any() < 192 { any() & 6 } else { any() }, any(), any() & 3, any() & 3, words]);
+                script.extend((0..words).flat_map(|_| [any(), any(), any(), any()]));
+            }
+            4 => script.extend([7, any(), any(), any()]),
+            5 => script.extend([8, any(), any()]),
+            6 => script.extend([10, any()]),
+            _ => script.extend([11, any(), any(), any() & 0x3F]),
+        }
+    }
+    script
 }
 
 #[test]
