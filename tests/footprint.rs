@@ -13,9 +13,12 @@ use roce::{
     transport::{
         adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
         mem::{HeapMemory, MrAttr},
-        psn::Psn,
+        psn::{Msn, Psn},
         qp::QpInit,
         time::Instant,
+        wire::{
+            Aeth, AtomicEth, Bth, Ext, Feth, Headers, Ident, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, icrc,
+        },
         work::{CompletionQueue, Remote, Sge},
     },
 };
@@ -67,9 +70,9 @@ fn connect(adapter: &mut Adapter, cq: &Arc<CompletionQueue>, pd: roce::transport
     qpn
 }
 
-/// One test for both, because the counters are of the whole process.
+/// One test for all, because the counters are of the whole process.
 #[test]
-fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory() {
+fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_more() {
     let ends = [[10, 0, 0, 1], [10, 0, 0, 2]].map(|ip| Gid::from(std::net::IpAddr::from(ip)));
     let mut adapters = ends.map(|gid| {
         let mut adapter = Adapter::new(AdapterConfig::new([3; 32]));
@@ -81,6 +84,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory() {
         let pd = adapter.alloc_pd().unwrap();
         let cq = adapter.create_cq(1024).unwrap();
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
+        let access = access | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
         let memory = Arc::new(HeapMemory::new(1 << 20));
         let region = adapter.register(pd, MrAttr { memory, address: 0, access }).unwrap();
         let qpn = connect(adapter, &cq, pd, ends[1 - index]);
@@ -129,4 +133,71 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory() {
     let each = (BYTES.load(Ordering::Relaxed) - before) / count;
     println!("an idle RC queue pair takes {each} bytes");
     assert!(each < 4096, "{each} bytes");
+
+    // Floods of a peer, which takes no answers: whatever it sends, what waits for it stays within limits.
+    let (target, key) = (sides[1].3, sides[1].2.rkey().0);
+    let adapter = &mut adapters[1];
+    let expected = adapter.query_qp(target).unwrap().rq_psn;
+    for &(name, operation, ext, payload) in FLOODS {
+        let before = BYTES.load(Ordering::Relaxed);
+        for n in 0..20_000u32 {
+            // new ones, far ahead, and repeats
+            let psn = [adapter.query_qp(target).unwrap().rq_psn, expected.plus(n * 419), expected.previous()][n as usize % 3];
+            let opcode = Opcode::new(Service::Rc, operation).unwrap();
+            let mut bth = Bth::new(opcode, target, psn);
+            bth.ack_req = true;
+            let net = NetHeader {
+                src: [10, 0, 0, 1].into(),
+                dst: [10, 0, 0, 2].into(),
+                src_port: 0xC000,
+                traffic_class: 3,
+                hop_limit: 64,
+                ident: Ident::Known { id: 0, dont_fragment: true },
+            };
+            let headers = Headers::new(bth, ext(key)).unwrap();
+            let mut bytes = [0; 128];
+            let length = Packet { headers, payload: &[7; 64][..payload], icrc: 0 }.encode(&mut bytes);
+            let (body, end) = bytes[..length].split_at_mut(length - 4);
+            end.copy_from_slice(&icrc(&net, body).to_le_bytes());
+            adapter.handle_datagram(Instant::ZERO, &net, &bytes[..length]);
+        }
+        let more = BYTES.load(Ordering::Relaxed).saturating_sub(before);
+        println!("a flood of {name} leaves {more} bytes");
+        assert!(more < 64 << 10, "a flood of {name} leaves {more} bytes");
+        let state = adapter.query_qp(target).unwrap().state;
+        assert!(matches!(state, roce::State::Rts | roce::State::Err), "{state}");
+        // a connection that failed of it comes up again for the next
+        while adapter.poll_event().is_some() {}
+        adapter.to_reset(target).unwrap();
+        reconnect(adapter, target, ends[0], expected);
+    }
+}
+
+type Flood = (&'static str, Operation, fn(u32) -> Ext, usize);
+
+const FLOODS: &[Flood] = &[
+    ("SENDs", Operation::SendOnly, |_| Ext::None, 4),
+    ("parts of SENDs", Operation::SendMiddle, |_| Ext::None, 4),
+    ("WRITEs", Operation::WriteOnly, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 8),
+    ("READs", Operation::ReadRequest, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 0),
+    (
+        "FLUSHes",
+        Operation::Flush,
+        |rkey| Ext::FethReth(Feth { placement: 1, selectivity: 0 }, Reth { virtual_address: 0, rkey, dma_length: 8 }),
+        0,
+    ),
+    ("ATOMIC WRITEs", Operation::AtomicWrite, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 8),
+    ("atomics", Operation::FetchAdd, |rkey| Ext::Atomic(AtomicEth { virtual_address: 0, rkey, swap_or_add: 1, compare: 0 }), 0),
+    ("acknowledgements", Operation::Acknowledge, |_| Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) }), 0),
+];
+
+/// From RESET on, with every right.
+fn reconnect(adapter: &mut Adapter, qpn: roce::Qpn, peer: Gid, rq_psn: Psn) {
+    let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
+    adapter.to_init(qpn, &Init { access, ..Init::default() }).unwrap();
+    let av = AddressVector::new(peer, 0);
+    let rtr = Rtr::Rc { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn, av, max_dest_rd_atomic: 16, min_rnr_timer: 1 };
+    adapter.to_rtr(qpn, &rtr).unwrap();
+    let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+    adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
 }

@@ -8,6 +8,8 @@ mod acks;
 mod atomics;
 #[path = "pair/attributes.rs"]
 mod attributes;
+#[path = "pair/attacks.rs"]
+mod attacks;
 #[path = "pair/capture.rs"]
 mod capture;
 #[path = "pair/completion.rs"]
