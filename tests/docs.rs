@@ -1,0 +1,95 @@
+//! The documentation names tests; every one of them exists.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Pages in which each name in backquotes with `::` in it, and a test program in front, is that of a test.
+const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
+
+/// Every test of the workspace: the components of its file's path, and its name.
+fn tests() -> Vec<(Vec<String>, String)> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for directory in ["tests", "transport", "provider", "src", "fuzz/src", "fuzz/tests"] {
+        collect(&root.join(directory), &mut files);
+    }
+    let mut tests = Vec::new();
+    for file in files {
+        let path = file.strip_prefix(root).unwrap().with_extension("");
+        let path: Vec<_> = path.iter().map(|component| component.to_string_lossy().into_owned()).collect();
+        let text = fs::read_to_string(&file).unwrap();
+        // each attribute stands in a line of its own
+        let mut is_test = false;
+        for line in text.lines().map(str::trim) {
+            let name = line.strip_prefix("fn ").and_then(|rest| rest.split_once('('));
+            match name {
+                Some((name, _)) if is_test => tests.push((path.clone(), name.to_owned())),
+                _ => {}
+            }
+            is_test = line == "#[test]" || is_test && name.is_none() && !line.is_empty();
+        }
+    }
+    tests
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
+    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    entries.sort();
+    for entry in entries {
+        if entry.is_dir() {
+            collect(&entry, files);
+        } else if entry.extension().is_some_and(|extension| extension == "rs") {
+            files.push(entry);
+        }
+    }
+}
+
+/// Whether `name`, such as `pair::trust::a_stranger`, is a test: in a file whose path has all that stands before the last part.
+fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
+    let mut parts: Vec<_> = name.split("::").collect();
+    let Some(function) = parts.pop() else { return false };
+    tests.iter().any(|(path, test)| test == function && parts.iter().all(|part| path.iter().any(|component| component == part)))
+}
+
+/// Names of tests in a page: in backquotes, lower case, of several parts, the first of which is the name of a test program or of
+/// a file with tests.
+fn named<'a>(page: &'a str, tests: &[(Vec<String>, String)]) -> Vec<&'a str> {
+    let quoted = page.split('`').skip(1).step_by(2);
+    let is_name = |text: &&str| {
+        text.contains("::") && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
+    };
+    let is_program = |text: &&str| {
+        let program = text.split("::").next().unwrap_or_default();
+        tests.iter().any(|(path, _)| path.iter().any(|component| component == program))
+    };
+    quoted.filter(is_name).filter(is_program).collect()
+}
+
+#[test]
+fn every_test_that_is_named_exists() {
+    let tests = tests();
+    assert!(tests.len() > 300, "{}", tests.len());
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for page in PAGES {
+        let Ok(text) = fs::read_to_string(root.join(page)) else { continue };
+        let names = named(&text, &tests);
+        assert!(!names.is_empty(), "{page} names no tests");
+        let missing: Vec<_> = names.iter().filter(|name| !exists(&tests, name)).collect();
+        assert!(missing.is_empty(), "{page} names tests that do not exist: {missing:#?}");
+        count += names.len();
+    }
+    assert!(count > 50, "{count}");
+}
+
+#[test]
+fn a_name_that_does_not_exist_is_noticed() {
+    let tests = tests();
+    let page = "`pair::trust::a_stranger`, `pair::trust::nobody_wrote_this`, `swarm::a_stranger`, `Vec::new`, `half`";
+    let names = named(page, &tests);
+    assert_eq!(names, ["pair::trust::a_stranger", "pair::trust::nobody_wrote_this", "swarm::a_stranger"]);
+    let found: Vec<_> = names.iter().map(|name| exists(&tests, name)).collect();
+    assert_eq!(found, [true, false, false]);
+}
