@@ -97,7 +97,7 @@ fn a_wrong_guess_costs_the_connection() {
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
-        for (address, length) in [(u64::MAX - 7, 8), (u64::MAX - 7, 0x10_0008), (0, 0x4000_0000), (u64::MAX & !7, 16)] {
+        for (address, length) in [(u64::MAX - 7, 8), (u64::MAX - 7, 0x10_0008), (0, 0x4000_0000), (!7, 16)] {
             for index in 0..6 {
                 let mut half = Half::new(options());
                 let memory = half.buffer(64);
@@ -344,13 +344,13 @@ fn every_resource_has_a_limit() {
             assert!(matches!(adapter.create_qp(init(caps)), Err(ObjectError::Size { .. })), "{caps:?}");
         }
         // everything goes, and comes again in the next round
-        qps.map(|qpn| adapter.destroy_qp(qpn).unwrap());
-        srqs.map(|srq| adapter.destroy_srq(srq).unwrap());
-        cqs.map(|cq| adapter.destroy_cq(cq.id()).unwrap());
-        windows.map(|rkey| adapter.dealloc_window(WindowId::of(rkey)).unwrap());
-        regions.map(|region| adapter.deregister(&region).unwrap());
+        qps.into_iter().for_each(|qpn| adapter.destroy_qp(qpn).unwrap());
+        srqs.into_iter().for_each(|srq| adapter.destroy_srq(srq).unwrap());
+        cqs.iter().for_each(|cq| adapter.destroy_cq(cq.id()).unwrap());
+        windows.into_iter().for_each(|rkey| adapter.dealloc_window(WindowId::of(rkey)).unwrap());
+        regions.iter().for_each(|region| adapter.deregister(region).unwrap());
         adapter.close_xrcd(xrcd).unwrap();
-        pds.map(|pd| adapter.dealloc_pd(pd).unwrap());
+        pds.into_iter().for_each(|pd| adapter.dealloc_pd(pd).unwrap());
     }
 }
 
