@@ -6,10 +6,10 @@ mod harness;
 mod acks;
 #[path = "pair/atomics.rs"]
 mod atomics;
-#[path = "pair/attributes.rs"]
-mod attributes;
 #[path = "pair/attacks.rs"]
 mod attacks;
+#[path = "pair/attributes.rs"]
+mod attributes;
 #[path = "pair/capture.rs"]
 mod capture;
 #[path = "pair/completion.rs"]

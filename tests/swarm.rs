@@ -41,7 +41,10 @@ use check::Totals;
 use dice::Dice;
 use model::Expected;
 use program::Program;
-use roce_transport::adapter::{TransmitBuffer, TransmitLimits};
+use roce_transport::{
+    adapter::{TransmitBuffer, TransmitLimits},
+    event::Counter,
+};
 use run::Run;
 
 /// What is in memory before the program starts.
@@ -79,7 +82,7 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
         run.check(totals)
     }));
     for node in [&run.pair.a, &run.pair.b] {
-        for (name, count) in node.adapter.counters().named() {
+        for Counter { name, value: count, .. } in node.adapter.counters().iter() {
             *totals.entry(name.into()).or_default() += count;
         }
     }

@@ -93,8 +93,14 @@ impl Run {
             18..=22 => side.post_send(argument, now, &other, input),
             23 | 24 => side.post_recv(argument, now, input),
             25 => self.pass_time(argument),
-            26 => self.transmit(which),
-            27..=29 => {
+            26 => match input.byte() & 3 {
+                0 => side.address_handle(argument, &other),
+                1 => side.xrc(argument),
+                2 => side.multicast(argument, input),
+                _ => side.change_cq(argument, input),
+            },
+            27 => self.transmit(which),
+            28 | 29 => {
                 self.transmit(0);
                 self.transmit(1);
                 self.deliver(usize::from(argument & 1), argument);

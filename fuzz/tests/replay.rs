@@ -229,7 +229,8 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 program.extend([side | 23, any() & 1, bytes, any()]);
             }
             8..=9 => program.extend([31, 0]),
-            10..=11 => program.extend([side | 27, any()]),
+            10..=11 => program.extend([side | 28, any()]),
+            12 if any() < 128 => program.extend([side | 26, any(), any(), any(), any()]),
             12 => program.extend([25, any()]),
             13..=14 => {
                 let both = any() & 1;

@@ -1,6 +1,6 @@
 //! Making, changing and destroying objects, with what each call must answer.
 
-use std::{net::IpAddr, sync::Arc};
+use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use roce_transport::{
     adapter::{ObjectError, PdId},
@@ -9,7 +9,7 @@ use roce_transport::{
     psn::Psn,
     qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
     time::Instant,
-    work::{SrqAttr, SrqError},
+    work::{CqModeration, SrqAttr, SrqError},
 };
 
 use super::side::{FILL, Known, LIMITS, Memories, Pair, Queue, REGION, Side, Srq, Window, bytes};
@@ -45,6 +45,7 @@ impl Side {
             || self.windows.iter().any(|window| window.pd == pd)
             || self.qps.iter().any(|qp| qp.pd == pd)
             || self.srqs.iter().any(|srq| srq.pd == pd)
+            || self.ahs.iter().any(|&(_, its)| its == pd)
     }
 
     pub(super) fn dealloc_pd(&mut self, argument: u8) {
@@ -163,7 +164,112 @@ impl Side {
         }
     }
 
+    // Address handles, XRC domains and targets, multicast groups.
+
+    pub(super) fn address_handle(&mut self, argument: u8, other: &Known) {
+        if argument & 0x80 != 0 {
+            if !self.ahs.is_empty() {
+                let (ah, _) = self.ahs.remove(usize::from(argument & 0x7F) % self.ahs.len());
+                assert_eq!(self.adapter.destroy_ah(ah), Ok(()));
+                assert_eq!(self.adapter.destroy_ah(ah), Err(ObjectError::Unknown));
+            }
+            return;
+        }
+        let Some(pd) = self.pd(argument) else { return };
+        let sgid_index = u16::from(argument == 0x7F);
+        let before = self.snapshot();
+        let expected = match () {
+            () if sgid_index != 0 => Err(ObjectError::GidIndex(sgid_index)),
+            () if self.ahs.len() == LIMITS.max_ah => too_many("address handles", LIMITS.max_ah),
+            () => Ok(()),
+        };
+        let result = self.adapter.create_ah(pd, &AddressVector::new(other.ip.into(), sgid_index));
+        if let Some(ah) = self.judge(&before, result, Some(expected)) {
+            self.ahs.push((ah, pd));
+        }
+    }
+
+    pub(super) fn xrc(&mut self, argument: u8) {
+        let before = self.snapshot();
+        match argument & 3 {
+            0 => {
+                let full = self.xrcds.len() == LIMITS.max_xrcd;
+                let expected = if full { too_many("XRC domains", LIMITS.max_xrcd) } else { Ok(()) };
+                let result = self.adapter.open_xrcd();
+                if let Some(xrcd) = self.judge(&before, result, Some(expected)) {
+                    self.xrcds.push(xrcd);
+                }
+            }
+            1 => {
+                let Some(&xrcd) = self.xrcds.first() else { return };
+                let used = self.targets.iter().any(|&(_, its)| its == xrcd);
+                let result = self.adapter.close_xrcd(xrcd);
+                let expected = if used { Err(ObjectError::InUse) } else { Ok(()) };
+                if self.judge(&before, result, Some(expected)).is_some() {
+                    self.xrcds.clear();
+                }
+            }
+            2 => {
+                let Some(&xrcd) = self.xrcds.first() else { return };
+                let full = self.qps.len() + self.targets.len() == LIMITS.max_qp;
+                let expected = if full { too_many("queue pairs", LIMITS.max_qp) } else { Ok(()) };
+                let result = self.adapter.create_xrc_target(xrcd);
+                if let Some(qpn) = self.judge(&before, result, Some(expected)) {
+                    self.targets.push((qpn, xrcd));
+                }
+            }
+            _ => {
+                if let Some((qpn, _)) = self.targets.pop() {
+                    assert_eq!(self.adapter.destroy_qp(qpn), Ok(()));
+                }
+            }
+        }
+    }
+
+    /// Attaches a queue pair to a group, or detaches it. What is no group, or no datagram queue pair, is refused.
+    pub(super) fn multicast(&mut self, argument: u8, input: &mut Input<'_>) {
+        let [group, how] = input.array();
+        let Some(qpn) = self.nth_qp(argument) else { return };
+        let gid = IpAddr::from([if group & 0x80 == 0 { 239 } else { 10 }, 1, 1, group & 3]).into();
+        let before = self.snapshot();
+        if how & 1 == 0 {
+            let result = self.adapter.attach_mcast(qpn, gid);
+            self.judge(&before, result, None);
+            assert!(self.adapter.mcast_groups(None).count() <= LIMITS.max_mcast_grp);
+        } else {
+            let result = self.adapter.detach_mcast(qpn, gid);
+            self.judge(&before, result, None);
+        }
+    }
+
     // Completion queues and shared receive queues.
+
+    /// Another size, or another way of waking; sizes that all completions fit are always granted.
+    pub(super) fn change_cq(&mut self, argument: u8, input: &mut Input<'_>) {
+        let [which, how] = input.array();
+        let Some(queue) = self.cqs.get(usize::from(which)) else { return };
+        let (id, live, held) = (queue.cq.id(), queue.live, queue.cq.len());
+        if !live {
+            return;
+        }
+        let before = self.snapshot();
+        if how & 1 == 0 {
+            let capacity = match argument {
+                0xFE => 0,
+                0xFF => LIMITS.max_cqe + 1,
+                _ => CQE + usize::from(argument),
+            };
+            let wrong = Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe });
+            let expected = if (1..=LIMITS.max_cqe).contains(&capacity) { Ok(()) } else { wrong };
+            let result = self.adapter.resize_cq(id, capacity);
+            self.judge(&before, result, Some(expected));
+            assert_eq!(self.cqs[usize::from(which)].cq.len(), held);
+        } else {
+            let moderation = CqModeration { count: u16::from(argument), period: Duration::from_micros(u64::from(how) * 300) };
+            let result = self.adapter.moderate_cq(id, moderation);
+            self.judge(&before, result, None);
+        }
+    }
 
     pub(super) fn create_cq(&mut self, argument: u8) {
         let live = self.cqs.iter().filter(|queue| queue.live).count();
@@ -287,7 +393,7 @@ impl Side {
             () if sizes >= 0xF8 => too_large("max_send_wr", LIMITS.max_qp_wr),
             () if sizes >= 0xF0 => too_large("max_inline_data", LIMITS.max_inline_data),
             () if !send.live || !recv.live => Err(ObjectError::Unknown),
-            () if self.qps.len() == LIMITS.max_qp => too_many("queue pairs", LIMITS.max_qp),
+            () if self.qps.len() + self.targets.len() == LIMITS.max_qp => too_many("queue pairs", LIMITS.max_qp),
             () => Ok(()),
         };
         let before = self.snapshot();
@@ -374,6 +480,16 @@ impl Side {
         for qp in std::mem::take(&mut self.qps) {
             assert_eq!(self.adapter.destroy_qp(qp.qpn), Ok(()));
         }
+        for (qpn, _) in std::mem::take(&mut self.targets) {
+            assert_eq!(self.adapter.destroy_qp(qpn), Ok(()));
+        }
+        for xrcd in std::mem::take(&mut self.xrcds) {
+            assert_eq!(self.adapter.close_xrcd(xrcd), Ok(()));
+        }
+        for (ah, _) in std::mem::take(&mut self.ahs) {
+            assert_eq!(self.adapter.destroy_ah(ah), Ok(()));
+        }
+        assert_eq!(self.adapter.mcast_groups(None).count(), 0, "a group whose members are gone");
         assert!(self.cqs.iter().all(|queue| queue.cq.is_empty()), "a completion of a queue pair that is gone");
         for srq in std::mem::take(&mut self.srqs) {
             assert_eq!(self.adapter.destroy_srq(srq.id), Ok(()));

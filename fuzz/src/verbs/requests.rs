@@ -1,7 +1,7 @@
 //! Requests: any operation, with any arguments, on any queue pair.
 
 use roce_transport::{
-    addr::{AddressVector, QKey},
+    addr::{AddressVector, QKey, Qpn},
     mem::{RKey, WindowBind},
     qp::PostError,
     time::Instant,
@@ -66,7 +66,10 @@ impl Side {
                 let peers = other.qps.len().max(1);
                 let qpn = other.qps.get(usize::from(extra) % peers).copied().unwrap_or_default();
                 let av = AddressVector::new(other.ip.into(), u16::from(extra == 0xFF));
-                SendOp::SendTo { to: UdDestination { av, qpn, qkey: QKEY }, immediate }
+                // by an address handle now and then, of the same protection domain or of another
+                let pd = if target & 0x20 == 0 { None } else { self.pds.get(usize::from(target & 3)).copied() };
+                let qpn = if extra == 0xFE { Qpn::MULTICAST } else { qpn };
+                SendOp::SendTo { to: UdDestination { pd, ..UdDestination::new(av, qpn, QKEY) }, immediate }
             }
             3 => SendOp::SendInvalidate { rkey },
             4 | 5 => SendOp::Write { remote, immediate },

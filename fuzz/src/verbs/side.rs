@@ -7,7 +7,7 @@ use roce_transport::{
     addr::{Mtu, Qpn},
     mem::{HeapMemory, Memory, RKey, Region},
     qp::{QpInfo, QpType},
-    work::{CompletionQueue, SrqId, SrqInfo, Wc},
+    work::{AhId, CompletionQueue, SrqId, SrqInfo, Wc, XrcdId},
 };
 
 use super::Depth;
@@ -24,6 +24,8 @@ pub(super) const LIMITS: Limits = Limits {
     max_xrcd: 1,
     max_mcast_grp: 1,
     max_mcast_qp_attach: 2,
+    max_ah: 2,
+    max_dm_size: 0,
     max_qp_wr: 8,
     max_sge: 3,
     max_inline_data: 32,
@@ -91,6 +93,11 @@ pub(super) struct Side {
     pub(super) cqs: Vec<Queue>,
     pub(super) srqs: Vec<Srq>,
     pub(super) qps: Vec<Pair>,
+    /// Address handles, with their protection domains.
+    pub(super) ahs: Vec<(AhId, PdId)>,
+    pub(super) xrcds: Vec<XrcdId>,
+    /// XRC targets, with their domains.
+    pub(super) targets: Vec<(Qpn, XrcdId)>,
     /// Requests in shared receive queues, or taken from them.
     pub(super) shared: Vec<u64>,
     pub(super) last_id: u64,
@@ -113,6 +120,9 @@ impl Side {
             cqs: Vec::new(),
             srqs: Vec::new(),
             qps: Vec::new(),
+            ahs: Vec::new(),
+            xrcds: Vec::new(),
+            targets: Vec::new(),
             shared: Vec::new(),
             last_id: 0,
             depth: Depth::default(),
@@ -134,7 +144,8 @@ impl Side {
         Snapshot {
             qps: self.qps.iter().map(|qp| self.adapter.query_qp(qp.qpn)).collect(),
             srqs: self.srqs.iter().map(|srq| self.adapter.query_srq(srq.id)).collect(),
-            completions: self.cqs.iter().map(|queue| queue.cq.len()).collect(),
+            completions: self.cqs.iter().map(|queue| (queue.cq.len(), queue.cq.capacity())).collect(),
+            groups: self.adapter.mcast_groups(None).count(),
             windows: self.regions.iter().map(|region| region.region.has_windows()).collect(),
         }
     }
@@ -211,7 +222,9 @@ impl Side {
 pub(super) struct Snapshot {
     qps: Vec<Option<QpInfo>>,
     srqs: Vec<Option<SrqInfo>>,
-    completions: Vec<usize>,
+    /// How many there are, and how many there may be.
+    completions: Vec<(usize, usize)>,
+    groups: usize,
     windows: Vec<bool>,
 }
 
