@@ -93,3 +93,26 @@ fn a_name_that_does_not_exist_is_noticed() {
     let found: Vec<_> = names.iter().map(|name| exists(&tests, name)).collect();
     assert_eq!(found, [true, false, false]);
 }
+
+/// Who comes from C looks for the number that a verb's error would be there.
+#[test]
+fn every_verb_names_the_errno_of_its_errors() {
+    let mut files = Vec::new();
+    collect(&Path::new(env!("CARGO_MANIFEST_DIR")).join("provider/src/verbs"), &mut files);
+    let mut sections = 0;
+    let mut silent = Vec::new();
+    for file in files {
+        let text = fs::read_to_string(&file).unwrap();
+        for section in text.split("/// # Errors\n").skip(1) {
+            let section: Vec<_> = section.lines().map(str::trim).take_while(|line| line.starts_with("///")).collect();
+            let section = section.join(" ");
+            let is_number = |word: &str| word.len() > 3 && word.starts_with('E') && word.chars().all(|c| c.is_ascii_uppercase());
+            sections += 1;
+            if !section.split('`').skip(1).step_by(2).any(is_number) && !section.to_lowercase().contains("as above") {
+                silent.push(format!("{}: {section}", file.display()));
+            }
+        }
+    }
+    assert!(sections > 50, "{sections}");
+    assert!(silent.is_empty(), "no errno: {silent:#?}");
+}

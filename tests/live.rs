@@ -18,6 +18,8 @@ use roce::{
 
 #[path = "live/memory.rs"]
 mod memory;
+#[path = "live/misuse.rs"]
+mod misuse;
 #[path = "live/multicast.rs"]
 mod multicast;
 

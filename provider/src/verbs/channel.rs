@@ -82,7 +82,7 @@ impl CompletionChannel {
     /// Sleeps until a queue has an event (`ibv_get_cq_event`), at most for `limit`.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] when the system cannot wait.
+    /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] when the system cannot wait (the system's error).
     pub fn wait(&self, limit: Option<Duration>) -> Result<CompletionQueue, ChannelError> {
         let engine = &self.inner.context.inner.engine;
         let end = limit.map(|limit| clock::now().plus(limit));

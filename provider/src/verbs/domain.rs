@@ -186,7 +186,7 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Unknown`] when a completion
-    /// queue is of another device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator with a
+    /// queue or the shared receive queue is of another device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator with a
     /// shared receive queue, and for an XRC target, which [`XrcDomain::create_target`] makes.
     pub fn create_qp(&self, attr: &QpAttr) -> Result<QueuePair, ObjectError> {
         QueuePair::new(self, attr)

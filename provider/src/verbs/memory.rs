@@ -113,7 +113,7 @@ impl MemoryRegion {
     /// Copies the bytes from `offset` on into `to`.
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().read_at(offset as u64, to)
     }
@@ -121,7 +121,7 @@ impl MemoryRegion {
     /// Copies `from` to `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().write_at(offset as u64, from)
     }
@@ -129,7 +129,7 @@ impl MemoryRegion {
     /// A copy of `length` bytes from `offset` on.
     ///
     /// # Errors
-    /// [`MemoryFault`] when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, MemoryFault> {
         if range.end > self.len() {
             return Err(MemoryFault);
@@ -142,7 +142,7 @@ impl MemoryRegion {
     /// Sets every byte.
     ///
     /// # Errors
-    /// [`MemoryFault`] when the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) when the memory is gone.
     pub fn fill(&self, value: u8) -> Result<(), MemoryFault> {
         let piece = [value; 4096];
         (0..self.len()).step_by(piece.len()).try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
@@ -152,7 +152,7 @@ impl MemoryRegion {
     /// polling on memory: everything that the same peer wrote before is seen too.
     ///
     /// # Errors
-    /// [`MemoryFault`] when there is no whole word at `offset`.
+    /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
     pub fn load_u64(&self, offset: usize) -> Result<u64, MemoryFault> {
         let word = self.inner.region.memory().words().and_then(|words| words.get(offset / 8));
         let word = word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)?;
@@ -162,7 +162,7 @@ impl MemoryRegion {
     /// Sets the 8-byte word at `offset`, a multiple of eight, at once.
     ///
     /// # Errors
-    /// [`MemoryFault`] when there is no whole word at `offset`.
+    /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<(), MemoryFault> {
         let word = self.inner.region.memory().words().and_then(|words| words.get(offset / 8));
         let word = word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)?;

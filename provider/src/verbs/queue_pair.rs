@@ -7,7 +7,7 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{Changes, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts},
+    qp::{Changes, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts, State},
     work::{RecvWr, SendWr},
 };
 use thiserror::Error;
@@ -133,6 +133,10 @@ pub enum AttachError {
 
 impl QueuePair {
     pub(super) fn new(pd: &ProtectionDomain, attr: &QpAttr) -> Result<Self, ObjectError> {
+        // the adapter knows its completion queues themselves, but of a shared receive queue only the number
+        if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(pd.context())) {
+            return Err(ObjectError::Unknown);
+        }
         let init = QpInit {
             qp_type: attr.qp_type,
             send_cq: attr.send_cq.inner.ring.clone(),
@@ -196,7 +200,7 @@ impl QueuePair {
     /// INIT→RTR.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr(&self, rtr: Rtr) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr))
     }
@@ -204,7 +208,7 @@ impl QueuePair {
     /// RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts(&self, rts: Rts) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts))
     }
@@ -212,7 +216,7 @@ impl QueuePair {
     /// RTS→SQD: nothing new is sent. With `notify` an asynchronous event tells when the rest has completed.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_sqd(&self, notify: bool) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify))
     }
@@ -220,7 +224,7 @@ impl QueuePair {
     /// Any state but RESET to ERR: everything posted completes as flushed.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_error(&self) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn))
     }
@@ -228,7 +232,7 @@ impl QueuePair {
     /// Any state to RESET: everything posted is forgotten without completions.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_reset(&self) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn))
     }
@@ -236,7 +240,7 @@ impl QueuePair {
     /// The same as [`to_rtr`](Self::to_rtr), with optional attributes changed on the way.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr_with(&self, rtr: Rtr, changes: Changes) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
     }
@@ -244,7 +248,7 @@ impl QueuePair {
     /// The same as [`to_rts`](Self::to_rts), with optional attributes changed on the way; with [`Rts::Resume`] also RTS→RTS.
     ///
     /// # Errors
-    /// See [`ModifyError`].
+    /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts_with(&self, rts: Rts, changes: Changes) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
     }
@@ -252,7 +256,7 @@ impl QueuePair {
     /// Changes attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new state).
     ///
     /// # Errors
-    /// See [`ModifyError`]; [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
+    /// See [`ModifyError`] (`EINVAL`); [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
     pub fn change(&self, changes: Changes) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.change(now, qpn, &changes))
     }
@@ -263,7 +267,8 @@ impl QueuePair {
     /// detached or dropped.
     ///
     /// # Errors
-    /// See [`AttachError`]; [`AttachError::Join`] when the link cannot join.
+    /// [`AttachError::Adapter`]: no datagram queue pair or no group (`EINVAL`), too many groups or members (`ENOMEM`);
+    /// [`AttachError::Join`] when the link cannot join (the system's error).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
         let mut shard = self.inner.context.inner.engine.lock();
         let (adapter, link) = shard.adapter_and_link();
@@ -279,7 +284,7 @@ impl QueuePair {
     /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
     ///
     /// # Errors
-    /// [`McastError::NotAttached`] (`EINVAL`), [`McastError::WrongService`].
+    /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
     pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
         let mut shard = self.inner.context.inner.engine.lock();
         let (adapter, link) = shard.adapter_and_link();
@@ -301,7 +306,8 @@ impl QueuePair {
     /// same with this side's [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
     ///
     /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or of another service.
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or of another service (all `EINVAL`).
+    /// One that was in RESET still is.
     pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
         self.connect_with_mtu(peer, self.inner.context.active_mtu())
     }
@@ -315,13 +321,13 @@ impl QueuePair {
         let wants_v4 = peer.gid.to_ip().is_ipv4();
         let own = context.gids().iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
         let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
+        let QpInfo { qp_type, state, .. } = self.query();
         let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
-        self.to_init(Init { access, ..Init::default() })?;
         let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
         let av = AddressVector::new(peer.gid, sgid_index);
         let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
         let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (14, 7, 7, 16);
-        let (rtr, rts) = match self.query().qp_type {
+        let (rtr, rts) = match qp_type {
             QpType::XrcInitiator => (
                 Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
                 Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
@@ -330,20 +336,25 @@ impl QueuePair {
                 Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
                 Rts::XrcTarget { sq_psn, timeout },
             ),
-            QpType::Rc | QpType::Uc | QpType::Ud => (
+            QpType::Uc | QpType::Ud => return Err(ModifyError::WrongService(qp_type).into()),
+            QpType::Rc => (
                 Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
                 Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
             ),
         };
-        self.to_rtr(rtr)?;
-        self.to_rts(rts)?;
-        Ok(())
+        self.to_init(Init { access, ..Init::default() })?;
+        self.to_rtr(rtr).and_then(|()| self.to_rts(rts)).or_else(|error| {
+            if state == State::Reset {
+                self.to_reset()?;
+            }
+            Err(error.into())
+        })
     }
 
     /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that is not posted; those before it are.
+    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
     }
@@ -351,7 +362,7 @@ impl QueuePair {
     /// Posts receive requests, in order (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that is not posted; those before it are.
+    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }

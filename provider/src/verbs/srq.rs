@@ -8,7 +8,9 @@ use roce_transport::{
     work::{RecvWr, SrqAttr, SrqError, SrqId, SrqInfo},
 };
 
-use super::{CompletionQueue, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post};
+use super::{
+    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post,
+};
 
 /// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one first.
 #[derive(Clone)]
@@ -50,6 +52,10 @@ impl SharedReceiveQueue {
         let ring = cq.inner.ring.clone();
         let id = domain.context.inner.engine.lock().adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring)?;
         Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: Some((xrcd.clone(), cq.clone())) }) })
+    }
+
+    pub(super) fn is_of(&self, context: &Context) -> bool {
+        Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
     }
 
     /// Its name in asynchronous events.
