@@ -28,8 +28,8 @@ use crate::input::Input;
 const STEPS_MAX: usize = 200;
 /// Connections that may exist.
 const MOST: usize = 6;
-/// Requests that may wait to be accepted.
-const BACKLOG: usize = 3;
+/// Requests that may wait to be accepted; more than there may be connections.
+const BACKLOG: usize = 8;
 /// Events that one step may raise.
 const EVENTS_MAX: usize = 16;
 /// Messages that one step may lead to.

@@ -157,7 +157,12 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
         match any() % 20 {
             0..=5 => {
                 let control = if any().is_multiple_of(8) { any() } else { any() & 0x40 };
-                let key = if any().is_multiple_of(8) { any() } else { any() & 0x41 };
+                // now and then beyond the end, of a window mostly
+                let key = match any() % 12 {
+                    0 => any(),
+                    1 => any() & 0x03 | 0xC0,
+                    _ => any() & 0x41,
+                };
                 let words = 3 + any() % 12;
                 let to = if any() < 32 { to | 0x80 } else { to };
                 let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
@@ -208,7 +213,9 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let mut program = Vec::new();
     for side in [0, 0x80] {
-        program.extend([side, 0, side | 2, 0, 0, 0, side | 2, 0, any(), 0, side | 7, 0, side | 5, any(), side | 9, 0, 8, 3]);
+        // the second region is read-only now and then
+        let rights = [0, 0x80, 0x84, any()][usize::from(any() & 3)];
+        program.extend([side, 0, side | 2, 0, 0, 0, side | 2, 0, rights, 0, side | 7, 0, side | 5, any(), side | 9, 0, 8, 3]);
         for _ in 0..2 {
             // mostly reliable connections, with and without a shared receive queue
             let kind = if any() < 192 { any() & 0x34 } else { any() };
