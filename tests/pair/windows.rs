@@ -482,18 +482,24 @@ fn a_revoked_region_takes_its_windows_with_it() {
     assert_eq!(far.bytes(), [0; 8]);
 }
 
-/// A queue pair that gets the number of a destroyed one gets none of its windows.
+/// A queue pair that gets the number of a destroyed one gets none of its windows, and one that is reset keeps none of its own.
 #[test]
-fn a_destroyed_queue_pair_leaves_no_windows_of_type_2() {
+fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {
-        let mut half = Half::new(Options::default());
-        let far = half.buffer(8);
-        let pd = half.node.pd;
-        let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
-        half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
-        half.take();
-        half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
-        assert_eq!(far.region.has_windows(), window_type == WindowType::One);
+        for destroyed in [false, true] {
+            let mut half = Half::new(Options::default());
+            let far = half.buffer(8);
+            let pd = half.node.pd;
+            let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
+            half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
+            half.take();
+            if destroyed {
+                half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
+            } else {
+                half.node.adapter.to_reset(half.qp.qpn).unwrap();
+            }
+            assert_eq!(far.region.has_windows(), window_type == WindowType::One);
+        }
     }
 }
 

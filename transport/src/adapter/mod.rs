@@ -222,13 +222,18 @@ impl Adapter {
         self.modify(now, qpn, Qp::to_error)
     }
 
-    /// Any state to RESET: everything posted is forgotten, without completions.
+    /// Any state to RESET: everything posted is forgotten, without completions. Memory windows of type 2 that were bound with it
+    /// are bound no more.
     ///
     /// # Errors
     /// [`ModifyError::UnknownQp`].
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, _| {
+        self.modify(Instant::ZERO, qpn, |qp, env| {
             qp.to_reset();
+            if core::mem::take(&mut qp.common.binds) {
+                // whoever is its peer next has no business with what this one was given
+                env.regions.unbind_all(qpn);
+            }
             Ok(())
         })
     }
