@@ -331,7 +331,10 @@ class Conversation:
             for cq, more in [("sends", more_sends), ("recvs", more_recvs)]:
                 gathered.setdefault((player.letter, cq), []).extend(more)
             observed.states += " " + states.get("state", "gone")
-            setattr(observed, f"events_{player.letter}", " ".join(e["event"] for e in first_events + more_events))
+            raised = first_events + more_events
+            setattr(observed, f"events_{player.letter}", " ".join(event["event"] for event in raised))
+            if raised:
+                observed.report.append((f"{player.letter.upper()} events", "\n".join(map(str, raised))))
         observed.states = observed.states.strip()
         observed.a = statuses(gathered["a", "sends"])
         observed.own = statuses(gathered["a", "recvs"])

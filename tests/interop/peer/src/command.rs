@@ -83,7 +83,7 @@ pub(crate) enum Command {
         count: usize,
         timeout: f64,
     },
-    /// Asynchronous events, in the same way: `[{event}]`.
+    /// Asynchronous events, in the same way: `[{event}]`, ours with a `reason`.
     Events {
         count: usize,
         timeout: f64,

@@ -135,17 +135,17 @@ pub(crate) fn completion(wc: &Wc) -> Value {
 
 pub(crate) fn event(event: &AsyncEvent) -> Value {
     let name = match event {
-        AsyncEvent::CommunicationEstablished(_) => "COMM_EST".into(),
-        AsyncEvent::SendQueueDrained(_) => "SQ_DRAINED".into(),
-        AsyncEvent::QpFatal(_) => "QP_FATAL".into(),
+        AsyncEvent::CommunicationEstablished(..) => "COMM_EST".into(),
+        AsyncEvent::SendQueueDrained(..) => "SQ_DRAINED".into(),
+        AsyncEvent::QpFatal(..) => "QP_FATAL".into(),
         AsyncEvent::QpRequestError(..) => "QP_REQ_ERR".into(),
         AsyncEvent::QpAccessError(..) => "QP_ACCESS_ERR".into(),
-        AsyncEvent::SrqLimitReached(_) => "SRQ_LIMIT_REACHED".into(),
-        AsyncEvent::LastWqeReached(_) => "QP_LAST_WQE_REACHED".into(),
-        AsyncEvent::CqError(_) => "CQ_ERR".into(),
+        AsyncEvent::SrqLimitReached(..) => "SRQ_LIMIT_REACHED".into(),
+        AsyncEvent::LastWqeReached(..) => "QP_LAST_WQE_REACHED".into(),
+        AsyncEvent::CqError(..) => "CQ_ERR".into(),
         other => format!("{other:?}"),
     };
-    json!({"event": name})
+    json!({"event": name, "reason": event.to_string()})
 }
 
 /// The name in C of one of our enumerations' values: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
