@@ -217,6 +217,14 @@ fn slots() {
     assert_eq!(half.qp.send_outcomes(), all_ok(0..4, 0), "the answer to a later one shows that the earlier were carried out");
     assert_eq!(half.take().len(), 1);
 
+    // rxe forgets a READ for a FLUSH
+    let mut half = Half::new(Options { max_rd_atomic: 1, quirks: Quirks { rxe_flush: true }, ..Options::default() });
+    half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
+    half.post_send(&SendWr::flush(2, FAR, 8, Placement::GLOBAL));
+    assert_eq!(half.take().len(), 1);
+    half.send(&placed(0x100, 1));
+    assert_eq!(half.take().len(), 1);
+
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
     half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
     half.post_send(&SendWr::atomic_write(2, FAR, Data::inline(&[0; 8])));
@@ -316,7 +324,7 @@ fn a_flood_of_flushes_and_atomic_writes() {
 fn the_kernels_own_icrc() {
     // sent to a peer that is known to want it
     for rxe in [false, true] {
-        let mut half = Half::new(Options { quirks: Quirks { rxe_flush_icrc: rxe }, access: RIGHTS, ..Options::default() });
+        let mut half = Half::new(Options { quirks: Quirks { rxe_flush: rxe }, access: RIGHTS, ..Options::default() });
         half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
         half.post_send(&SendWr::send(2, Data::empty()));
         half.node.adapter.poll_transmit(half.now, &mut half.node.transmit);

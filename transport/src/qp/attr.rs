@@ -64,9 +64,9 @@ pub struct QpInit {
 /// Where a peer departs from the specification and cannot be met half-way without knowing. None by default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// The peer expects the ICRC of a FLUSH as Linux's rxe computes it; see [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc).
-    /// It is sent so; received is either.
-    pub rxe_flush_icrc: bool,
+    /// The peer takes FLUSHes as Linux's rxe does: with the ICRC of [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc), which is
+    /// sent then (received is either), and as one of the READs and atomics that may be outstanding.
+    pub rxe_flush: bool,
 }
 
 /// What RESET→INIT takes.

@@ -137,7 +137,7 @@ impl Requester {
 
     fn complete_oldest(&mut self, common: &Common, env: &mut Env<'_>) {
         if let Some(wqe) = self.queue.pop() {
-            self.reads -= u32::from(wqe.op.takes_slot());
+            self.reads -= u32::from(wqe.holds_slot);
             common.complete_send(&wqe, Ok(if wqe.awaits_data() { wqe.length } else { 0 }), env);
         }
     }

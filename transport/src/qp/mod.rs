@@ -285,7 +285,7 @@ impl Qp {
                     {
                         self.common.complete_send(&wqe, Ok(0), env);
                     }
-                    let rxe_flush = self.common.quirks.rxe_flush_icrc && request.is_flush();
+                    let rxe_flush = self.common.quirks.rxe_flush && request.is_flush();
                     return Some(Built { length, path, rxe_flush });
                 }
                 Err(error) => {

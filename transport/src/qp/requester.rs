@@ -260,12 +260,15 @@ impl Requester {
     fn begin(&mut self, number: u64, outstanding: u32, common: &Common) -> bool {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
         let Some(wqe) = self.queue.get_mut(number) else { return false };
+        // rxe remembers FLUSHes where it remembers READs, and forgets READs for them
+        let as_read = common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
+        let needs_slot = wqe.op.takes_slot() || as_read;
         let waits = common.state != State::Rts
             || wqe.failed.is_some()
             || outstanding >= WINDOW
             || wqe.flags.contains(SendFlags::FENCE) && reads > 0
             || wqe.op.is_local() // which is done when it is the oldest
-            || wqe.op.takes_slot() && reads >= max_reads && max_reads > 0;
+            || needs_slot && reads >= max_reads && max_reads > 0;
         if waits {
             return false;
         }
@@ -277,7 +280,8 @@ impl Requester {
         wqe.first_psn = next_psn;
         wqe.packets = common.mtu.packets(wqe.length);
         self.next_psn = wqe.end_psn();
-        self.reads += u32::from(wqe.op.takes_slot());
+        wqe.holds_slot = needs_slot;
+        self.reads += u32::from(needs_slot);
         true
     }
 

@@ -113,6 +113,8 @@ pub(crate) struct SendWqe {
     pub(crate) first_psn: Psn,
     /// Sequence numbers that it takes: request packets, or response packets of a READ.
     pub(crate) packets: u32,
+    /// Whether it counts as one of the READs and atomics that may be outstanding; known when it is started.
+    pub(crate) holds_slot: bool,
     /// A local error found before its turn to complete; nothing after it is sent.
     pub(crate) failed: Option<WcError>,
 }
@@ -132,6 +134,7 @@ impl SendWqe {
             started: false,
             first_psn: Psn::default(),
             packets: 0,
+            holds_slot: false,
             failed: None,
         }
     }

@@ -141,7 +141,7 @@ impl Objects {
                     caps: translate::caps(&caps),
                     sq_sig_all,
                     // the other side is rxe
-                    quirks: Quirks { rxe_flush_icrc: true },
+                    quirks: Quirks { rxe_flush: true },
                 };
                 let qp = self.pd(&pd)?.create_qp(&attr)?;
                 let answer = json!({"qpn": qp.qpn().get()});
