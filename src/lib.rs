@@ -6,8 +6,8 @@ pub use roce_provider::{
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory,
     DeviceMemoryError, Endpoint, FileMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow,
     MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, Published,
-    PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain, devices, fabric, link,
-    published_counters,
+    PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain, cm, devices, fabric,
+    link, published_counters,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

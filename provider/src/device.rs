@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
-    sync::{Arc, atomic::AtomicUsize},
+    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicUsize},
 };
 
 use pnet_datalink::NetworkInterface;
@@ -13,10 +13,12 @@ use rand_core::{RngCore, SeedableRng};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
     addr::{Gid, Mtu},
+    cm::CmConfig,
 };
 use thiserror::Error;
 
 use crate::{
+    cm::Routes,
     engine::{Engine, Parts, Progress, Wakers},
     fabric::FaultPlan,
     link::{BindError, Capture, FaultyLink, Link, Observer, UdpLink, is_loopback},
@@ -74,6 +76,8 @@ pub struct OpenOptions {
     pub pkeys: PKeyTable,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
+    /// How connection management works: how long and how often a peer is asked.
+    pub cm: CmConfig,
     /// Where all random numbers come from. By default 32 bytes from the operating system; a given seed makes every key and
     /// number predictable, which is for tests only.
     pub seed: Option<[u8; 32]>,
@@ -194,6 +198,11 @@ impl Device {
         &self.name
     }
 
+    /// The MTU of its interface.
+    pub(crate) const fn link_mtu(&self) -> u32 {
+        self.state.link_mtu
+    }
+
     /// The interface that it uses.
     #[must_use]
     pub fn interface(&self) -> Option<&str> {
@@ -268,7 +277,7 @@ pub(crate) fn open_link(
     surroundings: Surroundings,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
-    let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, seed } = options;
+    let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
     let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, faults, fault_seed)) };
     let seed = match seed {
@@ -287,17 +296,37 @@ pub(crate) fn open_link(
         }
         None => observer,
     };
-    let config =
-        AdapterConfig { port_mtu: port.active_mtu, source_port: link.source_port(), pkeys, limits, ..AdapterConfig::new(seed) };
+    let config = AdapterConfig {
+        port_mtu: port.active_mtu,
+        source_port: link.source_port(),
+        pkeys,
+        limits,
+        cm,
+        ..AdapterConfig::new(seed)
+    };
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
     while adapter.poll_event().is_some() {} // how it starts is no news
     let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);
-    let wakers = Wakers { completions: std::collections::BTreeMap::new(), events: events.clone() };
+    let wakers = Wakers { completions: std::collections::BTreeMap::new(), events: events.clone(), cm: Routes::default() };
     let engine = Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
-    Ok(Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) })
+    let context =
+        Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) };
+    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.retain(|other| other.strong_count() > 0);
+    open.push(Arc::downgrade(&context.inner));
+    Ok(context)
+}
+
+/// Every open device of the process, for those who look for one by its address.
+static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
+
+/// Devices that are open, the oldest first.
+pub(crate) fn open_contexts() -> Vec<Context> {
+    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner }).collect()
 }
 
 /// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's keys and numbers, of which it

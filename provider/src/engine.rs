@@ -187,9 +187,14 @@ impl Engine {
 
     /// Runs a command of the program and sends what follows from it.
     pub(crate) fn command<R>(&self, command: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+        self.command_shard(|shard, now| command(shard.adapter(), now))
+    }
+
+    /// The same for a command that needs more than the adapter.
+    pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
         let mut shard = self.lock();
         let now = clock::now();
-        let result = command(shard.adapter(), now);
+        let result = command(&mut shard, now);
         shard.transmit(now);
         self.after_service(&mut shard);
         result

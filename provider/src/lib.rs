@@ -5,6 +5,7 @@
 //! counterpart in the C API. Handles are cheap to clone; the object goes when its last handle does.
 
 mod clock;
+pub mod cm;
 mod device;
 mod engine;
 pub mod fabric;

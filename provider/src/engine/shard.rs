@@ -12,6 +12,7 @@ use roce_transport::{
 
 use crate::{
     clock,
+    cm::Routes,
     link::{Direction, Link, Observed, Observer},
     port::{self, InterfaceState, TableChange, Watch},
     verbs::{AsyncQueue, CqWaker},
@@ -56,10 +57,11 @@ impl LinkCounters {
     }
 }
 
-/// Where events go: completion queues by their name, and the context's queue for the rest.
+/// Where events go: completion queues by their name, ids of connection management, and the context's queue for the rest.
 pub(crate) struct Wakers {
     pub(crate) completions: BTreeMap<CqId, Arc<CqWaker>>,
     pub(crate) events: Arc<AsyncQueue>,
+    pub(crate) cm: Routes,
 }
 
 pub(crate) struct Shard {
@@ -107,6 +109,11 @@ impl Shard {
     /// The adapter and its link, for what concerns both.
     pub(crate) fn adapter_and_link(&mut self) -> (&mut Adapter, &mut dyn Link) {
         (&mut self.adapter, &mut *self.link)
+    }
+
+    /// The adapter, and where what it tells of connections goes.
+    pub(crate) const fn adapter_and_routes(&mut self) -> (&mut Adapter, &mut Routes) {
+        (&mut self.adapter, &mut self.wakers.cm)
     }
 
     /// Receives, handles, sends and tells, until there is nothing more or others should have a turn. Returns how many
@@ -212,6 +219,10 @@ impl Shard {
 
     /// Sends everything that is due and tells what has happened.
     pub(super) fn transmit(&mut self, now: Instant) {
+        // what cannot be accepted is refused at once, so this comes before sending
+        while let Some(event) = self.adapter.poll_cm_event() {
+            self.wakers.cm.deliver(event, &mut self.adapter, now);
+        }
         loop {
             self.buffer.clear();
             self.adapter.poll_transmit(now, &mut self.buffer);
@@ -238,7 +249,10 @@ impl Shard {
                         waker.wake();
                     }
                 }
-                other => self.wakers.events.push(other),
+                other => {
+                    self.wakers.cm.note(other, &mut self.adapter);
+                    self.wakers.events.push(other);
+                }
             }
         }
     }

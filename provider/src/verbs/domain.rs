@@ -1,6 +1,9 @@
 //! Protection domains.
 
-use std::{ops::Range, sync::Arc};
+use std::{
+    ops::Range,
+    sync::{Arc, Weak},
+};
 
 use roce_transport::{
     adapter::{ObjectError, PdId},
@@ -39,6 +42,15 @@ pub struct ThreadDomain {
     pub(super) inner: Context,
 }
 
+/// A protection domain, if it is still there.
+pub(crate) struct WeakDomain(Weak<DomainInner>);
+
+impl WeakDomain {
+    pub(crate) fn upgrade(&self) -> Option<ProtectionDomain> {
+        self.0.upgrade().map(|inner| ProtectionDomain { inner })
+    }
+}
+
 impl Drop for DomainInner {
     fn drop(&mut self) {
         if self.parent_of.is_some() {
@@ -59,6 +71,10 @@ impl ProtectionDomain {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakDomain {
+        WeakDomain(Arc::downgrade(&self.inner))
     }
 
     /// Makes a parent domain (`ibv_alloc_parent_domain`): the same protection domain under another handle, for objects that one

@@ -26,6 +26,7 @@ pub use counters::{CounterSet, CounterValue};
 pub use cq::CompletionQueue;
 pub use device_attr::{AtomicCap, DeviceAttr, DeviceCaps, Guid};
 pub use device_memory::{DeviceMemory, DeviceMemoryError};
+pub(crate) use domain::WeakDomain;
 pub use domain::{ProtectionDomain, ThreadDomain};
 pub use event::AsyncEvent;
 pub(crate) use event::AsyncQueue;

@@ -1,0 +1,104 @@
+//! Names to addresses.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
+};
+
+use roce_transport::{cm::PortSpace, qp::QpType};
+
+/// What kind of address is wanted (the hints of `rdma_getaddrinfo`).
+#[derive(Clone, Debug, Default)]
+pub struct AddrInfoHints {
+    /// To listen on, rather than to connect to (`RAI_PASSIVE`).
+    pub passive: bool,
+    /// The port space. [`PortSpace::Tcp`] if `None`, or [`PortSpace::Udp`] for datagram queue pairs.
+    pub port_space: Option<PortSpace>,
+    /// The type of queue pair. That of the port space if `None`.
+    pub qp_type: Option<QpType>,
+    /// The own address of the active side.
+    pub src: Option<SocketAddr>,
+    /// Names are not looked up, addresses only are taken (`RAI_NUMERICHOST`).
+    pub numeric_host: bool,
+}
+
+/// An address with what it takes to use it (`rdma_addrinfo`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct AddrInfo {
+    /// To listen on `src`, rather than to connect to `dst`.
+    pub passive: bool,
+    /// The port space.
+    pub port_space: PortSpace,
+    /// The type of queue pair.
+    pub qp_type: QpType,
+    /// The own address. Given for the passive side.
+    pub src: Option<SocketAddr>,
+    /// The peer's address. Given for the active side.
+    pub dst: Option<SocketAddr>,
+}
+
+/// The addresses of a host's name, or of none, and of a service, a port number (`rdma_getaddrinfo`). Without a name these are the
+/// addresses that stand for all on the passive side, and those of loopback on the active one.
+///
+/// # Errors
+/// When there is no such name (as the system says), or `service` is no port number ([`InvalidInput`](io::ErrorKind::InvalidInput)).
+pub fn getaddrinfo(node: Option<&str>, service: Option<&str>, hints: &AddrInfoHints) -> io::Result<Vec<AddrInfo>> {
+    let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
+    let port: u16 = match service {
+        Some(service) => service.parse().map_err(|_| bad(&format!("{service} is no port number")))?,
+        None => 0,
+    };
+    let addresses: Vec<SocketAddr> = match node {
+        Some(node) => {
+            let literal = node.trim_matches(['[', ']']).parse::<IpAddr>();
+            match literal {
+                Ok(ip) => vec![SocketAddr::new(ip, port)],
+                Err(_) if hints.numeric_host => return Err(bad(&format!("{node} is no IP address"))),
+                Err(_) => (node, port).to_socket_addrs()?.collect(),
+            }
+        }
+        None if hints.passive => {
+            vec![SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)]
+        }
+        None => vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)],
+    };
+    let port_space = hints.port_space.unwrap_or(match hints.qp_type {
+        Some(QpType::Ud) => PortSpace::Udp,
+        Some(QpType::Uc | QpType::XrcInitiator | QpType::XrcTarget) => PortSpace::Ib,
+        Some(QpType::Rc) | None => PortSpace::Tcp,
+    });
+    let qp_type = hints.qp_type.unwrap_or(match port_space {
+        PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
+        PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
+    });
+    let info = |address: SocketAddr| AddrInfo {
+        passive: hints.passive,
+        port_space,
+        qp_type,
+        src: if hints.passive { Some(address) } else { hints.src.filter(|src| src.is_ipv4() == address.is_ipv4()) },
+        dst: (!hints.passive).then_some(address),
+    };
+    Ok(addresses.into_iter().map(info).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_names_and_nothing() {
+        let hints = AddrInfoHints::default();
+        let found = getaddrinfo(Some("127.0.0.1"), Some("7471"), &hints).unwrap();
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].dst, found[0].src), (Some("127.0.0.1:7471".parse().unwrap()), None));
+        assert_eq!((found[0].port_space, found[0].qp_type), (PortSpace::Tcp, QpType::Rc));
+        let passive = AddrInfoHints { passive: true, qp_type: Some(QpType::Ud), ..hints.clone() };
+        let found = getaddrinfo(None, None, &passive).unwrap();
+        assert_eq!(found[0].src, Some("0.0.0.0:0".parse().unwrap()));
+        assert_eq!((found[0].dst, found[0].port_space), (None, PortSpace::Udp));
+        assert_eq!(getaddrinfo(Some("::1"), Some("1"), &hints).unwrap()[0].dst, Some("[::1]:1".parse().unwrap()));
+        assert!(getaddrinfo(None, Some("http"), &hints).is_err());
+        assert!(getaddrinfo(Some("localhost"), None, &AddrInfoHints { numeric_host: true, ..hints.clone() }).is_err());
+        assert!(!getaddrinfo(Some("localhost"), Some("5"), &hints).unwrap().is_empty());
+    }
+}

@@ -1,0 +1,242 @@
+//! Connecting, accepting, and the end of connections.
+
+use roce_transport::{
+    addr::Qpn,
+    cm::{Accept, CmService, ConnId, Connect, IpHeader, SidrRep},
+    qp::QpType,
+};
+
+use super::{
+    CmError, CmId, ConnParam, EventKind, RejectReason, UDP_QKEY,
+    id::{IdState, Incoming, Parts},
+};
+
+/// The most READs and atomics that a queue pair has outstanding, either way.
+const MOST: u8 = 128;
+/// "As many as there can be."
+const ALL: u8 = u8::MAX;
+
+/// Bytes of private data that programs have in each message.
+const REQ_DATA: usize = 92 - IpHeader::LEN;
+const SIDR_REQ_DATA: usize = 216 - IpHeader::LEN;
+
+impl CmId {
+    /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its datagram service. What becomes of
+    /// it, events tell: [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
+    /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's
+    /// queue pair when the peer accepts. Without one, the parameters name a queue pair that the program moves after
+    /// [`ConnectResponse`](EventKind::ConnectResponse).
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`], [`CmError::NotOfDevice`],
+    /// [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The id can be used again unless it is the last.
+    pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
+        self.check(&[IdState::RouteResolved])?;
+        let parts = self.parts();
+        let is_ud = parts.options.qp_type == QpType::Ud;
+        let room = if is_ud { SIDR_REQ_DATA } else { REQ_DATA };
+        if param.private_data.len() > room {
+            return Err(CmError::PrivateData(room));
+        }
+        let (Some(local), Some(peer)) = (parts.local, parts.peer) else { return Err(CmError::NoDevice) };
+        let header = IpHeader { src_port: local.port(), src: local.ip(), dst: peer.ip() };
+        let private_data = [&header.encode()[..], &param.private_data].concat();
+        let service_id = self.port_space().service(peer.port());
+        let av = parts.address_vector()?;
+        let context = &parts.place()?.context;
+        let connect = |parts: &Parts| -> Result<Connect<'_>, CmError> {
+            let (qpn, srq, managed) = parts.end(param)?;
+            Ok(Connect {
+                service_id,
+                av,
+                service: match parts.options.qp_type {
+                    QpType::Uc => CmService::Uc,
+                    QpType::XrcInitiator | QpType::XrcTarget => CmService::Xrc,
+                    QpType::Rc | QpType::Ud => CmService::Rc,
+                },
+                qpn,
+                managed,
+                starting_psn: context.random_psn(),
+                responder_resources: most("responder_resources", param.responder_resources, MOST)?,
+                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?,
+                retry_count: param.retry_count,
+                rnr_retry: param.rnr_retry_count,
+                min_rnr_timer: parts.options.min_rnr_timer,
+                ack_timeout: parts.options.ack_timeout,
+                srq,
+                path_mtu: parts.path_mtu,
+                pkey: context.query_pkey(0).unwrap_or_default(),
+                private_data: &[],
+            })
+        };
+        let connect = if is_ud { None } else { Some(connect(&parts)?) };
+        context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
+            let (adapter, routes) = shard.adapter_and_routes();
+            let mut state = self.shared().state();
+            let conn = match connect {
+                Some(connect) => adapter.cm_connect(now, &Connect { private_data: &private_data, ..connect })?,
+                None => adapter.cm_ask(now, service_id, &av, &private_data)?,
+            };
+            (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
+            drop(state);
+            routes.connect(conn, self.shared());
+            Ok(())
+        })?;
+        drop(parts);
+        self.finish(&[EventKind::Established, EventKind::ConnectResponse])
+    }
+
+    /// Accepts a request (`rdma_accept`): the adapter moves the id's queue pair to RTS, and answers; once the peer has confirmed,
+    /// [`Established`](EventKind::Established) tells. A datagram service is answered with the id's queue pair, and that was all.
+    /// On the active side, after [`ConnectResponse`](EventKind::ConnectResponse), it does what [`establish`](Self::establish) does.
+    ///
+    /// # Errors
+    /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`], [`CmError::Modify`], with which
+    /// the request still waits; [`CmError::Protocol`] when it is gone; without a channel, [`CmError::Failed`].
+    pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
+        if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])? == IdState::ResponseReceived {
+            return self.confirm(&param.private_data);
+        }
+        let parts = self.parts();
+        let context = &parts.place()?.context;
+        let (qpn, srq, managed) = parts.end(param)?;
+        let Incoming { conn: asked, .. } = self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
+        let starting_psn = context.random_psn();
+        let is_ud = asked.is_none();
+        let accept = match &asked {
+            Some(asked) => Some(Accept {
+                qpn,
+                starting_psn,
+                responder_resources: most("responder_resources", param.responder_resources, MOST)?.min(asked.responder_resources),
+                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?.min(asked.initiator_depth),
+                rnr_retry: param.rnr_retry_count,
+                min_rnr_timer: parts.options.min_rnr_timer,
+                srq,
+                private_data: &param.private_data,
+            }),
+            None => None,
+        };
+        self.command(&parts, |adapter, now, conn| match &accept {
+            Some(accept) => adapter.cm_accept(now, conn, accept, managed).map(|()| IdState::Accepted),
+            None => adapter.cm_answer(conn, Ok((qpn, UDP_QKEY)), &param.private_data).map(|()| IdState::Established),
+        })?;
+        drop(parts);
+        if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
+    }
+
+    /// Says no to a request, or to an answer that the program was asked about (`rdma_reject`), with up to 148 bytes for the peer's
+    /// program; 136 for a datagram service.
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
+    pub fn reject(&self, private_data: &[u8]) -> Result<(), CmError> {
+        self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
+        let parts = self.parts();
+        let is_ud = parts.options.qp_type == QpType::Ud;
+        self.command(&parts, |adapter, now, conn| {
+            let done = if is_ud {
+                adapter.cm_answer(conn, Err(SidrRep::REJECTED), private_data)
+            } else {
+                adapter.cm_reject(now, conn, RejectReason::CONSUMER, private_data)
+            };
+            done.map(|()| IdState::Closed)
+        })
+    }
+
+    /// Says that the program has moved its queue pair, after [`ConnectResponse`](EventKind::ConnectResponse) (`rdma_establish`). No
+    /// event follows.
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::Protocol`].
+    pub fn establish(&self) -> Result<(), CmError> {
+        self.check(&[IdState::ResponseReceived])?;
+        self.confirm(&[])
+    }
+
+    fn confirm(&self, private_data: &[u8]) -> Result<(), CmError> {
+        let parts = self.parts();
+        self.command(&parts, |adapter, _, conn| adapter.cm_ready(conn, private_data).map(|()| IdState::Established))
+    }
+
+    /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with `IBV_EVENT_COMM_EST`).
+    ///
+    /// # Errors
+    /// [`CmError::State`], [`CmError::Protocol`].
+    pub fn notify(&self) -> Result<(), CmError> {
+        self.check(&[IdState::Accepted, IdState::Established])?;
+        let parts = self.parts();
+        self.command(&parts, |adapter, _, conn| adapter.cm_notify(conn).map(|()| IdState::Accepted))
+    }
+
+    /// Ends a connection, or answers the peer who has (`rdma_disconnect`): the queue pair goes to ERR, so that everything posted
+    /// completes, and [`Disconnected`](EventKind::Disconnected) tells when the peer knows.
+    ///
+    /// # Errors
+    /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
+    pub fn disconnect(&self) -> Result<(), CmError> {
+        let state = self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
+        let parts = self.parts();
+        if parts.options.qp_type == QpType::Ud {
+            return Err(CmError::WrongService(QpType::Ud));
+        }
+        let qpn = parts.queues.as_ref().map(|queues| queues.qp.qpn());
+        self.command(&parts, |adapter, now, conn| {
+            if let Some(qpn) = qpn {
+                let _ = adapter.to_error(now, qpn); // the program may have moved it
+            }
+            adapter.cm_disconnect(now, conn, &[]).map(|()| state)
+        })?;
+        drop(parts);
+        if state == IdState::Disconnected { Ok(()) } else { self.finish(&[EventKind::Disconnected]) }
+    }
+
+    /// Does something with the id's connection, which is in the state that `act` says from then on, unless the world has moved it
+    /// meanwhile.
+    fn command(
+        &self,
+        parts: &Parts,
+        act: impl FnOnce(
+            &mut roce_transport::adapter::Adapter,
+            roce_transport::time::Instant,
+            ConnId,
+        ) -> Result<IdState, roce_transport::cm::CmError>,
+    ) -> Result<(), CmError> {
+        parts.place()?.context.inner.engine.command_shard(|shard, now| {
+            let (adapter, routes) = shard.adapter_and_routes();
+            let (conn, state) = {
+                let state = self.shared().state();
+                (state.conn.ok_or(CmError::State(state.state))?, state.state)
+            };
+            let next = act(adapter, now, conn)?;
+            let mut shared = self.shared().state();
+            if shared.state == state {
+                shared.state = next;
+            }
+            if adapter.cm_state(conn).is_none() {
+                shared.conn = None;
+                drop(shared);
+                routes.disconnect(conn);
+            }
+            Ok(())
+        })
+    }
+}
+
+impl Parts {
+    /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter is to move it.
+    fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
+        match (&self.queues, param.qpn) {
+            (Some(queues), _) => Ok((queues.qp.qpn(), queues.srq, matches!(self.options.qp_type, QpType::Rc | QpType::Uc))),
+            (None, Some(qpn)) => Ok((qpn, param.srq, false)),
+            (None, None) => Err(CmError::NoQueuePair),
+        }
+    }
+}
+
+fn most(what: &'static str, asked: u8, limit: u8) -> Result<u8, CmError> {
+    match asked {
+        ALL => Ok(limit),
+        asked if asked > limit => Err(CmError::Range(what)),
+        asked => Ok(asked),
+    }
+}

@@ -1,0 +1,168 @@
+//! Which device an id uses. The library opens devices by itself, and finds those that the program has open by their addresses.
+
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use roce_transport::addr::{Gid, Mtu};
+
+use super::CmError;
+use crate::{
+    Context, Device, OpenError, OpenOptions,
+    device::open_contexts,
+    devices,
+    link::{BindError, is_loopback},
+};
+
+/// One at a time looks for a device and opens it, so that two do not open the same.
+static OPENING: Mutex<()> = Mutex::new(());
+
+fn opening() -> MutexGuard<'static, ()> {
+    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// An id's device and own address.
+#[derive(Clone)]
+pub(super) struct Place {
+    pub(super) context: Context,
+    pub(super) ip: IpAddr,
+    /// Was opened for this.
+    pub(super) opened: bool,
+}
+
+impl Place {
+    /// The address's index in the device's GID table.
+    pub(super) fn sgid_index(&self) -> Option<u16> {
+        index_of(&self.context, self.ip)
+    }
+}
+
+fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
+    let gid = Gid::from(ip);
+    context.gids().iter().position(|&own| own == gid).map(|index| index as u16)
+}
+
+/// The device that has this address: one that is open, or else one that is opened.
+pub(super) fn at(ip: IpAddr) -> Result<Place, OpenError> {
+    let _one_at_a_time = opening();
+    if let Some(context) = open_contexts().into_iter().find(|context| index_of(context, ip).is_some()) {
+        return Ok(Place { context, ip, opened: false });
+    }
+    let context = Device::at(ip)?.open(OpenOptions::default())?;
+    Ok(Place { context, ip, opened: true })
+}
+
+/// The place of an id that belongs to `context`: its address `ip`, or one fit for talking to `peer`.
+pub(super) fn of(context: &Context, ip: Option<IpAddr>, peer: IpAddr) -> Result<Place, CmError> {
+    let place = |ip| Place { context: context.clone(), ip, opened: false };
+    if let Some(ip) = ip {
+        return index_of(context, ip).map(|_| place(ip)).ok_or(CmError::NotOfDevice(ip));
+    }
+    let own = context.gids().into_iter().filter(|gid| !gid.is_zero()).map(Gid::to_ip);
+    let fit = own.filter(|own| own.is_ipv4() == peer.is_ipv4()).max_by_key(|own| is_link_local(*own) == is_link_local(peer));
+    fit.map(place).ok_or(CmError::Family(peer))
+}
+
+fn is_link_local(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
+}
+
+/// The place from which this host talks to `peer`.
+pub(super) fn towards(peer: SocketAddr) -> Result<Place, Unroutable> {
+    let local = route(peer).map_err(Unroutable::NoRoute)?;
+    if local.is_loopback() && local.is_ipv4() {
+        return loopback().map_err(Unroutable::NoDevice);
+    }
+    match at(local) {
+        // another program of this host has the address, and the peer is on this host, too: loopback leads there
+        Err(OpenError::Bind(BindError::Taken(_))) if peer.is_ipv4() && is_own(peer.ip()) => {
+            loopback().map_err(Unroutable::NoDevice)
+        }
+        other => other.map_err(Unroutable::NoDevice),
+    }
+}
+
+/// Why there is no place to talk from.
+pub(super) enum Unroutable {
+    /// The system knows no way.
+    NoRoute(io::Error),
+    /// The device cannot be opened.
+    NoDevice(OpenError),
+}
+
+/// The loopback device: one that is open, or else a new one.
+fn loopback() -> Result<Place, OpenError> {
+    let _one_at_a_time = opening();
+    let own = |context: &Context| context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback());
+    if let Some((context, ip)) = open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip))) {
+        return Ok(Place { context, ip, opened: false });
+    }
+    let context = Device::for_local(Ipv4Addr::LOCALHOST.into())?.open(OpenOptions::default())?;
+    let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
+    Ok(Place { context, ip, opened: true })
+}
+
+/// Every device of this host that is open or can be opened, each with whether it was opened. Those whose port is taken are left
+/// out; if none is left, the last error tells why.
+pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
+    let mut found: Vec<(Context, bool)> = Vec::new();
+    let mut last = None;
+    for device in devices() {
+        let _one_at_a_time = opening();
+        let is_lo = device.addresses().iter().all(|address| is_loopback(address.ip));
+        let has = |context: &Context| {
+            context.gids().into_iter().map(Gid::to_ip).any(|ip| {
+                if is_lo { ip.is_loopback() && ip.is_ipv4() } else { device.addresses().iter().any(|own| own.ip == ip) }
+            })
+        };
+        let same: Vec<Context> = open_contexts().into_iter().filter(has).collect();
+        if !same.is_empty() {
+            // several of the program's may share an interface, each with addresses of its own
+            found.extend(same.into_iter().map(|context| (context, false)));
+            continue;
+        }
+        match device.open(OpenOptions::default()) {
+            Ok(context) => found.push((context, true)),
+            Err(error) => last = Some(error),
+        }
+    }
+    if found.is_empty() {
+        return Err(CmError::NoListenDevice(last.map_or_else(|| "there is none".into(), |error| error.to_string())));
+    }
+    Ok(found)
+}
+
+/// The own address that the system would send to `peer` from. Nothing is sent.
+fn route(peer: SocketAddr) -> io::Result<IpAddr> {
+    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+    let socket = UdpSocket::bind((any, 0))?;
+    // port 0 is no destination
+    let mut peer = peer;
+    peer.set_port(peer.port().max(1));
+    socket.connect(peer)?;
+    Ok(socket.local_addr()?.ip())
+}
+
+/// Whether it is an address of this host.
+fn is_own(ip: IpAddr) -> bool {
+    ip.is_loopback() || interface_mtu(ip).is_some()
+}
+
+/// The MTU of the interface that has this address.
+fn interface_mtu(ip: IpAddr) -> Option<u32> {
+    let device = devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
+    Some(device.link_mtu())
+}
+
+/// The path MTU from a place: what its port carries, and, as the kernel counts, what fits the interface with 96 bytes of headers.
+/// A peer on the same host may have an interface that carries less.
+pub(super) fn path_mtu(place: &Place, peer: IpAddr) -> Mtu {
+    let port = place.context.active_mtu();
+    if place.ip.is_loopback() && peer.is_loopback() {
+        return port;
+    }
+    let fits = |ip| interface_mtu(ip).and_then(|mtu| Mtu::fitting(mtu.saturating_sub(16)));
+    [Some(port), fits(place.ip), fits(peer)].into_iter().flatten().min().unwrap_or(port)
+}

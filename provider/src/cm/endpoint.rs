@@ -1,0 +1,105 @@
+//! Ids without a channel: calls that wait for what comes of them.
+
+use std::time::Duration;
+
+use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, Status, event::Param, id::IdState};
+use crate::ProtectionDomain;
+
+/// What finding an address and a way may take; they take nothing here.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+impl CmId {
+    /// Makes an id without a channel for an address (`rdma_create_ep`). For the active side it is ready to connect, with a queue pair
+    /// if `attr` is given. For the passive side it is bound; call [`listen`](Self::listen) and [`get_request`](Self::get_request),
+    /// and each request's id has a queue pair if `attr` is given.
+    ///
+    /// # Errors
+    /// Those of [`bind_addr`](Self::bind_addr), [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route) and
+    /// [`create_qp`](Self::create_qp).
+    pub fn create_ep(info: &AddrInfo, pd: Option<&ProtectionDomain>, attr: Option<&CmQpAttr>) -> Result<Self, CmError> {
+        let id = Self::new_sync(info.port_space)?;
+        id.set_qp_type(info.qp_type)?;
+        if let Some(pd) = pd {
+            id.set_context(pd.context())?;
+        }
+        if info.passive {
+            if let Some(src) = info.src {
+                id.bind_addr(src)?;
+            }
+            id.parts().template = attr.map(|attr| (pd.cloned(), attr.clone()));
+            return Ok(id);
+        }
+        let dst = info.dst.ok_or(CmError::NoDevice)?;
+        id.resolve_addr(info.src, dst, TIMEOUT)?;
+        id.resolve_route(TIMEOUT)?;
+        if let Some(attr) = attr {
+            id.create_qp(pd, attr)?;
+        }
+        Ok(id)
+    }
+
+    /// Waits for the next request to a listener without a channel (`rdma_get_request`). Its id has no channel, either;
+    /// [`event`](Self::event) has what came with the request.
+    ///
+    /// # Errors
+    /// [`CmError::State`] when it does not listen, or has a channel; those of [`create_qp`](Self::create_qp); [`CmError::Failed`] when
+    /// the device is lost.
+    pub fn get_request(&self) -> Result<Self, CmError> {
+        let state = self.check(&[IdState::Listening])?;
+        let channel = {
+            let parts = self.parts();
+            if !parts.sync {
+                return Err(CmError::State(state));
+            }
+            parts.channel.clone()
+        };
+        let event = loop {
+            let event = channel.wait(None)?;
+            match event.kind {
+                EventKind::ConnectRequest => break event,
+                EventKind::DeviceRemoval => return Err(CmError::Failed { event: event.kind, status: event.status }),
+                _ => {}
+            }
+        };
+        let CmEvent { id, kind, status, param, .. } = event;
+        id.make_sync()?;
+        id.parts().last = Some((kind, status, param));
+        let template = self.parts().template.clone();
+        if let Some((pd, attr)) = template {
+            id.create_qp(pd.as_ref(), &attr)?;
+        }
+        Ok(id)
+    }
+
+    /// What has happened last to an id without a channel (`id->event`).
+    #[must_use]
+    pub fn event(&self) -> Option<CmEvent> {
+        let (kind, status, param) = self.parts().last.clone()?;
+        Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
+    }
+
+    /// What a call has started is done: at once if events tell the rest, else when one of the `wanted` has come.
+    pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
+        let channel = {
+            let parts = self.parts();
+            if !parts.sync {
+                return Ok(());
+            }
+            parts.channel.clone()
+        };
+        loop {
+            let CmEvent { kind, status, param, .. } = channel.wait(None)?;
+            // of what was before
+            if matches!(kind, EventKind::TimewaitExit | EventKind::AddrChange) {
+                continue;
+            }
+            let done = wanted.contains(&kind) && status == Status::Success;
+            self.remember(kind, status, param);
+            return if done { Ok(()) } else { Err(CmError::Failed { event: kind, status }) };
+        }
+    }
+
+    fn remember(&self, kind: EventKind, status: Status, param: Param) {
+        self.parts().last = Some((kind, status, param));
+    }
+}

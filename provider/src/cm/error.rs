@@ -1,0 +1,161 @@
+//! Why a call is refused, or, for ids without a channel, what came of it.
+
+use std::{io, net::IpAddr};
+
+use roce_transport::{
+    adapter::{McastError, ObjectError},
+    cm as core,
+    qp::{ModifyError, QpType},
+};
+use thiserror::Error;
+
+use super::{
+    event::{EventKind, Status},
+    id::IdState,
+};
+use crate::{AttachError, ChannelError, OpenError, PostFailed, RegionError, link::BindError};
+
+/// Why a call of connection management is refused. Nothing has changed, unless it is [`Failed`](Self::Failed).
+#[derive(Debug, Error)]
+pub enum CmError {
+    /// Not in this state (`EINVAL`).
+    #[error("not possible in state {0:?}")]
+    State(IdState),
+    /// The id belongs to no device: bind or resolve first (`EINVAL`).
+    #[error("the id has no device yet: bind_addr or resolve_addr gives it one")]
+    NoDevice,
+    /// The id has no queue pair, and the call names none (`EINVAL`).
+    #[error("the id has no queue pair")]
+    NoQueuePair,
+    /// The id has a queue pair already (`EINVAL`).
+    #[error("the id has a queue pair already")]
+    HasQueuePair,
+    /// Not with this transport service (`EINVAL`).
+    #[error("not possible for {0} queue pairs")]
+    WrongService(QpType),
+    /// The port is in use in this process (`EADDRINUSE`).
+    #[error("port {0} is in use")]
+    PortInUse(u16),
+    /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
+    #[error("all ports from 32768 to 60999 are in use")]
+    NoPort,
+    /// The addresses are of different families (`EAFNOSUPPORT`).
+    #[error("{0} is of another address family than the id's own address")]
+    Family(IpAddr),
+    /// The address cannot be used for this (`EINVAL`).
+    #[error("{0} is no address for this")]
+    Address(IpAddr),
+    /// The device that was given does not have the address (`EADDRNOTAVAIL`).
+    #[error("the device has no address {0}")]
+    NotOfDevice(IpAddr),
+    /// No device can be listened on (`ENODEV`).
+    #[error("no device can be opened to listen on: {0}")]
+    NoListenDevice(String),
+    /// The device cannot be opened (`EADDRINUSE` when another program has the address, else `ENODEV`).
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// More private data than the message has room for (`EINVAL`).
+    #[error("more than {0} bytes of private data")]
+    PrivateData(usize),
+    /// A number too large (`EINVAL`).
+    #[error("{0} is out of range")]
+    Range(&'static str),
+    /// The protocol refuses.
+    #[error(transparent)]
+    Protocol(core::CmError),
+    /// An object cannot be made (`EINVAL`, or `ENOMEM` for too many).
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// A queue pair cannot be moved (`EINVAL`).
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+    /// Memory cannot be registered (`ENOMEM`, `EINVAL`).
+    #[error(transparent)]
+    Region(#[from] RegionError),
+    /// A request cannot be posted (`EINVAL`, or `ENOMEM` for a full queue).
+    #[error(transparent)]
+    Post(#[from] PostFailed),
+    /// Not a member of this multicast group (`EADDRNOTAVAIL`).
+    #[error("not a member of {0}")]
+    NotJoined(IpAddr),
+    /// A member of this multicast group already (`EADDRINUSE`).
+    #[error("a member of {0} already")]
+    Joined(IpAddr),
+    /// An id without a channel: the call has ended so.
+    #[error("{event}: {status}")]
+    Failed {
+        /// What has happened.
+        event: EventKind,
+        /// Why.
+        status: Status,
+    },
+    /// A name cannot be resolved, or the system refuses something else.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+impl From<core::CmError> for CmError {
+    fn from(error: core::CmError) -> Self {
+        match error {
+            core::CmError::PrivateData(limit) => Self::PrivateData(limit),
+            core::CmError::Range(what) => Self::Range(what),
+            core::CmError::QueuePair(error) => Self::Modify(error),
+            other => Self::Protocol(other),
+        }
+    }
+}
+
+impl From<ChannelError> for CmError {
+    fn from(error: ChannelError) -> Self {
+        match error {
+            ChannelError::TimedOut => Self::Io(io::ErrorKind::TimedOut.into()),
+            ChannelError::Io(error) => Self::Io(error),
+        }
+    }
+}
+
+impl CmError {
+    /// The number that the C API gives in `errno`.
+    #[must_use]
+    pub fn errno(&self) -> i32 {
+        match self {
+            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(core::CmError::InUse) => libc::EADDRINUSE,
+            Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => libc::EADDRNOTAVAIL,
+            Self::Family(_) => libc::EAFNOSUPPORT,
+            Self::NoListenDevice(_) => libc::ENODEV,
+            Self::Open(error) => open_errno(error),
+            Self::Object(ObjectError::TooMany { .. }) | Self::Protocol(core::CmError::TooMany(_)) => libc::ENOMEM,
+            Self::Protocol(core::CmError::NoRoute) => libc::EHOSTUNREACH,
+            Self::Region(RegionError::Memory(error)) => error.raw_os_error().unwrap_or(libc::ENOMEM),
+            Self::Post(PostFailed { error: roce_transport::qp::PostError::QueueFull, .. }) => libc::ENOMEM,
+            Self::Failed { status, .. } => match status {
+                Status::Errno(errno) => *errno,
+                _ => libc::ECONNREFUSED,
+            },
+            Self::Io(error) if error.kind() == io::ErrorKind::TimedOut => libc::ETIMEDOUT,
+            Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
+            _ => libc::EINVAL,
+        }
+    }
+}
+
+/// The number for a device that cannot be opened.
+pub(super) fn open_errno(error: &OpenError) -> i32 {
+    match error {
+        OpenError::Bind(BindError::Taken(_) | BindError::LoopbackFull) => libc::EADDRINUSE,
+        OpenError::Bind(BindError::NotLocal(_)) => libc::EADDRNOTAVAIL,
+        OpenError::Bind(BindError::System { source, .. }) | OpenError::System(source) => {
+            source.raw_os_error().unwrap_or(libc::ENODEV)
+        }
+        _ => libc::ENODEV,
+    }
+}
+
+/// The number for a group that cannot be joined.
+pub(super) fn attach_errno(error: &AttachError) -> i32 {
+    match error {
+        AttachError::Adapter(McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. }) => libc::ENOMEM,
+        AttachError::Adapter(_) => libc::EINVAL,
+        AttachError::Join { source, .. } => source.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL),
+    }
+}

@@ -1,0 +1,85 @@
+//! Listening.
+
+use std::net::Ipv4Addr;
+
+use super::{
+    CmError, CmId, devices,
+    id::{IdState, Listening},
+};
+use crate::Context;
+
+/// Requests that may wait when the program does not say how many.
+const BACKLOG: usize = 1024;
+
+impl CmId {
+    /// Waits for requests (`rdma_listen`): each comes as an [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an
+    /// id of its own. At most `backlog` may wait on each address for
+    /// an answer of the program, 0 for 1,024; more are not heard, so that their
+    /// senders ask again.
+    ///
+    /// An id that is bound to no device listens on every device of this host that is open or can be opened, loopback included. An
+    /// id that is not bound at all gets a free port.
+    ///
+    /// # Errors
+    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port; [`CmError::NoListenDevice`];
+    /// those of [`bind_addr`](Self::bind_addr).
+    pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
+        self.check(&[IdState::Idle, IdState::Bound])?;
+        let mut parts = self.parts();
+        self.bind_any(&mut parts, Ipv4Addr::UNSPECIFIED.into())?;
+        let (Some(lease), Some(local)) = (&parts.lease, parts.local) else { return Err(CmError::NoDevice) };
+        let devices = match (&parts.place, &parts.context) {
+            (Some(place), _) => vec![(place.context.clone(), false)],
+            (None, Some(context)) => vec![(context.clone(), false)],
+            (None, None) => devices::all()?,
+        };
+        lease.listen()?;
+        let listening = Listening {
+            qp_type: parts.options.qp_type,
+            service_id: self.port_space().service(local.port()),
+            address: local.ip(),
+            afonly: parts.options.afonly,
+            backlog: if backlog == 0 { BACKLOG } else { backlog },
+        };
+        self.shared().state().listening = Some(listening);
+        let mut contexts: Vec<Context> = Vec::new();
+        for (context, opened) in devices {
+            if !context.gids().into_iter().any(|gid| !gid.is_zero() && listening.takes(gid.to_ip())) {
+                continue;
+            }
+            parts.channel.attach(&context, opened);
+            let place = contexts.len();
+            let own = (!local.ip().is_unspecified()).then_some(local.ip());
+            let result = context.inner.engine.command_shard(|shard, _| {
+                let (adapter, routes) = shard.adapter_and_routes();
+                routes.attach(self.shared(), own);
+                routes.listen(self.shared(), place, adapter)
+            });
+            contexts.push(context);
+            // somebody listens there past the process's table of ports
+            if let Err(error) = result {
+                self.unlisten(&contexts, parts.place.is_some());
+                return Err(error.into());
+            }
+        }
+        if contexts.is_empty() {
+            return Err(CmError::NoListenDevice("none has an address of this family".into()));
+        }
+        parts.listening = contexts;
+        self.shared().state().state = IdState::Listening;
+        Ok(())
+    }
+
+    /// `keep`: it belongs to the device all the same.
+    fn unlisten(&self, contexts: &[Context], keep: bool) {
+        for context in contexts {
+            context.inner.engine.command_shard(|shard, _| {
+                let (adapter, routes) = shard.adapter_and_routes();
+                routes.unlisten(self.shared(), adapter);
+                if !keep {
+                    routes.detach(self.shared());
+                }
+            });
+        }
+    }
+}

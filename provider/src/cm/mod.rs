@@ -1,0 +1,67 @@
+//! Connecting as with librdmacm: ids, event channels, and the calls on them.
+//!
+//! Each call's documentation names its counterpart in the C API. What differs: handles clean up after themselves, so that there is
+//! no call to destroy or to acknowledge anything; addresses are [`SocketAddr`](std::net::SocketAddr)s; and the adapter moves an
+//! id's queue pair by itself when the peer accepts, so that nothing waits for the program.
+//!
+//! ```
+//! use roce_provider::cm::{CmQpAttr, ConnParam, EventChannel, EventKind};
+//! use roce_provider::transport::cm::PortSpace;
+//! use std::time::Duration;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let soon = Some(Duration::from_secs(10));
+//! let channel = EventChannel::new()?;
+//! let listener = channel.create_id(PortSpace::Tcp);
+//! listener.bind_addr("127.0.0.1:0".parse()?)?;
+//! listener.listen(8)?;
+//!
+//! let client = channel.create_id(PortSpace::Tcp);
+//! client.resolve_addr(None, listener.local_addr().unwrap(), Duration::from_secs(2))?;
+//! assert_eq!(channel.wait(soon)?.kind(), EventKind::AddrResolved);
+//! client.resolve_route(Duration::from_secs(2))?;
+//! assert_eq!(channel.wait(soon)?.kind(), EventKind::RouteResolved);
+//! client.create_qp(None, &CmQpAttr::default())?;
+//! client.connect(&ConnParam { private_data: b"hello".to_vec(), ..ConnParam::default() })?;
+//!
+//! let request = channel.wait(soon)?;
+//! assert_eq!((request.kind(), &request.private_data()[..5]), (EventKind::ConnectRequest, &b"hello"[..]));
+//! let server = request.id();
+//! server.create_qp(None, &CmQpAttr::default())?;
+//! server.accept(&ConnParam::default())?;
+//! for _ in 0..2 {
+//!     assert_eq!(channel.wait(soon)?.kind(), EventKind::Established);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+mod addrinfo;
+mod channel;
+mod connect;
+mod devices;
+mod endpoint;
+mod error;
+mod event;
+mod id;
+mod listen;
+mod multicast;
+mod ports;
+mod queues;
+mod resolve;
+mod route;
+
+pub use addrinfo::{AddrInfo, AddrInfoHints, getaddrinfo};
+pub use channel::EventChannel;
+pub use error::CmError;
+pub use event::{CmEvent, ConnParam, EventKind, Status, UdParam};
+pub use id::{CmId, IdState};
+pub use multicast::JoinFlags;
+pub use queues::CmQpAttr;
+pub use roce_transport::cm::{PortSpace, RejectReason};
+pub(crate) use route::Routes;
+
+use roce_transport::addr::QKey;
+
+/// The queue key of datagram queue pairs that ids make, and of multicast groups (`RDMA_UDP_QKEY`).
+pub const UDP_QKEY: QKey = QKey(0x0123_4567);

@@ -1,0 +1,90 @@
+//! Multicast groups of datagram ids.
+
+use std::net::IpAddr;
+
+use roce_transport::{
+    addr::{AddressVector, Gid, Qpn},
+    qp::QpType,
+};
+
+use super::{
+    CmError, CmId, EventKind, Status, UDP_QKEY,
+    error::attach_errno,
+    event::{Param, UdParam},
+    id::IdState,
+};
+
+/// How a group is joined (`RDMA_MC_JOIN_FLAG_…`).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum JoinFlags {
+    /// To send and to receive.
+    #[default]
+    FullMember,
+    /// To send only.
+    SendOnlyFullMember,
+}
+
+impl CmId {
+    /// Joins a multicast group (`rdma_join_multicast`), with the id's queue pair if it has one:
+    /// [`MulticastJoin`](EventKind::MulticastJoin) tells how to send there, [`MulticastError`](EventKind::MulticastError) that it
+    /// could not be joined. The system announces the membership to the network (IGMP, MLD).
+    ///
+    /// # Errors
+    /// [`CmError::State`] before it belongs to a device; [`CmError::WrongService`] unless its queue pair is a datagram one;
+    /// [`CmError::Address`] for no multicast address; [`CmError::Family`]; [`CmError::Joined`]; without a channel,
+    /// [`CmError::Failed`].
+    pub fn join_multicast(&self, group: IpAddr) -> Result<(), CmError> {
+        self.join_multicast_ex(group, JoinFlags::FullMember)
+    }
+
+    /// The same, to send only if so wanted (`rdma_join_multicast_ex`).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn join_multicast_ex(&self, group: IpAddr, flags: JoinFlags) -> Result<(), CmError> {
+        self.check(&[IdState::Bound, IdState::AddrResolved, IdState::RouteResolved, IdState::Established])?;
+        let mut parts = self.parts();
+        if parts.options.qp_type != QpType::Ud {
+            return Err(CmError::WrongService(parts.options.qp_type));
+        }
+        if !group.is_multicast() {
+            return Err(CmError::Address(group));
+        }
+        let place = parts.place()?;
+        if place.ip.is_ipv4() != group.is_ipv4() {
+            return Err(CmError::Family(group));
+        }
+        if parts.groups.contains_key(&group) {
+            return Err(CmError::Joined(group));
+        }
+        let sgid_index = place.sgid_index().ok_or(CmError::NotOfDevice(place.ip))?;
+        let qp = parts.queues.as_ref().map(|queues| &queues.qp).filter(|_| flags == JoinFlags::FullMember);
+        let attached = qp.map(|qp| qp.attach_mcast(group.into()));
+        let (kind, status, param) = match attached {
+            Some(Err(error)) => (EventKind::MulticastError, Status::Errno(attach_errno(&error)), Param::None),
+            attached => {
+                let traffic_class = parts.options.tos;
+                let av = AddressVector { traffic_class, ..AddressVector::new(Gid::from(group), sgid_index) };
+                parts.groups.insert(group, attached.is_some());
+                let ud = UdParam { private_data: Vec::new(), av, qpn: Qpn::MULTICAST, qkey: UDP_QKEY };
+                (EventKind::MulticastJoin, Status::Success, Param::Ud(ud))
+            }
+        };
+        drop(parts);
+        self.shared().tell(kind, status, param);
+        self.finish(&[EventKind::MulticastJoin])
+    }
+
+    /// Leaves a multicast group (`rdma_leave_multicast`).
+    ///
+    /// # Errors
+    /// [`CmError::NotJoined`].
+    pub fn leave_multicast(&self, group: IpAddr) -> Result<(), CmError> {
+        let mut parts = self.parts();
+        let attached = parts.groups.remove(&group).ok_or(CmError::NotJoined(group))?;
+        if let Some(queues) = parts.queues.as_ref().filter(|_| attached) {
+            let _ = queues.qp.detach_mcast(group.into()); // the program may have done so
+        }
+        Ok(())
+    }
+}

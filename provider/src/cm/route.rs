@@ -1,0 +1,315 @@
+//! What the engine tells of connections, on its way to the ids. Everything here runs under the engine's lock and calls nothing
+//! that could take it again: handles are not touched, only what they share with the engine.
+
+use std::{
+    collections::BTreeMap,
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
+};
+
+use roce_transport::{
+    adapter::Adapter,
+    addr::{AddressVector, Gid, QKey, Qpn},
+    cm::{CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, SidrRep, SidrReq},
+    event::Event,
+    qp::QpType,
+    time::Instant,
+};
+
+use super::{
+    channel::{Raw, Request},
+    event::{ConnParam, EventKind, Param, Status, UdParam},
+    id::{IdState, Incoming, Listening, Shared},
+};
+
+/// Who wants to hear of what, on one device.
+#[derive(Default)]
+pub(crate) struct Routes {
+    listeners: BTreeMap<ListenerId, Listener>,
+    conns: BTreeMap<ConnId, Arc<Shared>>,
+    /// Ids that belong to this device, with their own address here.
+    ids: BTreeMap<usize, (Arc<Shared>, Option<IpAddr>)>,
+}
+
+/// Who listens on one address of this device.
+struct Listener {
+    id: Arc<Shared>,
+    /// The place of this device among the id's.
+    device: usize,
+    address: IpAddr,
+}
+
+/// What has come to a listener.
+enum Asked {
+    Connection(Box<Req>),
+    Service(Box<SidrReq>),
+}
+
+impl Asked {
+    fn header(&self) -> Option<IpHeader> {
+        let bytes = match self {
+            Self::Connection(req) => &req.private_data.0[..],
+            Self::Service(req) => &req.private_data.0[..],
+        };
+        IpHeader::parse(bytes.first_chunk()?)
+    }
+
+    /// The queue pair type that it is for, if there is any.
+    const fn qp_type(&self) -> Option<QpType> {
+        match self {
+            Self::Service(_) => Some(QpType::Ud),
+            Self::Connection(req) => match (req.transport, req.extended_transport) {
+                (0, _) => Some(QpType::Rc),
+                (1, _) => Some(QpType::Uc),
+                (3, 1) => Some(QpType::XrcTarget),
+                _ => None,
+            },
+        }
+    }
+
+    /// Says no. What was asked is gone then, so that this cannot fail.
+    fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
+        let _ = match (self, reason) {
+            (Self::Connection(_), _) => adapter.cm_reject(now, conn, reason, &[]),
+            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => adapter.cm_answer(conn, Err(SidrRep::NO_SERVICE), &[]),
+            (Self::Service(_), _) => adapter.cm_answer(conn, Err(SidrRep::REJECTED), &[]),
+        };
+    }
+}
+
+impl Routes {
+    /// An id belongs to this device from now on.
+    pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>) {
+        self.ids.insert(Arc::as_ptr(id).addr(), (id.clone(), ip));
+    }
+
+    /// Nothing more goes to this id.
+    pub(super) fn detach(&mut self, id: &Arc<Shared>) {
+        self.ids.remove(&Arc::as_ptr(id).addr());
+    }
+
+    /// Has the adapter listen for `id` on every address of its own that the id wants and does not listen on yet.
+    pub(super) fn listen(&mut self, id: &Arc<Shared>, device: usize, adapter: &mut Adapter) -> Result<(), CmError> {
+        let Some(listening) = id.state().listening else { return Ok(()) };
+        let Listening { service_id, backlog, .. } = listening;
+        let own: Vec<IpAddr> = adapter.gids().entries().iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip()).collect();
+        for address in own.into_iter().filter(|&ip| listening.takes(ip)) {
+            if self.listeners.values().any(|other| Arc::ptr_eq(&other.id, id) && other.address == address) {
+                continue;
+            }
+            let name = adapter.cm_listen(Listen { service_id, address: Some(address), backlog })?;
+            self.listeners.insert(name, Listener { id: id.clone(), device, address });
+        }
+        Ok(())
+    }
+
+    pub(super) fn unlisten(&mut self, id: &Arc<Shared>, adapter: &mut Adapter) {
+        self.listeners.retain(|&name, other| {
+            let is_own = Arc::ptr_eq(&other.id, id);
+            if is_own {
+                let _ = adapter.cm_unlisten(name); // it was there
+            }
+            !is_own
+        });
+    }
+
+    /// Takes an asynchronous event of the device to the ids that it concerns.
+    pub(crate) fn note(&mut self, event: Event, adapter: &mut Adapter) {
+        match event {
+            Event::DeviceFatal => {
+                for (id, _) in self.ids.values() {
+                    id.tell(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
+                }
+            }
+            Event::GidChange => {
+                let gone = |ip: IpAddr| !adapter.gids().entries().contains(&ip.into());
+                for (id, _) in self.ids.values().filter(|(_, ip)| ip.is_some_and(gone)) {
+                    id.tell(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
+                }
+                // those that listen on all addresses listen on the new ones, too
+                let mut devices: Vec<_> = self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
+                devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
+                for (id, device) in devices {
+                    let _ = self.listen(&id, device, adapter); // a program's listener may be there already
+                }
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn connect(&mut self, conn: ConnId, id: &Arc<Shared>) {
+        self.conns.insert(conn, id.clone());
+    }
+
+    pub(super) fn disconnect(&mut self, conn: ConnId) {
+        self.conns.remove(&conn);
+    }
+
+    /// Takes an event of the adapter to its id.
+    pub(crate) fn deliver(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
+        match event {
+            CmEvent::Request { listener, conn, req, remote, local } => {
+                self.ask(listener, conn, Asked::Connection(req), remote, local, adapter, now);
+            }
+            CmEvent::SidrRequest { listener, conn, req, remote, local } => {
+                self.ask(listener, conn, Asked::Service(req), remote, local, adapter, now);
+            }
+            CmEvent::Reply { conn, rep } => {
+                let param = Param::Conn(of_reply(&rep));
+                self.tell(conn, IdState::ResponseReceived, EventKind::ConnectResponse, Status::Success, param);
+            }
+            CmEvent::Established { conn, rep, private_data } => {
+                let param = match (rep, private_data) {
+                    (Some(rep), _) => Param::Conn(of_reply(&rep)),
+                    (None, Some(data)) => Param::Private(data.0.into()),
+                    (None, None) => Param::None,
+                };
+                self.tell(conn, IdState::Established, EventKind::Established, Status::Success, param);
+            }
+            CmEvent::Rejected { conn, rej } => {
+                self.fail_qp(conn, adapter, now);
+                let param = Param::Private(rej.private_data.0.into());
+                self.tell(conn, IdState::Closed, EventKind::Rejected, Status::Rejected(rej.reason), param);
+                if adapter.cm_state(conn).is_none() {
+                    self.forget(conn);
+                }
+            }
+            CmEvent::Unreachable { conn } => {
+                self.tell(conn, IdState::Closed, EventKind::Unreachable, Status::Errno(libc::ETIMEDOUT), Param::None);
+                self.forget(conn);
+            }
+            CmEvent::ConnectError { conn } => {
+                self.fail_qp(conn, adapter, now);
+                self.tell(conn, IdState::Closed, EventKind::ConnectError, Status::Errno(libc::EINVAL), Param::None);
+                self.forget(conn);
+            }
+            CmEvent::Disconnected { conn } => {
+                self.tell(conn, IdState::Disconnected, EventKind::Disconnected, Status::Success, Param::None);
+            }
+            CmEvent::TimeWaitExit { conn } => {
+                self.tell(conn, IdState::Closed, EventKind::TimewaitExit, Status::Success, Param::None);
+                self.forget(conn);
+            }
+            CmEvent::SidrReply { conn, rep } => {
+                self.answered(conn, &rep);
+                self.forget(conn);
+            }
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "the fields of one event")]
+    fn ask(
+        &mut self,
+        listener: ListenerId,
+        conn: ConnId,
+        asked: Asked,
+        remote: IpAddr,
+        local: IpAddr,
+        adapter: &mut Adapter,
+        now: Instant,
+    ) {
+        let found = self.listeners.get(&listener);
+        let found = found.and_then(|Listener { id, device, .. }| Some((id.clone(), *device, id.state().listening?)));
+        let Some((id, device, Listening { qp_type, service_id, .. })) = found else {
+            // the listener is just being destroyed
+            return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
+        };
+        let takes = |asks: QpType| asks == qp_type || (asks, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator);
+        if !asked.qp_type().is_some_and(takes) {
+            return asked.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
+        }
+        // who it says it is, is who it is
+        let header = asked.header().filter(|header| header.dst == local && header.src == remote);
+        let Some(header) = header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified()) else {
+            return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
+        };
+        let param = match &asked {
+            Asked::Connection(req) => Param::Conn(of_request(req)),
+            Asked::Service(req) => {
+                let sgid_index = adapter.gids().entries().iter().position(|&gid| gid == Gid::from(local)).unwrap_or(0);
+                Param::Ud(UdParam {
+                    private_data: req.private_data.0[IpHeader::LEN..].into(),
+                    av: AddressVector::new(remote.into(), sgid_index as u16),
+                    qpn: Qpn::default(),
+                    qkey: QKey::default(),
+                })
+            }
+        };
+        let incoming = Incoming {
+            qp_type,
+            local: SocketAddr::new(local, service_id.0 as u16),
+            peer: SocketAddr::new(remote, header.src_port),
+            conn: if let Param::Conn(conn) = &param { Some(conn.clone()) } else { None },
+        };
+        let new = Arc::new(Shared::of_request(&id, conn, incoming));
+        self.conns.insert(conn, new.clone());
+        let request = Some(Request { listener: id.clone(), device, conn });
+        id.push_request(Raw { id: new, request, kind: EventKind::ConnectRequest, status: Status::Success, param });
+    }
+
+    /// The answer to a question for a datagram service.
+    fn answered(&mut self, conn: ConnId, rep: &SidrRep) {
+        let Some(id) = self.conns.get(&conn) else { return };
+        let av = id.state().av;
+        let (Some(av), 0) = (av, rep.status) else {
+            let param = Param::Private(rep.private_data.0.into());
+            return self.tell(conn, IdState::Closed, EventKind::Unreachable, Status::Sidr(rep.status), param);
+        };
+        let private_data = rep.private_data.0.into();
+        let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: QKey(rep.qkey) });
+        self.tell(conn, IdState::Established, EventKind::Established, Status::Success, param);
+    }
+
+    fn tell(&mut self, conn: ConnId, state: IdState, kind: EventKind, status: Status, param: Param) {
+        let Some(id) = self.conns.get(&conn) else { return };
+        id.state().state = state;
+        if id.is_handed_out() {
+            id.push(Raw { id: id.clone(), request: None, kind, status, param });
+        } else {
+            // The peer has changed its mind before the program has looked: then it need not look. Else a peer could fill the
+            // channel with requests that it takes back.
+            id.withdraw();
+            self.forget(conn);
+        }
+    }
+
+    fn forget(&mut self, conn: ConnId) {
+        if let Some(id) = self.conns.remove(&conn) {
+            id.state().conn = None;
+        }
+    }
+
+    /// What was posted in the hope of a connection completes as flushed.
+    fn fail_qp(&self, conn: ConnId, adapter: &mut Adapter, now: Instant) {
+        if let Some(qpn) = self.conns.get(&conn).and_then(|id| id.state().qpn) {
+            let _ = adapter.to_error(now, qpn); // it may be gone, or in ERR
+        }
+    }
+}
+
+/// A request, as its receiver sees it: what one side answers at once is what the other may have outstanding.
+fn of_request(req: &Req) -> ConnParam {
+    ConnParam {
+        private_data: req.private_data.0[IpHeader::LEN..].into(),
+        responder_resources: req.initiator_depth,
+        initiator_depth: req.responder_resources,
+        flow_control: req.flow_control,
+        retry_count: req.retry_count,
+        rnr_retry_count: req.rnr_retry,
+        srq: req.srq,
+        qpn: Some(req.local_qpn),
+    }
+}
+
+fn of_reply(rep: &Rep) -> ConnParam {
+    ConnParam {
+        private_data: rep.private_data.0.into(),
+        responder_resources: rep.initiator_depth,
+        initiator_depth: rep.responder_resources,
+        flow_control: rep.flow_control,
+        retry_count: 0,
+        rnr_retry_count: rep.rnr_retry,
+        srq: rep.srq,
+        qpn: Some(rep.local_qpn),
+    }
+}
