@@ -1,6 +1,8 @@
 //! Listening.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use roce_transport::addr::Gid;
 
 use super::{
     CmError, CmId, devices,
@@ -68,6 +70,15 @@ impl CmId {
         parts.listening = contexts;
         self.shared().state().state = IdState::Listening;
         Ok(())
+    }
+
+    /// The addresses that it listens on, each with its port: those of every device, loopback's among them.
+    #[must_use]
+    pub fn listening_addrs(&self) -> Vec<SocketAddr> {
+        let parts = self.parts();
+        let Some(listening) = self.shared().state().listening.filter(|_| !parts.listening.is_empty()) else { return Vec::new() };
+        let own = parts.listening.iter().flat_map(Context::gids).filter(|gid| !gid.is_zero()).map(Gid::to_ip);
+        own.filter(|&ip| listening.takes(ip)).map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16)).collect()
     }
 
     /// `keep`: it belongs to the device all the same.

@@ -5,19 +5,19 @@
 //! id's queue pair by itself when the peer accepts, so that nothing waits for the program.
 //!
 //! ```
-//! use roce_provider::cm::{CmQpAttr, ConnParam, EventChannel, EventKind};
-//! use roce_provider::transport::cm::PortSpace;
+//! use roce_provider::cm::{CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace};
+//! use roce_provider::{Device, OpenOptions};
 //! use std::time::Duration;
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let soon = Some(Duration::from_secs(10));
 //! let channel = EventChannel::new()?;
 //! let listener = channel.create_id(PortSpace::Tcp);
-//! listener.bind_addr("127.0.0.1:0".parse()?)?;
+//! listener.set_context(&Device::named("roce_lo")?.open(OpenOptions::default())?)?; // else: all devices of the host
 //! listener.listen(8)?;
 //!
 //! let client = channel.create_id(PortSpace::Tcp);
-//! client.resolve_addr(None, listener.local_addr().unwrap(), Duration::from_secs(2))?;
+//! client.resolve_addr(None, listener.listening_addrs()[0], Duration::from_secs(2))?;
 //! assert_eq!(channel.wait(soon)?.kind(), EventKind::AddrResolved);
 //! client.resolve_route(Duration::from_secs(2))?;
 //! assert_eq!(channel.wait(soon)?.kind(), EventKind::RouteResolved);

@@ -39,6 +39,15 @@ struct Listener {
     address: IpAddr,
 }
 
+/// A request on its way to a listener.
+struct Arrived {
+    listener: ListenerId,
+    conn: ConnId,
+    asked: Asked,
+    remote: IpAddr,
+    local: IpAddr,
+}
+
 /// What has come to a listener.
 enum Asked {
     Connection(Box<Req>),
@@ -149,10 +158,10 @@ impl Routes {
     pub(crate) fn deliver(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
         match event {
             CmEvent::Request { listener, conn, req, remote, local } => {
-                self.ask(listener, conn, Asked::Connection(req), remote, local, adapter, now);
+                self.ask(&Arrived { listener, conn, asked: Asked::Connection(req), remote, local }, adapter, now);
             }
             CmEvent::SidrRequest { listener, conn, req, remote, local } => {
-                self.ask(listener, conn, Asked::Service(req), remote, local, adapter, now);
+                self.ask(&Arrived { listener, conn, asked: Asked::Service(req), remote, local }, adapter, now);
             }
             CmEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
@@ -197,17 +206,8 @@ impl Routes {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "the fields of one event")]
-    fn ask(
-        &mut self,
-        listener: ListenerId,
-        conn: ConnId,
-        asked: Asked,
-        remote: IpAddr,
-        local: IpAddr,
-        adapter: &mut Adapter,
-        now: Instant,
-    ) {
+    fn ask(&mut self, arrived: &Arrived, adapter: &mut Adapter, now: Instant) {
+        let &Arrived { listener, conn, ref asked, remote, local } = arrived;
         let found = self.listeners.get(&listener);
         let found = found.and_then(|Listener { id, device, .. }| Some((id.clone(), *device, id.state().listening?)));
         let Some((id, device, Listening { qp_type, service_id, .. })) = found else {
@@ -223,7 +223,7 @@ impl Routes {
         let Some(header) = header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified()) else {
             return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
-        let param = match &asked {
+        let param = match asked {
             Asked::Connection(req) => Param::Conn(of_request(req)),
             Asked::Service(req) => {
                 let sgid_index = adapter.gids().entries().iter().position(|&gid| gid == Gid::from(local)).unwrap_or(0);
