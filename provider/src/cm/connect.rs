@@ -1,9 +1,11 @@
 //! Connecting, accepting, and the end of connections.
 
 use roce_transport::{
+    adapter::Adapter,
     addr::Qpn,
-    cm::{Accept, CmService, ConnId, Connect, IpHeader, SidrRep},
+    cm::{self, Accept, CmService, ConnId, Connect, IpHeader, SidrRep},
     qp::QpType,
+    time::Instant,
 };
 
 use super::{
@@ -31,8 +33,8 @@ impl CmId {
     /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`], [`CmError::NotOfDevice`],
     /// [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The id can be used again unless it is the last.
     pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
-        self.check(&[IdState::RouteResolved])?;
         let parts = self.parts();
+        self.check(&[IdState::RouteResolved])?;
         let is_ud = parts.options.qp_type == QpType::Ud;
         let room = if is_ud { SIDR_REQ_DATA } else { REQ_DATA };
         if param.private_data.len() > room {
@@ -94,10 +96,10 @@ impl CmId {
     /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`], [`CmError::Modify`], with which
     /// the request still waits; [`CmError::Protocol`] when it is gone; without a channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
-        if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])? == IdState::ResponseReceived {
-            return self.confirm(&param.private_data);
-        }
         let parts = self.parts();
+        if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])? == IdState::ResponseReceived {
+            return self.confirm(&parts, &param.private_data);
+        }
         let context = &parts.place()?.context;
         let (qpn, srq, managed) = parts.end(param)?;
         let Incoming { conn: asked, .. } = self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
@@ -130,8 +132,8 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
     pub fn reject(&self, private_data: &[u8]) -> Result<(), CmError> {
-        self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
         let parts = self.parts();
+        self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
         let is_ud = parts.options.qp_type == QpType::Ud;
         self.command(&parts, |adapter, now, conn| {
             let done = if is_ud {
@@ -149,13 +151,13 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
     pub fn establish(&self) -> Result<(), CmError> {
+        let parts = self.parts();
         self.check(&[IdState::ResponseReceived])?;
-        self.confirm(&[])
+        self.confirm(&parts, &[])
     }
 
-    fn confirm(&self, private_data: &[u8]) -> Result<(), CmError> {
-        let parts = self.parts();
-        self.command(&parts, |adapter, _, conn| adapter.cm_ready(conn, private_data).map(|()| IdState::Established))
+    fn confirm(&self, parts: &Parts, private_data: &[u8]) -> Result<(), CmError> {
+        self.command(parts, |adapter, _, conn| adapter.cm_ready(conn, private_data).map(|()| IdState::Established))
     }
 
     /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with `IBV_EVENT_COMM_EST`).
@@ -163,8 +165,8 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
     pub fn notify(&self) -> Result<(), CmError> {
-        self.check(&[IdState::Accepted, IdState::Established])?;
         let parts = self.parts();
+        self.check(&[IdState::Accepted, IdState::Established])?;
         self.command(&parts, |adapter, _, conn| adapter.cm_notify(conn).map(|()| IdState::Accepted))
     }
 
@@ -174,8 +176,8 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
     pub fn disconnect(&self) -> Result<(), CmError> {
-        let state = self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
         let parts = self.parts();
+        let state = self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
         if parts.options.qp_type == QpType::Ud {
             return Err(CmError::WrongService(QpType::Ud));
         }
@@ -195,11 +197,7 @@ impl CmId {
     fn command(
         &self,
         parts: &Parts,
-        act: impl FnOnce(
-            &mut roce_transport::adapter::Adapter,
-            roce_transport::time::Instant,
-            ConnId,
-        ) -> Result<IdState, roce_transport::cm::CmError>,
+        act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, cm::CmError>,
     ) -> Result<(), CmError> {
         parts.place()?.context.inner.engine.command_shard(|shard, now| {
             let (adapter, routes) = shard.adapter_and_routes();

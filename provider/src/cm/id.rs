@@ -410,8 +410,9 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`].
     pub fn set_context(&self, context: &Context) -> Result<(), CmError> {
+        let mut parts = self.parts();
         self.check(&[IdState::Idle])?;
-        self.parts().context = Some(context.clone());
+        parts.context = Some(context.clone());
         Ok(())
     }
 
@@ -420,8 +421,8 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one type only.
     pub fn set_qp_type(&self, qp_type: QpType) -> Result<(), CmError> {
-        self.check(&[IdState::Idle])?;
         let mut parts = self.parts();
+        self.check(&[IdState::Idle])?;
         if self.port_space() != PortSpace::Ib && qp_type != parts.options.qp_type {
             return Err(CmError::WrongService(qp_type));
         }
@@ -466,8 +467,9 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`] once it is bound.
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), CmError> {
+        let mut parts = self.parts();
         self.check(&[IdState::Idle])?;
-        self.parts().options.reuse_addr = reuse;
+        parts.options.reuse_addr = reuse;
         Ok(())
     }
 
@@ -476,8 +478,9 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`] once it is bound.
     pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
+        let mut parts = self.parts();
         self.check(&[IdState::Idle])?;
-        self.parts().options.afonly = afonly;
+        parts.options.afonly = afonly;
         Ok(())
     }
 }

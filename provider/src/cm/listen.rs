@@ -26,8 +26,8 @@ impl CmId {
     /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port; [`CmError::NoListenDevice`];
     /// those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
-        self.check(&[IdState::Idle, IdState::Bound])?;
         let mut parts = self.parts();
+        self.check(&[IdState::Idle, IdState::Bound])?;
         self.bind_any(&mut parts, Ipv4Addr::UNSPECIFIED.into())?;
         let (Some(lease), Some(local)) = (&parts.lease, parts.local) else { return Err(CmError::NoDevice) };
         let devices = match (&parts.place, &parts.context) {

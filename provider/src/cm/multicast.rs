@@ -42,8 +42,8 @@ impl CmId {
     /// # Errors
     /// As above.
     pub fn join_multicast_ex(&self, group: IpAddr, flags: JoinFlags) -> Result<(), CmError> {
-        self.check(&[IdState::Bound, IdState::AddrResolved, IdState::RouteResolved, IdState::Established])?;
         let mut parts = self.parts();
+        self.check(&[IdState::Bound, IdState::AddrResolved, IdState::RouteResolved, IdState::Established])?;
         if parts.options.qp_type != QpType::Ud {
             return Err(CmError::WrongService(parts.options.qp_type));
         }

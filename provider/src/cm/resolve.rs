@@ -24,17 +24,21 @@ impl CmId {
     /// [`CmError::State`]; [`CmError::PortInUse`]; [`CmError::NoPort`]; [`CmError::NotOfDevice`]; [`CmError::Open`], also for an
     /// address that is not this host's; [`CmError::Address`] for a multicast address.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
+        let mut parts = self.parts();
         self.check(&[IdState::Idle])?;
+        self.bind_to(&mut parts, address)
+    }
+
+    fn bind_to(&self, parts: &mut Parts, address: SocketAddr) -> Result<(), CmError> {
         if address.ip().is_multicast() {
             return Err(CmError::Address(address.ip()));
         }
-        let mut parts = self.parts();
         let place = match &parts.context {
             _ if address.ip().is_unspecified() => None,
             Some(context) => Some(devices::of(context, Some(address.ip()), address.ip())?),
             None => Some(devices::at(address.ip())?),
         };
-        self.bind(&mut parts, address, place)
+        self.bind(parts, address, place)
     }
 
     fn bind(&self, parts: &mut Parts, address: SocketAddr, place: Option<Place>) -> Result<(), CmError> {
@@ -72,6 +76,7 @@ impl CmId {
     /// [`bind_addr`](Self::bind_addr); without a channel, [`CmError::Failed`].
     pub fn resolve_addr(&self, src: Option<SocketAddr>, dst: SocketAddr, timeout: Duration) -> Result<(), CmError> {
         let _ = timeout;
+        let mut parts = self.parts();
         let state = self.check(&[IdState::Idle, IdState::Bound])?;
         if dst.ip().is_unspecified() {
             return Err(CmError::Address(dst.ip()));
@@ -80,9 +85,8 @@ impl CmId {
             if src.is_ipv4() != dst.is_ipv4() {
                 return Err(CmError::Family(dst.ip()));
             }
-            self.bind_addr(src)?;
+            self.bind_to(&mut parts, src)?;
         }
-        let mut parts = self.parts();
         self.bind_any(&mut parts, dst.ip())?;
         if parts.local.is_some_and(|local| local.is_ipv4() != dst.is_ipv4()) {
             return Err(CmError::Family(dst.ip()));
@@ -127,8 +131,8 @@ impl CmId {
     /// [`CmError::State`]; without a channel, [`CmError::Failed`].
     pub fn resolve_route(&self, timeout: Duration) -> Result<(), CmError> {
         let _ = timeout;
-        self.check(&[IdState::AddrResolved])?;
         let mut parts = self.parts();
+        self.check(&[IdState::AddrResolved])?;
         let place = parts.place()?.clone();
         let peer = parts.peer.ok_or(CmError::NoDevice)?.ip();
         let (kind, status) = match place.sgid_index() {

@@ -156,6 +156,12 @@ impl Context {
         self.inner.engine.lock().adapter().random_psn()
     }
 
+    /// Connections and questions of connection management that exist, those in their time wait included.
+    #[must_use]
+    pub fn cm_count(&self) -> usize {
+        self.inner.engine.lock().adapter().cm_count()
+    }
+
     /// Makes a protection domain (`ibv_alloc_pd`).
     ///
     /// # Errors
