@@ -109,7 +109,7 @@ impl fmt::Display for Status {
 }
 
 /// Values of a connection (`rdma_conn_param`): what a program asks for, and, in an event, what the peer does, seen from this side.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConnParam {
     /// For the peer's program. At most 56 bytes to connect, 196 to accept; for datagrams 180 and 136. In an event all bytes that
     /// the message has room for, zeros after what the peer gave.
@@ -120,7 +120,7 @@ pub struct ConnParam {
     /// READs and atomics that this side has outstanding at once, 0..=128; 255 for as many as it can. 16 by default. What is more
     /// than the peer answers is cut in [`accept`](super::CmId::accept).
     pub initiator_depth: u8,
-    /// Told to the peer; nobody heeds it. Off by default.
+    /// Whether the peer heeds credits: only in events. What is given is not sent, since RoCE has no such flow control.
     pub flow_control: bool,
     /// How often both sides send something again without progress, 0..=7. Only for [`connect`](super::CmId::connect). 7 by default.
     pub retry_count: u8,
@@ -148,7 +148,7 @@ impl Default for ConnParam {
 }
 
 /// Values of a datagram service or of a multicast group (`rdma_ud_param`).
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct UdParam {
     /// From the peer's program, zeros after what it gave.
     pub private_data: Vec<u8>,
@@ -166,6 +166,42 @@ impl UdParam {
     #[must_use]
     pub const fn destination(&self) -> UdDestination {
         UdDestination::new(self.av, self.qpn, self.qkey)
+    }
+}
+
+impl fmt::Debug for ConnParam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnParam")
+            .field("private_data", &Used(&self.private_data))
+            .field("responder_resources", &self.responder_resources)
+            .field("initiator_depth", &self.initiator_depth)
+            .field("flow_control", &self.flow_control)
+            .field("retry_count", &self.retry_count)
+            .field("rnr_retry_count", &self.rnr_retry_count)
+            .field("srq", &self.srq)
+            .field("qpn", &self.qpn)
+            .finish()
+    }
+}
+
+impl fmt::Debug for UdParam {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdParam")
+            .field("private_data", &Used(&self.private_data))
+            .field("av", &self.av)
+            .field("qpn", &self.qpn)
+            .field("qkey", &self.qkey)
+            .finish()
+    }
+}
+
+/// Private data without the zeros that fill the message.
+struct Used<'a>(&'a [u8]);
+
+impl fmt::Debug for Used<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let used = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+        write!(f, "{:02x?}", &self.0[..used])
     }
 }
 

@@ -1,0 +1,178 @@
+//! `roce::cm` as programs use it: over a network inside the process, whose faults the test chooses, and over real sockets on
+//! loopback. A test program of its own, because ids find the devices that their process has open.
+
+#[path = "cm/alone.rs"]
+mod alone;
+#[path = "cm/datagrams.rs"]
+mod datagrams;
+#[path = "cm/devices.rs"]
+mod devices;
+#[path = "cm/failures.rs"]
+mod failures;
+#[path = "cm/life.rs"]
+mod life;
+#[path = "cm/many.rs"]
+mod many;
+
+use std::{
+    net::SocketAddr,
+    sync::atomic::{AtomicU16, Ordering},
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Context, OpenOptions,
+    cm::{CmEvent, CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace, Status},
+    link::Fabric,
+    transport::cm::CmConfig,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+const A: &str = "10.0.0.1";
+const B: &str = "10.0.0.2";
+
+/// Two hosts on a network of their own, A and B, a program on each; B listens.
+struct World {
+    fabric: Fabric,
+    a: Context,
+    b: Context,
+    a_channel: EventChannel,
+    b_channel: EventChannel,
+    listener: CmId,
+}
+
+/// Messages are sent again after 17 ms, 15 times.
+fn quick() -> CmConfig {
+    CmConfig { response_timeout: 12, max_retries: 15, ..CmConfig::default() }
+}
+
+impl World {
+    fn new(port_space: PortSpace) -> Self {
+        Self::with(port_space, 16, |_| {})
+    }
+
+    fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
+        let fabric = Fabric::new("".parse().unwrap(), 1);
+        let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions { cm: quick(), ..OpenOptions::default() }).unwrap();
+        let (a, b) = (open(A), open(B));
+        let (a_channel, b_channel) = (EventChannel::new().unwrap(), EventChannel::new().unwrap());
+        let listener = b_channel.create_id(port_space);
+        listener.set_context(&b).unwrap();
+        prepare(&listener);
+        listener.bind_addr(SocketAddr::new(B.parse().unwrap(), port())).unwrap();
+        listener.listen(backlog).unwrap();
+        Self { fabric, a, b, a_channel, b_channel, listener }
+    }
+
+    fn port_space(&self) -> PortSpace {
+        self.listener.port_space()
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.listener.local_addr().unwrap()
+    }
+
+    /// An id of A's that knows the way to B, with a queue pair.
+    fn client(&self) -> CmId {
+        let id = self.bare_client();
+        id.create_qp(None, &CmQpAttr::default()).unwrap();
+        id
+    }
+
+    fn bare_client(&self) -> CmId {
+        let id = self.a_channel.create_id(self.port_space());
+        id.set_context(&self.a).unwrap();
+        id.set_qp_type(self.listener.qp_type()).unwrap();
+        id.set_ack_timeout(10).unwrap(); // which is the time wait, too: 4 ms
+        resolve(&self.a_channel, &id, self.address());
+        id
+    }
+
+    /// A calls, and B hears of it.
+    fn call(&self, param: &ConnParam) -> (CmId, CmEvent) {
+        let client = self.client();
+        client.connect(param).unwrap();
+        (client, self.request())
+    }
+
+    fn request(&self) -> CmEvent {
+        let request = expect(&self.b_channel, EventKind::ConnectRequest);
+        assert_eq!(request.listen_id(), Some(&self.listener));
+        request
+    }
+
+    /// Both sides of a connection that is in use.
+    fn connected(&self) -> (CmId, CmId) {
+        let (client, request) = self.call(&ConnParam::default());
+        let server = accept(&request);
+        assert_eq!(expect(&self.a_channel, EventKind::Established).id(), &client);
+        assert_eq!(expect(&self.b_channel, EventKind::Established).id(), &server);
+        (client, server)
+    }
+
+    /// Nothing is heard any more on either side, and nothing is left.
+    #[track_caller]
+    fn assert_gone(&self) {
+        eventually("connections are left", || self.a.cm_count() == 0 && self.b.cm_count() == 0);
+        self.assert_silent();
+    }
+
+    #[track_caller]
+    fn assert_silent(&self) {
+        for channel in [&self.a_channel, &self.b_channel] {
+            if let Some(event) = channel.poll() {
+                panic!("{event:?}");
+            }
+        }
+    }
+
+    /// Everything is lost from now on.
+    fn cut(&self) {
+        self.fabric.with_faults(|faults| faults.add("drop every 1".parse().unwrap()));
+    }
+}
+
+/// A port that no other test uses.
+fn port() -> u16 {
+    static NEXT: AtomicU16 = AtomicU16::new(7000);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+#[track_caller]
+fn next(channel: &EventChannel) -> CmEvent {
+    channel.wait(Some(PATIENCE)).unwrap()
+}
+
+/// The next event, which is to be of this kind, and to tell of no failure unless that is what it is for.
+#[track_caller]
+fn expect(channel: &EventChannel, kind: EventKind) -> CmEvent {
+    let event = next(channel);
+    assert_eq!(event.kind(), kind, "{event:?}");
+    event
+}
+
+#[track_caller]
+fn resolve(channel: &EventChannel, id: &CmId, to: SocketAddr) {
+    id.resolve_addr(None, to, PATIENCE).unwrap();
+    let event = expect(channel, EventKind::AddrResolved);
+    assert_eq!((event.id(), event.status()), (id, Status::Success));
+    id.resolve_route(PATIENCE).unwrap();
+    assert_eq!(expect(channel, EventKind::RouteResolved).id(), id);
+}
+
+/// Accepts a request with a queue pair that the id makes.
+fn accept(request: &CmEvent) -> CmId {
+    let id = request.id().clone();
+    id.create_qp(None, &CmQpAttr::default()).unwrap();
+    id.accept(&ConnParam::default()).unwrap();
+    id
+}
+
+#[track_caller]
+fn eventually(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -1,0 +1,192 @@
+//! Which device an id uses, over real sockets on loopback, when the program names none.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    sync::OnceLock,
+    time::Instant,
+};
+
+use roce::{
+    Context, Device, OpenOptions, Progress, SendFlags,
+    cm::{CmError, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
+    link::Fabric,
+};
+
+use super::{PATIENCE, accept, expect, resolve};
+
+/// A loopback device that the program has open from its beginning on.
+fn device() -> &'static Context {
+    static DEVICE: OnceLock<Context> = OnceLock::new();
+    DEVICE.get_or_init(|| Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap())
+}
+
+fn own(context: &Context) -> IpAddr {
+    context.gids()[0].to_ip()
+}
+
+/// The program's own device is found by its address.
+#[test]
+fn an_open_device_is_used() {
+    let channel = EventChannel::new().unwrap();
+    let listener = channel.create_id(PortSpace::Tcp);
+    listener.bind_addr(SocketAddr::new(own(device()), 0)).unwrap();
+    assert_eq!(listener.context().unwrap().gids(), device().gids());
+    listener.listen(4).unwrap();
+    assert_eq!(listener.listening_addrs(), [listener.local_addr().unwrap()]);
+    let client = channel.create_id(PortSpace::Tcp);
+    resolve(&channel, &client, listener.local_addr().unwrap());
+    let from = client.local_addr().unwrap();
+    assert!(from.ip().is_loopback() && from.port() >= 32_768);
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let request = expect(&channel, EventKind::ConnectRequest);
+    assert_eq!(request.id().peer_addr(), Some(from));
+    accept(&request);
+    expect(&channel, EventKind::Established);
+}
+
+/// A device that an id opens is closed with the channel, not with the id.
+#[test]
+fn a_device_is_opened_by_its_address() {
+    let address: IpAddr = format!("127.78.{}.1", std::process::id() as u8).parse().unwrap();
+    let channel = EventChannel::new().unwrap();
+    let id = channel.create_id(PortSpace::Tcp);
+    id.bind_addr(SocketAddr::new(address, 5)).unwrap();
+    assert_eq!(own(&id.context().unwrap()), address);
+    drop(id);
+    let taken = || Device::at(address).unwrap().open(OpenOptions::default()).is_err();
+    assert!(taken(), "it stays open");
+    // the port is free again
+    let id = channel.create_id(PortSpace::Tcp);
+    id.bind_addr(SocketAddr::new(address, 5)).unwrap();
+    drop(channel);
+    assert!(taken(), "the id has the channel");
+    drop(id);
+    assert!(!taken());
+}
+
+/// All devices of the host, loopback among them; on every address that is not bound to by name.
+#[test]
+fn everywhere_at_once() {
+    device();
+    let channel = EventChannel::new().unwrap();
+    let listener = channel.create_id(PortSpace::Tcp);
+    listener.bind_addr("0.0.0.0:0".parse().unwrap()).unwrap();
+    listener.listen(16).unwrap();
+    let addresses = listener.listening_addrs();
+    assert!(addresses.iter().any(|address| address.ip() == own(device())), "{addresses:?}");
+    assert!(addresses.iter().all(|address| address.is_ipv4() && address.port() == listener.src_port()));
+    assert!(listener.context().is_none());
+    for address in addresses {
+        let own_channel = EventChannel::new().unwrap();
+        let client = own_channel.create_id(PortSpace::Tcp);
+        resolve(&own_channel, &client, address);
+        client.create_qp(None, &CmQpAttr::default()).unwrap();
+        client.connect(&ConnParam::default()).unwrap();
+        let request = expect(&channel, EventKind::ConnectRequest);
+        let server = request.id();
+        assert_eq!(server.local_addr(), Some(address));
+        assert!(server.context().unwrap().gids().contains(&address.ip().into()));
+        accept(&request);
+        expect(&own_channel, EventKind::Established);
+        expect(&channel, EventKind::Established);
+        let (inbox, outbox) = (server.reg_msgs(9000).unwrap(), client.reg_msgs(9000).unwrap());
+        server.post_recv(1, [inbox.whole()]).unwrap();
+        client.post_send(1, outbox.whole(), SendFlags::SIGNALED).unwrap();
+        client.get_send_comp().unwrap().result.unwrap();
+    }
+    let second = channel.create_id(PortSpace::Tcp);
+    assert!(matches!(second.bind_addr(SocketAddr::new(own(device()), listener.src_port())), Err(CmError::PortInUse(_))));
+}
+
+/// An address that is bound to by name is exactly that; without any, one of the peer's family is taken.
+#[test]
+fn both_families() {
+    let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6 on this host
+    let Ok(context) = device.open(OpenOptions::default()) else { return }; // another test program has it
+    let channel = EventChannel::new().unwrap();
+    let listener = channel.create_id(PortSpace::Tcp);
+    listener.bind_addr(SocketAddr::new(own(&context), 0)).unwrap();
+    listener.listen(4).unwrap();
+    let client = channel.create_id(PortSpace::Tcp);
+    assert!(matches!(
+        client.resolve_addr(Some("0.0.0.0:0".parse().unwrap()), listener.local_addr().unwrap(), PATIENCE),
+        Err(CmError::Family(_))
+    ));
+    resolve(&channel, &client, listener.local_addr().unwrap());
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let request = expect(&channel, EventKind::ConnectRequest);
+    assert_eq!(request.id().peer_addr(), client.local_addr());
+    accept(&request);
+    expect(&channel, EventKind::Established);
+    expect(&channel, EventKind::Established);
+    // all addresses of IPv6 are those of IPv4, too, unless they are not to be
+    for (afonly, takes_v4) in [(false, true), (true, false)] {
+        let fabric = Fabric::new("".parse().unwrap(), 1);
+        let only_v4 = fabric.open("10.1.0.1".parse().unwrap(), OpenOptions::default()).unwrap();
+        let all = channel.create_id(PortSpace::Tcp);
+        all.set_context(&only_v4).unwrap();
+        all.set_afonly(afonly).unwrap();
+        all.bind_addr("[::]:0".parse().unwrap()).unwrap();
+        let result = all.listen(1);
+        assert_eq!(result.is_ok(), takes_v4, "{result:?}");
+        assert_eq!(all.listening_addrs().len(), usize::from(takes_v4));
+    }
+}
+
+/// A program that serves its devices itself: polling a channel is enough, for both sides.
+#[test]
+fn devices_without_a_thread() {
+    let fabric = Fabric::new("".parse().unwrap(), 1);
+    let open = |ip: &str| {
+        let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+        fabric.open(ip.parse().unwrap(), options).unwrap()
+    };
+    let (a, b) = (open("10.2.0.1"), open("10.2.0.2"));
+    let channel = EventChannel::new().unwrap();
+    let (listener, client) = (channel.create_id(PortSpace::Tcp), channel.create_id(PortSpace::Tcp));
+    listener.set_context(&b).unwrap();
+    listener.listen(1).unwrap();
+    client.set_context(&a).unwrap();
+    client.resolve_addr(None, listener.listening_addrs()[0], PATIENCE).unwrap();
+    client.resolve_route(PATIENCE).unwrap();
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let start = Instant::now();
+    let mut server = None;
+    let mut seen = Vec::new();
+    while seen.iter().filter(|&&kind| kind == EventKind::Established).count() < 2 {
+        let Some(event) = channel.poll() else {
+            assert!(start.elapsed() < PATIENCE, "{seen:?}");
+            continue;
+        };
+        seen.push(event.kind());
+        if event.kind() == EventKind::ConnectRequest {
+            server = Some(accept(&event));
+        }
+    }
+    assert_eq!(server.unwrap().state(), IdState::Established);
+    assert_eq!(seen[..3], [EventKind::AddrResolved, EventKind::RouteResolved, EventKind::ConnectRequest]);
+}
+
+#[test]
+fn ports_are_shared_by_those_who_agree() {
+    let channel = EventChannel::new().unwrap();
+    let id = |reuse| {
+        let id = channel.create_id(PortSpace::Udp);
+        id.set_reuse_addr(reuse).unwrap();
+        id
+    };
+    let address = SocketAddr::new(own(device()), super::port());
+    let (first, second, third) = (id(true), id(true), id(false));
+    first.bind_addr(address).unwrap();
+    second.bind_addr(address).unwrap();
+    assert!(matches!(third.bind_addr(address), Err(CmError::PortInUse(_))));
+    assert!(matches!(first.listen(1), Err(CmError::PortInUse(_))));
+    drop(second);
+    first.listen(1).unwrap();
+    assert!(matches!(id(true).bind_addr(address), Err(CmError::PortInUse(_))));
+    drop(first);
+    third.bind_addr(address).unwrap();
+}
