@@ -50,6 +50,8 @@ mod ports;
 mod queues;
 mod resolve;
 mod route;
+#[cfg(test)]
+mod tests;
 
 pub use addrinfo::{AddrInfo, AddrInfoHints, getaddrinfo};
 pub use channel::EventChannel;

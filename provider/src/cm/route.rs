@@ -87,6 +87,11 @@ impl Asked {
 }
 
 impl Routes {
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
+    }
+
     /// An id belongs to this device from now on.
     pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>) {
         self.ids.insert(Arc::as_ptr(id).addr(), (id.clone(), ip));

@@ -1,0 +1,265 @@
+//! What only the inside can bring about: devices that lose an address or their link, requests that no program of ours sends.
+
+use std::{
+    io,
+    net::{IpAddr, SocketAddr},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    addr::{AddressVector, Gid, Mtu, PKey, Qpn},
+    cm::{CmService, ConnId, Connect, IpHeader},
+    psn::Psn,
+    time::Instant,
+    wire::NetHeader,
+};
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::{event::Param, id::Shared, *};
+use crate::{
+    Context, OpenOptions, PortAttr,
+    device::{Surroundings, open_link},
+    link::{Fabric, Link},
+};
+
+const SOON: Option<Duration> = Some(Duration::from_secs(20));
+
+struct World {
+    a: Context,
+    b: Context,
+    channel: EventChannel,
+    listener: CmId,
+}
+
+impl World {
+    fn new(port_space: PortSpace) -> Self {
+        let fabric = Fabric::new("".parse().unwrap(), 1);
+        let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();
+        let (a, b) = (open("10.9.0.1"), open("10.9.0.2"));
+        let channel = EventChannel::new().unwrap();
+        let listener = channel.create_id(port_space);
+        listener.set_context(&b).unwrap();
+        listener.listen(4).unwrap();
+        Self { a, b, channel, listener }
+    }
+
+    fn to(&self) -> SocketAddr {
+        self.listener.listening_addrs()[0]
+    }
+
+    fn client(&self) -> CmId {
+        let id = self.channel.create_id(self.listener.port_space());
+        id.set_context(&self.a).unwrap();
+        id.resolve_addr(None, self.to(), Duration::ZERO).unwrap();
+        self.expect(EventKind::AddrResolved);
+        id
+    }
+
+    #[track_caller]
+    fn expect(&self, kind: EventKind) -> CmEvent {
+        let event = self.channel.wait(SOON).unwrap();
+        assert_eq!(event.kind(), kind, "{event:?}");
+        event
+    }
+
+    /// Sends a request with these bytes of private data, in the name of `id`.
+    fn send(&self, id: &CmId, private_data: &[u8]) -> ConnId {
+        let request = Connect {
+            service_id: self.listener.port_space().service(self.to().port()),
+            av: AddressVector::new(self.to().ip().into(), 0),
+            service: CmService::Rc,
+            qpn: Qpn::new(5),
+            managed: false,
+            starting_psn: Psn::new(0),
+            responder_resources: 1,
+            initiator_depth: 1,
+            retry_count: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 0,
+            ack_timeout: 10,
+            srq: false,
+            path_mtu: Mtu::B1024,
+            pkey: PKey::DEFAULT,
+            private_data,
+        };
+        self.a.inner.engine.command_shard(|shard, now| {
+            let (adapter, routes) = shard.adapter_and_routes();
+            let conn = adapter.cm_connect(now, &request).unwrap();
+            routes.connect(conn, id.shared());
+            conn
+        })
+    }
+}
+
+#[test]
+fn who_lies_in_its_header_is_refused() {
+    let world = World::new(PortSpace::Tcp);
+    let id = world.client();
+    let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+    let right = IpHeader { src_port: 7, src: ip("10.9.0.1"), dst: ip("10.9.0.2") };
+    let mut version = right.encode();
+    version[0] = 1;
+    let mut family = right.encode();
+    family[1] = 0x50;
+    let refused = [
+        version,
+        family,
+        [0; IpHeader::LEN],
+        IpHeader { dst: ip("10.9.0.3"), ..right }.encode(),
+        IpHeader { src: ip("10.9.0.4"), ..right }.encode(),
+        IpHeader { src: ip("239.1.1.1"), ..right }.encode(),
+        IpHeader { src: ip("::1"), dst: ip("::1"), ..right }.encode(),
+    ];
+    for header in refused {
+        world.send(&id, &header);
+        assert_eq!(world.expect(EventKind::Rejected).status(), Status::Rejected(RejectReason::CONSUMER), "{header:x?}");
+        assert_eq!(world.b.cm_count(), 0);
+    }
+    world.send(&id, &right.encode());
+    let request = world.expect(EventKind::ConnectRequest);
+    assert_eq!(request.id().peer_addr(), Some(SocketAddr::new(ip("10.9.0.1"), 7)));
+    request.id().reject(b"").unwrap();
+    world.expect(EventKind::Rejected);
+}
+
+/// The device's table of addresses changes under ids that are bound, resolved, listening, connected.
+#[test]
+fn an_address_comes_and_goes() {
+    let world = World::new(PortSpace::Tcp);
+    let set = |context: &Context, ips: &[&str]| {
+        let gids = ips.iter().map(|ip| Gid::from(ip.parse::<IpAddr>().unwrap())).collect();
+        context.inner.engine.command(|adapter, _| adapter.set_gids(gids));
+    };
+    let client = world.client();
+    set(&world.a, &["10.9.0.1", "10.9.0.11"]);
+    assert!(world.channel.poll().is_none(), "its own address is still there");
+    set(&world.a, &["10.9.0.11"]);
+    let event = world.expect(EventKind::AddrChange);
+    assert_eq!((event.id(), event.status()), (&client, Status::Errno(libc::EADDRNOTAVAIL)));
+    client.resolve_route(Duration::ZERO).unwrap();
+    let event = world.expect(EventKind::RouteError);
+    assert_eq!((event.id(), event.status()), (&client, Status::Errno(libc::EADDRNOTAVAIL)));
+    assert_eq!(client.state(), IdState::AddrResolved);
+    set(&world.a, &["10.9.0.1"]);
+    client.resolve_route(Duration::ZERO).unwrap();
+    world.expect(EventKind::RouteResolved);
+    // who listens everywhere listens on what is new, too, and not twice on what was there
+    set(&world.b, &["10.9.0.2", "10.9.0.22", "fd00::1"]);
+    let addresses = world.listener.listening_addrs();
+    assert_eq!(addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>(), ["10.9.0.2", "10.9.0.22"]);
+    let other = World::new(PortSpace::Udp);
+    let service_id = world.listener.port_space().service(world.to().port());
+    let listens = |address: IpAddr| {
+        let listen = roce_transport::cm::Listen { service_id, address: Some(address), backlog: 1 };
+        world.b.inner.engine.command(|adapter, _| adapter.cm_listen(listen).is_err())
+    };
+    assert!(listens("10.9.0.2".parse().unwrap()) && listens("10.9.0.22".parse().unwrap()));
+    assert!(!listens("fd00::1".parse().unwrap()));
+    drop(other);
+}
+
+/// A link that always says that there is something to read, fails when it is told to, and knows no multicast.
+struct Failing {
+    descriptor: OwnedFd,
+    fails: Arc<AtomicBool>,
+}
+
+impl Link for Failing {
+    fn addresses(&self) -> Vec<IpAddr> {
+        vec!["10.9.1.1".parse().unwrap()]
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits::SINGLE
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::PerFlow
+    }
+
+    fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        if self.fails.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(0) }
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.descriptor.as_fd()]
+    }
+}
+
+#[test]
+fn a_device_is_lost() {
+    let fails = Arc::new(AtomicBool::new(false));
+    let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
+    let link = Failing { descriptor, fails: fails.clone() };
+    let port = PortAttr::new(true, Mtu::B1024);
+    let context = open_link("failing".into(), port, Box::new(link), Surroundings::default(), OpenOptions::default()).unwrap();
+    let channel = EventChannel::new().unwrap();
+    let (listener, client) = (channel.create_id(PortSpace::Tcp), channel.create_id(PortSpace::Udp));
+    listener.set_context(&context).unwrap();
+    listener.listen(1).unwrap();
+    client.set_context(&context).unwrap();
+    client.bind_addr("10.9.1.1:0".parse().unwrap()).unwrap();
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.join_multicast("239.1.1.1".parse().unwrap()).unwrap();
+    let event = channel.wait(SOON).unwrap();
+    assert_eq!((event.kind(), event.id()), (EventKind::MulticastError, &client));
+    assert!(matches!(event.status(), Status::Errno(_)));
+    assert!(matches!(client.leave_multicast("239.1.1.1".parse().unwrap()), Err(CmError::NotJoined(_))));
+    fails.store(true, Ordering::Relaxed);
+    let mut lost: Vec<CmId> = Vec::new();
+    for _ in 0..2 {
+        let event = channel.wait(SOON).unwrap();
+        assert_eq!((event.kind(), event.status()), (EventKind::DeviceRemoval, Status::Errno(libc::ENODEV)));
+        lost.push(event.id().clone());
+    }
+    assert!(lost.contains(&listener) && lost.contains(&client));
+}
+
+/// What the engine knows of ids goes with them.
+#[test]
+fn nothing_is_left_behind() {
+    let world = World::new(PortSpace::Tcp);
+    let client = world.client();
+    client.resolve_route(Duration::ZERO).unwrap();
+    world.expect(EventKind::RouteResolved);
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let request = world.expect(EventKind::ConnectRequest);
+    request.id().create_qp(None, &CmQpAttr::default()).unwrap();
+    request.id().accept(&ConnParam::default()).unwrap();
+    for _ in 0..2 {
+        world.expect(EventKind::Established);
+    }
+    let kept: Vec<std::sync::Weak<Shared>> =
+        [&client, &world.listener, request.id()].map(|id| Arc::downgrade(id.shared())).into();
+    let World { a, b, channel, listener } = world;
+    drop((client, request, listener));
+    assert!(channel.poll().is_none());
+    drop(channel);
+    assert!(kept.iter().all(|id| id.strong_count() == 0));
+    for context in [&a, &b] {
+        context.inner.engine.command_shard(|shard, _| assert!(shard.adapter_and_routes().1.is_empty()));
+    }
+}
+
+/// The numbers of the C API's event types.
+#[test]
+fn events_are_numbered_as_in_c() {
+    assert_eq!(EventKind::ALL.len(), 16);
+    for (index, kind) in EventKind::ALL.iter().enumerate() {
+        assert_eq!(*kind as usize, index);
+        assert!(kind.name().starts_with("RDMA_CM_EVENT_"));
+    }
+    assert_eq!((EventKind::ConnectRequest as u8, EventKind::Established as u8, EventKind::TimewaitExit as u8), (4, 9, 15));
+    assert_eq!(Param::default(), Param::None);
+}
