@@ -83,7 +83,7 @@ impl World {
         let id = self.a_channel.create_id(self.port_space());
         id.set_context(&self.a).unwrap();
         id.set_qp_type(self.listener.qp_type()).unwrap();
-        id.set_ack_timeout(10).unwrap(); // which is the time wait, too: 4 ms
+        id.set_ack_timeout(14).unwrap(); // which is the time wait, too: 67 ms
         resolve(&self.a_channel, &id, self.address());
         id
     }
