@@ -298,8 +298,12 @@ impl Engine {
     /// The background thread.
     fn run(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
-        while !self.stop.load(Ordering::SeqCst) {
+        loop {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            // looked at behind the wake-up: whoever stops the engine sets it before, and wakes once
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
             let activity = self.activity.load(Ordering::Relaxed);
             let program_serves = activity != seen;
             seen = activity;

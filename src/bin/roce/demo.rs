@@ -9,7 +9,9 @@ use std::{
 
 use roce::{
     Access, CompletionQueue, Context, Device, MemoryRegion, OpenOptions, ProtectionDomain, QpAttr, QpType, QueuePair, RecvWr,
-    SendWr, Wc, fabric::FaultPlan,
+    SendWr, Wc,
+    cm::{CmEvent, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
+    fabric::FaultPlan,
 };
 
 use crate::Failure;
@@ -18,9 +20,9 @@ use ladder::{Ladder, Watcher};
 /// Watch two adapters talk to each other.
 ///
 /// Opens two devices on loopback addresses of this host, connects a queue pair on each (reliable connection, path MTU 1024) and
-/// does a SEND, an RDMA WRITE and an RDMA READ; then a WRITE of which one packet is lost on the way. Prints each packet as it
-/// crosses the wire, with its opcode, destination queue pair number and PSN, and what the receiving adapter made of it. At the
-/// end, some figures. Needs no privilege and no set-up.
+/// does a SEND, an RDMA WRITE and an RDMA READ; then a WRITE of which one packet is lost on the way; then connects two more by
+/// messages, as rdma_cm does. Prints each packet as it crosses the wire, with its opcode, destination queue pair number and PSN,
+/// and what the receiving adapter made of it. At the end, some figures. Needs no privilege and no set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Capture the first adapter's packets into this pcapng file, for Wireshark
@@ -129,8 +131,45 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         after.sequence_naks_received - before.sequence_naks_received,
         after.retransmitted_packets - before.retransmitted_packets
     );
+    connecting(&a.context, &b.context, &show)?;
     drop((a, b));
     figures()
+}
+
+/// The same two adapters connect a pair of queue pairs with each other by messages, as programs do with `rdma_cm`.
+fn connecting(a: &Context, b: &Context, show: &dyn Fn(&str)) -> Result<(), Failure> {
+    let wait = |channel: &EventChannel, kind: EventKind| -> Result<CmEvent, Failure> {
+        let event = channel.wait(Some(Duration::from_secs(10)))?;
+        if event.kind() == kind { Ok(event) } else { Err(format!("{}: {}", event.kind(), event.status()).into()) }
+    };
+    let (a_channel, b_channel) = (EventChannel::new()?, EventChannel::new()?);
+    let listener = b_channel.create_id(PortSpace::Tcp);
+    listener.set_context(b)?;
+    listener.bind_addr(([0, 0, 0, 0], 7471).into())?;
+    listener.listen(1)?;
+    let client = a_channel.create_id(PortSpace::Tcp);
+    client.set_context(a)?;
+    client.resolve_addr(None, listener.listening_addrs()[0], Duration::from_secs(2))?;
+    wait(&a_channel, EventKind::AddrResolved)?;
+    client.resolve_route(Duration::from_secs(2))?;
+    wait(&a_channel, EventKind::RouteResolved)?;
+    client.create_qp(None, &CmQpAttr::default())?;
+    client.connect(&ConnParam::default())?;
+    let request = wait(&b_channel, EventKind::ConnectRequest)?;
+    let server = request.id();
+    server.create_qp(None, &CmQpAttr::default())?;
+    server.accept(&ConnParam::default())?;
+    wait(&a_channel, EventKind::Established)?;
+    wait(&b_channel, EventKind::Established)?;
+    show(
+        "connecting as rdma_cm does: A asks for a port, B's program accepts, A confirms; both queue pairs went to RTS on the way",
+    );
+    client.disconnect()?;
+    wait(&b_channel, EventKind::Disconnected)?;
+    server.disconnect()?;
+    wait(&a_channel, EventKind::Disconnected)?;
+    show("disconnecting: A announces the end, B's program agrees; both queue pairs go to ERR");
+    Ok(())
 }
 
 /// Bulk writes and small round trips, as this host happens to carry them now.

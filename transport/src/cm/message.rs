@@ -38,6 +38,24 @@ pub enum Message {
     SidrRep(SidrRep),
 }
 
+impl Message {
+    /// Its name, as the specification has it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Req(_) => "REQ",
+            Self::Mra(_) => "MRA",
+            Self::Rej(_) => "REJ",
+            Self::Rep(_) => "REP",
+            Self::Rtu(_) => "RTU",
+            Self::Dreq(_) => "DREQ",
+            Self::Drep(_) => "DREP",
+            Self::SidrReq(_) => "SIDR_REQ",
+            Self::SidrRep(_) => "SIDR_REP",
+        }
+    }
+}
+
 /// Private data of a fixed length. What a program gave comes first, zeros follow: the length itself is not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);

@@ -6,8 +6,12 @@ use std::{
 };
 
 use roce::{
+    Qpn,
     link::{Direction, Observed, Observer},
-    transport::wire::{Ext, Packet, Syndrome},
+    transport::{
+        cm::{CmMad, Message, PortSpace},
+        wire::{Ext, Packet, Syndrome},
+    },
 };
 
 /// A packet between the two adapters.
@@ -65,15 +69,38 @@ pub(super) fn print(ladder: &Mutex<Ladder>, title: &str) {
         let bth = packet.headers.bth();
         let arrow = if rung.from == 'A' { "A ──▶ B" } else { "A ◀── B" };
         let arrow = if rung.outcome.is_none() { arrow.replace(['▶', '◀'], "✗") } else { arrow.into() };
+        let mad = CmMad::parse(packet.payload).ok().filter(|_| bth.dest_qp == Qpn::GSI);
+        let (name, details) = match &mad {
+            Some(mad) => (format!("CM {}", mad.message.name()), said(&mad.message)),
+            None => (bth.opcode.to_string(), details(&packet)),
+        };
         println!(
             "  {:>7.1} µs  {arrow}  {:<32} qp {}  psn {:>8}  {:<24} {}",
             (rung.at - start).as_nanos() as f64 / 1e3,
-            bth.opcode.to_string(),
+            name,
             bth.dest_qp,
-            bth.psn,
-            details(&packet),
+            bth.psn.to_string(),
+            details,
             rung.outcome.as_deref().unwrap_or("LOST"),
         );
+    }
+}
+
+/// What a message of connection management says, shortly.
+fn said(message: &Message) -> String {
+    match message {
+        Message::Req(req) => match PortSpace::of(req.service_id) {
+            Some((_, port)) => format!("port {port}? my qp {}", req.local_qpn),
+            None => format!("{:?}? my qp {}", req.service_id, req.local_qpn),
+        },
+        Message::Rep(rep) => format!("yes, my qp {}", rep.local_qpn),
+        Message::Rej(rej) => rej.reason.to_string(),
+        Message::Rtu(_) => "ready to use".into(),
+        Message::Dreq(_) => "the end".into(),
+        Message::Drep(_) => "agreed".into(),
+        Message::SidrReq(_) => "who serves this?".into(),
+        Message::SidrRep(rep) => format!("status {}, qp {}", rep.status, rep.qpn),
+        Message::Mra(_) => "takes longer".into(),
     }
 }
 
