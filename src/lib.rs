@@ -26,3 +26,8 @@ pub use roce_transport::{
         SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };
+
+/// The guide's examples run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../docs/guide/connecting.md")]
+mod connecting {}
