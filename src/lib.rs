@@ -1,6 +1,8 @@
 #![doc = include_str!("../README.md")]
 
 pub use roce_provider::link::BindError;
+#[cfg(feature = "tokio")]
+pub use roce_provider::tokio;
 pub use roce_provider::{
     AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory,

@@ -13,6 +13,8 @@ pub mod link;
 mod port;
 mod publish;
 mod region;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 mod verbs;
 
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
