@@ -13,6 +13,8 @@ mod failures;
 mod life;
 #[path = "cm/many.rs"]
 mod many;
+#[path = "cm/random.rs"]
+mod random;
 
 use std::{
     net::SocketAddr,

@@ -84,13 +84,13 @@ fn numbers_cross_over_and_fit() {
     let server = request.id();
     server.create_qp(None, &CmQpAttr::default()).unwrap();
     server
-        .accept(&ConnParam { responder_resources: 255, initiator_depth: 2, rnr_retry_count: 1, ..ConnParam::default() })
+        .accept(&ConnParam { responder_resources: 255, initiator_depth: 9, rnr_retry_count: 1, ..ConnParam::default() })
         .unwrap();
     let established = expect(&world.a_channel, EventKind::Established);
     let answered = established.conn().unwrap();
-    assert_eq!((answered.responder_resources, answered.initiator_depth), (2, 5));
+    assert_eq!((answered.responder_resources, answered.initiator_depth), (3, 5));
     let (a, b) = (client.qp().unwrap().query(), server.qp().unwrap().query());
-    assert_eq!((a.max_dest_rd_atomic, a.max_rd_atomic, b.max_dest_rd_atomic, b.max_rd_atomic), (2, 5, 5, 2));
+    assert_eq!((a.max_dest_rd_atomic, a.max_rd_atomic, b.max_dest_rd_atomic, b.max_rd_atomic), (3, 5, 5, 3));
     assert_eq!((a.retry_cnt, b.retry_cnt, a.rnr_retry, b.rnr_retry), (6, 6, 1, 4));
     assert_eq!((a.timeout, b.timeout, a.min_rnr_timer, b.min_rnr_timer), (13, 13, 9, 12));
     assert_eq!((a.dest_qpn, b.dest_qpn, a.path_mtu, b.path_mtu), (b.qpn, a.qpn, a.path_mtu, a.path_mtu));
