@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{
     CmError, CmEvent, CmId,
     event::{EventKind, Param, Status},
-    id::Shared,
+    shared::Shared,
 };
 use crate::{
     ChannelError, Context, ProtectionDomain, clock, engine,

@@ -8,10 +8,7 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{
-    CmError, CmId, ConnParam, EventKind, RejectReason, UDP_QKEY,
-    id::{IdState, Incoming, Parts},
-};
+use super::{CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts, shared::Incoming};
 
 /// The most READs and atomics that a queue pair has outstanding, either way.
 const MOST: u8 = 128;

@@ -4,22 +4,20 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use roce_transport::{
-    addr::{AddressVector, Mtu, Qpn},
-    cm::{ConnId, PortSpace, ServiceId},
-    qp::QpType,
-};
+use roce_transport::{addr::Mtu, cm::PortSpace, qp::QpType};
 
 use super::{
     CmError, EventChannel,
-    channel::{Queue, Raw, Request},
+    channel::Request,
     devices::Place,
-    event::{ConnParam, EventKind, Param, Status},
+    event::{EventKind, Param, Status},
+    options::Options,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
+    shared::Shared,
 };
 use crate::{Context, ProtectionDomain};
 
@@ -70,58 +68,6 @@ pub enum IdState {
     Closed,
 }
 
-/// What the engine and the handles of an id have in common.
-pub(crate) struct Shared {
-    /// Not set while nobody has looked at the request that it is.
-    handle: OnceLock<Weak<Handle>>,
-    queue: Mutex<Arc<Queue>>,
-    state: Mutex<State>,
-}
-
-pub(super) struct State {
-    pub(super) state: IdState,
-    pub(super) conn: Option<ConnId>,
-    /// The own queue pair.
-    pub(super) qpn: Option<Qpn>,
-    /// Of an active side.
-    pub(super) av: Option<AddressVector>,
-    /// Of a listener.
-    pub(super) listening: Option<Listening>,
-    /// Of a passive side.
-    pub(super) incoming: Option<Incoming>,
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct Listening {
-    pub(super) qp_type: QpType,
-    pub(super) service_id: ServiceId,
-    /// The address that it is bound to.
-    pub(super) address: IpAddr,
-    pub(super) afonly: bool,
-    pub(super) backlog: usize,
-}
-
-impl Listening {
-    /// Whether it wants requests to this address.
-    pub(super) fn takes(&self, ip: IpAddr) -> bool {
-        match self.address {
-            IpAddr::V4(all) if all.is_unspecified() => ip.is_ipv4(),
-            IpAddr::V6(all) if all.is_unspecified() => ip.is_ipv6() || !self.afonly,
-            own => ip == own,
-        }
-    }
-}
-
-/// A request that has come.
-#[derive(Clone)]
-pub(super) struct Incoming {
-    pub(super) qp_type: QpType,
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
-    /// `None` for a datagram service.
-    pub(super) conn: Option<ConnParam>,
-}
-
 /// The handles' side of an id. Its lock is taken before the engine's.
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
@@ -152,99 +98,12 @@ pub(super) struct Parts {
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
-/// See the setters.
-#[derive(Clone, Copy)]
-pub(super) struct Options {
-    pub(super) qp_type: QpType,
-    pub(super) tos: u8,
-    pub(super) ack_timeout: u8,
-    pub(super) min_rnr_timer: u8,
-    pub(super) reuse_addr: bool,
-    pub(super) afonly: bool,
-}
-
-impl Shared {
-    fn new(queue: Arc<Queue>, state: State) -> Self {
-        Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
-    }
-
-    /// A request to `listener`, which nobody has looked at yet.
-    pub(super) fn of_request(listener: &Self, conn: ConnId, incoming: Incoming) -> Self {
-        let state = State { conn: Some(conn), incoming: Some(incoming), ..State::new(IdState::RequestReceived) };
-        Self::new(listener.queue().clone(), state)
-    }
-
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn queue(&self) -> MutexGuard<'_, Arc<Queue>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn upgrade(&self) -> Option<CmId> {
-        Some(CmId { handle: self.handle.get()?.upgrade()? })
-    }
-
-    /// Whether there is, or was, a handle.
-    pub(super) fn is_handed_out(&self) -> bool {
-        self.handle.get().is_some()
-    }
-
-    pub(super) fn push(&self, raw: Raw) {
-        self.queue().push(raw);
-    }
-
-    /// Tells of a request to this listener.
-    pub(super) fn push_request(&self, raw: Raw) {
-        let queue = self.queue();
-        *raw.id.queue() = queue.clone();
-        queue.push(raw);
-    }
-
-    pub(super) fn tell(self: &Arc<Self>, kind: EventKind, status: Status, param: Param) {
-        self.push(Raw { id: self.clone(), request: None, kind, status, param });
-    }
-
-    /// Takes the request that it is out of its listener's channel.
-    pub(super) fn withdraw(&self) {
-        self.queue().extract(|raw| std::ptr::eq(&*raw.id, self));
-    }
-
-    /// Everything that waits to be heard of it.
-    fn extract(&self) -> Vec<Raw> {
-        self.queue().extract(|raw| self.owns(raw))
-    }
-
-    fn owns(&self, raw: &Raw) -> bool {
-        std::ptr::eq(&*raw.id, self) || raw.request.as_ref().is_some_and(|request| std::ptr::eq(&*request.listener, self))
-    }
-
-    /// Its events come elsewhere from now on, those that were not taken, too.
-    fn migrate(&self, to: &Arc<Queue>) {
-        let mut queue = self.queue();
-        for raw in queue.extract(|raw| self.owns(raw)) {
-            if !std::ptr::eq(&*raw.id, self) {
-                *raw.id.queue() = to.clone();
-            }
-            to.push(raw);
-        }
-        *queue = to.clone();
-    }
-}
-
-impl State {
-    const fn new(state: IdState) -> Self {
-        Self { state, conn: None, qpn: None, av: None, listening: None, incoming: None }
-    }
-}
-
 impl Parts {
     fn new(channel: EventChannel, sync: bool, qp_type: QpType) -> Self {
         Self {
             channel,
             sync,
-            options: Options { qp_type, tos: 0, ack_timeout: 16, min_rnr_timer: 12, reuse_addr: false, afonly: false },
+            options: Options::new(qp_type),
             context: None,
             place: None,
             lease: None,
@@ -274,7 +133,7 @@ impl Parts {
 
 impl CmId {
     pub(super) fn create(channel: &EventChannel, port_space: PortSpace, sync: bool) -> Self {
-        let shared = Arc::new(Shared::new(channel.inner.queue.clone(), State::new(IdState::Idle)));
+        let shared = Arc::new(Shared::idle(channel.inner.queue.clone()));
         let qp_type = match port_space {
             PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
             PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
@@ -284,7 +143,7 @@ impl CmId {
 
     fn with(shared: Arc<Shared>, port_space: PortSpace, parts: Parts) -> Self {
         let handle = Arc::new(Handle { shared, port_space, parts: Mutex::new(parts) });
-        let _ = handle.shared.handle.set(Arc::downgrade(&handle)); // set once: by whoever makes the handle
+        handle.shared.hand_out(&handle);
         Self { handle }
     }
 
@@ -400,87 +259,6 @@ impl CmId {
     pub fn make_sync(&self) -> io::Result<()> {
         self.migrate_id(&EventChannel::new()?);
         self.parts().sync = true;
-        Ok(())
-    }
-
-    // Options.
-
-    /// The device that it is to use, instead of the one that fits its addresses. Before it belongs to any.
-    ///
-    /// # Errors
-    /// [`CmError::State`].
-    pub fn set_context(&self, context: &Context) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        parts.context = Some(context.clone());
-        Ok(())
-    }
-
-    /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`). XRC queue pairs the program moves itself.
-    ///
-    /// # Errors
-    /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one type only.
-    pub fn set_qp_type(&self, qp_type: QpType) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        if self.port_space() != PortSpace::Ib && qp_type != parts.options.qp_type {
-            return Err(CmError::WrongService(qp_type));
-        }
-        parts.options.qp_type = qp_type;
-        Ok(())
-    }
-
-    /// Type of service of its packets (`RDMA_OPTION_ID_TOS`): IPv4 TOS or IPv6 traffic class. 0 by default. Before it connects.
-    pub fn set_tos(&self, tos: u8) {
-        self.parts().options.tos = tos;
-    }
-
-    /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code of 4.096 µs · 2^code, 0..=31; 0
-    /// means for ever. 16 (268 ms) by default. Before it connects.
-    ///
-    /// # Errors
-    /// [`CmError::Range`].
-    pub fn set_ack_timeout(&self, code: u8) -> Result<(), CmError> {
-        if code > 31 {
-            return Err(CmError::Range("ack_timeout"));
-        }
-        self.parts().options.ack_timeout = code;
-        Ok(())
-    }
-
-    /// For how long its queue pair asks the peer to wait when no receive request is posted (`rdma_set_min_rnr_timer`): a code,
-    /// 0..=31; see [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects or accepts.
-    ///
-    /// # Errors
-    /// [`CmError::Range`].
-    pub fn set_min_rnr_timer(&self, code: u8) -> Result<(), CmError> {
-        if code > 31 {
-            return Err(CmError::Range("min_rnr_timer"));
-        }
-        self.parts().options.min_rnr_timer = code;
-        Ok(())
-    }
-
-    /// Whether others that want so, too, may bind to the same address and port (`RDMA_OPTION_ID_REUSEADDR`), unless one listens.
-    /// Off by default.
-    ///
-    /// # Errors
-    /// [`CmError::State`] once it is bound.
-    pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        parts.options.reuse_addr = reuse;
-        Ok(())
-    }
-
-    /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too (`RDMA_OPTION_ID_AFONLY`). Off by default.
-    ///
-    /// # Errors
-    /// [`CmError::State`] once it is bound.
-    pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        parts.options.afonly = afonly;
         Ok(())
     }
 }

@@ -4,10 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use roce_transport::addr::Gid;
 
-use super::{
-    CmError, CmId, devices,
-    id::{IdState, Listening},
-};
+use super::{CmError, CmId, IdState, devices, shared::Listening};
 use crate::Context;
 
 /// Requests that may wait when the program does not say how many.

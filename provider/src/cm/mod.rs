@@ -46,10 +46,12 @@ mod event;
 mod id;
 mod listen;
 mod multicast;
+mod options;
 mod ports;
 mod queues;
 mod resolve;
 mod route;
+mod shared;
 #[cfg(test)]
 mod tests;
 

@@ -17,9 +17,10 @@ use roce_transport::{
 };
 
 use super::{
+    IdState,
     channel::{Raw, Request},
     event::{ConnParam, EventKind, Param, Status, UdParam},
-    id::{IdState, Incoming, Listening, Shared},
+    shared::{Incoming, Listening, Shared},
 };
 
 /// Who wants to hear of what, on one device.

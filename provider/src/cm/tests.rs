@@ -21,7 +21,7 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{event::Param, id::Shared, *};
+use super::{event::Param, shared::Shared, *};
 use crate::{
     Context, OpenOptions, PortAttr,
     device::{Surroundings, open_link},
