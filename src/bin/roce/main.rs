@@ -3,6 +3,8 @@
 mod demo;
 mod devinfo;
 mod pingpong;
+mod rping;
+mod side;
 
 use std::{error::Error, process::ExitCode};
 
@@ -25,6 +27,7 @@ enum Command {
     Demo(demo::Args),
     Devinfo(devinfo::Args),
     Pingpong(pingpong::Args),
+    Rping(rping::Args),
 }
 
 fn main() -> ExitCode {
@@ -32,6 +35,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
+        Command::Rping(args) => rping::run(args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

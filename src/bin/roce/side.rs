@@ -1,0 +1,137 @@
+//! What the tools that connect as librdmacm does have in common: which device, which address, and waiting for what comes next.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use roce::{
+    ArmKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
+    cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, RejectReason, Status, getaddrinfo},
+    fabric::FaultPlan,
+};
+use rustix::event::{PollFd, PollFlags, poll};
+
+use crate::Failure;
+
+/// What finding an address and a way may take.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The device, and what is to happen to its packets.
+#[derive(clap::Args)]
+pub(crate) struct LinkArgs {
+    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that fits the addresses
+    #[arg(long, value_name = "DEV")]
+    device: Option<String>,
+    /// Capture every packet of the device into this pcapng file, for Wireshark
+    #[arg(long, value_name = "FILE", requires = "device")]
+    pcap: Option<PathBuf>,
+    /// Let something go wrong with the device's packets, in both directions: "drop 3%", "drop qp 1 nth 2" for the second packet
+    /// of connection management; see `roce pingpong --help`
+    #[arg(long, value_name = "FAULTS", requires = "device")]
+    fault: Vec<String>,
+}
+
+impl LinkArgs {
+    /// Opens the device, if one is named; ids find it by its address from then on.
+    pub(crate) fn open(&self) -> Result<Option<Context>, Failure> {
+        let Some(spec) = &self.device else { return Ok(None) };
+        let faults: FaultPlan = self.fault.join(", ").parse()?;
+        let options = OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() };
+        Ok(Some(Device::named(spec)?.open(options)?))
+    }
+}
+
+/// The address of a host, by name or number.
+pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
+    let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
+    let found = found.map_err(|error| format!("{host} is no name or IP address of a host: {error}"))?;
+    Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
+}
+
+/// Makes an id use a device, if one is named.
+pub(crate) fn place(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
+    Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
+}
+
+/// Finds the way to a peer; the id's channel must be the caller's alone.
+pub(crate) fn resolve(id: &CmId, channel: &EventChannel, src: Option<SocketAddr>, dst: SocketAddr) -> Result<(), Failure> {
+    id.resolve_addr(src, dst, TIMEOUT)?;
+    expect(channel, EventKind::AddrResolved, dst)?;
+    id.resolve_route(TIMEOUT)?;
+    expect(channel, EventKind::RouteResolved, dst)?;
+    Ok(())
+}
+
+/// Waits for this event; any other ends the tool.
+pub(crate) fn expect(channel: &EventChannel, kind: EventKind, peer: SocketAddr) -> Result<CmEvent, Failure> {
+    let event = channel.wait(None)?;
+    if event.kind() == kind && event.status() == Status::Success { Ok(event) } else { Err(unexpected(&event, Some(peer))) }
+}
+
+/// What an event means that ends a tool, and what to do.
+pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
+    let (kind, status) = (event.kind(), event.status());
+    let peer = peer.or(event.id().peer_addr()).map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
+    let advice = match (kind, status) {
+        (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_SERVICE_ID)) | (EventKind::Unreachable, Status::Sidr(1)) => {
+            format!("nobody listens at {peer}; start the server there first")
+        }
+        (EventKind::Rejected, _) | (EventKind::Unreachable, Status::Sidr(_)) => format!("{peer} refuses; see what it printed"),
+        (EventKind::Unreachable, _) => format!("{peer} does not answer; has it an RDMA device with this address?"),
+        (EventKind::AddrError | EventKind::RouteError, _) => format!("there is no way to {peer}; see `ip route`"),
+        (EventKind::Disconnected, _) => format!("{peer} has ended the connection; see what it printed"),
+        _ => "the connection is over".to_owned(),
+    };
+    format!("{kind}, error {}: {status}: {advice}", status.code()).into()
+}
+
+/// Completions and events of connections, whichever comes first.
+pub(crate) struct Ears {
+    pub(crate) cq: CompletionQueue,
+    completions: CompletionChannel,
+    pub(crate) events: EventChannel,
+}
+
+/// What has come.
+pub(crate) enum Heard {
+    Done(Wc),
+    Event(CmEvent),
+}
+
+impl Ears {
+    /// Makes a completion queue for `size` completions.
+    pub(crate) fn new(context: &Context, size: usize, events: &EventChannel) -> Result<Self, Failure> {
+        let completions = context.create_channel()?;
+        let cq = context.create_cq(size, Some(&completions))?;
+        Ok(Self { cq, completions, events: events.clone() })
+    }
+
+    /// Waits for what comes next. Completions come before events, so that a connection's last ones are heard before its end.
+    pub(crate) fn next(&self) -> Result<Heard, Failure> {
+        loop {
+            if let Some(heard) = self.now() {
+                return Ok(heard);
+            }
+            self.cq.arm(ArmKind::Next);
+            if let Some(heard) = self.now() {
+                return Ok(heard);
+            }
+            let mut both = [PollFd::new(&self.completions, PollFlags::IN), PollFd::new(&self.events, PollFlags::IN)];
+            match poll(&mut both, None) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(format!("cannot wait: {error}").into()),
+            }
+            while self.completions.poll().is_some() {}
+        }
+    }
+
+    fn now(&self) -> Option<Heard> {
+        self.cq.poll_one().map(Heard::Done).or_else(|| self.events.poll().map(Heard::Event))
+    }
+}
+
+/// Stays for what the peer may still have to ask again, when packets were lost.
+pub(crate) fn linger(context: &Context) {
+    let counters = context.counters();
+    if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent > 0 {
+        std::thread::sleep(Duration::from_millis(500));
+    }
+}
