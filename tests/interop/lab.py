@@ -26,6 +26,7 @@ GUEST_PROGRAMS = {
     "iproute2": ["rdma"],
     "ibverbs-utils": ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
                       "ibv_srq_pingpong"],
+    "rdmacm-utils": ["rping", "ucmatose", "udaddy", "mckey", "rdma_client", "rdma_server"],
 }
 
 # Further packages and the files the guest needs of them, which `ldd` does not show because they are opened at run time.
@@ -47,7 +48,7 @@ PYTHON_PACKAGES = ["python3-minimal", "python3-pyverbs"]
 PYTHON_PATH = "/usr/lib/python3/dist-packages"
 
 # Loaded by the guest in this order. rdma_rxe asks the crypto API for "crc32" and does not depend on it by name.
-MODULES = ["virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs"]
+MODULES = ["virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
 
 
 class LabError(Exception):

@@ -5,6 +5,7 @@ mod devinfo;
 mod pingpong;
 mod rping;
 mod side;
+mod ucmatose;
 
 use std::{error::Error, process::ExitCode};
 
@@ -28,6 +29,7 @@ enum Command {
     Devinfo(devinfo::Args),
     Pingpong(pingpong::Args),
     Rping(rping::Args),
+    Ucmatose(ucmatose::Args),
 }
 
 fn main() -> ExitCode {
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Rping(args) => rping::run(args),
+        Command::Ucmatose(args) => ucmatose::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

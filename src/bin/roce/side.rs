@@ -1,7 +1,12 @@
 //! What the tools that connect as librdmacm does have in common: which device, which address, and waiting for what comes next.
 
-use std::{net::SocketAddr, path::PathBuf, time::Duration};
+use std::{
+    net::{IpAddr, Ipv6Addr, SocketAddr},
+    path::PathBuf,
+    time::Duration,
+};
 
+use clap::ValueEnum;
 use roce::{
     ArmKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
     cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, RejectReason, Status, getaddrinfo},
@@ -36,6 +41,33 @@ impl LinkArgs {
         let faults: FaultPlan = self.fault.join(", ").parse()?;
         let options = OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() };
         Ok(Some(Device::named(spec)?.open(options)?))
+    }
+}
+
+/// What an address on the command line is.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum Format {
+    /// A name, or an address of either family
+    Name,
+    /// An IPv4 address
+    Ip,
+    /// An IPv6 address
+    Ipv6,
+    /// A GID: an IPv6 address, or ::ffff: and an IPv4 one
+    Gid,
+}
+
+impl Format {
+    /// The address that was given in this format.
+    pub(crate) fn address(self, host: &str, port: u16) -> Result<SocketAddr, Failure> {
+        let ip = match self {
+            Self::Name => return address(host, port),
+            Self::Ip => host.parse().ok().map(IpAddr::V4),
+            Self::Ipv6 => host.parse().ok().map(IpAddr::V6),
+            Self::Gid => host.parse().ok().map(|gid: Ipv6Addr| gid.to_canonical()),
+        };
+        let kind = self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        Ok(SocketAddr::new(ip.ok_or_else(|| format!("{host} is no address of the format {kind}; see -f"))?, port))
     }
 }
 
@@ -134,4 +166,10 @@ pub(crate) fn linger(context: &Context) {
     if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent > 0 {
         std::thread::sleep(Duration::from_millis(500));
     }
+}
+
+/// Bytes of memory that this process uses, 0 where the system does not say.
+pub(crate) fn resident_bytes() -> u64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
 }

@@ -1,0 +1,314 @@
+//! `roce ucmatose`: many connections at once, messages both ways, and their end, as the stock `ucmatose` does it.
+//!
+//! Once all connections stand, the server sends all its messages, the client answers with as many, and the server disconnects.
+
+use std::time::Instant;
+
+use clap::ValueEnum;
+use roce::{
+    Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, WcOpcode,
+    cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
+};
+
+use crate::{
+    Failure,
+    side::{self, Ears, Format, Heard, LinkArgs},
+};
+
+/// Make connections, send messages over them both ways, and disconnect.
+///
+/// On one host, in two terminals:
+///
+///     roce ucmatose -c 100
+///     roce ucmatose -c 100 -s 127.0.0.1
+///
+/// The other side may as well be the stock ucmatose, on the kernel's rxe or on an RDMA network
+/// adapter; options mean what they mean there. Connections, messages and their size have to be
+/// the same on both sides.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+pub(crate) struct Args {
+    /// Where the server is; without it, this is the server
+    #[arg(short, value_name = "SERVER")]
+    server: Option<String>,
+    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6 one
+    #[arg(short, value_name = "ADDRESS")]
+    bind: Option<String>,
+    /// What the addresses are
+    #[arg(short, value_enum, default_value_t = Format::Name)]
+    format: Format,
+    /// Port space
+    #[arg(short = 'P', value_enum, default_value_t = Space::Tcp)]
+    port_space: Space,
+    /// Connections
+    #[arg(short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    connections: u32,
+    /// Messages each way over each connection
+    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
+    message_count: u32,
+    /// Bytes per message
+    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
+    message_size: u32,
+    /// Type of service of the packets
+    #[arg(short = 't', value_name = "TOS")]
+    tos: Option<u8>,
+    /// The server's port
+    #[arg(short, default_value_t = 7471)]
+    port: u16,
+    /// Migrate every id to another event channel before the end
+    #[arg(short)]
+    migrate: bool,
+    /// The queue pairs' acknowledge timeout: the code of 4.096 µs · 2^code, 0 to 31
+    #[arg(short = 'a', value_name = "CODE")]
+    ack_timeout: Option<u8>,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Space {
+    Tcp,
+    Ib,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let context = args.link.open()?;
+    let channel = EventChannel::new()?;
+    let test =
+        if args.server.is_some() { connect(args, &channel, context.as_ref()) } else { accept(args, &channel, context.as_ref()) }?;
+    test.play(args)?;
+    println!("test complete");
+    println!("return status 0");
+    Ok(())
+}
+
+impl Args {
+    fn id(&self, channel: &EventChannel, context: Option<&Context>) -> Result<CmId, Failure> {
+        let id = channel.create_id(match self.port_space {
+            Space::Tcp => PortSpace::Tcp,
+            Space::Ib => PortSpace::Ib,
+        });
+        side::place(&id, context)?;
+        if let Some(tos) = self.tos {
+            id.set_tos(tos);
+        }
+        if let Some(code) = self.ack_timeout {
+            id.set_ack_timeout(code).map_err(|_| format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a"))?;
+        }
+        Ok(id)
+    }
+}
+
+/// Connects as often as wanted.
+fn connect(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
+    println!("cmatose: starting client");
+    let server = args.format.address(args.server.as_deref().unwrap_or_default(), args.port)?;
+    let own = args.bind.as_deref().map(|own| args.format.address(own, 0)).transpose()?;
+    println!("cmatose: connecting");
+    let mut begun = None;
+    for _ in 0..args.connections {
+        let id = args.id(channel, context)?;
+        side::resolve(&id, channel, own, server)?;
+        // what all have in common is made with the first, and does not count
+        begun.get_or_insert(Test::new(args, channel, &id, true)?);
+        if let Some(test) = &mut begun {
+            test.begin(args, id)?;
+        }
+    }
+    let mut test = begun.ok_or("no connection is wanted")?;
+    for id in &test.ids {
+        id.connect(&param())?;
+    }
+    test.wait_for_all(args)?;
+    Ok(test)
+}
+
+/// Accepts as many as wanted.
+fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
+    println!("cmatose: starting server");
+    let listener = args.id(channel, context)?;
+    listener.bind_addr(args.format.address(args.bind.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
+    listener.listen(0)?;
+    let first = loop {
+        let event = channel.wait(None)?;
+        match event.kind() {
+            EventKind::ConnectRequest => break event.id().clone(),
+            EventKind::AddrChange => {}
+            _ => return Err(side::unexpected(&event, None)),
+        }
+    };
+    let mut test = Test::new(args, channel, &first, false)?;
+    test.begin(args, first)?;
+    test.ids[0].accept(&param())?;
+    test.wait_for_all(args)?;
+    Ok(test)
+}
+
+fn param() -> ConnParam {
+    ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 5, ..ConnParam::default() }
+}
+
+/// All connections.
+struct Test {
+    ids: Vec<CmId>,
+    channel: EventChannel,
+    is_client: bool,
+    context: Context,
+    pd: ProtectionDomain,
+    ears: Ears,
+    /// What is sent, and where everything is received.
+    outgoing: MemoryRegion,
+    incoming: MemoryRegion,
+    sent: u64,
+    received: u64,
+    disconnected: usize,
+    start: Instant,
+    /// Bytes of memory that the process used before the first connection.
+    before: u64,
+}
+
+impl Test {
+    fn new(args: &Args, channel: &EventChannel, id: &CmId, is_client: bool) -> Result<Self, Failure> {
+        let context = id.context().ok_or("the id has no device")?;
+        let completions = args.connections as usize * (args.message_count as usize * 2);
+        let ears = Ears::new(&context, completions.max(1), channel)?;
+        let (pd, size) = (id.pd()?, args.message_size as usize);
+        let (outgoing, incoming) = (pd.allocate(size.max(1), roce::Access::empty())?, id.reg_msgs(size.max(1))?);
+        Ok(Self {
+            ids: Vec::with_capacity(args.connections as usize),
+            channel: channel.clone(),
+            is_client,
+            context,
+            pd,
+            ears,
+            outgoing,
+            incoming,
+            sent: 0,
+            received: 0,
+            disconnected: 0,
+            start: Instant::now(),
+            before: side::resident_bytes(),
+        })
+    }
+
+    /// Makes a connection's queue pair, ready for all messages.
+    fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
+        let depth = args.message_count.max(1);
+        let caps = QpCaps { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let cq = Some(self.ears.cq.clone());
+        id.create_qp(Some(&self.pd), &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
+        let into = self.incoming.sge(0..args.message_size as usize);
+        let wrs: Vec<_> = (0..args.message_count).map(|_| RecvWr::new(0, [into])).collect();
+        id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
+        self.ids.push(id);
+        Ok(())
+    }
+
+    /// Waits until all connections stand, and says how long it took when they are several.
+    fn wait_for_all(&mut self, args: &Args) -> Result<(), Failure> {
+        let mut left = args.connections;
+        while left > 0 {
+            let event = self.channel.wait(None)?;
+            match event.kind() {
+                EventKind::Established => left -= 1,
+                EventKind::ConnectRequest if self.ids.len() < args.connections as usize => {
+                    let id = event.id().clone();
+                    self.begin(args, id.clone())?;
+                    id.accept(&param())?;
+                }
+                EventKind::ConnectRequest => self.refuse(&event)?,
+                EventKind::AddrChange => {}
+                _ => return Err(side::unexpected(&event, None)),
+            }
+        }
+        if args.connections > 1 {
+            let (seconds, count) = (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
+            let bytes = side::resident_bytes().saturating_sub(self.before) as f64 / count;
+            println!(
+                "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of memory each",
+                count / seconds,
+                bytes / 1024.0
+            );
+        }
+        Ok(())
+    }
+
+    /// As the stock server does when there are more connections than it wants.
+    #[allow(clippy::unused_self, reason = "it belongs to the test's events")]
+    fn refuse(&self, event: &roce::cm::CmEvent) -> Result<(), Failure> {
+        eprintln!("cmatose: failing connection request");
+        Ok(event.id().reject(&[])?)
+    }
+
+    fn play(mut self, args: &Args) -> Result<(), Failure> {
+        let all = u64::from(args.connections) * u64::from(args.message_count);
+        if all > 0 && self.is_client {
+            println!("receiving data transfers");
+            self.hear_until(|test| test.received == all)?;
+            println!("sending replies");
+            self.send(args)?;
+            self.hear_until(|test| test.sent == all)?;
+            println!("data transfers complete");
+        } else if all > 0 {
+            println!("initiating data transfers");
+            self.send(args)?;
+            println!("completing sends");
+            self.hear_until(|test| test.sent == all)?;
+            println!("receiving data transfers");
+            self.hear_until(|test| test.received == all)?;
+            println!("data transfers complete");
+        }
+        if args.migrate {
+            println!("migrating to new event channel");
+            let channel = EventChannel::new()?;
+            self.ids.iter().for_each(|id| id.migrate_id(&channel));
+            (self.channel, self.ears.events) = (channel.clone(), channel);
+        }
+        if !self.is_client {
+            println!("cmatose: disconnecting");
+            for id in &self.ids {
+                // one may be over, if its client has gone
+                let _ = id.disconnect();
+            }
+        }
+        let count = self.ids.len();
+        self.hear_until(|test| test.disconnected == count)?;
+        println!("disconnected");
+        side::linger(&self.context);
+        Ok(())
+    }
+
+    fn send(&self, args: &Args) -> Result<(), Failure> {
+        let from = self.outgoing.sge(0..args.message_size as usize);
+        let wrs: Vec<_> = (0..args.message_count).map(|_| SendWr::send(1, from)).collect();
+        for id in &self.ids {
+            id.qp().ok_or("an id has no queue pair")?.post_send(&wrs)?;
+        }
+        Ok(())
+    }
+
+    fn hear_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
+        while !done(self) {
+            match self.ears.next()? {
+                Heard::Done(wc) => {
+                    let ok = wc
+                        .result
+                        .map_err(|error| format!("after {} messages sent and {} received: {error}", self.sent, self.received))?;
+                    if ok.opcode == WcOpcode::Recv { self.received += 1 } else { self.sent += 1 }
+                }
+                Heard::Event(event) => match event.kind() {
+                    EventKind::Disconnected => {
+                        self.disconnected += 1;
+                        if self.is_client {
+                            event.id().disconnect()?;
+                        }
+                    }
+                    EventKind::ConnectRequest => self.refuse(&event)?,
+                    EventKind::TimewaitExit | EventKind::AddrChange | EventKind::Established => {}
+                    _ => return Err(side::unexpected(&event, None)),
+                },
+            }
+        }
+        Ok(())
+    }
+}
