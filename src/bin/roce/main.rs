@@ -1,11 +1,14 @@
 //! The `roce` command-line tool.
 
+mod datagrams;
 mod demo;
 mod devinfo;
+mod mckey;
 mod pingpong;
 mod rping;
 mod side;
 mod ucmatose;
+mod udaddy;
 
 use std::{error::Error, process::ExitCode};
 
@@ -27,18 +30,22 @@ struct Cli {
 enum Command {
     Demo(demo::Args),
     Devinfo(devinfo::Args),
+    Mckey(mckey::Args),
     Pingpong(pingpong::Args),
     Rping(rping::Args),
     Ucmatose(ucmatose::Args),
+    Udaddy(udaddy::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
+        Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Rping(args) => rping::run(args),
         Command::Ucmatose(args) => ucmatose::run(&args),
+        Command::Udaddy(args) => udaddy::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -71,6 +71,15 @@ impl Format {
     }
 }
 
+/// Port space of datagrams; the stock tools take its number.
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub(crate) enum DatagramSpace {
+    #[value(name = "0x111", alias = "0x0111", alias = "udp")]
+    Udp,
+    #[value(name = "0x2", alias = "0x0002", alias = "ipoib")]
+    Ipoib,
+}
+
 /// The address of a host, by name or number.
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());

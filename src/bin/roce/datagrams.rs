@@ -1,0 +1,141 @@
+//! Datagram queue pairs of several ids, with their buffers and what has come to them: for `roce udaddy` and `roce mckey`.
+
+use roce::{
+    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc, WcOpcode,
+    cm::{CmEvent, CmId, CmQpAttr, EventChannel, EventKind, UDP_QKEY},
+};
+
+use crate::{
+    Failure,
+    side::{self, Ears, Heard},
+};
+
+/// Bytes in front of a received datagram.
+pub(crate) const GRH: usize = 40;
+
+/// All queue pairs of a tool.
+pub(crate) struct Datagrams {
+    pub(crate) nodes: Vec<Node>,
+    context: Context,
+    pub(crate) pd: ProtectionDomain,
+    ears: Ears,
+    outgoing: MemoryRegion,
+    /// A place for each queue pair.
+    incoming: MemoryRegion,
+    size: usize,
+    count: u32,
+}
+
+/// A queue pair with its peer.
+pub(crate) struct Node {
+    pub(crate) id: CmId,
+    pub(crate) to: Option<UdDestination>,
+    sent: u32,
+    received: u32,
+}
+
+impl Datagrams {
+    /// For so many queue pairs, and so many messages of `size` bytes each way, on the device of `id`.
+    pub(crate) fn new(tool: &str, id: &CmId, nodes: u32, count: u32, size: u32, events: &EventChannel) -> Result<Self, Failure> {
+        let context = id.context().ok_or("the id has no device")?;
+        let mtu = context.active_mtu().bytes();
+        if size > mtu {
+            return Err(format!("{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less").into());
+        }
+        let ears = Ears::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
+        let (pd, size) = (id.pd()?, size as usize);
+        let outgoing = pd.allocate(size.max(1), Access::empty())?;
+        let incoming = pd.allocate(nodes as usize * (GRH + size), Access::LOCAL_WRITE)?;
+        Ok(Self { nodes: Vec::new(), context, pd, ears, outgoing, incoming, size, count })
+    }
+
+    /// Makes an id's queue pair; `receives`: with a receive request for each message.
+    pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<(), Failure> {
+        let depth = self.count.max(1);
+        let caps = QpCaps { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let cq = Some(self.ears.cq.clone());
+        id.create_qp(Some(&self.pd), &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
+        let index = self.nodes.len();
+        if receives {
+            let start = index * (GRH + self.size);
+            let into = self.incoming.sge(start..start + GRH + self.size);
+            let wrs: Vec<_> = (0..self.count).map(|_| RecvWr::new(index as u64, [into])).collect();
+            id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
+        }
+        self.nodes.push(Node { id, to: None, sent: 0, received: 0 });
+        Ok(())
+    }
+
+    /// The queue pair of this id.
+    pub(crate) fn node(&mut self, id: &CmId) -> Option<&mut Node> {
+        self.nodes.iter_mut().find(|node| node.id == *id)
+    }
+
+    /// Sends all messages, each with the number of the own queue pair.
+    pub(crate) fn send(&self) -> Result<(), Failure> {
+        for (index, node) in self.nodes.iter().enumerate() {
+            let qp = node.id.qp().ok_or("an id has no queue pair")?;
+            let to = node.to.ok_or("a peer is not known")?;
+            let wr = SendWr::send_to(index as u64, to, self.outgoing.sge(0..self.size));
+            let wr = wr.with_immediate(qp.qpn().get().to_be_bytes());
+            qp.post_send(&vec![wr; self.count as usize])?;
+        }
+        Ok(())
+    }
+
+    /// Waits until all messages have gone.
+    pub(crate) fn wait_sent(&mut self) -> Result<(), Failure> {
+        self.wait(|node| node.sent)
+    }
+
+    /// Waits until all messages have come. Senders that were not known are known then.
+    pub(crate) fn wait_received(&mut self) -> Result<(), Failure> {
+        self.wait(|node| node.received)
+    }
+
+    fn wait(&mut self, number: impl Fn(&Node) -> u32) -> Result<(), Failure> {
+        while self.nodes.iter().any(|node| number(node) < self.count) {
+            match self.ears.next()? {
+                Heard::Done(wc) => self.complete(&wc)?,
+                Heard::Event(event) => other(&event)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&mut self, wc: &Wc) -> Result<(), Failure> {
+        let ok = wc.result.map_err(|error| format!("failed polling CQ: {error}"))?;
+        let index = wc.wr_id as usize;
+        if ok.opcode != WcOpcode::Recv {
+            self.nodes[index].sent += 1;
+            return Ok(());
+        }
+        let length = ok.byte_len as usize;
+        if length != GRH + self.size {
+            let (got, wanted) = (length - GRH.min(length), self.size);
+            return Err(format!("a message has {got} bytes instead of {wanted}; use the same -S on both sides").into());
+        }
+        if self.nodes[index].to.is_none() {
+            let mut area = [0; GRH];
+            self.incoming.read_at(index * (GRH + self.size), &mut area)?;
+            let qpn = ok.src_qp.ok_or("a message has no sender")?;
+            self.nodes[index].to = Some(self.pd.create_ah_from_wc(wc, &area)?.to(qpn, UDP_QKEY));
+        }
+        self.nodes[index].received += 1;
+        Ok(())
+    }
+
+    /// Nothing of what was sent is still here.
+    pub(crate) fn finish(&self) {
+        side::linger(&self.context);
+    }
+}
+
+/// What may happen besides.
+fn other(event: &CmEvent) -> Result<(), Failure> {
+    match event.kind() {
+        EventKind::ConnectRequest => Ok(event.id().reject(&[])?),
+        EventKind::AddrChange | EventKind::TimewaitExit => Ok(()),
+        _ => Err(side::unexpected(event, None)),
+    }
+}

@@ -1,0 +1,123 @@
+//! `roce mckey`: datagrams to a multicast group, as the stock `mckey` does it.
+
+use std::{net::IpAddr, time::Duration};
+
+use roce::{
+    Gid,
+    cm::{EventChannel, EventKind, JoinFlags},
+};
+
+use crate::{
+    Failure,
+    datagrams::Datagrams,
+    side::{self, DatagramSpace, LinkArgs},
+};
+
+/// Join a multicast group, and send to it or receive from it.
+///
+/// On one host, in two terminals:
+///
+///     roce mckey -m 239.1.2.3 -b 127.0.0.1
+///     roce mckey -m 239.1.2.3 -b 127.0.0.2 -s
+///
+/// The other side may as well be the stock mckey, on the kernel's rxe or on an RDMA network
+/// adapter; options mean what they mean there. Messages and their size have to be the same on
+/// both sides. Start the receiver first: what is sent before it has joined is not for it.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+#[command(group(clap::ArgGroup::new("group").required(true).args(["multicast", "unmapped"])))]
+pub(crate) struct Args {
+    /// The group, an IP multicast address
+    #[arg(short, value_name = "GROUP")]
+    multicast: Option<IpAddr>,
+    /// The group as a GID, instead: an IPv6 multicast address, or ::ffff: and an IPv4 one
+    #[arg(short = 'M', value_name = "GROUP", requires = "bind")]
+    unmapped: Option<std::net::Ipv6Addr>,
+    /// Send
+    #[arg(short)]
+    sender: bool,
+    /// The own address. By default the one that the system would send to the group from
+    #[arg(short, value_name = "ADDRESS")]
+    bind: Option<String>,
+    /// Queue pairs that join
+    #[arg(short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    connections: u32,
+    /// Messages for each queue pair
+    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
+    message_count: u32,
+    /// Bytes per message
+    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
+    message_size: u32,
+    /// Port space: 0x111 (udp) or 0x2 (ipoib)
+    #[arg(short, long = "port-space", value_name = "SPACE", default_value = "0x111")]
+    port_space: DatagramSpace,
+    /// Join to send only
+    #[arg(short = 'o', requires = "sender")]
+    send_only: bool,
+    #[command(flatten)]
+    link: LinkArgs,
+}
+
+/// How long a sender waits for the network to learn of the group.
+const PAUSE: Duration = Duration::from_secs(1);
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let group = match (args.multicast, args.unmapped) {
+        (Some(group), _) => group,
+        (None, Some(gid)) => gid.to_canonical(),
+        (None, None) => return Err("say which group, with -m".into()),
+    };
+    if !group.is_multicast() {
+        return Err(format!("{group} is no multicast address; choose one like 239.1.2.3 or ff05::1:2").into());
+    }
+    let context = args.link.open()?;
+    let channel = EventChannel::new()?;
+    println!("mckey: starting {}", if args.sender { "client" } else { "server" });
+    println!("mckey: joining");
+    let own = args.bind.as_deref().map(|own| side::address(own, 0)).transpose()?;
+    let flags = if args.send_only { JoinFlags::SendOnlyFullMember } else { JoinFlags::FullMember };
+    let peer = (group, 0).into();
+    let mut all: Option<Datagrams> = None;
+    for _ in 0..args.connections {
+        let id = channel.create_id(args.port_space.into());
+        match own {
+            Some(own) => id.bind_addr(own)?,
+            None => {
+                side::place(&id, context.as_ref())?;
+                id.resolve_addr(None, peer, Duration::from_secs(2))?;
+                side::expect(&channel, EventKind::AddrResolved, peer)?;
+            }
+        }
+        let mut datagrams = match all.take() {
+            Some(datagrams) => datagrams,
+            None => Datagrams::new("mckey", &id, args.connections, args.message_count, args.message_size, &channel)?,
+        };
+        datagrams.begin(id.clone(), !args.sender)?;
+        id.join_multicast_ex(group, flags)?;
+        let event = side::expect(&channel, EventKind::MulticastJoin, peer)?;
+        let to = event.ud().ok_or("the group has no address")?.destination();
+        println!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
+        if let Some(node) = datagrams.node(&id) {
+            node.to = Some(to);
+        }
+        all = Some(datagrams);
+    }
+    let mut datagrams = all.ok_or("no queue pair is wanted")?;
+    if args.message_count > 0 && args.sender {
+        std::thread::sleep(PAUSE);
+        println!("initiating data transfers");
+        datagrams.send()?;
+        datagrams.wait_sent()?;
+        println!("data transfers complete");
+    } else if args.message_count > 0 {
+        println!("receiving data transfers");
+        datagrams.wait_received()?;
+        println!("data transfers complete");
+    }
+    for node in &datagrams.nodes {
+        node.id.leave_multicast(group)?;
+    }
+    println!("test complete");
+    println!("return status 0");
+    Ok(())
+}
