@@ -51,7 +51,7 @@ pub(crate) struct Args {
     #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     count: Option<u32>,
     /// Bytes of the buffers, 23 to 65535. The server's must not be smaller than the client's
-    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
+    #[arg(short = 'S', value_name = "SIZE", default_value_t = 64)]
     size: usize,
     /// Print the ping data
     #[arg(short)]

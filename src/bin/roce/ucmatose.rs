@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use clap::ValueEnum;
 use roce::{
-    Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, WcOpcode,
-    cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
+    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, WcOpcode,
+    cm::{CmEvent, CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
 use crate::{
@@ -173,7 +173,7 @@ impl Test {
         let completions = args.connections as usize * (args.message_count as usize * 2);
         let ears = Ears::new(&context, completions.max(1), channel)?;
         let (pd, size) = (id.pd()?, args.message_size as usize);
-        let (outgoing, incoming) = (pd.allocate(size.max(1), roce::Access::empty())?, id.reg_msgs(size.max(1))?);
+        let (outgoing, incoming) = (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
         Ok(Self {
             ids: Vec::with_capacity(args.connections as usize),
             channel: channel.clone(),
@@ -216,7 +216,7 @@ impl Test {
                     self.begin(args, id.clone())?;
                     id.accept(&param())?;
                 }
-                EventKind::ConnectRequest => self.refuse(&event)?,
+                EventKind::ConnectRequest => refuse(&event)?,
                 EventKind::AddrChange => {}
                 _ => return Err(side::unexpected(&event, None)),
             }
@@ -231,13 +231,6 @@ impl Test {
             );
         }
         Ok(())
-    }
-
-    /// As the stock server does when there are more connections than it wants.
-    #[allow(clippy::unused_self, reason = "it belongs to the test's events")]
-    fn refuse(&self, event: &roce::cm::CmEvent) -> Result<(), Failure> {
-        eprintln!("cmatose: failing connection request");
-        Ok(event.id().reject(&[])?)
     }
 
     fn play(mut self, args: &Args) -> Result<(), Failure> {
@@ -303,7 +296,7 @@ impl Test {
                             event.id().disconnect()?;
                         }
                     }
-                    EventKind::ConnectRequest => self.refuse(&event)?,
+                    EventKind::ConnectRequest => refuse(&event)?,
                     EventKind::TimewaitExit | EventKind::AddrChange | EventKind::Established => {}
                     _ => return Err(side::unexpected(&event, None)),
                 },
@@ -311,4 +304,10 @@ impl Test {
         }
         Ok(())
     }
+}
+
+/// As the stock server does when there are more connections than it wants.
+fn refuse(event: &CmEvent) -> Result<(), Failure> {
+    eprintln!("cmatose: failing connection request");
+    Ok(event.id().reject(&[])?)
 }
