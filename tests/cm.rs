@@ -43,9 +43,11 @@ struct World {
     listener: CmId,
 }
 
-/// Messages are sent again after 17 ms, 15 times.
-fn quick() -> CmConfig {
-    CmConfig { response_timeout: 12, max_retries: 15, ..CmConfig::default() }
+/// Messages are sent again after 17 ms, 15 times. Questions for datagram services after 134 ms: one that comes again when it has been
+/// answered is a new one, as with the kernel.
+fn quick(port_space: PortSpace) -> CmConfig {
+    let response_timeout = if matches!(port_space, PortSpace::Udp | PortSpace::Ipoib) { 15 } else { 12 };
+    CmConfig { response_timeout, max_retries: 15, ..CmConfig::default() }
 }
 
 impl World {
@@ -55,7 +57,8 @@ impl World {
 
     fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
         let fabric = Fabric::new("".parse().unwrap(), 1);
-        let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions { cm: quick(), ..OpenOptions::default() }).unwrap();
+        let open =
+            |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions { cm: quick(port_space), ..OpenOptions::default() }).unwrap();
         let (a, b) = (open(A), open(B));
         let (a_channel, b_channel) = (EventChannel::new().unwrap(), EventChannel::new().unwrap());
         let listener = b_channel.create_id(port_space);
