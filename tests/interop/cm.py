@@ -15,6 +15,7 @@ LISTEN_SECONDS = 10
 # Between the port's being open and the program's listening on it.
 BREATH_SECONDS = 0.2
 ROCE_PORT = 4791
+NOBODY = "10.77.0.99"
 GROUP = "239.1.2.3"
 GROUP_IN_IGMP = "030201EF"
 
@@ -47,10 +48,12 @@ def cm_cases():
         yield from ucmatose(kernel)
         yield from udaddy(kernel)
         yield from mckey(kernel)
+        yield from samples(kernel)
         yield from refusals(kernel)
         yield from ends(kernel)
     # Slow, for the kernel waits for seconds before it repeats, and what is repeated is in our hands as much as in its.
     yield from losses("6.1")
+    yield nobody("6.1")
     yield from in_a_row("6.1")
 
 
@@ -115,6 +118,23 @@ def mckey(kernel):
         ours, stock = (("mckey", "-m", GROUP, "-b", own, "-C", count) for own in ["{host}", "{guest}"])
         ours, stock = (ours, (*stock, "-s")) if role == "server" else ((*ours, "-s"), stock)
         yield CmCase(kernel, "mckey", role, "ipv4", f"count{count}", ours, stock, done, done)
+
+
+def samples(kernel):
+    """Our examples against librdmacm's own: one connection, one message each way."""
+    for role in ROLES:
+        address = "{host}" if role == "server" else "{guest}"
+        ours = ("sh", "-c", f"{{examples}}/cm_{role}" + ("" if role == "server" else " {guest}"))
+        stock = ("rdma_client", "-s", address) if role == "server" else ("rdma_server",)
+        says = ('received ".*"', "done")
+        yield CmCase(kernel, "rdma_" + ("client" if role == "server" else "server"), role, "ipv4", "one", ours, stock, says,
+                     ("rdma_client: end 0" if role == "server" else "rdma_server: end 0",))
+
+
+def nobody(kernel):
+    """An address that no host has: asked again and again, then given up. The guest only stands by."""
+    return CmCase(kernel, "rping", "client", "ipv4", "unreachable", ("rping", "-c", "-C", "1", "-a", NOBODY), (),
+                  (".*RDMA_CM_EVENT_UNREACHABLE, error -110: .*",), ours_status=1, alone=True)
 
 
 def refusals(kernel):
@@ -238,7 +258,8 @@ class CmStage:
 
     def filled(self, case, words):
         host, guest = (HOST_IPV4, self.guest.ipv4) if case.family == "ipv4" else (HOST_IPV6, self.guest.ipv6)
-        return [word.replace("{host}", host).replace("{guest}", guest).replace("{roce}", str(self.binary)) for word in words]
+        return [word.replace("{host}", host).replace("{guest}", guest).replace("{roce}", str(self.binary))
+                .replace("{examples}", str(self.binary.parent / "examples")) for word in words]
 
     def ours_listens(self, side):
         # The end of a port's life is seen here, too.
