@@ -161,9 +161,16 @@ def refusals(kernel):
 def ends(kernel):
     """The client is killed while it is busy. The kernel says so for a program that it loses; but its memory goes first, so that
     a READ under way may hear of that before."""
-    server, client = ("rping", "-s", "-a", "{host}"), ("timeout", "-s", "KILL", "1", "rping", "-c", "-a", "{host}")
+    server, client = ("rping", "-s", "-a", "{host}"), ("timeout", "-s", "KILL", "5", "rping", "-c", "-a", "{host}")
     yield CmCase(kernel, "rping", "server", "ipv4", "client-killed", server, client,
                  (r"server DISCONNECT EVENT\.\.\.|.*: remote access error: .*",), ours_status=None, stock_status=137)
+
+
+    # Ours is killed, and what starts anew in its place connects. Nobody tells the kernel, which goes on waiting for the old one.
+    ping = "{roce} rping -c -a {guest} --device udp:{host}"
+    again = ("sh", "-c", f"timeout -s KILL 1 {ping} -C 1000000; {ping} -C 3 -V -v")
+    yield CmCase(kernel, "rping", "client", "ipv4", "killed-and-started-anew", again, ("rping", "-s", "-P", "-a", "{guest}"),
+                 tuple(f"ping data: {re.escape(ping_text(number, 64))}" for number in range(3)), endless=True)
 
 
 def losses(kernel):
