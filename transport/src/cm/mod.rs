@@ -10,6 +10,7 @@ mod command;
 mod connection;
 mod event;
 mod handle;
+mod layout;
 mod message;
 mod service;
 
