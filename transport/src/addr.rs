@@ -133,6 +133,9 @@ impl Default for PKey {
 pub struct QKey(pub u32);
 
 impl QKey {
+    /// That of the general services interface, QP1 (C10-130).
+    pub const GSI: Self = Self(0x8001_0000);
+
     /// Whether a work request with this key means "use the queue pair's own key": the high bit is set (C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {

@@ -181,7 +181,7 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
             *atomic = AtomicEth { virtual_address: address(atomic.virtual_address) & aligned, rkey: rkey.0, ..*atomic };
         }
         Ext::Ieth(ieth) => *ieth = InvalidateEth(rkey.0),
-        Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey = if fits { QKEY } else { QKey(0x8001_0000) },
+        Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey = if fits { QKEY } else { QKey::GSI },
         _ => {}
     }
     if let Ext::FethReth(feth, _) = ext

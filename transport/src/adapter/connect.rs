@@ -15,9 +15,6 @@ use crate::{
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
 };
 
-/// The queue key of QP1 (C10-130).
-const GSI_QKEY: QKey = QKey(0x8001_0000);
-
 impl Adapter {
     // Commands.
 
@@ -195,7 +192,7 @@ impl Adapter {
             self.counters.pkey_violations += 1;
             return Err(DropReason::PKey);
         };
-        if *qkey != GSI_QKEY {
+        if *qkey != QKey::GSI {
             return Err(DropReason::QKey);
         }
         self.check_icrc(net, bytes)?;
@@ -230,7 +227,7 @@ impl Adapter {
         let mut bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
         bth.pkey = way.pkey;
         self.gsi_psn = self.gsi_psn.plus(1);
-        let headers = Headers::built(bth, Ext::Deth(Deth { qkey: GSI_QKEY, source_qp: Qpn::GSI }));
+        let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());
         Some(Built::new(length + MAD_LEN, way.path))

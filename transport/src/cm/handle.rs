@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use rand_chacha::ChaCha12Rng;
 
 use super::{
-    Cm, CmEvent, CmState, ConnId, ListenerId, Outgoing, Way,
+    Cm, CmEvent, CmState, ConnId, Listener, ListenerId, Outgoing, Way,
     connection::{Connection, Setup},
     message::{About, CmMad, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq},
     time_of,
@@ -36,6 +36,11 @@ impl Arrival<'_> {
 
     const fn own(&self) -> IpAddr {
         self.way.own()
+    }
+
+    /// Only the peer may speak about a connection.
+    fn check_peer(&self, conn: &Connection) -> Result<(), DropReason> {
+        if conn.is_with(self.peer(), self.own()) { Ok(()) } else { Err(DropReason::CmWrongPeer) }
     }
 }
 
@@ -70,7 +75,8 @@ impl Cm {
     fn find(&self, own: u32, peers: u32, arrival: &Arrival<'_>) -> Result<&Connection, DropReason> {
         let conn = self.conns.get(&own).filter(|conn| conn.remote_id == peers && !is_sidr(conn.state));
         let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
-        if conn.is_with(arrival.peer(), arrival.own()) { Ok(conn) } else { Err(DropReason::CmWrongPeer) }
+        arrival.check_peer(conn)?;
+        Ok(conn)
     }
 
     // Setting up.
@@ -102,7 +108,7 @@ impl Cm {
             self.refuse(req, transaction, arrival, reason, info);
             return Ok(Taken::Done);
         };
-        let mut conn = self.admit(listener, CmState::ReqRcvd, arrival)?;
+        let mut conn = Connection::new(CmState::ReqRcvd, arrival.way);
         conn.remote_id = req.local_id;
         conn.remote_guid = guid;
         conn.remote_qpn = req.local_qpn;
@@ -114,7 +120,7 @@ impl Cm {
             ..AddressVector::new(arrival.peer().into(), arrival.sgid_index)
         };
         conn.setup = Some(Box::new(Setup { req: *req, rep: Rep::default(), av, managed: false, min_rnr_timer: 0 }));
-        let id = self.insert(conn, arrival)?;
+        let id = self.admit(listener, conn, arrival)?;
         self.by_remote_id.insert((peer, guid, req.local_id), id);
         self.by_remote_qpn.insert((peer, guid, req.local_qpn), id);
         let (remote, local) = (peer, arrival.own());
@@ -124,9 +130,7 @@ impl Cm {
 
     fn on_repeated_req(&mut self, id: u32, req: &Req, transaction: u64, arrival: &mut Arrival<'_>) -> Handled {
         let Some(conn) = self.conns.get(&id) else { return Err(DropReason::CmUnknownConnection) };
-        if !conn.is_with(arrival.peer(), arrival.own()) {
-            return Err(DropReason::CmWrongPeer);
-        }
+        arrival.check_peer(conn)?;
         match conn.state {
             // the program is still thinking
             CmState::ReqRcvd => self.ask_for_time(id, About::Req),
@@ -145,9 +149,7 @@ impl Cm {
     fn on_rep(&mut self, rep: &Rep, transaction: u64, arrival: &Arrival<'_>) -> Handled {
         let conn = self.conns.get(&rep.remote_id).filter(|conn| !is_sidr(conn.state));
         let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
-        if !conn.is_with(arrival.peer(), arrival.own()) {
-            return Err(DropReason::CmWrongPeer);
-        }
+        arrival.check_peer(conn)?;
         let id = rep.remote_id;
         match conn.state {
             CmState::ReqSent | CmState::MraReqRcvd => {}
@@ -222,9 +224,7 @@ impl Cm {
         // an answer to a REQ may be the first that is heard of the peer's name
         let conn = self.conns.get_mut(&mra.remote_id).filter(|conn| !is_sidr(conn.state));
         let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
-        if !conn.is_with(arrival.peer(), arrival.own()) {
-            return Err(DropReason::CmWrongPeer);
-        }
+        arrival.check_peer(conn)?;
         conn.state = match (conn.state, mra.about) {
             (CmState::ReqSent | CmState::MraReqRcvd, About::Req) => CmState::MraReqRcvd,
             (CmState::RepSent | CmState::MraRepRcvd, About::Rep) if conn.remote_id == mra.local_id => CmState::MraRepRcvd,
@@ -244,9 +244,7 @@ impl Cm {
         let id = if self.conns.contains_key(&rej.remote_id) { Some(rej.remote_id) } else { by_guid() };
         let conn = id.and_then(|id| self.conns.get(&id).filter(|conn| !is_sidr(conn.state)).map(|conn| (id, conn)));
         let (id, conn) = conn.ok_or(DropReason::CmUnknownConnection)?;
-        if !conn.is_with(arrival.peer(), arrival.own()) {
-            return Err(DropReason::CmWrongPeer);
-        }
+        arrival.check_peer(conn)?;
         // before the reply the peer's name is not known, and a REJ of a REQ may come without one
         let knows_name = !matches!(conn.state, CmState::ReqSent | CmState::MraReqRcvd);
         if knows_name && conn.remote_id != rej.local_id {
@@ -336,11 +334,11 @@ impl Cm {
         if self.by_question.contains_key(&key) {
             return Err(DropReason::CmWrongState);
         }
-        let mut conn = self.admit(listener, CmState::SidrReqRcvd, arrival)?;
+        let mut conn = Connection::new(CmState::SidrReqRcvd, arrival.way);
         conn.remote_id = req.request_id;
         conn.transaction = transaction;
         conn.service_id = req.service_id;
-        let id = self.insert(conn, arrival)?;
+        let id = self.admit(listener, conn, arrival)?;
         self.by_question.insert(key, id);
         let (remote, local) = (arrival.peer(), arrival.own());
         self.tell(id, |conn| CmEvent::SidrRequest { listener, conn, req: Box::new(*req), remote, local });
@@ -349,9 +347,7 @@ impl Cm {
 
     fn on_sidr_rep(&mut self, rep: &SidrRep, arrival: &Arrival<'_>) -> Handled {
         let conn = self.conns.get(&rep.request_id).ok_or(DropReason::CmUnknownConnection)?;
-        if !conn.is_with(arrival.peer(), arrival.own()) {
-            return Err(DropReason::CmWrongPeer);
-        }
+        arrival.check_peer(conn)?;
         if conn.state != CmState::SidrReqSent {
             return Err(DropReason::CmWrongState);
         }
@@ -362,30 +358,15 @@ impl Cm {
 
     // Answers.
 
-    /// A place for what a stranger wants, if there is one: a listener's backlog and all connections are limited.
-    fn admit(&mut self, id: ListenerId, state: CmState, arrival: &Arrival<'_>) -> Result<Connection, DropReason> {
-        let full = self.conns.len() >= self.config.max_connections;
-        let listener = self.listeners.get_mut(&id).filter(|listener| listener.pending < listener.listen.backlog && !full);
-        let listener = listener.ok_or(DropReason::CmBacklog)?;
-        listener.pending += 1;
-        let mut conn = Connection::new(state, arrival.way);
+    /// Takes in what a stranger wants, if there is a place: a listener's backlog and all connections are limited.
+    fn admit(&mut self, id: ListenerId, mut conn: Connection, arrival: &mut Arrival<'_>) -> Result<u32, DropReason> {
+        let has_room = |listener: &&Listener| listener.pending < listener.listen.backlog;
+        self.listeners.get(&id).filter(has_room).ok_or(DropReason::CmBacklog)?;
+        let local_id = self.fresh_id(arrival.rng).map_err(|_| DropReason::CmBacklog)?;
+        self.listeners.get_mut(&id).ok_or(DropReason::CmBacklog)?.pending += 1;
         conn.pending = Some(id);
-        Ok(conn)
-    }
-
-    fn insert(&mut self, conn: Connection, arrival: &mut Arrival<'_>) -> Result<u32, DropReason> {
-        match self.fresh_id(arrival.rng) {
-            Ok(id) => {
-                self.conns.insert(id, conn);
-                Ok(id)
-            }
-            Err(_) => {
-                if let Some(listener) = conn.pending.and_then(|id| self.listeners.get_mut(&id)) {
-                    listener.pending -= 1;
-                }
-                Err(DropReason::CmBacklog)
-            }
-        }
+        self.conns.insert(local_id, conn);
+        Ok(local_id)
     }
 
     /// Rejects a request that never becomes a connection.
