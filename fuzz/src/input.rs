@@ -12,6 +12,16 @@ impl<'a> Input<'a> {
         self.0.is_empty()
     }
 
+    /// Takes steps while something is left of it, at most so many.
+    pub(crate) fn play(&mut self, most: usize, mut step: impl FnMut(&mut Self)) {
+        for _ in 0..most {
+            if self.is_empty() {
+                break;
+            }
+            step(self);
+        }
+    }
+
     pub(crate) fn byte(&mut self) -> u8 {
         let [byte] = self.array();
         byte

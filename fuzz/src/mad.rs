@@ -36,21 +36,16 @@ const EVENTS_MAX: usize = 16;
 const BURST_MAX: usize = 64;
 const OWN: [u8; 4] = [10, 0, 0, 1];
 const PEERS: [[u8; 4]; 2] = [[10, 0, 0, 2], [10, 0, 0, 3]];
-/// The queue key of QP1.
-const GSI_QKEY: QKey = QKey(0x8001_0000);
 
 /// Reads `data` as a message, and runs it as a script. Returns how many messages the adapter took.
 pub fn mad(data: &[u8]) -> u64 {
     round_trip(data);
     let mut input = Input::new(data);
     let mut run = Run::new();
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        run.step(&mut input);
+    input.play(STEPS_MAX, |input| {
+        run.step(input);
         run.check();
-    }
+    });
     run.finish()
 }
 
@@ -158,10 +153,10 @@ impl Run {
         }
         round_trip(&bytes);
         let src = PEERS[usize::from(control >> 2 & 1)];
-        let qkey = if control & 0x38 == 0x38 { QKey(1) } else { GSI_QKEY };
+        let qkey = if control & 0x38 == 0x38 { QKey(1) } else { QKey::GSI };
         let disposition = self.deliver(src.into(), qkey, &bytes[..length]);
         self.taken += u64::from(!matches!(disposition, Disposition::Dropped(_)));
-        assert!(qkey == GSI_QKEY || disposition == Disposition::Dropped(DropReason::QKey), "{disposition}");
+        assert!(qkey == QKey::GSI || disposition == Disposition::Dropped(DropReason::QKey), "{disposition}");
     }
 
     fn deliver(&mut self, src: IpAddr, qkey: QKey, payload: &[u8]) -> Disposition {

@@ -39,13 +39,10 @@ const IN_FLIGHT_MAX: usize = 256;
 pub fn packets(data: &[u8]) -> Counters {
     let mut input = Input::new(data);
     let mut run = Run::new(Setup(input.byte()));
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        run.step(&mut input);
+    input.play(STEPS_MAX, |input| {
+        run.step(input);
         run.check();
-    }
+    });
     run.finish()
 }
 

@@ -47,13 +47,10 @@ pub struct Depth {
 pub fn verbs(data: &[u8]) -> Depth {
     let mut input = Input::new(data);
     let mut run = Run::new();
-    for _ in 0..STEPS_MAX {
-        if input.is_empty() {
-            break;
-        }
-        run.step(&mut input);
+    input.play(STEPS_MAX, |input| {
+        run.step(input);
         run.check();
-    }
+    });
     run.finish()
 }
 
