@@ -310,7 +310,12 @@ pub(crate) fn open_link(
     while adapter.poll_event().is_some() {} // how it starts is no news
     let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);
-    let wakers = Wakers { completions: std::collections::BTreeMap::new(), events: events.clone(), cm: Routes::default() };
+    let wakers = Wakers {
+        completions: std::collections::BTreeMap::new(),
+        events: events.clone(),
+        readers: Vec::new(),
+        cm: Routes::default(),
+    };
     let engine = Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
     let context =
         Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) };

@@ -23,10 +23,10 @@ pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters};
 pub use region::{FileMemory, MmapMemory};
 pub use verbs::{
-    AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
-    ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
-    FromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair, RegionError,
-    Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain,
+    AddressHandle, AsyncEvent, AsyncEvents, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel,
+    CompletionQueue, ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
+    Endpoint, FromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair,
+    RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

@@ -1,6 +1,10 @@
 //! What the engine's lock protects: the adapter, its link, and where events go.
 
-use std::{collections::BTreeMap, io, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    io,
+    sync::{Arc, Weak},
+};
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
@@ -61,6 +65,8 @@ impl LinkCounters {
 pub(crate) struct Wakers {
     pub(crate) completions: BTreeMap<CqId, Arc<CqWaker>>,
     pub(crate) events: Arc<AsyncQueue>,
+    /// Who reads the same events besides.
+    pub(crate) readers: Vec<Weak<AsyncQueue>>,
     pub(crate) cm: Routes,
 }
 
@@ -251,6 +257,7 @@ impl Shard {
                 }
                 other => {
                     self.wakers.cm.note(other, &mut self.adapter);
+                    self.wakers.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.push(other));
                     self.wakers.events.push(other);
                 }
             }

@@ -16,7 +16,8 @@ use roce_transport::{
 
 use super::{
     AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr, DeviceMemory, DeviceMemoryError,
-    ProtectionDomain, ThreadDomain, XrcDomain, event::AsyncEvent,
+    ProtectionDomain, ThreadDomain, XrcDomain,
+    event::{AsyncEvent, AsyncEvents},
 };
 use crate::{
     clock,
@@ -219,6 +220,14 @@ impl Context {
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.inner.events.pop()
+    }
+
+    /// A further reader of the asynchronous events, from now on.
+    ///
+    /// # Errors
+    /// When the process may not open more descriptors (`EMFILE`).
+    pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
+        AsyncEvents::new(self)
     }
 
     /// A descriptor that is readable while there are asynchronous events.

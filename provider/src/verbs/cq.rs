@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
-    work::{self, ArmKind, CqModeration, Wc},
+    work::{self, ArmKind, CqId, CqModeration, Wc},
 };
 
 use super::{
@@ -46,6 +46,12 @@ impl CompletionQueue {
         }
         drop(shard);
         Ok(Self { inner })
+    }
+
+    /// Its name in asynchronous events.
+    #[must_use]
+    pub fn id(&self) -> CqId {
+        self.inner.ring.id()
     }
 
     /// How many completions it can hold. One more, and the queue and all its queue pairs fail.

@@ -4,11 +4,13 @@ use std::{
     collections::VecDeque,
     io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
 };
 
 use roce_transport::event::Event;
 use rustix::event::{EventfdFlags, eventfd};
+
+use super::Context;
 
 /// Something that happened to an object, outside of any completion (`ibv_async_event`).
 pub type AsyncEvent = Event;
@@ -24,6 +26,35 @@ pub(crate) struct Notifier<T> {
 
 /// The asynchronous events of a context.
 pub(crate) type AsyncQueue = Notifier<Event>;
+
+/// A reader of a device's asynchronous events besides the [`Context`]'s own: each reader sees all of them. For libraries that
+/// share one open device between several users.
+pub struct AsyncEvents {
+    queue: Arc<AsyncQueue>,
+}
+
+impl AsyncEvents {
+    pub(super) fn new(context: &Context) -> io::Result<Self> {
+        let queue = Arc::new(AsyncQueue::new()?);
+        let readers = &mut context.inner.engine.lock().wakers.readers;
+        readers.retain(|reader| reader.strong_count() > 0);
+        readers.push(Arc::downgrade(&queue));
+        Ok(Self { queue })
+    }
+
+    /// The next event, if there is one.
+    #[must_use]
+    pub fn poll(&self) -> Option<AsyncEvent> {
+        self.queue.pop()
+    }
+}
+
+impl AsFd for AsyncEvents {
+    /// Readable while there are events.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.queue.descriptor()
+    }
+}
 
 impl<T> Notifier<T> {
     pub(crate) fn new() -> io::Result<Self> {

@@ -1,0 +1,135 @@
+//! Open devices.
+
+use std::{
+    cell::UnsafeCell,
+    collections::HashMap,
+    ffi::c_int,
+    mem::offset_of,
+    os::fd::{AsFd, AsRawFd},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use roce_provider::{AsyncEvents, Context};
+
+use crate::{
+    device::Dev,
+    errno::{self, Result},
+    export::export,
+    layout::verbs::{ibv_context, ibv_device, verbs_context},
+    object::Object,
+    port,
+};
+
+/// A context as programs hold it: a pointer to the last member of the structure at its start.
+#[repr(C)]
+pub(crate) struct Ctx {
+    verbs: UnsafeCell<verbs_context>,
+    pub(crate) dev: &'static Dev,
+    pub(crate) home: Arc<Home>,
+}
+
+/// What the objects of a context need of it.
+pub(crate) struct Home {
+    pub(crate) context: Context,
+    pub(crate) events: AsyncEvents,
+    /// What asynchronous events can be about: the program's pointers, as numbers, by the adapter's names.
+    pub(crate) named: Mutex<Named>,
+    handles: AtomicU32,
+}
+
+/// Programs' pointers to objects, by the adapter's names for them.
+#[derive(Default)]
+pub(crate) struct Named {
+    pub(crate) cqs: HashMap<u32, usize>,
+    pub(crate) qps: HashMap<u32, usize>,
+    pub(crate) srqs: HashMap<u32, usize>,
+}
+
+impl Home {
+    pub(crate) fn named(&self) -> MutexGuard<'_, Named> {
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A number for a new object's `handle`.
+    pub(crate) fn new_handle(&self) -> u32 {
+        self.handles.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Ctx {
+    /// The context behind a program's pointer; `EINVAL` for null.
+    pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
+        if pointer.is_null() {
+            return Err(errno::Errno::INVAL);
+        }
+        Ok(&*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>())
+    }
+
+    /// What programs hold of it.
+    pub(crate) fn c(&self) -> *mut ibv_context {
+        // SAFETY: The member lies inside.
+        unsafe { &raw mut (*self.verbs.get()).context }
+    }
+
+    fn open(dev: &'static Dev) -> Result<*mut ibv_context> {
+        let context = dev.open()?;
+        let events = match context.read_async_events().and_then(|events| blocking(&events).map(|()| events)) {
+            Ok(events) => events,
+            Err(error) => {
+                dev.close();
+                return Err(error.into());
+            }
+        };
+        let async_fd = events.as_fd().as_raw_fd();
+        let home = Home { context, events, named: Mutex::default(), handles: AtomicU32::new(1) };
+        let mut verbs = operations();
+        verbs.sz = size_of::<verbs_context>();
+        verbs.context.device = dev.c();
+        verbs.context.cmd_fd = -1;
+        verbs.context.async_fd = async_fd;
+        verbs.context.num_comp_vectors = 1;
+        verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
+        verbs.context.abi_compat = usize::MAX as *mut _;
+        let context = Box::new(Self { verbs: UnsafeCell::new(verbs), dev, home: Arc::new(home) });
+        Ok(Box::leak(context).c())
+    }
+}
+
+/// Makes reading a descriptor wait, as programs expect until they say otherwise.
+pub(crate) fn blocking(descriptor: &impl AsFd) -> std::io::Result<()> {
+    let descriptor = descriptor.as_fd().as_raw_fd();
+    // SAFETY: An open descriptor.
+    let done = unsafe {
+        let flags = libc::fcntl(descriptor, libc::F_GETFL);
+        libc::fcntl(descriptor, libc::F_SETFL, flags & !libc::O_NONBLOCK)
+    };
+    if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// The operations that are reached through a context and not by name. What is not set is not supported, and says so by itself.
+fn operations() -> verbs_context {
+    let mut verbs = verbs_context::zeroed();
+    verbs.query_port = Some(port::query_port);
+    verbs.query_device_ex = Some(port::query_device_ex);
+    verbs
+}
+
+unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
+    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev)))
+}
+
+unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    let ctx = match Ctx::get(context) {
+        Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
+        Err(error) => return errno::status(Err(error)),
+    };
+    let Ctx { dev, home, .. } = *Box::from_raw(ctx);
+    drop(home);
+    dev.close();
+    0
+}
+
+export!(ibv_open_device, ibv_close_device);

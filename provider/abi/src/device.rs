@@ -1,0 +1,174 @@
+//! The list of devices.
+
+use std::{
+    cell::UnsafeCell,
+    collections::BTreeMap,
+    ffi::{c_char, c_int},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use roce_provider::{Context, Device, OpenOptions};
+
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::verbs::ibv_device,
+    object::Object,
+};
+
+/// A device as programs hold it. The tail is that of a driver's device, which the libraries of other drivers look at to see
+/// whether a device is theirs.
+#[repr(C)]
+pub(crate) struct Dev {
+    c: UnsafeCell<ibv_device>,
+    /// `verbs_device`'s members, of which `ops` must not be another driver's.
+    driver: [usize; 5],
+    index: c_int,
+    device: Mutex<Device>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Dev {
+    type C = ibv_device;
+}
+
+// SAFETY: The structure is written when it is made, and never again.
+unsafe impl Sync for Dev {}
+// SAFETY: Its pointers are null.
+unsafe impl Send for Dev {}
+
+/// Every device that any list has shown, by name. They stay for as long as the process lives, so that a program may keep a
+/// device beyond its list.
+static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
+
+/// Devices that are open, each with how often: an adapter's addresses can be used only once, whoever in the process opens it.
+static OPEN: Mutex<BTreeMap<String, (Context, usize)>> = Mutex::new(BTreeMap::new());
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
+pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
+    let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
+    to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
+}
+
+/// The devices that the environment asks for, or all.
+pub(crate) fn list() -> Vec<&'static Dev> {
+    let mut known = lock(&DEVICES);
+    let devices = roce_provider::devices();
+    devices.into_iter().enumerate().map(|(index, device)| Dev::known(&mut known, index as c_int, device)).collect()
+}
+
+impl Dev {
+    fn known(known: &mut BTreeMap<String, &'static Self>, index: c_int, device: Device) -> &'static Self {
+        if let Some(&dev) = known.get(device.name()) {
+            *lock(&dev.device) = device;
+            return dev;
+        }
+        let name = device.name().to_owned();
+        let dev: &'static Self = Box::leak(Box::new(Self::new(index, device)));
+        known.insert(name, dev);
+        dev
+    }
+
+    fn new(index: c_int, device: Device) -> Self {
+        let mut c = ibv_device::zeroed();
+        (c.node_type, c.transport_type) = (1, 0); // IBV_NODE_CA, IBV_TRANSPORT_IB
+        copy_text(&mut c.name, device.name());
+        copy_text(&mut c.dev_name, &format!("uverbs{index}"));
+        copy_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
+        copy_text(&mut c.ibdev_path, &format!("/sys/class/infiniband/{}", device.name()));
+        Self { c: UnsafeCell::new(c), driver: [0; 5], index, device: Mutex::new(device) }
+    }
+
+    pub(crate) fn device(&self) -> Device {
+        lock(&self.device).clone()
+    }
+
+    /// Its GUID, in network byte order: that of its interface, as a network card has it.
+    pub(crate) fn guid(&self) -> u64 {
+        let mut guid = self.device().attributes(roce_provider::transport::adapter::Limits::default()).sys_image_guid.0;
+        if guid[..3] == [2, 0, 0] && guid[5..] == [0; 3] {
+            guid[7] = 1; // an interface without an address, as loopback: programs take zeros for no device
+        }
+        u64::from_ne_bytes(guid)
+    }
+
+    /// The adapter, opened if it is not; to be [closed](Self::close) as often.
+    pub(crate) fn open(&self) -> Result<Context> {
+        let device = self.device();
+        let mut open = lock(&OPEN);
+        if let Some((context, times)) = open.get_mut(device.name()) {
+            *times += 1;
+            return Ok(context.clone());
+        }
+        let context = device.open(OpenOptions::default()).map_err(|error| {
+            crate::say(&format!("cannot open {}: {error}", device.name()));
+            Errno::from(error)
+        })?;
+        open.insert(device.name().to_owned(), (context.clone(), 1));
+        Ok(context)
+    }
+
+    pub(crate) fn close(&self) {
+        let device = self.device();
+        let mut open = lock(&OPEN);
+        let Some((_, times)) = open.get_mut(device.name()) else { return };
+        *times -= 1;
+        if *times == 0 {
+            let closed = open.remove(device.name());
+            drop(open);
+            drop(closed); // stops its thread, which takes a moment
+        }
+    }
+}
+
+unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
+    let devices = list();
+    if !number.is_null() {
+        // SAFETY: The caller gives a place for the number.
+        unsafe { *number = devices.len() as c_int };
+    }
+    let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).chain([std::ptr::null_mut()]).collect();
+    // SAFETY: As many pointers as are written; `ibv_free_device_list` gives them back.
+    unsafe {
+        let list: *mut *mut ibv_device = libc::calloc(pointers.len(), size_of::<*mut ibv_device>()).cast();
+        if list.is_null() {
+            errno::set(libc::ENOMEM);
+        } else {
+            list.copy_from_nonoverlapping(pointers.as_ptr(), pointers.len());
+        }
+        list
+    }
+}
+
+unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
+    // SAFETY: It came from `ibv_get_device_list`, or is null.
+    unsafe { libc::free(list.cast()) };
+}
+
+unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
+    // SAFETY: A device of a list.
+    match unsafe { Dev::get(device) } {
+        // SAFETY: Its structure is never written again.
+        Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
+        Err(Errno(errno)) => {
+            errno::set(errno);
+            std::ptr::null()
+        }
+    }
+}
+
+unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    // SAFETY: A device of a list.
+    unsafe { Dev::get(device) }.map_or(0, Dev::guid)
+}
+
+unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    // SAFETY: A device of a list.
+    unsafe { Dev::get(device) }.map_or(-1, |dev| dev.index)
+}
+
+export!(ibv_get_device_list, ibv_free_device_list, ibv_get_device_name, ibv_get_device_guid, ibv_get_device_index);

@@ -1,0 +1,295 @@
+//! What a device and its port tell of themselves.
+
+use std::ffi::{c_int, c_uint};
+
+use roce_provider::{
+    Context, DeviceAttr, PortAttr,
+    transport::addr::{Gid, Mtu, PKey},
+};
+
+use crate::{
+    context::Ctx,
+    device::copy_text,
+    errno::{self, Errno, Result},
+    export::export,
+    layout::verbs::{
+        ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
+    },
+};
+
+/// `IBV_GID_TYPE_ROCE_V2`.
+const ROCE_V2: u32 = 2;
+/// The same as `ibv_query_gid_type` counts.
+const SYSFS_ROCE_V2: c_uint = 1;
+/// What a device of this kind says in `port_cap_flags`: `IBV_PORT_CM_SUP`, `IBV_PORT_IP_BASED_GIDS`.
+const PORT_CAPS: u32 = 1 << 16 | 1 << 26;
+
+/// The number of a path MTU (`enum ibv_mtu`).
+pub(crate) const fn mtu(mtu: Mtu) -> c_uint {
+    match mtu {
+        Mtu::B256 => 1,
+        Mtu::B512 => 2,
+        Mtu::B1024 => 3,
+        Mtu::B2048 => 4,
+        Mtu::B4096 => 5,
+    }
+}
+
+/// Width and speed of a link of so many Mbit/s, as InfiniBand counts: the lanes' code and the code of each lane's rate.
+const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
+    const LANES_1: u8 = 1;
+    const LANES_4: u8 = 2;
+    match mbps {
+        None | Some(..=2_500) => (LANES_1, 1),
+        Some(..=5_000) => (LANES_1, 2),
+        Some(..=10_000) => (LANES_1, 4),
+        Some(..=25_000) => (LANES_1, 32),
+        Some(..=40_000) => (LANES_4, 4),
+        Some(..=50_000) => (LANES_1, 64),
+        Some(..=100_000) => (LANES_4, 32),
+        Some(..=200_000) => (LANES_4, 64),
+        Some(_) => (LANES_4, 128),
+    }
+}
+
+fn port_attr(port: &PortAttr) -> ibv_port_attr {
+    let (active_width, active_speed) = width_and_speed(port.speed);
+    ibv_port_attr {
+        state: if port.active { 4 } else { 1 }, // IBV_PORT_ACTIVE, IBV_PORT_DOWN
+        max_mtu: mtu(port.max_mtu),
+        active_mtu: mtu(port.active_mtu),
+        gid_tbl_len: port.gid_table_len.into(),
+        port_cap_flags: PORT_CAPS,
+        max_msg_sz: port.max_message,
+        bad_pkey_cntr: port.bad_pkeys as u32,
+        qkey_viol_cntr: port.qkey_violations as u32,
+        pkey_tbl_len: port.pkey_table_len,
+        max_vl_num: 1,
+        active_width,
+        active_speed,
+        phys_state: if port.active { 5 } else { 3 }, // link up, disabled
+        link_layer: 2,                               // IBV_LINK_LAYER_ETHERNET
+        flags: 1,                                    // IBV_QPF_GRH_REQUIRED
+        active_speed_ex: active_speed.into(),
+        ..ibv_port_attr::zeroed()
+    }
+}
+
+/// Every device has one port.
+fn port_1(port: u8) -> Result<()> {
+    if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+/// Copies as much of a structure as the caller has room for, and zeros behind it.
+unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
+    to.cast::<u8>().write_bytes(0, room);
+    to.cast::<u8>().copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
+}
+
+pub(crate) unsafe extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, room: usize) -> c_int {
+    errno::status(Ctx::get(context).and_then(|ctx| {
+        port_1(port)?;
+        copy_sized(&port_attr(&ctx.home.context.query_port()), attr, room);
+        Ok(())
+    }))
+}
+
+/// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies beyond, the caller has cleared.
+unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
+    query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
+}
+
+/// Counts as C has them: signed.
+fn int(count: impl TryInto<c_int>) -> c_int {
+    count.try_into().unwrap_or(c_int::MAX)
+}
+
+fn device_attr(ctx: &Ctx) -> ibv_device_attr {
+    let attr = ctx.home.context.query_device();
+    let DeviceAttr { limits, .. } = attr;
+    let mut c = ibv_device_attr {
+        node_guid: ctx.dev.guid(),
+        sys_image_guid: ctx.dev.guid(),
+        max_mr_size: attr.max_mr_size,
+        page_size_cap: attr.page_size_cap,
+        vendor_id: attr.vendor_id,
+        vendor_part_id: attr.vendor_part_id,
+        hw_ver: attr.hw_ver,
+        max_qp: int(limits.max_qp),
+        max_qp_wr: int(limits.max_qp_wr),
+        device_cap_flags: attr.device_cap_flags.bits() as c_uint,
+        max_sge: int(limits.max_sge),
+        max_sge_rd: int(limits.max_sge),
+        max_cq: int(limits.max_cq),
+        max_cqe: int(limits.max_cqe),
+        max_mr: int(limits.max_mr),
+        max_pd: int(limits.max_pd),
+        max_qp_rd_atom: attr.max_qp_rd_atom.into(),
+        max_res_rd_atom: int(attr.max_res_rd_atom),
+        max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
+        atomic_cap: 2, // IBV_ATOMIC_GLOB
+        max_mw: int(limits.max_mw),
+        max_mcast_grp: int(limits.max_mcast_grp),
+        max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
+        max_total_mcast_qp_attach: int(limits.max_mcast_grp.saturating_mul(limits.max_mcast_qp_attach)),
+        max_ah: int(limits.max_ah),
+        max_srq: int(limits.max_srq),
+        max_srq_wr: int(attr.max_srq_wr),
+        max_srq_sge: int(attr.max_srq_sge),
+        max_pkeys: attr.max_pkeys,
+        local_ca_ack_delay: attr.local_ca_ack_delay,
+        phys_port_cnt: attr.phys_port_cnt,
+        ..ibv_device_attr::zeroed()
+    };
+    copy_text(&mut c.fw_ver, attr.fw_ver);
+    c
+}
+
+unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+    errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
+}
+
+/// What memory regions that fetch their pages on demand can be used for, on one service: `IBV_ODP_SUPPORT_SEND` and its kin.
+const ODP_ALL: u32 = 0x3F;
+const ODP_DATAGRAM: u32 = 0x23;
+
+pub(crate) unsafe extern "C" fn query_device_ex(
+    context: *mut ibv_context,
+    input: *const ibv_query_device_ex_input,
+    to: *mut ibv_device_attr_ex,
+    room: usize,
+) -> c_int {
+    errno::status(Ctx::get(context).and_then(|ctx| {
+        if input.as_ref().is_some_and(|input| input.comp_mask != 0) || room < size_of::<ibv_device_attr>() {
+            return Err(Errno::INVAL);
+        }
+        let attr = ctx.home.context.query_device();
+        let mut c = ibv_device_attr_ex {
+            orig_attr: device_attr(ctx),
+            completion_timestamp_mask: attr.completion_timestamp_mask,
+            hca_core_clock: attr.hca_core_clock,
+            // IBV_DEVICE_FLUSH_GLOBAL, IBV_DEVICE_ATOMIC_WRITE
+            device_cap_flags_ex: attr.device_cap_flags.bits() | 1 << 38 | 1 << 40,
+            max_dm_size: attr.limits.max_dm_size as u64,
+            xrc_odp_caps: ODP_ALL,
+            phys_port_cnt_ex: attr.phys_port_cnt.into(),
+            ..ibv_device_attr_ex::zeroed()
+        };
+        c.odp_caps.general_caps = 3; // IBV_ODP_SUPPORT, IBV_ODP_SUPPORT_IMPLICIT
+        c.odp_caps.per_transport_caps = [ODP_ALL, ODP_ALL & !0x18, ODP_DATAGRAM];
+        c.cq_mod_caps.max_cq_count = attr.max_cq_count;
+        c.cq_mod_caps.max_cq_period = attr.max_cq_period;
+        copy_sized(&c, to, room);
+        Ok(())
+    }))
+}
+
+fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
+    let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
+    ctx.home.context.query_gid(index).ok_or(Errno::INVAL)
+}
+
+unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, to: *mut ibv_gid) -> c_int {
+    errno::minus_one(Ctx::get(context).and_then(|ctx| {
+        port_1(port)?;
+        let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
+        (*to).raw = gid(ctx, index)?.0;
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn ibv_query_gid_type(context: *mut ibv_context, port: u8, index: c_uint, to: *mut c_uint) -> c_int {
+    errno::minus_one(Ctx::get(context).and_then(|ctx| {
+        port_1(port)?;
+        gid(ctx, index)?;
+        *to = SYSFS_ROCE_V2;
+        Ok(())
+    }))
+}
+
+fn gid_entries(context: &Context) -> impl Iterator<Item = ibv_gid_entry> {
+    context.query_gid_table().into_iter().map(|entry| ibv_gid_entry {
+        gid: ibv_gid { raw: entry.gid.0 },
+        gid_index: entry.index.into(),
+        port_num: entry.port.into(),
+        gid_type: ROCE_V2,
+        ndev_ifindex: entry.interface,
+    })
+}
+
+unsafe extern "C" fn _ibv_query_gid_ex(
+    context: *mut ibv_context,
+    port: u32,
+    index: u32,
+    to: *mut ibv_gid_entry,
+    flags: u32,
+    room: usize,
+) -> c_int {
+    errno::status(Ctx::get(context).and_then(|ctx| {
+        if port != 1 || room < size_of::<ibv_gid_entry>() {
+            return Err(Errno::INVAL);
+        }
+        if flags != 0 {
+            return Err(Errno::NOTSUPP);
+        }
+        gid(ctx, index)?;
+        let entry = gid_entries(&ctx.home.context).find(|entry| entry.gid_index == index);
+        copy_sized(&entry.ok_or(Errno(libc::ENODATA))?, to, room);
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn _ibv_query_gid_table(
+    context: *mut ibv_context,
+    to: *mut ibv_gid_entry,
+    max: usize,
+    flags: u32,
+    room: usize,
+) -> isize {
+    let ctx = match Ctx::get(context) {
+        Ok(_) if room < size_of::<ibv_gid_entry>() => return -(libc::EINVAL as isize),
+        Ok(_) if flags != 0 => return -(libc::EOPNOTSUPP as isize),
+        Ok(ctx) => ctx,
+        Err(Errno(errno)) => return -(errno as isize),
+    };
+    let mut count = 0;
+    for entry in gid_entries(&ctx.home.context).take(max) {
+        copy_sized(&entry, to.byte_add(count as usize * room), room);
+        count += 1;
+    }
+    count
+}
+
+unsafe extern "C" fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, to: *mut u16) -> c_int {
+    errno::minus_one(Ctx::get(context).and_then(|ctx| {
+        port_1(port)?;
+        let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
+        *to = ctx.home.context.query_pkey(index).ok_or(Errno::INVAL)?.0.to_be();
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    let found = Ctx::get(context).and_then(|ctx| {
+        port_1(port)?;
+        ctx.home.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
+    });
+    match found {
+        Ok(index) => index.into(),
+        Err(Errno(errno)) => {
+            errno::set(errno);
+            -1
+        }
+    }
+}
+
+export!(
+    ibv_query_device,
+    ibv_query_port,
+    ibv_query_gid,
+    ibv_query_gid_type,
+    _ibv_query_gid_ex,
+    _ibv_query_gid_table,
+    ibv_query_pkey,
+    ibv_get_pkey_index,
+);
