@@ -21,7 +21,7 @@ pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use engine::{LinkCounters, Progress};
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters};
-pub use region::{FileMemory, MmapMemory};
+pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
 pub use verbs::{
     AddressHandle, AsyncEvent, AsyncEvents, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel,
     CompletionQueue, ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,

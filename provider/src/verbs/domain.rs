@@ -17,7 +17,7 @@ use super::{
     AddressHandle, CompletionQueue, Context, DeviceMemory, DeviceMemoryError, FromWcError, MemoryRegion, MemoryWindow,
     NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue, XrcDomain, address::way_back,
 };
-use crate::region::MmapMemory;
+use crate::region::{ForeignMemory, MmapMemory};
 
 /// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
 ///
@@ -156,6 +156,53 @@ impl ProtectionDomain {
     pub fn allocate_on_demand(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let memory = MmapMemory::on_demand(length).map_err(RegionError::Memory)?;
         let address = memory.address();
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// Registers memory that the program owns (`ibv_reg_mr`, `ibv_reg_mr_iova`): `length` bytes from `pointer` on, whose first
+    /// byte has the address `address` in work requests and for peers. Every page must be there now. If one is taken away later,
+    /// requests that need it fail.
+    ///
+    /// To change such a region, give [`Rereg::memory`](super::Rereg::memory) a new [`ForeignMemory`], also when only the rights
+    /// grow: it is what looks whether the memory can be written.
+    ///
+    /// # Errors
+    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
+    ///
+    /// # Safety
+    /// See [`ForeignMemory::new`].
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_raw(
+        &self,
+        pointer: *mut u8,
+        length: usize,
+        address: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        // SAFETY: the caller promises the same
+        let memory = unsafe { ForeignMemory::new(pointer, length, access)? };
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// The same without a look at the memory (`IBV_ACCESS_ON_DEMAND`): pages may come and go, and a request fails if one that it
+    /// needs is missing at that moment. With a null pointer and [`usize::MAX`] bytes it is all of the address space (an implicit
+    /// region).
+    ///
+    /// # Errors
+    /// [`RegionError::Register`], as above.
+    ///
+    /// # Safety
+    /// See [`ForeignMemory::on_demand`].
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_raw_on_demand(
+        &self,
+        pointer: *mut u8,
+        length: usize,
+        address: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        // SAFETY: the caller promises the same
+        let memory = unsafe { ForeignMemory::on_demand(pointer, length) };
         self.register(Arc::new(memory), address, access)
     }
 

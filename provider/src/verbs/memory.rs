@@ -1,10 +1,6 @@
 //! Memory regions.
 
-use std::{
-    io,
-    ops::Range,
-    sync::{Arc, atomic::Ordering},
-};
+use std::{io, ops::Range, sync::Arc};
 
 use roce_transport::{
     mem::{Access, LKey, Memory, MemoryFault, MrAttr, RKey, Region, RegisterError, Reregister},
@@ -13,6 +9,7 @@ use roce_transport::{
 use thiserror::Error;
 
 use super::{ProtectionDomain, domain::DomainInner};
+use crate::region::Unreachable;
 
 /// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read and write at any time.
 /// So there are no references into it, only copies in and out.
@@ -41,6 +38,9 @@ pub enum RegionError {
     /// The system has no memory to give.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
+    /// Part of a program's own memory is not there, or cannot be read or written as the rights ask.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
     /// The region itself is not valid, or cannot be changed so.
     #[error(transparent)]
     Register(#[from] RegisterError),
@@ -154,9 +154,7 @@ impl MemoryRegion {
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
     pub fn load_u64(&self, offset: usize) -> Result<u64, MemoryFault> {
-        let word = self.inner.region.memory().words().and_then(|words| words.get(offset / 8));
-        let word = word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)?;
-        Ok(word.load(Ordering::Acquire))
+        self.inner.region.memory().load_u64(offset as u64)
     }
 
     /// Sets the 8-byte word at `offset`, a multiple of eight, at once.
@@ -164,10 +162,7 @@ impl MemoryRegion {
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
     pub fn store_u64(&self, offset: usize, value: u64) -> Result<(), MemoryFault> {
-        let word = self.inner.region.memory().words().and_then(|words| words.get(offset / 8));
-        let word = word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)?;
-        word.store(value, Ordering::Release);
-        Ok(())
+        self.inner.region.memory().store_u64(offset as u64, value)
     }
 
     /// Deregisters it now (`ibv_dereg_mr`), whatever requests still use it: those in flight fail with a protection error, peers

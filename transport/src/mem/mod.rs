@@ -17,7 +17,7 @@ pub use table::{MrAttr, RegisterError, Reregister};
 pub use window::{WindowBind, WindowError, WindowId, WindowType};
 pub use words::{read_words, write_words};
 
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
@@ -42,6 +42,53 @@ pub trait Memory: Send + Sync {
     /// The memory as words, where it starts on one and ends with a whole one: for accesses that are atomic on a word.
     fn words(&self) -> Option<&[AtomicU64]> {
         None
+    }
+
+    /// The word at `offset`.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory has no whole word that starts there.
+    fn word(&self, offset: u64) -> Result<&AtomicU64, MemoryFault> {
+        self.check(offset, 8)?;
+        let word = self.words().and_then(|words| words.get((offset / 8) as usize));
+        word.filter(|_| offset.is_multiple_of(8)).ok_or(MemoryFault)
+    }
+
+    /// The word at `offset`, read at once, with acquire ordering.
+    ///
+    /// Memory that is reached in another way than through references to [`words`](Memory::words) has its own of this and of the
+    /// following three; then what must be a multiple of eight is the address of the byte, which `offset` need not be.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
+        Ok(self.word(offset)?.load(Ordering::Acquire))
+    }
+
+    /// Sets the word at `offset` at once, with release ordering.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
+        self.word(offset)?.store(value, Ordering::Release);
+        Ok(())
+    }
+
+    /// Sets the word at `offset` to `swap` if it is `compare`, at once, and returns what it was.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        let found = self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+        Ok(found.unwrap_or_else(|other| other))
+    }
+
+    /// Adds to the word at `offset` at once, wrapping around, and returns what it was.
+    ///
+    /// # Errors
+    /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
+    fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
+        Ok(self.word(offset)?.fetch_add(add, Ordering::AcqRel))
     }
 
     /// Whether `length` bytes at `offset` are inside.

@@ -229,13 +229,22 @@ impl Region {
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Changes the 8-byte word at `address`, whose range was checked, at once, and returns what it was.
-    pub(crate) fn update(&self, address: u64, change: impl FnMut(u64) -> Option<u64>) -> Result<u64, AccessError> {
+    /// Sets the 8-byte word at `address`, whose range was checked, to `swap` if it is `compare`; returns what it was.
+    pub(crate) fn compare_swap(&self, address: u64, compare: u64, swap: u64) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
-        // memory that has no words at all, or whose words do not begin where the region's addresses say
-        let word = self.memory.words().and_then(|words| words.get((offset / 8) as usize)).filter(|_| offset % 8 == 0);
-        let word = word.ok_or(AccessError::Fault(self.rkey.0))?;
-        Ok(word.fetch_update(Ordering::AcqRel, Ordering::Acquire, change).unwrap_or_else(|unchanged| unchanged))
+        self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
+    }
+
+    /// Adds to the 8-byte word at `address`, whose range was checked; returns what it was.
+    pub(crate) fn fetch_add(&self, address: u64, add: u64) -> Result<u64, AccessError> {
+        let offset = self.live_offset(self.rkey.0, address)?;
+        self.memory.fetch_add(offset, add).map_err(|_| AccessError::Fault(self.rkey.0))
+    }
+
+    /// Sets the 8-byte word at `address`, whose range was checked, at once.
+    pub(crate) fn store(&self, address: u64, value: u64) -> Result<(), AccessError> {
+        let offset = self.live_offset(self.rkey.0, address)?;
+        self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
     /// Makes what peers wrote to a range visible to everyone, and lasting if `persistent`. The range was checked.

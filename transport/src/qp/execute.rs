@@ -186,11 +186,9 @@ impl Responder {
         let region = env.regions.remote(RKey(eth.rkey), common.user(), eth.virtual_address, 8, Access::REMOTE_ATOMIC);
         let operation = bth.opcode.operation();
         let found = region
-            .and_then(|region| {
-                region.update(eth.virtual_address, |old| match operation {
-                    Operation::CmpSwap => (old == eth.compare).then_some(eth.swap_or_add),
-                    _ => Some(old.wrapping_add(eth.swap_or_add)),
-                })
+            .and_then(|region| match operation {
+                Operation::CmpSwap => region.compare_swap(eth.virtual_address, eth.compare, eth.swap_or_add),
+                _ => region.fetch_add(eth.virtual_address, eth.swap_or_add),
             })
             .map_err(Refused::access)?;
         let request = Request::Atomic { operation, eth: *eth, found };
@@ -215,7 +213,7 @@ impl Responder {
         }
         let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
         let value = u64::from_ne_bytes(*value);
-        let stored = region.map_or(Ok(0), |region| region.update(reth.virtual_address, |_| Some(value)));
+        let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
         stored.map_err(Refused::access)?;
         self.placed(psn);
         Ok(())

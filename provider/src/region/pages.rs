@@ -1,6 +1,6 @@
-//! Memory for regions: pages straight from the kernel.
+//! Pages straight from the kernel.
 
-use std::{fs::File, io, os::unix::fs::FileExt, sync::atomic::AtomicU64};
+use std::{io, sync::atomic::AtomicU64};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
@@ -78,51 +78,6 @@ impl Memory for MmapMemory {
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => Err(MemoryFault),
             _ => Ok(()), // a system that cannot do it brings the pages when they are used
         }
-    }
-}
-
-/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at worst. It can be made to
-/// last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`. It has no words, so no atomic operation works on it.
-#[derive(Debug)]
-pub struct FileMemory {
-    file: File,
-    len: u64,
-}
-
-impl FileMemory {
-    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so long if it is shorter.
-    ///
-    /// # Errors
-    /// What the system says.
-    pub fn new(file: File, len: u64) -> io::Result<Self> {
-        if file.metadata()?.len() < len {
-            file.set_len(len)?;
-        }
-        Ok(Self { file, len })
-    }
-}
-
-impl Memory for FileMemory {
-    fn len(&self) -> u64 {
-        self.len
-    }
-
-    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        self.check(offset, to.len())?;
-        self.file.read_exact_at(to, offset).map_err(|_| MemoryFault)
-    }
-
-    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        self.check(offset, from.len())?;
-        self.file.write_all_at(from, offset).map_err(|_| MemoryFault)
-    }
-
-    fn is_persistent(&self) -> bool {
-        true
-    }
-
-    fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
-        self.file.sync_data().map_err(|_| MemoryFault)
     }
 }
 

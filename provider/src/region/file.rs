@@ -1,0 +1,50 @@
+//! A file as memory.
+
+use std::{fs::File, io, os::unix::fs::FileExt};
+
+use roce_transport::mem::{Memory, MemoryFault};
+
+/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at worst. It can be made to
+/// last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`. It has no words, so no atomic operation works on it.
+#[derive(Debug)]
+pub struct FileMemory {
+    file: File,
+    len: u64,
+}
+
+impl FileMemory {
+    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so long if it is shorter.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn new(file: File, len: u64) -> io::Result<Self> {
+        if file.metadata()?.len() < len {
+            file.set_len(len)?;
+        }
+        Ok(Self { file, len })
+    }
+}
+
+impl Memory for FileMemory {
+    fn len(&self) -> u64 {
+        self.len
+    }
+
+    fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        self.check(offset, to.len())?;
+        self.file.read_exact_at(to, offset).map_err(|_| MemoryFault)
+    }
+
+    fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        self.check(offset, from.len())?;
+        self.file.write_all_at(from, offset).map_err(|_| MemoryFault)
+    }
+
+    fn is_persistent(&self) -> bool {
+        true
+    }
+
+    fn persist(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
+        self.file.sync_data().map_err(|_| MemoryFault)
+    }
+}

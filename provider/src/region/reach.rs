@@ -1,0 +1,91 @@
+//! Whether memory is there, without a change to it.
+
+#![allow(unsafe_code, reason = "madvise of memory that is not ours")]
+
+use std::{fs, io, ops::Range};
+
+/// Up to so many bytes are brought in and thereby tried, as pinning them would; of more only the mappings are looked at, since
+/// to bring in gigabytes takes seconds.
+const BROUGHT_IN: usize = 4 << 20;
+
+/// Looks whether all of a range can be read, and written if `write`.
+///
+/// # Errors
+/// The first address that cannot, as far as it is known.
+pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
+    if range.is_empty() {
+        return Ok(());
+    }
+    if range.len() <= BROUGHT_IN && populate(&range, write).is_ok() {
+        return Ok(());
+    }
+    match fs::read_to_string("/proc/self/maps") {
+        Ok(maps) => check_maps(&maps, range, write),
+        Err(_) => match populate(&range, write) {
+            // an old system without /proc: requests will tell
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            Err(_) => Err(range.start),
+            Ok(()) => Ok(()),
+        },
+    }
+}
+
+/// Brings a range in, for writing if `write`. What the bytes are does not change.
+pub(super) fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
+    let start = range.start - range.start % page_size();
+    let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // SAFETY: this fetches pages, which changes no byte and takes nothing away
+    let result = unsafe { libc::madvise(start as *mut libc::c_void, range.end - start, advice) };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Checks a range against the lines of `/proc/self/maps`, which are in order.
+fn check_maps(maps: &str, range: Range<usize>, write: bool) -> Result<(), usize> {
+    let mut at = range.start;
+    for Mapping { area, readable, writable, of_file } in maps.lines().filter_map(Mapping::parse) {
+        if area.end <= at {
+            continue;
+        }
+        if area.start > at || !readable || write && !writable {
+            return Err(at);
+        }
+        let end = area.end.min(range.end);
+        // The file may be shorter than the mapping. Then its end is missing for certain.
+        if of_file && populate(&(end - 1..end), false).is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT)) {
+            return Err(end - 1);
+        }
+        at = end;
+        if at == range.end {
+            return Ok(());
+        }
+    }
+    Err(at)
+}
+
+struct Mapping {
+    area: Range<usize>,
+    readable: bool,
+    writable: bool,
+    of_file: bool,
+}
+
+impl Mapping {
+    /// A line: `start-end rwxp offset device inode path`.
+    fn parse(line: &str) -> Option<Self> {
+        let mut fields = line.split_ascii_whitespace();
+        let (start, end) = fields.next()?.split_once('-')?;
+        let rights = fields.next()?;
+        let inode = fields.nth(2)?;
+        let number = |text| usize::from_str_radix(text, 16).ok();
+        Some(Self {
+            area: number(start)?..number(end)?,
+            readable: rights.starts_with('r'),
+            writable: rights.as_bytes().get(1) == Some(&b'w'),
+            of_file: inode != "0",
+        })
+    }
+}
+
+fn page_size() -> usize {
+    rustix::param::page_size()
+}
