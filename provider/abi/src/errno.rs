@@ -2,7 +2,7 @@
 
 use libc::c_int;
 use roce_provider::{
-    OpenError, RegionError,
+    OpenError, RegionError, Unreachable,
     link::BindError,
     transport::{
         adapter::ObjectError,
@@ -99,7 +99,14 @@ impl From<RegionError> for Errno {
         match error {
             RegionError::Memory(source) => source.into(),
             RegionError::Register(error) => error.into(),
+            RegionError::Unreachable(_) => Self(libc::EFAULT),
         }
+    }
+}
+
+impl From<Unreachable> for Errno {
+    fn from(_: Unreachable) -> Self {
+        Self(libc::EFAULT)
     }
 }
 

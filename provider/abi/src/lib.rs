@@ -14,8 +14,9 @@ mod device;
 mod errno;
 mod export;
 mod layout;
-mod memory;
+mod mr;
 mod object;
+mod pd;
 mod port;
 
 /// Says something to the user, in one line.

@@ -78,6 +78,12 @@ impl MemoryRegion {
         self.inner.region.address()
     }
 
+    /// The rights that it was registered with.
+    #[must_use]
+    pub fn access(&self) -> Access {
+        self.inner.region.access()
+    }
+
     /// The key for work requests.
     #[must_use]
     pub fn lkey(&self) -> LKey {
