@@ -11,13 +11,16 @@
 
 mod context;
 mod device;
+mod driver;
 mod errno;
 mod export;
+mod kernel;
 mod layout;
 mod mr;
 mod object;
 mod pd;
 mod port;
+mod text;
 
 /// Says something to the user, in one line.
 fn say(text: &str) {

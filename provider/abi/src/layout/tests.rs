@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, process::Command};
 
-use super::{Layout, verbs};
+use super::{Layout, kernel, verbs};
 
 /// Members that came after version 44, the oldest that CI has headers of; what lies before them is compared.
 const NEWER: [(&str, &str); 3] = [("ibv_port_attr", "active_speed_ex"), ("ibv_qp_ex", "wr_flush"), ("verbs_context", "newer")];
@@ -56,4 +56,9 @@ fn compare(headers: &[&str], layouts: &[Layout]) {
 #[test]
 fn verbs_have_the_layout_of_c() {
     compare(&["infiniband/verbs.h"], verbs::LAYOUTS);
+}
+
+#[test]
+fn the_kernels_structures_have_the_layout_of_c() {
+    compare(&["infiniband/sa.h", "rdma/ib_user_sa.h", "rdma/ib_user_verbs.h"], kernel::LAYOUTS);
 }

@@ -1,0 +1,264 @@
+//! Names, rates, and calls that have nothing to do here.
+
+use std::{
+    ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use crate::{
+    errno,
+    export::export,
+    layout::verbs::{ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
+};
+
+const UNKNOWN: &CStr = c"unknown";
+
+/// The text at the place of a number, as programs print it.
+fn name(names: &[&'static CStr], number: c_int) -> *const c_char {
+    let name = usize::try_from(number).ok().and_then(|index| names.get(index));
+    name.unwrap_or(&UNKNOWN).as_ptr()
+}
+
+extern "C" fn ibv_wc_status_str(status: c_int) -> *const c_char {
+    const NAMES: &[&CStr] = &[
+        c"success",
+        c"local length error",
+        c"local QP operation error",
+        c"local EE context operation error",
+        c"local protection error",
+        c"Work Request Flushed Error",
+        c"memory management operation error",
+        c"bad response error",
+        c"local access error",
+        c"remote invalid request error",
+        c"remote access error",
+        c"remote operation error",
+        c"transport retry counter exceeded",
+        c"RNR retry counter exceeded",
+        c"local RDD violation error",
+        c"remote invalid RD request",
+        c"aborted error",
+        c"invalid EE context number",
+        c"invalid EE context state",
+        c"fatal error",
+        c"response timeout error",
+        c"general error",
+        c"TM error",
+        c"TM software rendezvous",
+    ];
+    name(NAMES, status)
+}
+
+extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
+    const NAMES: &[&CStr] = &[
+        c"CQ error",
+        c"local work queue catastrophic error",
+        c"invalid request local work queue error",
+        c"local access violation work queue error",
+        c"communication established",
+        c"send queue drained",
+        c"path migrated",
+        c"path migration request error",
+        c"local catastrophic error",
+        c"port active",
+        c"port error",
+        c"LID change",
+        c"P_Key change",
+        c"SM change",
+        c"SRQ catastrophic error",
+        c"SRQ limit reached",
+        c"last WQE reached",
+        c"client reregistration",
+        c"GID table change",
+        c"WQ fatal",
+    ];
+    name(NAMES, event)
+}
+
+extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
+    name(&[c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"], state)
+}
+
+extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
+    const NAMES: &[&CStr] = &[
+        UNKNOWN,
+        c"InfiniBand channel adapter",
+        c"InfiniBand switch",
+        c"InfiniBand router",
+        c"iWARP NIC",
+        c"usNIC",
+        c"usNIC UDP",
+        c"unspecified",
+    ];
+    name(NAMES, node_type)
+}
+
+/// The codes of static rates (`enum ibv_rate`), from 2 on: Mbit/s, and the multiple of 2.5 Gbit/s where it has one.
+const RATES: [(c_int, c_int); 23] = [
+    (2_500, 1),
+    (10_000, 4),
+    (30_000, 12),
+    (5_000, 2),
+    (20_000, 8),
+    (40_000, 16),
+    (60_000, 24),
+    (80_000, 32),
+    (120_000, 48),
+    (14_062, -1),
+    (56_250, -1),
+    (112_500, -1),
+    (168_750, -1),
+    (25_781, -1),
+    (103_125, -1),
+    (206_250, -1),
+    (309_375, -1),
+    (28_125, 11),
+    (53_125, 20),
+    (425_000, 160),
+    (637_500, 240),
+    (850_000, 320),
+    (1_275_000, 480),
+];
+
+fn rate(code: c_int) -> (c_int, c_int) {
+    code.checked_sub(2).and_then(|index| RATES.get(index as usize)).copied().unwrap_or((-1, -1))
+}
+
+/// The code of a rate; 0, the greatest, for one that has none.
+fn code(is_it: impl Fn(&(c_int, c_int)) -> bool) -> c_int {
+    RATES.iter().position(is_it).map_or(0, |index| index as c_int + 2)
+}
+
+extern "C" fn ibv_rate_to_mbps(code: c_int) -> c_int {
+    rate(code).0
+}
+
+extern "C" fn ibv_rate_to_mult(code: c_int) -> c_int {
+    rate(code).1
+}
+
+extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> c_int {
+    code(|rate| rate.0 == mbps)
+}
+
+extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
+    code(|rate| rate.1 == mult && mult > 0)
+}
+
+/// A child has its parent's memory as it was, and our parent goes on with its own: nothing needs preparing.
+extern "C" fn ibv_fork_init() -> c_int {
+    0
+}
+
+extern "C" fn ibv_is_fork_initialized() -> c_int {
+    2 // IBV_FORK_UNNEEDED
+}
+
+extern "C" fn ibv_dontfork_range(_address: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+extern "C" fn ibv_dofork_range(_address: *mut c_void, _size: usize) -> c_int {
+    0
+}
+
+extern "C" fn ibv_get_sysfs_path() -> *const c_char {
+    c"/sys".as_ptr()
+}
+
+/// Reads a file of a directory into a buffer, without the line's end: its length, or -1.
+unsafe extern "C" fn ibv_read_sysfs_file(
+    directory: *const c_char,
+    file: *const c_char,
+    buffer: *mut c_char,
+    size: usize,
+) -> c_int {
+    let path = |text: *const c_char| Path::new(OsStr::from_bytes(CStr::from_ptr(text).to_bytes()));
+    match std::fs::read(path(directory).join(path(file))) {
+        Ok(mut bytes) => {
+            bytes.truncate(size);
+            if bytes.last() == Some(&b'\n') {
+                bytes.pop();
+            }
+            buffer.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), bytes.len());
+            if bytes.len() < size {
+                buffer.add(bytes.len()).write(0);
+            }
+            bytes.len() as c_int
+        }
+        Err(error) => {
+            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
+            -1
+        }
+    }
+}
+
+/// Enhanced connection establishment is between adapters of one vendor.
+unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
+    *ece = ibv_ece::zeroed();
+    errno::status(Err(errno::Errno::NOTSUPP))
+}
+
+extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
+    errno::status(Err(errno::Errno::NOTSUPP))
+}
+
+/// Whether a message's bytes appear in memory in order: not promised.
+extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
+    0
+}
+
+/// The system resolves Ethernet addresses behind its sockets and tells nobody.
+extern "C" fn ibv_resolve_eth_l2_from_gid(
+    _context: *mut ibv_context,
+    _attr: *mut ibv_ah_attr,
+    _mac: *mut u8,
+    _vlan: *mut u16,
+) -> c_int {
+    errno::status(Err(errno::Errno::NOTSUPP))
+}
+
+export!(
+    ibv_wc_status_str,
+    ibv_event_type_str,
+    ibv_port_state_str,
+    ibv_node_type_str,
+    ibv_rate_to_mbps,
+    ibv_rate_to_mult,
+    mbps_to_ibv_rate,
+    mult_to_ibv_rate,
+    ibv_fork_init,
+    ibv_is_fork_initialized,
+    ibv_dontfork_range,
+    ibv_dofork_range,
+    ibv_get_sysfs_path,
+    ibv_read_sysfs_file,
+    ibv_query_ece,
+    ibv_set_ece,
+    ibv_query_qp_data_in_order,
+    ibv_resolve_eth_l2_from_gid,
+);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_come_back() {
+        for code in 2..=24 {
+            assert_eq!(mbps_to_ibv_rate(ibv_rate_to_mbps(code)), code);
+            let mult = ibv_rate_to_mult(code);
+            assert_eq!(mult_to_ibv_rate(mult), if mult == -1 { 0 } else { code });
+        }
+        assert_eq!((ibv_rate_to_mbps(0), ibv_rate_to_mbps(25), mbps_to_ibv_rate(-1)), (-1, -1, 0));
+    }
+
+    #[test]
+    fn numbers_without_a_name_are_unknown() {
+        for number in [-1, 24, c_int::MAX, c_int::MIN] {
+            // SAFETY: a text of ours
+            assert_eq!(unsafe { CStr::from_ptr(ibv_wc_status_str(number)) }, UNKNOWN);
+        }
+    }
+}
