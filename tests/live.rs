@@ -22,6 +22,8 @@ mod memory;
 mod misuse;
 #[path = "live/multicast.rs"]
 mod multicast;
+#[path = "live/process.rs"]
+mod process;
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);

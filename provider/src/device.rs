@@ -331,7 +331,8 @@ static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
 /// Devices that are open, the oldest first.
 pub(crate) fn open_contexts() -> Vec<Context> {
     let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
-    open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner }).collect()
+    let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
+    contexts.filter(Context::is_of_this_process).collect()
 }
 
 /// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's keys and numbers, of which it

@@ -5,7 +5,9 @@
 //! keeps out of the way of a program that polls: it does not wait on the sockets then, but looks every millisecond whether
 //! the polling has stopped, and takes over when it has.
 
+mod fork;
 mod shard;
+mod signals;
 
 use std::{
     io,
@@ -80,6 +82,8 @@ pub(crate) struct Engine {
     /// Shows the counters to other processes.
     publisher: Mutex<Option<Publisher>>,
     progress: Progress,
+    /// The process that it works in; a child's copy does nothing.
+    process: u32,
 }
 
 /// What an engine serves.
@@ -118,11 +122,13 @@ impl Engine {
             sleeps_until: AtomicU64::new(0),
             stop: AtomicBool::new(false),
             background: Mutex::new(None),
+            process: std::process::id(),
         });
+        fork::watch(&engine);
         engine.follow(); // what has changed since the device was looked at
         if progress == Progress::Automatic {
             let background = engine.clone();
-            let thread = thread::Builder::new().name("roce".into()).spawn(move || background.run())?;
+            let thread = signals::blocked(|| thread::Builder::new().name("roce".into()).spawn(move || background.run()))?;
             *engine.background.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         }
         Ok(engine)
@@ -138,6 +144,11 @@ impl Engine {
             let _ = background.join(); // a panic there has been printed already
         }
         *self.publisher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// Whether it works: after a fork, the child has only a copy that does nothing.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
     }
 
     /// The network interface that the device uses; 0: none.

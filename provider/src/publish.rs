@@ -208,6 +208,9 @@ impl Publisher {
 
 impl Drop for Publisher {
     fn drop(&mut self) {
+        if self.published.pid != std::process::id() {
+            return; // a copy in a child: the file is still its parent's
+        }
         let _ = fs::remove_file(&self.path);
     }
 }

@@ -100,7 +100,7 @@ impl Dev {
     pub(crate) fn open(&self) -> Result<Context> {
         let device = self.device();
         let mut open = lock(&OPEN);
-        if let Some((context, times)) = open.get_mut(device.name()) {
+        if let Some((context, times)) = open.get_mut(device.name()).filter(|(context, _)| context.is_of_this_process()) {
             *times += 1;
             return Ok(context.clone());
         }

@@ -219,6 +219,13 @@ impl Shard {
         self.publication.filter(|_| self.counted)
     }
 
+    /// Goes on without the link and without whoever watched it.
+    pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
+        self.link = instead;
+        std::mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
+        self.publication = None;
+    }
+
     pub(super) fn link(&self) -> &dyn Link {
         &*self.link
     }

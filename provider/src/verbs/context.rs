@@ -56,6 +56,13 @@ impl Context {
         &self.inner.name
     }
 
+    /// Whether it was opened by this process. After a fork, the child's copy of what the parent has open can be looked at and
+    /// dropped, but nothing goes out and nothing comes in; what the child opens itself works.
+    #[must_use]
+    pub fn is_of_this_process(&self) -> bool {
+        self.inner.engine.is_of_this_process()
+    }
+
     /// What the device tells of itself (`ibv_query_device_ex`).
     #[must_use]
     pub fn query_device(&self) -> DeviceAttr {

@@ -1,0 +1,120 @@
+//! What becomes of engines when the process forks.
+//!
+//! The parent's go on. In the child there are only copies: of the adapter, without the thread that served it, on the parent's
+//! sockets. If the child touched those, it would take the parent's packets and answer for it. So its copies lose their links
+//! there and then: they can still be looked at and destroyed, but nothing goes out, and nothing comes in any more. What the
+//! child opens anew is its own.
+
+#![allow(unsafe_code, reason = "pthread_atfork has no safe interface")]
+
+use std::{
+    cell::RefCell,
+    io,
+    net::IpAddr,
+    os::fd::BorrowedFd,
+    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
+};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    time::Instant,
+    wire::NetHeader,
+};
+
+use super::{Engine, Shard};
+use crate::link::Link;
+
+static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
+
+/// What the thread that forks holds meanwhile, so that the copies in the child are whole and unlocked.
+struct Held {
+    shard: MutexGuard<'static, Shard>,
+    // behind its guard, so that it is dropped later
+    engine: Arc<Engine>,
+}
+
+/// The list itself, too: the child will add to it.
+type AllHeld = (Vec<Held>, MutexGuard<'static, Vec<Weak<Engine>>>);
+
+thread_local! {
+    static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
+}
+
+/// Sees to it that this engine survives forks.
+pub(super) fn watch(engine: &Arc<Engine>) {
+    static HANDLERS: Once = Once::new();
+    HANDLERS.call_once(|| {
+        // SAFETY: The three are functions that live as long as the process does: a library with this code in it is never
+        // unloaded, because its threads run in it. If there is no memory for them, forks do as they do without.
+        unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+    });
+    let mut engines = engines();
+    engines.retain(|other| other.strong_count() > 0);
+    engines.push(Arc::downgrade(engine));
+}
+
+fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
+    ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn prepare() {
+    let engines = engines();
+    let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
+    let hold = |engine: Arc<Engine>| {
+        // SAFETY: The guard borrows from the engine, which `Held` keeps where it is until after the guard is gone.
+        let shard = unsafe { std::mem::transmute::<MutexGuard<'_, Shard>, MutexGuard<'static, Shard>>(engine.lock()) };
+        Held { shard, engine }
+    };
+    // a thread that ends has no such list any more, and nothing of its own to protect
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines)));
+}
+
+fn release() -> Option<AllHeld> {
+    HELD.try_with(RefCell::take).ok().flatten()
+}
+
+unsafe extern "C" fn in_parent() {
+    drop(release());
+}
+
+unsafe extern "C" fn in_child() {
+    let Some((held, _engines)) = release() else { return };
+    for Held { mut shard, engine } in held {
+        shard.lose_link(Box::new(Lost));
+        if let Ok(mut publisher) = engine.publisher.try_lock() {
+            *publisher = None; // closes the child's descriptor of the parent's file
+        }
+        if let Ok(mut background) = engine.background.try_lock() {
+            std::mem::forget(background.take()); // there is no such thread in this process
+        }
+    }
+}
+
+/// The link of an adapter that is only a copy.
+struct Lost;
+
+impl Link for Lost {
+    fn addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits::SINGLE
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::PerFlow
+    }
+
+    fn send(&mut self, _now: Instant, _bytes: &[u8], _runs: &[Transmit]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}

@@ -1,0 +1,95 @@
+//! What a process does besides: it forks, and it gets signals.
+
+use std::{fs, thread};
+
+use roce::DropReason;
+
+use super::*;
+
+fn write(from: &Side, to: &Side, text: &[u8]) {
+    from.memory.write_at(0, text).unwrap();
+    from.qp.post_send(&[SendWr::write(1, to.memory.remote(64), from.memory.sge(0..text.len()))]).unwrap();
+    assert!(from.next().result.is_ok());
+    assert_eq!(to.memory.to_vec(64..64 + text.len()).unwrap(), text);
+}
+
+/// What the child does; the number says where it failed.
+fn child(inherited: (Side, Side)) -> i32 {
+    if [&inherited.0, &inherited.1].iter().any(|side| side.context.is_of_this_process()) {
+        return 1;
+    }
+    // a packet of the child's would be one of its parent's connection
+    let (a, b) = &inherited;
+    if a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..8))]).is_err() || a.cq.poll_one().is_some() {
+        return 2;
+    }
+    drop(inherited);
+    let own = pair();
+    if [&own.0, &own.1].iter().any(|side| !side.context.is_of_this_process()) {
+        return 3;
+    }
+    write(&own.0, &own.1, b"child");
+    0
+}
+
+#[test]
+fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
+    let sides = pair();
+    write(&sides.0, &sides.1, b"before");
+    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without coming back into the test.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(sides))).unwrap_or(101);
+        // SAFETY: Ends the child at once.
+        unsafe { libc::_exit(failed) };
+    }
+    assert!(pid > 0);
+    for _ in 0..1000 {
+        write(&sides.0, &sides.1, b"parent");
+    }
+    let mut status = 0;
+    // SAFETY: The child's status goes into a number that lives until the call returns.
+    assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+    assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
+    assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
+    for side in [&sides.0, &sides.1] {
+        assert_eq!(DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+    }
+    write(&sides.1, &sides.0, b"after");
+}
+
+/// The signals that a thread has blocked, by the names of the threads.
+fn blocked_by(name: &str) -> Vec<u64> {
+    let mut found = Vec::new();
+    for task in fs::read_dir("/proc/self/task").unwrap() {
+        let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default(); // it may have ended
+        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        if value("Name:") == Some(name) {
+            found.extend(value("SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok()));
+        }
+    }
+    found
+}
+
+#[test]
+fn the_programs_signals_do_not_go_to_our_threads() {
+    let _device = loopback(OpenOptions::default());
+    let deadline = Instant::now() + PATIENCE;
+    let masks = loop {
+        let masks = blocked_by("roce"); // a thread gives itself its name
+        if !masks.is_empty() || Instant::now() > deadline {
+            break masks;
+        }
+        thread::yield_now();
+    };
+    let has = |mask: u64, signal: i32| mask & 1 << (signal - 1) != 0;
+    assert!(!masks.is_empty());
+    for mask in masks {
+        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGCHLD, libc::SIGPROF] {
+            assert!(has(mask, signal), "signal {signal} is for the program");
+        }
+        for signal in [libc::SIGSEGV, libc::SIGBUS] {
+            assert!(!has(mask, signal), "signal {signal} tells of the thread's own fault");
+        }
+    }
+}
