@@ -24,6 +24,8 @@ mod duplicates;
 mod errors;
 #[path = "pair/fairness.rs"]
 mod fairness;
+#[path = "pair/faults.rs"]
+mod faults;
 #[path = "pair/handles.rs"]
 mod handles;
 #[path = "pair/limits.rs"]

@@ -279,7 +279,7 @@ pub(crate) fn open_link(
 ) -> Result<Context, OpenError> {
     let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
-    let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, faults, fault_seed)) };
+    let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, &faults, fault_seed)) };
     let seed = match seed {
         Some(seed) => seed,
         None => {

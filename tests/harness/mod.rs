@@ -277,7 +277,7 @@ impl Pair {
                 if if to.is_multicast() { !node.has_joined(to) } else { node.ip != to } {
                     continue;
                 }
-                let (disposition, dropped) = node.handle_datagram(self.now, &datagram.net, &datagram.bytes);
+                let (disposition, dropped) = node.handle(self.now, &datagram);
                 if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
                     record.arrivals.push((self.now, disposition));
                 }

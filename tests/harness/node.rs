@@ -2,6 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
+use roce_provider::fabric::Datagram;
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
@@ -263,8 +264,21 @@ impl Node {
 
     /// Takes a datagram, and returns why packets, or copies of them, were dropped meanwhile.
     pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> (Disposition, Vec<DropReason>) {
+        self.watch(|adapter| adapter.handle_datagram(now, net, bytes))
+    }
+
+    /// The same for one that comes from a network, and may have to find this node not ready.
+    pub fn handle(&mut self, now: Instant, datagram: &Datagram) -> (Disposition, Vec<DropReason>) {
+        let Datagram { net, bytes, not_ready, .. } = datagram;
+        self.watch(|adapter| match not_ready {
+            true => adapter.handle_datagram_not_ready(now, net, bytes),
+            false => adapter.handle_datagram(now, net, bytes),
+        })
+    }
+
+    fn watch(&mut self, take: impl FnOnce(&mut Adapter) -> Disposition) -> (Disposition, Vec<DropReason>) {
         let before = self.adapter.counters().clone();
-        let disposition = self.adapter.handle_datagram(now, net, bytes);
+        let disposition = take(&mut self.adapter);
         self.drain_events();
         let after = self.adapter.counters();
         let grown = |reason: &DropReason| after.dropped(*reason) > before.dropped(*reason);

@@ -17,7 +17,6 @@ use roce_transport::{
     cm::{CmService, ConnId, Connect, IpHeader},
     psn::Psn,
     time::Instant,
-    wire::NetHeader,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -25,7 +24,7 @@ use super::{event::Param, shared::Shared, *};
 use crate::{
     Context, OpenOptions, PortAttr,
     device::{Surroundings, open_link},
-    link::{Fabric, Link},
+    link::{Arrived, Fabric, Link},
 };
 
 const SOON: Option<Duration> = Some(Duration::from_secs(20));
@@ -187,7 +186,7 @@ impl Link for Failing {
         Ok(())
     }
 
-    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         if self.fails.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(0) }
     }
 

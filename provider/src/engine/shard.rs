@@ -17,7 +17,7 @@ use roce_transport::{
 use crate::{
     clock,
     cm::Routes,
-    link::{Direction, Link, Observed, Observer},
+    link::{Arrived, Direction, Link, Observed, Observer},
     port::{self, InterfaceState, TableChange, Watch},
     verbs::{AsyncQueue, CqWaker},
 };
@@ -158,8 +158,11 @@ impl Shard {
             return 0;
         }
         let Self { adapter, link, observer, .. } = self;
-        let result = link.receive(now, &mut |net, bytes| {
-            let disposition = adapter.handle_datagram(now, net, bytes);
+        let result = link.receive(now, &mut |&Arrived { net, bytes, not_ready }| {
+            let disposition = match not_ready {
+                true => adapter.handle_datagram_not_ready(now, net, bytes),
+                false => adapter.handle_datagram(now, net, bytes),
+            };
             if let Some(observer) = observer {
                 observer.observe(&Observed {
                     at: clock::wall(now),
@@ -327,7 +330,7 @@ mod tests {
             Err(io::ErrorKind::BrokenPipe.into())
         }
 
-        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
 

@@ -9,7 +9,7 @@ use roce_transport::{
     wire::{NetHeader, Packet},
 };
 
-use super::rule::{Action, Corruption, Frequency, Rule};
+use super::rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive};
 
 /// How well a network carries datagrams in general. The default is a perfect one without delay. Probabilities go from 0
 /// (never, the default) to 1 (always).
@@ -64,6 +64,8 @@ impl Default for Conditions {
 /// delay 5ms write last twice  the last packet of a WRITE; the first two of them
 /// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
 /// drop read-response qp 0x12  on the way to this queue pair
+/// rnr 10%                     a message finds no receive request, although there is one, and is answered with an RNR NAK
+/// drop 1% tx                  only what the device sends; rx: what it receives
 /// pass cnp                    these are never hit by what stands after this clause, nor by "drop 3%"
 /// ```
 ///
@@ -85,6 +87,18 @@ pub struct FaultPlan {
     pub rules: Vec<Rule>,
 }
 
+impl FaultPlan {
+    /// What of it concerns a device's datagrams in one direction. Whether a receiver is ready is a matter of what is received.
+    #[must_use]
+    pub fn toward(&self, direction: Direction) -> Self {
+        let concerned = |rule: &&Rule| {
+            rule.direction.is_none_or(|its| its == direction)
+                && (rule.action != Action::NotReady || direction == Direction::Received)
+        };
+        Self { conditions: self.conditions, rules: self.rules.iter().filter(concerned).cloned().collect() }
+    }
+}
+
 /// What is to happen to a datagram. The default is that it arrives at once and as it is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
@@ -98,6 +112,8 @@ pub struct Verdict {
     pub corruption: Option<Corruption>,
     /// It arrives marked "congestion experienced".
     pub congestion: bool,
+    /// It finds its receiver not ready.
+    pub not_ready: bool,
 }
 
 impl Verdict {
@@ -188,8 +204,9 @@ impl Faults {
         }
         let packet = Packet::parse(bytes).ok();
         for counted in &mut self.rules {
-            let Rule { matcher, frequency, action, times } = &counted.rule;
-            if !matcher.matches(net, packet.as_ref()) {
+            let Rule { matcher, frequency, action, times, direction: _ } = &counted.rule;
+            let concerned = *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
+            if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
             counted.seen += 1;
@@ -218,6 +235,7 @@ impl Faults {
                 verdict.corruption = Some(corruption.unwrap_or_else(|| self.random_corruption(length)));
             }
             Action::Mark => verdict.congestion = true,
+            Action::NotReady => verdict.not_ready = true,
         }
     }
 
@@ -310,6 +328,8 @@ mod tests {
         assert_eq!(verdict("delay 2ms, delay 3ms send"), Verdict { delay: ms(5), ..Verdict::default() });
         assert_eq!(verdict("duplicate once"), Verdict { copy: Some(ms(0)), ..Verdict::default() });
         assert_eq!(verdict("mark once"), Verdict { congestion: true, ..Verdict::default() });
+        assert_eq!(verdict("rnr once"), Verdict { not_ready: true, ..Verdict::default() });
+        assert_eq!(verdict("rnr once write"), Verdict::default());
         let corruption = Some(Corruption { offset: 12, mask: 0xFF });
         assert_eq!(verdict("corrupt byte 12"), Verdict { corruption, ..Verdict::default() });
     }

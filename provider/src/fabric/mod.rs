@@ -39,7 +39,7 @@ use roce_transport::{
 };
 
 pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
-pub use rule::{Action, Corruption, Frequency, Kind, Matcher, Rule};
+pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
 pub use syntax::FaultSyntaxError;
 
 /// What the receiving end is told of the IPv4 identification of a datagram.
@@ -63,6 +63,8 @@ pub struct Datagram {
     pub bytes: Vec<u8>,
     /// Which call of [`Network::send`] it comes from, counted from 0. A duplicate has the number of its original.
     pub number: u64,
+    /// It is to find its receiver not ready.
+    pub not_ready: bool,
 }
 
 /// A network between any number of nodes, which it tells apart by their addresses. See the [module's documentation](self).
@@ -125,7 +127,7 @@ impl Network {
             if let Some(corruption) = verdict.corruption {
                 corruption.apply(&mut bytes);
             }
-            let datagram = Datagram { net, bytes, number };
+            let datagram = Datagram { net, bytes, number, not_ready: verdict.not_ready };
             self.in_flight.push(Reverse(InFlight { due: now.plus(delay), order: self.queued, datagram }));
             self.queued += 1;
         }

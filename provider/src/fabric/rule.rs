@@ -8,6 +8,15 @@ use roce_transport::{
     wire::{NetHeader, Operation, Packet, Place, Service, Syndrome},
 };
 
+/// Which way a datagram goes, as the device at hand sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Direction {
+    /// From the adapter to the link.
+    Sent,
+    /// From the link to the adapter.
+    Received,
+}
+
 /// A family of packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Kind {
@@ -47,7 +56,7 @@ impl Kind {
         match self {
             Self::Request => !operation.is_response(),
             Self::Response => operation.is_response(),
-            Self::Send => (operation as u8) < Op::WriteFirst as u8,
+            Self::Send => is_send(operation),
             Self::Write => (Op::WriteFirst as u8..Op::ReadRequest as u8).contains(&(operation as u8)),
             Self::ReadRequest => operation == Op::ReadRequest,
             Self::ReadResponse => (Op::ReadResponseFirst as u8..Op::Acknowledge as u8).contains(&(operation as u8)),
@@ -144,6 +153,24 @@ pub enum Action {
     Corrupt(Option<Corruption>),
     /// It is marked "congestion experienced".
     Mark,
+    /// It finds its receiver not ready, as if no receive request were posted: a SEND or a WRITE with immediate data is answered
+    /// with an RNR NAK, and its requester asks again. Such a rule looks only at packets that need a receive request and can be
+    /// answered so, those of reliable services; and only at what a device receives.
+    NotReady,
+}
+
+const fn is_send(operation: Operation) -> bool {
+    use Operation as Op;
+    (operation as u8) < Op::WriteFirst as u8 || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
+}
+
+/// Whether the packet takes a receive request, and an RNR NAK says that there is none.
+pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
+    use Operation as Op;
+    let opcode = packet.headers.bth().opcode;
+    let first_of_send = is_send(opcode.operation()) && opcode.operation().place().starts();
+    matches!(opcode.service(), Service::Rc | Service::Xrc)
+        && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }
 
 /// A rule for single datagrams. Of several rules the first that hits decides, and the general conditions are left aside.
@@ -157,13 +184,16 @@ pub struct Rule {
     pub action: Action,
     /// How many it hits at most; `None` for no limit.
     pub times: Option<u64>,
+    /// Only what the device sends, or only what it receives; `None` for both. On a network in the process every datagram is
+    /// both, and this does not matter.
+    pub direction: Option<Direction>,
 }
 
 impl Rule {
     /// A rule that hits everything that matches.
     #[must_use]
     pub const fn new(matcher: Matcher, action: Action) -> Self {
-        Self { matcher, frequency: Frequency::Always, action, times: None }
+        Self { matcher, frequency: Frequency::Always, action, times: None, direction: None }
     }
 
     /// The same rule, but it hits at most so many datagrams.

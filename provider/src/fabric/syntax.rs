@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::{
     faults::{Conditions, FaultPlan},
-    rule::{Action, Corruption, Frequency, Kind, Matcher, Rule},
+    rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule},
 };
 
 /// What is wrong with a text that should be a [`FaultPlan`], and what to write instead.
@@ -20,14 +20,20 @@ pub struct FaultSyntaxError {
     pub problem: String,
 }
 
+impl FaultSyntaxError {
+    /// The message stays one line, whatever was written.
+    fn new(clause: &str, problem: String) -> Self {
+        Self { clause: Words::of(clause).words.join(" "), problem }
+    }
+}
+
 impl FromStr for FaultPlan {
     type Err = FaultSyntaxError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut plan = Self::default();
         for clause in text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty()) {
-            let words = Words { words: clause.split_whitespace().collect(), at: 0 };
-            add(&mut plan, words).map_err(|problem| FaultSyntaxError { clause: clause.to_owned(), problem })?;
+            add(&mut plan, Words::of(clause)).map_err(|problem| FaultSyntaxError::new(clause, problem))?;
         }
         Ok(plan)
     }
@@ -38,8 +44,7 @@ impl FromStr for Rule {
 
     /// A single clause, as a rule even where a plan would take it for a general condition.
     fn from_str(clause: &str) -> Result<Self, Self::Err> {
-        let words = Words { words: clause.split_whitespace().collect(), at: 0 };
-        parse(words).and_then(Clause::into_rule).map_err(|problem| FaultSyntaxError { clause: clause.to_owned(), problem })
+        parse(Words::of(clause)).and_then(Clause::into_rule).map_err(|problem| FaultSyntaxError::new(clause, problem))
     }
 }
 
@@ -50,6 +55,10 @@ struct Words<'a> {
 }
 
 impl<'a> Words<'a> {
+    fn of(clause: &'a str) -> Self {
+        Self { words: clause.split_whitespace().collect(), at: 0 }
+    }
+
     fn next(&mut self) -> Option<&'a str> {
         let word = self.words.get(self.at).copied()?;
         self.at += 1;
@@ -73,6 +82,7 @@ enum Verb {
     Mark,
     Delay,
     Jitter,
+    NotReady,
 }
 
 struct Clause {
@@ -82,11 +92,13 @@ struct Clause {
     matcher: Matcher,
     frequency: Option<Frequency>,
     times: Option<u64>,
+    direction: Option<Direction>,
 }
 
 fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
     let clause = parse(words)?;
-    let general = clause.matcher == Matcher::default() && clause.times.is_none() && clause.corruption.is_none();
+    let Clause { matcher, times, corruption, direction, .. } = &clause;
+    let general = *matcher == Matcher::default() && times.is_none() && corruption.is_none() && direction.is_none();
     let conditions = &mut plan.conditions;
     match (clause.verb, general, clause.frequency) {
         (Verb::Drop, true, Some(Frequency::Chance(p))) => conditions.loss = p,
@@ -113,10 +125,14 @@ impl Clause {
             Verb::Corrupt => Action::Corrupt(self.corruption),
             Verb::Mark => Action::Mark,
             Verb::Delay => Action::Delay(self.time),
+            Verb::NotReady => Action::NotReady,
             Verb::Jitter => return Err("jitter cannot be bound to single datagrams".to_owned()),
         };
-        let Self { matcher, frequency, times, .. } = self;
-        Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times })
+        let Self { matcher, frequency, times, direction, .. } = self;
+        if (action, direction) == (Action::NotReady, Some(Direction::Sent)) {
+            return Err("\"tx\" has no meaning here: rnr is about what the device receives; leave it out".to_owned());
+        }
+        Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times, direction })
     }
 }
 
@@ -130,31 +146,40 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
         "mark" | "ecn" => Verb::Mark,
         "delay" => Verb::Delay,
         "jitter" => Verb::Jitter,
+        "rnr" => Verb::NotReady,
         word => {
             return Err(format!(
-                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark, delay, jitter or pass"
+                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr or pass"
             ));
         }
     };
-    let mut clause =
-        Clause { verb, time: Duration::ZERO, corruption: None, matcher: Matcher::default(), frequency: None, times: None };
+    let mut clause = Clause {
+        verb,
+        time: Duration::ZERO,
+        corruption: None,
+        matcher: Matcher::default(),
+        frequency: None,
+        times: None,
+        direction: None,
+    };
     if matches!(verb, Verb::Delay | Verb::Jitter) {
         clause.time = time(words.value("delay", "delay 2ms")?)?;
     }
     while let Some(word) = words.next() {
         option(&mut clause, word, &mut words)?;
     }
-    if matches!(verb, Verb::Drop | Verb::Duplicate | Verb::Reorder | Verb::Corrupt | Verb::Mark) && words.at == 1 {
+    if !matches!(verb, Verb::Pass | Verb::Delay | Verb::Jitter) && words.at == 1 {
         return Err(format!(
-            "say which datagrams, as in \"{0} 3%\", \"{0} every 7\", \"{0} once\" or \"{0} ack\"",
-            words.words[0]
+            "say which datagrams, as in \"{0} 3%\", \"{0} every 7\", \"{0} once\" or \"{0} {1}\"",
+            words.words[0],
+            if verb == Verb::NotReady { "send" } else { "ack" },
         ));
     }
     Ok(clause)
 }
 
 fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), String> {
-    let Clause { matcher, corruption, times, .. } = clause;
+    let Clause { matcher, corruption, times, direction, .. } = clause;
     if let Some(kind) = kind(word) {
         return set(&mut matcher.kind, kind, "kinds of packet");
     }
@@ -179,6 +204,8 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "nth" => frequency(clause, Frequency::Nth(count(words.value(word, "nth 3")?, "nth 3")?)),
         "once" => set(times, 1, "limits"),
         "twice" => set(times, 2, "limits"),
+        "tx" => set(direction, Direction::Sent, "directions"),
+        "rx" => set(direction, Direction::Received, "directions"),
         "times" => set(times, count(words.value(word, "times 5")?, "times 5")?, "limits"),
         _ => match word.strip_suffix('%').map(str::parse::<f64>) {
             Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => frequency(clause, Frequency::Chance(percent / 100.0)),
@@ -186,7 +213,7 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
             None if word.parse::<f64>().is_ok() => Err(format!("write \"{word}%\" for a probability, or \"every {word}\"")),
             None => Err(format!(
                 "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
-                 from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
+                 tx, rx, from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
                  last, only"
             )),
         },
@@ -289,7 +316,7 @@ mod tests {
 
     #[test]
     fn rules() {
-        let rule: Rule = "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3".parse().unwrap();
+        let rule: Rule = "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3 rx".parse().unwrap();
         let matcher = Matcher {
             kind: Some(Kind::Write),
             place: Some(Place::Last),
@@ -299,7 +326,8 @@ mod tests {
             dst: Some("10.0.0.1".parse().unwrap()),
         };
         let action = Action::Delay(Duration::from_millis(5));
-        assert_eq!(rule, Rule { matcher, frequency: Frequency::Chance(0.5), action, times: Some(3) });
+        let frequency = Frequency::Chance(0.5);
+        assert_eq!(rule, Rule { matcher, frequency, action, times: Some(3), direction: Some(Direction::Received) });
     }
 
     #[test]
@@ -320,9 +348,16 @@ mod tests {
             ("drop to nowhere", "not an IP address"),
             ("drop sometimes", "possible are"),
             ("jitter 5us ack", "every datagram"),
+            ("rnr", "\"rnr 3%\""),
+            ("rnr 10% tx", "leave it out"),
+            ("drop 1% tx rx", "two directions"),
+            ("drop ack udp", "\"udp\" is not understood; possible are a percentage"),
+            ("drop nan%", "0% to 100%"),
         ] {
             let error = text.parse::<FaultPlan>().unwrap_err().to_string();
-            assert!(error.contains(hint) && error.contains(text), "{text}: {error}");
+            assert!(error.contains(hint) && error.contains(text) && error.lines().count() == 1, "{text}: {error}");
         }
+        let error = "drop 1%, ex\nplode  3%".parse::<FaultPlan>().unwrap_err().to_string();
+        assert!(error.starts_with("in the fault \"ex plode 3%\": \"ex\" is nothing that can happen; start with drop"), "{error}");
     }
 }

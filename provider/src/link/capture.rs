@@ -24,14 +24,7 @@ use roce_transport::{
     wire::{NetHeader, checksum, grh},
 };
 
-/// Which way a datagram went.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Direction {
-    /// From the adapter to the link.
-    Sent,
-    /// From the link to the adapter.
-    Received,
-}
+use crate::fabric::Direction;
 
 /// A datagram on its way between adapter and link.
 #[derive(Clone, Copy, Debug)]

@@ -12,11 +12,10 @@ use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::Mtu,
     time::Instant,
-    wire::NetHeader,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::Link;
+use super::{Arrived, Link};
 use crate::{
     Context, OpenError, OpenOptions, PortAttr,
     device::{Surroundings, open_link},
@@ -164,7 +163,7 @@ impl Link for FabricLink {
         Ok(())
     }
 
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         let inbox = {
             let mut shared = self.fabric.lock();
             let _ = rustix::io::read(&*self.descriptor, &mut [0; 8]);
@@ -173,7 +172,7 @@ impl Link for FabricLink {
             node.map(|node| std::mem::take(&mut node.inbox)).unwrap_or_default()
         };
         for datagram in &inbox {
-            sink(&datagram.net, &datagram.bytes);
+            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, not_ready: datagram.not_ready });
         }
         Ok(inbox.len())
     }

@@ -8,8 +8,8 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-use super::{BindError, Link};
-use crate::fabric::{FaultPlan, Network};
+use super::{Arrived, BindError, Link};
+use crate::fabric::{Direction, FaultPlan, Network};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.
 pub struct FaultyLink {
@@ -21,8 +21,9 @@ pub struct FaultyLink {
 impl FaultyLink {
     /// The link `inner` with these faults; the same seed gives the same faults to the same datagrams.
     #[must_use]
-    pub fn new(inner: Box<dyn Link>, plan: FaultPlan, seed: u64) -> Self {
-        Self { inner, outward: Network::with_plan(plan.clone(), seed), inward: Network::with_plan(plan, !seed) }
+    pub fn new(inner: Box<dyn Link>, plan: &FaultPlan, seed: u64) -> Self {
+        let network = |direction, seed| Network::with_plan(plan.toward(direction), seed);
+        Self { inner, outward: network(Direction::Sent, seed), inward: network(Direction::Received, !seed) }
     }
 
     /// Sends what has been held back long enough.
@@ -61,14 +62,14 @@ impl Link for FaultyLink {
         self.forward(now)
     }
 
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         self.forward(now)?;
         let inward = &mut self.inward;
-        let mut count = self.inner.receive(now, &mut |net, bytes| {
-            inward.send(now, net, bytes);
+        let mut count = self.inner.receive(now, &mut |arrived| {
+            inward.send(now, arrived.net, arrived.bytes);
         })?;
         while let Some(datagram) = self.inward.poll_deliver(now) {
-            sink(&datagram.net, &datagram.bytes);
+            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, not_ready: datagram.not_ready });
             count += 1;
         }
         Ok(count)
@@ -96,5 +97,87 @@ impl Link for FaultyLink {
 
     fn deadline(&self) -> Option<Instant> {
         [self.inner.deadline(), self.outward.poll_timeout(), self.inward.poll_timeout()].into_iter().flatten().min()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use roce_transport::wire::Ident;
+
+    use super::*;
+
+    /// Has one SEND Only of a reliable connection to hand over whenever it is asked, and notes what it is given.
+    struct Wire(Arc<Mutex<usize>>);
+
+    const SEND_ONLY: [u8; 16] = [4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0];
+
+    fn net() -> NetHeader {
+        NetHeader {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            src_port: 49152,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Known { id: 0, dont_fragment: true },
+        }
+    }
+
+    impl Link for Wire {
+        fn addresses(&self) -> Vec<IpAddr> {
+            vec![net().dst]
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::PerFlow
+        }
+
+        fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<()> {
+            *self.0.lock().unwrap() += runs.len();
+            Ok(())
+        }
+
+        fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+            sink(&Arrived::new(&net(), &SEND_ONLY));
+            Ok(1)
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+    }
+
+    /// Of four datagrams each way: how many were sent, and of each that was received whether its receiver is to be ready.
+    fn pass(plan: &str) -> (usize, Vec<bool>) {
+        let sent = Arc::new(Mutex::new(0));
+        let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
+        let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
+        let run = Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range: 0..16 };
+        let mut ready = Vec::new();
+        for _ in 0..4 {
+            link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
+            link.receive(Instant::ZERO, &mut |arrived| ready.push(!arrived.not_ready)).unwrap();
+        }
+        let sent = *sent.lock().unwrap();
+        (sent, ready)
+    }
+
+    #[test]
+    fn a_rule_is_for_both_directions_or_for_one() {
+        assert_eq!(pass("drop nth 2"), (3, vec![true; 3]));
+        assert_eq!(pass("drop nth 2 tx"), (3, vec![true; 4]));
+        assert_eq!(pass("drop send rx"), (4, vec![]));
+        assert_eq!(pass("drop 100% tx"), (0, vec![true; 4]));
+    }
+
+    #[test]
+    fn readiness_is_a_matter_of_what_is_received() {
+        assert_eq!(pass("rnr nth 2"), (4, vec![true, false, true, true]));
+        assert_eq!(pass("rnr send twice rx"), (4, vec![false, false, true, true]));
     }
 }

@@ -13,11 +13,32 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-pub use capture::{Capture, Direction, Observed, Observer};
+pub use crate::fabric::Direction;
+pub use capture::{Capture, Observed, Observer};
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use udp::is_loopback;
 pub use udp::{BindError, UdpLink};
+
+/// A datagram that a link hands over.
+#[derive(Clone, Copy, Debug)]
+pub struct Arrived<'a> {
+    /// What its network layers say.
+    pub net: &'a NetHeader,
+    /// UDP payload, BTH to ICRC.
+    pub bytes: &'a [u8],
+    /// A fault: it is to find its receiver not ready (see
+    /// [`Adapter::handle_datagram_not_ready`](roce_transport::adapter::Adapter::handle_datagram_not_ready)).
+    pub not_ready: bool,
+}
+
+impl<'a> Arrived<'a> {
+    /// A datagram with which nothing is wrong.
+    #[must_use]
+    pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
+        Self { net, bytes, not_ready: false }
+    }
+}
 
 /// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait for packets.
 pub trait Link: Send {
@@ -41,7 +62,7 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// When the link cannot be read.
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize>;
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize>;
 
     /// Receives what is sent to this multicast group from now on, its own datagrams included: of every datagram one copy, however
     /// many of its own addresses are on the network where the group is. To join again changes nothing.

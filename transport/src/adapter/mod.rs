@@ -82,6 +82,8 @@ pub struct Adapter {
     events: VecDeque<Event>,
     overrun: Vec<CqId>,
     deferred: Vec<CqId>,
+    /// The datagram at hand is to find no receive request.
+    not_ready: bool,
     cq_timers: Timers,
     /// Address handles, by the protection domain of each.
     ahs: Slab<PdId>,
@@ -119,6 +121,7 @@ impl Adapter {
             events: VecDeque::new(),
             overrun: Vec::new(),
             deferred: Vec::new(),
+            not_ready: false,
             cq_timers: Timers::default(),
             ahs: Slab::new(),
             counted: BTreeMap::new(),
@@ -284,6 +287,16 @@ impl Adapter {
             self.counters.count_drop(reason);
         }
         self.count_since(counted);
+        disposition
+    }
+
+    /// The same for a datagram that is to find its receiver not ready: as if no receive request were posted, although there may
+    /// be one. A SEND, or a WRITE with immediate data, of a reliable connection is then answered with an RNR NAK; whatever
+    /// needs no receive request is carried out. For those who test what a program does about it.
+    pub fn handle_datagram_not_ready(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Disposition {
+        self.not_ready = true;
+        let disposition = self.handle_datagram(now, net, bytes);
+        self.not_ready = false;
         disposition
     }
 
@@ -453,6 +466,7 @@ impl Adapter {
             events: &mut self.events,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
+            not_ready: self.not_ready,
         };
         (&mut self.qps[index], env)
     }

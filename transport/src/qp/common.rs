@@ -34,6 +34,8 @@ pub(crate) struct Env<'a> {
     pub(crate) overrun: &'a mut Vec<CqId>,
     /// Completion queues that put an event off during the call.
     pub(crate) deferred: &'a mut Vec<CqId>,
+    /// Whoever needs a receive request finds none.
+    pub(crate) not_ready: bool,
 }
 
 impl Env<'_> {

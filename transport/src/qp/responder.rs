@@ -224,6 +224,9 @@ impl Responder {
 
     /// Takes the oldest receive request.
     pub(super) fn take(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RecvWqe> {
+        if env.not_ready {
+            return None;
+        }
         let wqe = self.receives(common, env).pop()?;
         if let Some(id) = common.srq {
             env.note_taken(id);

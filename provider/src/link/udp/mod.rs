@@ -18,7 +18,7 @@ use roce_transport::{
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
-use super::Link;
+use super::{Arrived, Link};
 use groups::Groups;
 use message::{Outgoing, Receiver};
 
@@ -180,7 +180,7 @@ impl Link for UdpLink {
         result
     }
 
-    fn receive(&mut self, _now: Instant, sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, _now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receiver, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket, dst: IpAddr| {
@@ -194,7 +194,7 @@ impl Link for UdpLink {
                         hop_limit: meta.hop_limit,
                         ident: Ident::Likely(index as u16),
                     };
-                    sink(&net, datagram);
+                    sink(&Arrived::new(&net, datagram));
                 }
             })
         };
