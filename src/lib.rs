@@ -6,10 +6,10 @@ pub use roce_provider::tokio;
 pub use roce_provider::{
     AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory,
-    DeviceMemoryError, Endpoint, FileMemory, ForeignMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters, MemoryRegion,
-    MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain, Published,
-    PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm,
-    devices, fabric, link, published_counters,
+    DeviceMemoryError, Endpoint, EnvironmentError, FileMemory, ForeignMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters,
+    MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain,
+    Published, PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain,
+    cm, devices, environment, fabric, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -20,8 +20,9 @@ use thiserror::Error;
 use crate::{
     cm::Routes,
     engine::{Engine, Parts, Progress, Wakers},
+    environment,
     fabric::FaultPlan,
-    link::{BindError, Capture, FaultyLink, Link, Observer, UdpLink, is_loopback},
+    link::{BindError, CaptureFile, FaultyLink, Link, Observer, UdpLink, is_loopback},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
@@ -64,6 +65,10 @@ pub struct OpenOptions {
     /// Who moves packets. By default the program's calls, and a background thread when there are none.
     pub progress: Progress,
     /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the environment names the file.
+    ///
+    /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. The file is made with the first
+    /// packet. A file that this process has written before, or that another that still runs is writing, is not touched: then
+    /// it is `name.2.pcapng` instead of `name.pcapng`, and so on. One of a process that has ended is overwritten.
     pub pcap: Option<PathBuf>,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
@@ -153,7 +158,8 @@ impl Device {
         device
     }
 
-    /// The device that `spec` names: one of [`devices`], or `udp:ADDRESS` for one with just that address.
+    /// The device that `spec` names: one of [`devices`], by its own name or by that of its network interface, or `udp:ADDRESS` for
+    /// one with just that address.
     ///
     /// # Errors
     /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`]; [`OpenError::Bind`] for an address that is not this host's.
@@ -162,7 +168,7 @@ impl Device {
             let address = address.trim_matches(['[', ']']);
             return Self::at(address.parse().map_err(|_| OpenError::NoAddress(address.into()))?);
         }
-        let found = devices().into_iter().find(|device| device.name == spec);
+        let found = devices().into_iter().find(|device| device.name == spec || device.interface() == Some(spec));
         found.ok_or_else(|| OpenError::NoSuchDevice(spec.into()))
     }
 
@@ -288,10 +294,9 @@ pub(crate) fn open_link(
             seed
         }
     };
-    let pcap = pcap.or_else(|| std::env::var_os("ROCE_PCAP").filter(|value| !value.is_empty()).map(PathBuf::from));
-    let observer = match pcap {
+    let observer = match pcap.or_else(environment::pcap) {
         Some(path) => {
-            let capture = Capture::create(&path).map_err(|source| OpenError::Capture { path, source })?;
+            let capture = CaptureFile::new(&path, &name).map_err(|source| OpenError::Capture { path, source })?;
             Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
         }
         None => observer,
@@ -348,7 +353,7 @@ fn node_guid(seed: [u8; 32]) -> Guid {
 
 /// A capture and the program's own observer.
 struct Both {
-    capture: Capture,
+    capture: CaptureFile,
     other: Option<Box<dyn Observer>>,
 }
 

@@ -8,6 +8,7 @@ mod clock;
 pub mod cm;
 mod device;
 mod engine;
+pub mod environment;
 pub mod fabric;
 pub mod link;
 mod port;
@@ -19,8 +20,9 @@ mod verbs;
 
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use engine::{LinkCounters, Progress};
+pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
-pub use publish::{Published, PublishedCounter, published_counters};
+pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
 pub use verbs::{
     AddressHandle, AsyncEvent, AsyncEvents, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel,

@@ -160,9 +160,7 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// Publishes a device with every counter at zero. `None`: there is no place for it.
     pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
-        let directory = directory();
-        let _ = DirBuilder::new().mode(0o700).create(&directory);
-        check(&directory).ok()?;
+        let directory = runtime_directory().ok()?;
         let _ = read_all(&directory); // removes what dead processes have left
         Self::within(&directory, device, gids)
     }
@@ -217,6 +215,21 @@ impl Drop for Publisher {
 
 fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+}
+
+/// This user's directory for what outlives no login and others must not touch: `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`. It is
+/// made if it is missing, with rights for its user only.
+///
+/// # Errors
+/// When it cannot be made, or belongs to someone else, or others can enter it.
+pub fn runtime_directory() -> io::Result<PathBuf> {
+    let directory = directory();
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    check(&directory)?;
+    Ok(directory)
 }
 
 fn directory() -> PathBuf {

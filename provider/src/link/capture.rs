@@ -61,8 +61,12 @@ impl Capture {
     /// # Errors
     /// When the file cannot be written.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        let file = BufWriter::new(File::create(path)?);
-        let mut writer = PcapNgWriter::new(file).map_err(to_io)?;
+        Self::to(File::create(path)?)
+    }
+
+    /// Starts a capture in an empty file.
+    pub(super) fn to(file: File) -> io::Result<Self> {
+        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(to_io)?;
         let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
         let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
         let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options: vec![name, nanoseconds] };

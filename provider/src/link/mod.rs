@@ -1,6 +1,7 @@
 //! Links: what carries datagrams between an adapter and the world.
 
 mod capture;
+mod capture_file;
 mod fabric;
 mod faulty;
 mod udp;
@@ -15,6 +16,7 @@ use roce_transport::{
 
 pub use crate::fabric::Direction;
 pub use capture::{Capture, Observed, Observer};
+pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use udp::is_loopback;

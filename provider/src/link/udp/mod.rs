@@ -33,7 +33,8 @@ pub enum BindError {
     /// Another program has the port.
     #[error(
         "port 4791 on {0} is taken: rdma_rxe is loaded or another roce device has this address; unload it (rmmod rdma_rxe), \
-         close the other, or choose another address"
+         close the other, or choose another address (udp:ADDRESS) or device, \
+         such as roce_lo"
     )]
     Taken(IpAddr),
     /// The address is not (or not yet) one of this host's.

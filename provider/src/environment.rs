@@ -1,0 +1,141 @@
+//! What the environment of a process says about its devices. This is for programs that have no other way to be told: those that
+//! use the C library, which asks here, and which `roce run` starts.
+//!
+//! | variable | what it says |
+//! |---|---|
+//! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
+//! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
+//! | `ROCE_FAULT` | what is to go wrong, see [`FaultPlan`](crate::fabric::FaultPlan) |
+//! | `ROCE_FAULT_SEED` | where the chance of faults comes from: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
+//!
+//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP`, which changes nothing for the program, and none of the others: a
+//! program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because somebody has
+//! exported a variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
+
+use std::{collections::BTreeSet, env, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::{Device, OpenError, OpenOptions, fabric::FaultSyntaxError};
+
+/// The variable that names the devices.
+pub const DEVICES: &str = "ROCE_DEVICES";
+/// The variable that names a file for captures.
+pub const PCAP: &str = "ROCE_PCAP";
+/// The variable that says what goes wrong.
+pub const FAULT: &str = "ROCE_FAULT";
+/// The variable with the seed of the faults.
+pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
+
+/// What is wrong with the environment: one line that says what to do. The C library prints it and has no device then.
+#[derive(Debug, Error)]
+pub enum EnvironmentError {
+    /// A device that there is not.
+    #[error("{DEVICES}: {0}")]
+    Device(#[source] OpenError),
+    /// Rules that cannot be understood.
+    #[error("{FAULT}: {0}")]
+    Fault(#[from] FaultSyntaxError),
+    /// A seed that is no number.
+    #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
+    Seed(String),
+    /// Something that is no text.
+    #[error("{0} is not UTF-8 text; set it anew or unset it")]
+    NotText(&'static str),
+}
+
+/// The devices that `ROCE_DEVICES` names, in that order, each once; all of [`devices`](crate::devices) if it names none.
+///
+/// # Errors
+/// [`EnvironmentError::Device`] when one of them does not exist.
+pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
+    devices_named(&text(DEVICES)?)
+}
+
+/// The same for a text that stands elsewhere, such as on a command line.
+///
+/// # Errors
+/// [`EnvironmentError::Device`] when one of them does not exist.
+pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
+    let specs = specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty());
+    let named = specs.map(Device::named).collect::<Result<Vec<_>, _>>().map_err(EnvironmentError::Device)?;
+    if named.is_empty() {
+        return Ok(crate::devices());
+    }
+    let mut names = BTreeSet::new();
+    Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
+}
+
+impl OpenOptions {
+    /// The default, but with the capture and the faults that the environment asks for; see the [module](self).
+    ///
+    /// # Errors
+    /// [`EnvironmentError`], when it asks for something that cannot be understood.
+    pub fn from_environment() -> Result<Self, EnvironmentError> {
+        let faults = text(FAULT)?.parse()?;
+        let seed = text(FAULT_SEED)?;
+        let fault_seed = parse_seed(seed.trim()).ok_or(EnvironmentError::Seed(seed))?;
+        Ok(Self { pcap: pcap(), faults, fault_seed, ..Self::default() })
+    }
+}
+
+/// The seed of the faults as text; nothing is 0.
+#[must_use]
+pub fn parse_seed(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        _ if text.is_empty() => Some(0),
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// The file that `ROCE_PCAP` names.
+pub(crate) fn pcap() -> Option<PathBuf> {
+    env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// A variable's value; empty if there is none.
+fn text(variable: &'static str) -> Result<String, EnvironmentError> {
+    let value = env::var_os(variable).unwrap_or_default();
+    value.into_string().map_err(|_| EnvironmentError::NotText(variable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(specs: &str) -> Vec<String> {
+        devices_named(specs).unwrap().iter().map(|device| device.name().to_owned()).collect()
+    }
+
+    #[test]
+    fn devices_are_named_in_any_way_and_each_once() {
+        let all: Vec<_> = crate::devices().iter().map(|device| device.name().to_owned()).collect();
+        assert_eq!(names(""), all);
+        assert_eq!(names(" , \t"), all);
+        assert_eq!(names("roce_lo"), ["roce_lo"]);
+        assert_eq!(names("udp:127.0.0.9 lo,roce_lo, udp:[127.0.0.9]"), ["udp:127.0.0.9", "roce_lo"]);
+        assert_eq!(names(&all.join(",")), all);
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (specs, wanted) in [
+            ("roce_lo,eth77", "ROCE_DEVICES: there is no device eth77; `roce devinfo` lists the devices"),
+            ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is no IP address"),
+            ("udp:192.0.2.1", "ROCE_DEVICES: 192.0.2.1 is not an address of this host"),
+        ] {
+            let error = devices_named(specs).unwrap_err().to_string();
+            assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
+        }
+        let fault = EnvironmentError::from("drop".parse::<crate::fabric::FaultPlan>().unwrap_err()).to_string();
+        assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": say which"), "{fault}");
+        assert!(EnvironmentError::Seed("a\nb".into()).to_string().starts_with("ROCE_FAULT_SEED: \"a\\nb\" is not a number"));
+    }
+
+    #[test]
+    fn seeds() {
+        assert_eq!(["", "7", "0xff", "18446744073709551615"].map(parse_seed), [Some(0), Some(7), Some(255), Some(u64::MAX)]);
+        assert_eq!(["-1", "x", "0x", "1.5", "18446744073709551616"].map(parse_seed), [None; 5]);
+    }
+}
