@@ -11,6 +11,7 @@ mod signals;
 
 use std::{
     io,
+    ops::{Deref, DerefMut},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
         Arc, Mutex, MutexGuard, PoisonError, TryLockError,
@@ -28,6 +29,7 @@ use crate::{
     link::{Link, Observer},
     port::Watch,
     publish::Publisher,
+    region::Section,
 };
 pub use shard::LinkCounters;
 pub(crate) use shard::{Shard, Wakers};
@@ -94,6 +96,27 @@ pub(crate) struct Parts {
     pub(crate) wakers: Wakers,
     pub(crate) watch: Option<Watch>,
     pub(crate) publisher: Option<Publisher>,
+}
+
+/// The shard, locked.
+pub(crate) struct Locked<'a> {
+    shard: MutexGuard<'a, Shard>,
+    /// Whatever is copied under the lock is copied in one section.
+    _section: Section,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
 }
 
 impl Engine {
@@ -192,8 +215,8 @@ impl Engine {
     }
 
     /// The lock. A panic under it is a bug of ours; the state behind it is as good as it was.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Shard> {
-        self.shard.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked { shard: self.shard.lock().unwrap_or_else(PoisonError::into_inner), _section: Section::enter() }
     }
 
     /// Runs a command of the program and sends what follows from it.
@@ -214,11 +237,12 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it.
     pub(crate) fn progress(&self) {
         self.activity.fetch_add(1, Ordering::Relaxed);
-        let mut shard = match self.shard.try_lock() {
+        let shard = match self.shard.try_lock() {
             Ok(shard) => shard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return,
         };
+        let mut shard = Locked { shard, _section: Section::enter() };
         let received = shard.serve(clock::now());
         self.after_service(&mut shard);
         drop(shard);

@@ -5,7 +5,7 @@
 use roce_transport::mem::{Access, Memory, MemoryFault};
 use thiserror::Error;
 
-use super::{kernel, reach};
+use super::{faults, guard, reach};
 
 /// Part of memory that was to be registered is not there, or cannot be read or written.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
@@ -58,6 +58,7 @@ impl ForeignMemory {
     /// As for [`new`](Self::new).
     #[must_use]
     pub unsafe fn on_demand(pointer: *mut u8, length: usize) -> Self {
+        faults::are_in_front(true);
         Self { address: pointer.expose_provenance(), len: length }
     }
 
@@ -75,13 +76,35 @@ impl Memory for ForeignMemory {
     }
 
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        kernel::read(self.at(offset, to.len())?, to)
+        guard::read(self.at(offset, to.len())?, to)
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
         let address = self.at(offset, from.len())?;
         // SAFETY: whoever made this value promised that it may be written
-        unsafe { kernel::write(address, from) }
+        unsafe { guard::write(address, from) }
+    }
+
+    fn load_u64(&self, offset: u64) -> Result<u64, MemoryFault> {
+        guard::load(self.at(offset, 8)?)
+    }
+
+    fn store_u64(&self, offset: u64, value: u64) -> Result<(), MemoryFault> {
+        let address = self.at(offset, 8)?;
+        // SAFETY: as above
+        unsafe { guard::store(address, value) }
+    }
+
+    fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+        let address = self.at(offset, 8)?;
+        // SAFETY: as above
+        unsafe { guard::compare_swap(address, compare, swap) }
+    }
+
+    fn fetch_add(&self, offset: u64, add: u64) -> Result<u64, MemoryFault> {
+        let address = self.at(offset, 8)?;
+        // SAFETY: as above
+        unsafe { guard::fetch_add(address, add) }
     }
 
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {

@@ -1,11 +1,16 @@
 //! Memory for regions: pages of our own, files, and what the program owns.
 
+mod faults;
 mod file;
 mod foreign;
+mod guard;
 mod kernel;
 mod pages;
 mod reach;
+#[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), path = "no_routines.rs")]
+mod routines;
 
 pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
+pub(crate) use guard::Section;
 pub use pages::MmapMemory;

@@ -1,0 +1,217 @@
+//! The handlers of SIGSEGV and SIGBUS that let the [`routines`](super::routines) survive.
+//!
+//! They are put in front of whatever handlers the program has when the first foreign memory is registered. A fault elsewhere
+//! is passed on to those, or, where there are none, kills the process as it would have without us. A program may put its own
+//! in front of ours later; from time to time that is looked for and ours put in front again, and the newcomer's behind it. It
+//! may pass on to ours what it does not know, so that a fault would go round in circles: each delivery therefore bears a mark
+//! of how far down the row of earlier handlers it has come.
+
+#![allow(unsafe_code, reason = "signal handlers")]
+
+use std::{
+    ffi::{c_int, c_void},
+    mem,
+    ptr::{self, null_mut},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+use super::routines;
+use crate::clock;
+
+/// How long handlers are trusted to be in front after they have been seen there.
+const TRUSTED: Duration = Duration::from_millis(10);
+
+/// Of handlers that were in front of ours, so many are remembered. A program that comes with more wants to be in front.
+const MOST: usize = 8;
+
+pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
+
+/// For each signal, the handlers that ours stand in front of.
+static BEHIND: [Row; 2] = [const { Row::new() }; 2];
+
+/// Ours are in front, when they were last looked at.
+static IN_FRONT: AtomicBool = AtomicBool::new(false);
+
+/// There is no point in trying any more.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// When they were last looked at, in nanoseconds of the clock.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+/// Handlers that were in front, the latest last. They are never freed: a signal may be on its way to one.
+struct Row {
+    count: AtomicUsize,
+    actions: [AtomicPtr<libc::sigaction>; MOST],
+}
+
+impl Row {
+    const fn new() -> Self {
+        Self { count: AtomicUsize::new(0), actions: [const { AtomicPtr::new(null_mut()) }; MOST] }
+    }
+
+    fn of(signal: c_int) -> &'static Self {
+        &BEHIND[usize::from(signal != libc::SIGSEGV)]
+    }
+
+    /// Whether there was room.
+    fn push(&self, action: libc::sigaction) -> bool {
+        let count = self.count.load(Ordering::Relaxed);
+        let Some(slot) = self.actions.get(count) else { return false };
+        slot.store(Box::into_raw(Box::new(action)), Ordering::Release);
+        self.count.store(count + 1, Ordering::Release);
+        true
+    }
+
+    fn ends_with(&self, handler: usize) -> bool {
+        let last = self.count.load(Ordering::Relaxed).checked_sub(1).map(|last| self.actions[last].load(Ordering::Acquire));
+        // SAFETY: what is in the row is never freed
+        last.is_some_and(|last| unsafe { (*last).sa_sigaction } == handler)
+    }
+}
+
+/// Whether a fault in the routines is survived. Puts the handlers in front if they are not; `now` looks again in any case.
+pub(super) fn are_in_front(now: bool) -> bool {
+    if !routines::EXIST {
+        return false;
+    }
+    let time = clock::now().as_nanos();
+    let fresh = time.saturating_sub(LOOKED.load(Ordering::Relaxed)) < TRUSTED.as_nanos() as u64;
+    if !now && fresh || GIVEN_UP.load(Ordering::Relaxed) {
+        return IN_FRONT.load(Ordering::Relaxed);
+    }
+    static TURN: Mutex<()> = Mutex::new(());
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    LOOKED.store(time, Ordering::Relaxed);
+    let in_front = SIGNALS.into_iter().all(put_in_front);
+    IN_FRONT.store(in_front, Ordering::Relaxed);
+    in_front
+}
+
+fn put_in_front(signal: c_int) -> bool {
+    let own = on_fault as *const () as usize;
+    let Some(present) = swap_action(signal, None) else { return false };
+    if present.sa_sigaction == own {
+        return true;
+    }
+    let row = Row::of(signal);
+    if !row.ends_with(present.sa_sigaction) && !row.push(present) {
+        GIVEN_UP.store(true, Ordering::Relaxed);
+        return false;
+    }
+    // SAFETY: all zero is a valid value: no flags, an empty mask
+    let mut action: libc::sigaction = unsafe { mem::zeroed() };
+    action.sa_sigaction = own;
+    action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
+    match swap_action(signal, Some(&action)) {
+        // another thread has been faster than this one
+        Some(replaced) if replaced.sa_sigaction != present.sa_sigaction && replaced.sa_sigaction != own => row.push(replaced),
+        replaced => replaced.is_some(),
+    }
+}
+
+/// Sets the action of a signal, if one is given, and returns what it was.
+fn swap_action(signal: c_int, action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    // SAFETY: all zero is a valid value
+    let mut before = unsafe { mem::zeroed() };
+    // SAFETY: both are borrowed for the call. The handler that is set can be called at any time and on any thread: see `on_fault`;
+    // or it is the default.
+    let result = unsafe { libc::sigaction(signal, action.map_or(ptr::null(), ptr::from_ref), &mut before) };
+    (result == 0).then_some(before)
+}
+
+/// The handler. It uses nothing but its arguments, atomics, and calls that are allowed in handlers.
+extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    if info.is_null() || context.is_null() {
+        return set_default(signal); // called by one who forgot what handlers are given
+    }
+    // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
+    let code = unsafe { (*info).si_code };
+    // what another process sent, and news of memory that has gone bad somewhere, are no faults of this thread
+    let is_fault = code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO);
+    // SAFETY: as above
+    if is_fault && unsafe { routines::recover(context) } {
+        return;
+    }
+    // SAFETY: `__errno_location` points to this thread's
+    let errno = unsafe { *libc::__errno_location() };
+    // SAFETY: as above
+    unsafe { pass_on(signal, info, context, is_fault) };
+    // SAFETY: as above
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// What marks a delivery that has been passed on, beside how far.
+const MARK: u64 = 0x726f_6365_0000_0000;
+
+/// Calls the next handler behind ours.
+///
+/// # Safety
+/// The arguments are those of a handler.
+unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
+    // The kernel fills a `siginfo_t` up with zeros, so its end is free for a mark that goes with the delivery.
+    // SAFETY: inside the structure, and aligned, as it is
+    let mark = unsafe { info.cast::<u8>().add(size_of::<libc::siginfo_t>() - 8).cast::<u64>() };
+    let row = Row::of(signal);
+    let count = row.count.load(Ordering::Acquire);
+    // SAFETY: as above
+    let seen = unsafe { *mark };
+    let left = if seen & !u64::from(u32::MAX) == MARK { ((seen & !MARK) as usize).min(count) } else { count };
+    let Some(next) = left.checked_sub(1) else { return end(signal, info, is_fault) };
+    // SAFETY: as above
+    unsafe { *mark = MARK | next as u64 };
+    // SAFETY: what is in the row is never freed
+    let action = unsafe { &*row.actions[next].load(Ordering::Acquire) };
+    match action.sa_sigaction {
+        libc::SIG_DFL => return end(signal, info, is_fault),
+        libc::SIG_IGN if is_fault => return end(signal, info, is_fault), // the kernel does not let a fault be ignored either
+        libc::SIG_IGN => return,
+        _ => {}
+    }
+    // SAFETY: all zero is an empty set; the calls change the mask of this thread, as the kernel does for a handler, until the
+    // outermost handler returns
+    unsafe {
+        libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, null_mut());
+        if action.sa_flags & libc::SA_NODEFER != 0 {
+            let mut own = mem::zeroed();
+            libc::sigaddset(&mut own, signal);
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &own, null_mut());
+        }
+    }
+    if action.sa_flags & libc::SA_RESETHAND != 0 {
+        row.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
+    }
+    type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
+    // SAFETY: whoever set it said that it is a handler. The kernel passes all three arguments to those that want one, too.
+    let handler = unsafe { mem::transmute::<usize, Handler>(action.sa_sigaction) };
+    handler(signal, info, context);
+}
+
+/// The default action, as if there had never been a handler. A fault happens again when its instruction is tried again, and
+/// then kills; any other signal is sent again with all that it said.
+fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
+    set_default(signal);
+    if !is_fault {
+        // SAFETY: numbers, and a `siginfo_t` that the kernel reads
+        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info) };
+    }
+}
+
+fn set_default(signal: c_int) {
+    // SAFETY: all zero is the default action
+    let action = unsafe { mem::zeroed() };
+    swap_action(signal, Some(&action));
+}
+
+/// `sigaction` holds a pointer (`sa_restorer`), which is none here.
+struct Shareable(#[allow(dead_code, reason = "read through pointers in a row")] libc::sigaction);
+
+// SAFETY: it is never written
+unsafe impl Sync for Shareable {}
+
+/// What is left of a handler that wanted to be called once.
+// SAFETY: all zero is a valid value: the default action
+static DEFAULT: Shareable = Shareable(unsafe { mem::zeroed() });

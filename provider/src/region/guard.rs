@@ -1,0 +1,174 @@
+//! Reaching foreign memory: by the [`routines`] where a fault in them is survived, through the [`kernel`] where it would not be.
+//!
+//! A fault is survived if our handlers are in front and the thread does not block their signals: a fault whose signal is
+//! blocked kills the process at once. The signals are unblocked on the thread for the time of a [`Section`] in which foreign
+//! memory is reached, which is one system call each, so the engine has one section as long as it holds its lock.
+
+#![allow(unsafe_code, reason = "calling the routines, and signal masks")]
+
+use std::{cell::Cell, ffi::c_int, marker::PhantomData, mem, ptr};
+
+use roce_transport::mem::MemoryFault;
+
+use super::{faults, kernel, routines};
+
+/// A time in which this thread runs nothing but our own code, so that its signal mask stays as it is. Inside of another it
+/// means nothing.
+pub(crate) struct Section {
+    outermost: bool,
+    of_this_thread: PhantomData<*const ()>,
+}
+
+/// What is known of the thread.
+#[derive(Clone, Copy)]
+enum State {
+    /// It is in no section.
+    Outside,
+    /// It is in one, and has not yet reached for foreign memory.
+    Untried,
+    /// A fault is survived.
+    Safe,
+    /// So it is, but these signals are to be blocked again.
+    Unblocked(libc::sigset_t),
+    /// It would kill.
+    Unsafe,
+}
+
+thread_local! {
+    static STATE: Cell<State> = const { Cell::new(State::Outside) };
+}
+
+impl Section {
+    pub(crate) fn enter() -> Self {
+        let outermost = matches!(STATE.get(), State::Outside);
+        if outermost {
+            STATE.set(State::Untried);
+        }
+        Self { outermost, of_this_thread: PhantomData }
+    }
+
+    /// Whether a fault in the routines is survived as long as this value lives.
+    fn is_safe(&self) -> bool {
+        match STATE.get() {
+            State::Safe | State::Unblocked(_) => true,
+            State::Unsafe | State::Outside => false,
+            State::Untried => {
+                let state = if faults::are_in_front(false) { unblock() } else { State::Unsafe };
+                STATE.set(state);
+                !matches!(state, State::Unsafe)
+            }
+        }
+    }
+}
+
+impl Drop for Section {
+    fn drop(&mut self) {
+        if !self.outermost {
+            return;
+        }
+        if let State::Unblocked(signals) = STATE.replace(State::Outside) {
+            // SAFETY: the set is initialised; only this thread's mask changes, to what it was
+            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &signals, ptr::null_mut()) };
+        }
+    }
+}
+
+/// Sees to it that the signals of faults are not blocked.
+fn unblock() -> State {
+    let wanted = set_of(faults::SIGNALS);
+    // SAFETY: all zero is an empty set
+    let mut before = unsafe { mem::zeroed() };
+    // SAFETY: both sets are initialised and borrowed for the call
+    if unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &wanted, &mut before) } != 0 {
+        return State::Unsafe;
+    }
+    // SAFETY: the set is initialised
+    let is_blocked = |signal: &c_int| unsafe { libc::sigismember(&before, *signal) } == 1;
+    if !faults::SIGNALS.iter().any(is_blocked) {
+        return State::Safe;
+    }
+    State::Unblocked(set_of(faults::SIGNALS.into_iter().filter(is_blocked)))
+}
+
+fn set_of(signals: impl IntoIterator<Item = c_int>) -> libc::sigset_t {
+    // SAFETY: all zero is an empty set
+    let mut set = unsafe { mem::zeroed() };
+    for signal in signals {
+        // SAFETY: the set is initialised
+        unsafe { libc::sigaddset(&mut set, signal) };
+    }
+    set
+}
+
+/// Copies what is at `address` into `to`.
+pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
+    let section = Section::enter();
+    if !section.is_safe() {
+        return kernel::read(address, to);
+    }
+    // SAFETY: it writes `to` and nothing else, and reads from memory that may be there or not: a fault is survived
+    done(unsafe { routines::copy_in(to.as_mut_ptr(), address, to.len()) })
+}
+
+/// Copies `from` to `address`.
+///
+/// # Safety
+/// What is there may be written, if it is there at all.
+pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
+    let section = Section::enter();
+    if !section.is_safe() {
+        // SAFETY: the caller promises the same
+        return unsafe { kernel::write(address, from) };
+    }
+    // SAFETY: it reads `from`, and writes what the caller says may be written; a fault is survived
+    done(unsafe { routines::copy_out(address, from.as_ptr(), from.len()) })
+}
+
+/// The word at `address`.
+pub(super) fn load(address: usize) -> Result<u64, MemoryFault> {
+    // SAFETY: it reads memory that may be there or not
+    word(address, |found| unsafe { routines::load(address, found) })
+}
+
+/// Sets the word at `address`.
+///
+/// # Safety
+/// As for [`write`].
+pub(super) unsafe fn store(address: usize, value: u64) -> Result<(), MemoryFault> {
+    // SAFETY: it writes what the caller says may be written
+    word(address, |_| unsafe { routines::store(address, value) }).map(|_| ())
+}
+
+/// Sets the word at `address` to `swap` if it is `compare`; what it was.
+///
+/// # Safety
+/// As for [`write`].
+pub(super) unsafe fn compare_swap(address: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+    // SAFETY: it writes what the caller says may be written
+    word(address, |found| unsafe { routines::compare_swap(address, compare, swap, found) })
+}
+
+/// Adds to the word at `address`; what it was.
+///
+/// # Safety
+/// As for [`write`].
+pub(super) unsafe fn fetch_add(address: usize, add: u64) -> Result<u64, MemoryFault> {
+    // SAFETY: it writes what the caller says may be written
+    word(address, |found| unsafe { routines::fetch_add(address, add, found) })
+}
+
+/// Does something at once with the word at `address`. The kernel has nothing of that kind, so where the routines cannot be used
+/// it is refused.
+fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64, MemoryFault> {
+    let section = Section::enter();
+    if !address.is_multiple_of(8) || !section.is_safe() {
+        return Err(MemoryFault);
+    }
+    let mut found = 0;
+    done(operation(&mut found)).map(|()| found)
+}
+
+/// What a routine has answered.
+const fn done(answer: usize) -> Result<(), MemoryFault> {
+    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+}

@@ -1,0 +1,296 @@
+//! Copies and eight-byte operations on memory that may not be there, in assembly, so that a fault in them can be recognised and
+//! survived: each consists of instructions between two labels, keeps nothing on the stack, and answers 0. A signal handler
+//! that finds the program counter between the labels sets it to a third, from where the routine answers 1
+//! ([`recover`]).
+//!
+//! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and written whole, as in our own
+//! regions. On x86-64 pieces of 16 bytes are used, which processors with AVX read and write at once, and those without at least
+//! each half.
+
+#![allow(unsafe_code, reason = "memory that can fault is beyond what the language knows")]
+
+use std::ffi::c_void;
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! copy {
+    // The register whose address is aligned, and the moves of 16 bytes for either side.
+    ($name:literal, $foreign:literal, $load:literal, $store:literal) => {
+        concat!(
+            ".hidden ",
+            $name,
+            "\n.globl ",
+            $name,
+            "\n.type ",
+            $name,
+            ", @function\n.p2align 4\n",
+            $name,
+            ":\n",
+            // up to an address that is a multiple of 16, by pieces that are aligned
+            "test ",
+            $foreign,
+            ", 15\njz 25f\n",
+            "test ",
+            $foreign,
+            ", 1\njz 21f\n",
+            "cmp rdx, 1\njb 29f\n",
+            "mov al, [rsi]\nmov [rdi], al\nadd rsi, 1\nadd rdi, 1\nsub rdx, 1\n",
+            "21: test ",
+            $foreign,
+            ", 2\njz 22f\n",
+            "cmp rdx, 2\njb 29f\n",
+            "mov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2\nsub rdx, 2\n",
+            "22: test ",
+            $foreign,
+            ", 4\njz 23f\n",
+            "cmp rdx, 4\njb 29f\n",
+            "mov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4\nsub rdx, 4\n",
+            "23: test ",
+            $foreign,
+            ", 8\njz 25f\n",
+            "cmp rdx, 8\njb 29f\n",
+            "mov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8\nsub rdx, 8\n",
+            // 64 bytes at a time
+            "25: sub rdx, 64\njb 27f\n",
+            ".p2align 4\n",
+            "26: ",
+            $load,
+            " xmm0, [rsi]\n",
+            $load,
+            " xmm1, [rsi + 16]\n",
+            $load,
+            " xmm2, [rsi + 32]\n",
+            $load,
+            " xmm3, [rsi + 48]\n",
+            $store,
+            " [rdi], xmm0\n",
+            $store,
+            " [rdi + 16], xmm1\n",
+            $store,
+            " [rdi + 32], xmm2\n",
+            $store,
+            " [rdi + 48], xmm3\n",
+            "add rsi, 64\nadd rdi, 64\nsub rdx, 64\njae 26b\n",
+            // what is left, by the bits of its length
+            "27: test dl, 32\njz 28f\n",
+            $load,
+            " xmm0, [rsi]\n",
+            $load,
+            " xmm1, [rsi + 16]\n",
+            $store,
+            " [rdi], xmm0\n",
+            $store,
+            " [rdi + 16], xmm1\n",
+            "add rsi, 32\nadd rdi, 32\n",
+            "28: test dl, 16\njz 29f\n",
+            $load,
+            " xmm0, [rsi]\n",
+            $store,
+            " [rdi], xmm0\n",
+            "add rsi, 16\nadd rdi, 16\n",
+            "29: test dl, 8\njz 31f\n",
+            "mov rax, [rsi]\nmov [rdi], rax\nadd rsi, 8\nadd rdi, 8\n",
+            "31: test dl, 4\njz 32f\n",
+            "mov eax, [rsi]\nmov [rdi], eax\nadd rsi, 4\nadd rdi, 4\n",
+            "32: test dl, 2\njz 33f\n",
+            "mov ax, [rsi]\nmov [rdi], ax\nadd rsi, 2\nadd rdi, 2\n",
+            "33: test dl, 1\njz 34f\n",
+            "mov al, [rsi]\nmov [rdi], al\n",
+            "34: xor eax, eax\nret\n",
+            ".size ",
+            $name,
+            ", . - ",
+            $name,
+            "\n",
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+macro_rules! word {
+    ($name:literal, $($line:literal),+) => {
+        concat!(
+            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", @function\n.p2align 4\n", $name, ":\n",
+            $($line, "\n",)+
+            "xor eax, eax\nret\n",
+            ".size ", $name, ", . - ", $name, "\n",
+        )
+    };
+}
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".pushsection .text.roce_foreign, \"ax\", @progbits",
+    ".hidden roce_foreign_begin",
+    ".globl roce_foreign_begin",
+    "roce_foreign_begin:",
+    // rdi: to, rsi: from, rdx: bytes
+    copy!("roce_foreign_copy_in", "sil", "movaps", "movups"),
+    copy!("roce_foreign_copy_out", "dil", "movups", "movaps"),
+    // rdi: word, rsi: where the answer goes
+    word!("roce_foreign_load", "mov rax, [rdi]", "mov [rsi], rax"),
+    // rdi: word, rsi: value
+    word!("roce_foreign_store", "mov [rdi], rsi"),
+    // rdi: word, rsi: compare, rdx: swap, rcx: where the answer goes
+    word!("roce_foreign_compare_swap", "mov rax, rsi", "lock cmpxchg [rdi], rdx", "mov [rcx], rax"),
+    // rdi: word, rsi: what to add, rdx: where the answer goes
+    word!("roce_foreign_fetch_add", "lock xadd [rdi], rsi", "mov [rdx], rsi"),
+    ".hidden roce_foreign_end",
+    ".globl roce_foreign_end",
+    "roce_foreign_end:",
+    ".hidden roce_foreign_fault",
+    ".globl roce_foreign_fault",
+    "roce_foreign_fault:",
+    "mov eax, 1",
+    "ret",
+    ".popsection",
+);
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! copy {
+    // The register whose address is aligned.
+    ($name:literal, $foreign:literal) => {
+        concat!(
+            ".hidden ",
+            $name,
+            "\n.globl ",
+            $name,
+            "\n.type ",
+            $name,
+            ", %function\n.p2align 4\n",
+            $name,
+            ":\n",
+            // up to an address that is a multiple of 8, by pieces that are aligned
+            "tbz ",
+            $foreign,
+            ", #0, 21f\n",
+            "cmp x2, #1\nb.lo 29f\n",
+            "ldrb w3, [x1], #1\nstrb w3, [x0], #1\nsub x2, x2, #1\n",
+            "21: tbz ",
+            $foreign,
+            ", #1, 22f\n",
+            "cmp x2, #2\nb.lo 29f\n",
+            "ldrh w3, [x1], #2\nstrh w3, [x0], #2\nsub x2, x2, #2\n",
+            "22: tbz ",
+            $foreign,
+            ", #2, 25f\n",
+            "cmp x2, #4\nb.lo 29f\n",
+            "ldr w3, [x1], #4\nstr w3, [x0], #4\nsub x2, x2, #4\n",
+            // 64 bytes at a time
+            "25: subs x2, x2, #64\nb.lo 27f\n",
+            "26: ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nldp x7, x8, [x1, #32]\nldp x9, x10, [x1, #48]\n",
+            "stp x3, x4, [x0]\nstp x5, x6, [x0, #16]\nstp x7, x8, [x0, #32]\nstp x9, x10, [x0, #48]\n",
+            "add x1, x1, #64\nadd x0, x0, #64\nsubs x2, x2, #64\nb.hs 26b\n",
+            // what is left, by the bits of its length
+            "27: tbz x2, #5, 28f\n",
+            "ldp x3, x4, [x1]\nldp x5, x6, [x1, #16]\nstp x3, x4, [x0]\nstp x5, x6, [x0, #16]\n",
+            "add x1, x1, #32\nadd x0, x0, #32\n",
+            "28: tbz x2, #4, 29f\n",
+            "ldp x3, x4, [x1], #16\nstp x3, x4, [x0], #16\n",
+            "29: tbz x2, #3, 31f\nldr x3, [x1], #8\nstr x3, [x0], #8\n",
+            "31: tbz x2, #2, 32f\nldr w3, [x1], #4\nstr w3, [x0], #4\n",
+            "32: tbz x2, #1, 33f\nldrh w3, [x1], #2\nstrh w3, [x0], #2\n",
+            "33: tbz x2, #0, 34f\nldrb w3, [x1]\nstrb w3, [x0]\n",
+            "34: mov x0, #0\nret\n",
+            ".size ",
+            $name,
+            ", . - ",
+            $name,
+            "\n",
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+macro_rules! word {
+    ($name:literal, $($line:literal),+) => {
+        concat!(
+            ".hidden ", $name, "\n.globl ", $name, "\n.type ", $name, ", %function\n.p2align 4\n", $name, ":\n",
+            $($line, "\n",)+
+            "mov x0, #0\nret\n",
+            ".size ", $name, ", . - ", $name, "\n",
+        )
+    };
+}
+
+#[cfg(target_arch = "aarch64")]
+std::arch::global_asm!(
+    ".pushsection .text.roce_foreign, \"ax\", %progbits",
+    ".hidden roce_foreign_begin",
+    ".globl roce_foreign_begin",
+    "roce_foreign_begin:",
+    // x0: to, x1: from, x2: bytes
+    copy!("roce_foreign_copy_in", "x1"),
+    copy!("roce_foreign_copy_out", "x0"),
+    // x0: word, x1: where the answer goes
+    word!("roce_foreign_load", "ldar x2, [x0]", "str x2, [x1]"),
+    // x0: word, x1: value
+    word!("roce_foreign_store", "stlr x1, [x0]"),
+    // x0: word, x1: compare, x2: swap, x3: where the answer goes
+    word!(
+        "roce_foreign_compare_swap",
+        "41: ldaxr x4, [x0]",
+        "cmp x4, x1",
+        "b.ne 42f",
+        "stlxr w5, x2, [x0]",
+        "cbnz w5, 41b",
+        "42: clrex",
+        "str x4, [x3]"
+    ),
+    // x0: word, x1: what to add, x2: where the answer goes
+    word!("roce_foreign_fetch_add", "41: ldaxr x4, [x0]", "add x5, x4, x1", "stlxr w6, x5, [x0]", "cbnz w6, 41b", "str x4, [x2]"),
+    ".hidden roce_foreign_end",
+    ".globl roce_foreign_end",
+    "roce_foreign_end:",
+    ".hidden roce_foreign_fault",
+    ".globl roce_foreign_fault",
+    "roce_foreign_fault:",
+    "mov x0, #1",
+    "ret",
+    ".popsection",
+);
+
+/// Whether this architecture has them.
+pub(super) const EXIST: bool = true;
+
+// Each answers 0 when it is done, and 1 when the memory could not be reached: then part of it may be done. Addresses of foreign
+// memory are plain numbers here. All of them need the handler of `faults` to be in place.
+unsafe extern "C" {
+    #[link_name = "roce_foreign_copy_in"]
+    pub(super) fn copy_in(to: *mut u8, from: usize, length: usize) -> usize;
+    #[link_name = "roce_foreign_copy_out"]
+    pub(super) fn copy_out(to: usize, from: *const u8, length: usize) -> usize;
+    #[link_name = "roce_foreign_load"]
+    pub(super) fn load(word: usize, found: *mut u64) -> usize;
+    #[link_name = "roce_foreign_store"]
+    pub(super) fn store(word: usize, value: u64) -> usize;
+    #[link_name = "roce_foreign_compare_swap"]
+    pub(super) fn compare_swap(word: usize, compare: u64, swap: u64, found: *mut u64) -> usize;
+    #[link_name = "roce_foreign_fetch_add"]
+    pub(super) fn fetch_add(word: usize, add: u64, found: *mut u64) -> usize;
+
+    #[link_name = "roce_foreign_begin"]
+    static BEGIN: u8;
+    #[link_name = "roce_foreign_end"]
+    static END: u8;
+    #[link_name = "roce_foreign_fault"]
+    static FAULT: u8;
+}
+
+/// If a fault happened in a routine, has the thread go on where that answers 1, and says so.
+///
+/// # Safety
+/// `context` is the third argument of a handler of a fault of this thread.
+pub(super) unsafe fn recover(context: *mut c_void) -> bool {
+    // SAFETY: the kernel passes a `ucontext_t`, which is the handler's to change
+    let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
+    let (begin, end, fault) = (&raw const BEGIN as usize, &raw const END as usize, &raw const FAULT as usize);
+    #[cfg(target_arch = "x86_64")]
+    let counter = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
+    #[cfg(target_arch = "aarch64")]
+    let counter = &mut context.uc_mcontext.pc;
+    let inside = (begin..end).contains(&(*counter as usize));
+    if inside {
+        *counter = fault as _;
+    }
+    inside
+}
