@@ -20,6 +20,7 @@ class Guest:
     """A running guest. Its number makes its addresses: guest 2 is 10.77.0.2 and fd77::2."""
 
     def __init__(self, net, kernel, initramfs, directory, number=2):
+        self.number = number
         self.ipv4 = f"10.77.0.{number}"
         self.ipv6 = f"fd77::{number:x}"
         self.console = directory / f"guest{number}-console.log"

@@ -42,7 +42,13 @@ KERNELS = {
     "6.12": r"^linux-image-6\.12\.[0-9]+\+deb12-amd64$",
 }
 
-# The interpreter of the agent, its package, and where Debian's packages put modules.
+# Our shell scripts, and where they are in the guest.
+GUEST_SCRIPTS = {"guest-init.sh": "init", "guest-rping.sh": "bin/guest-rping"}
+
+# Our programs in Python, which are in the guest's root directory.
+AGENTS = ["agent.py", "steps.py"]
+
+# Their interpreter, its package, and where Debian's packages put modules.
 PYTHON = "/usr/bin/python3"
 PYTHON_PACKAGES = ["python3-minimal", "python3-pyverbs"]
 PYTHON_PATH = "/usr/lib/python3/dist-packages"
@@ -129,7 +135,7 @@ def initramfs(tree, say):
     version = kernel_version(tree)
     packages = package_versions([*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES])
     recipe = [version, packages, GUEST_PROGRAMS, GUEST_FILES, MODULES,
-              *(path.read_text() for path in [HERE / "guest-init.sh", HERE / "agent.py", Path(__file__)])]
+              *(path.read_text() for path in [*(HERE / name for name in [*GUEST_SCRIPTS, *AGENTS]), Path(__file__)])]
     digest = hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]
     image = cache_dir() / f"initramfs-{version}-{digest}.cpio"
     if image.exists():
@@ -150,8 +156,9 @@ def initramfs(tree, say):
 def fill_root(root, tree, version):
     for directory in ["bin", "dev", "etc", "modules", "proc", "sys", "tmp"]:
         (root / directory).mkdir(parents=True)
-    shutil.copy(HERE / "guest-init.sh", root / "init")
-    (root / "init").chmod(0o755)
+    for script, place in GUEST_SCRIPTS.items():
+        shutil.copy(HERE / script, root / place)
+        (root / place).chmod(0o755)
 
     busybox = shutil.which("busybox")
     shutil.copy(busybox, root / "bin" / "busybox")
@@ -169,7 +176,7 @@ def fill_root(root, tree, version):
         copy_in(root, file)
         if file.endswith(".so"):
             copy_libraries(root, file)
-    add_agent(root)
+    add_agents(root)
 
     order = []
     for module in MODULES:
@@ -182,18 +189,20 @@ def fill_root(root, tree, version):
     (root / "modules" / "order").write_text("\n".join(order) + "\n")
 
 
-def add_agent(root):
-    """The agent, and of Python exactly what it loads."""
-    shutil.copy(HERE / "agent.py", root / "agent.py")
+def add_agents(root):
+    """Our programs in Python, and of Python exactly what they load."""
+    for agent in AGENTS:
+        shutil.copy(HERE / agent, root / agent)
     interpreter = Path(PYTHON).resolve()
     copy_in(root, str(interpreter))
     copy_libraries(root, interpreter)
     (root / "bin" / "python3").symlink_to(interpreter)
-    # Loading the agent on the host says what there is to load; what is built into the interpreter has no file.
-    lister = "import sys, agent; print(*{f for m in sys.modules.values() if (f := getattr(m, '__file__', None))}, sep='\\n')"
+    # Loading them on the host says what there is to load; what is built into the interpreter has no file.
+    modules = ", ".join(agent.removesuffix(".py") for agent in AGENTS)
+    lister = f"import sys, {modules}; print(*{{f for m in sys.modules.values() if (f := getattr(m, '__file__', None))}}, sep='\\n')"
     environment = {**os.environ, "PYTHONPATH": f"{PYTHON_PATH}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
     for file in output_of([PYTHON, "-S", "-c", lister], env=environment).splitlines():
-        if file != str(HERE / "agent.py"):
+        if Path(file).parent != HERE:
             copy_in(root, file)
             if file.endswith(".so"):
                 copy_libraries(root, file)

@@ -3,6 +3,7 @@
 The host's end, where our program runs, is the bridge itself. Nothing outside the namespace is touched.
 """
 
+import itertools
 import os
 import subprocess
 
@@ -20,6 +21,7 @@ PREFIX = "roce-lab-"
 class Net:
     def __init__(self):
         self.name = f"{PREFIX}{os.getpid()}"
+        self.own_numbers = itertools.count(101)
 
     def __enter__(self):
         remove_abandoned()
@@ -45,6 +47,16 @@ class Net:
         self.ip("link", "set", "br0", "mtu", str(MTU), "up")
         self.ip("addr", "add", f"{HOST_IPV4}/24", "dev", "br0")
         self.ip("addr", "add", f"{HOST_IPV6}/64", "dev", "br0", "nodad")
+
+    def add_own_address(self):
+        """One more IPv4 address of the host, for a device beside others: on an interface of its own, since who opens the bridge's
+        device wants all of the bridge's addresses."""
+        number = next(self.own_numbers)
+        address, name = f"10.77.0.{number}", f"own{number}"
+        self.ip("link", "add", name, "type", "dummy")
+        self.ip("link", "set", name, "mtu", str(MTU), "up")
+        self.ip("addr", "add", f"{address}/32", "dev", name)
+        return address
 
     def add_tap(self, name):
         self.ip("tuntap", "add", "dev", name, "mode", "tap")
