@@ -124,7 +124,7 @@ impl Pump {
             scope.spawn(|| {
                 while !over.load(Ordering::Relaxed) {
                     let mut count = 0;
-                    let _ = receiver.receive(Moment::ZERO, &mut |_, _| count += 1);
+                    let _ = receiver.receive(Moment::ZERO, &mut |_| count += 1);
                     arrived.fetch_add(count, Ordering::Relaxed);
                 }
             });

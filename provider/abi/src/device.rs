@@ -4,10 +4,10 @@ use std::{
     cell::UnsafeCell,
     collections::BTreeMap,
     ffi::{c_char, c_int},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, Once, PoisonError},
 };
 
-use roce_provider::{Context, Device, OpenOptions};
+use roce_provider::{Context, Device, OpenOptions, environment};
 
 use crate::{
     errno::{self, Errno, Result},
@@ -54,10 +54,15 @@ pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// The devices that the environment asks for, or all.
+/// The devices that the environment asks for, or all; none if it asks for what cannot be.
 pub(crate) fn list() -> Vec<&'static Dev> {
+    static SAID: Once = Once::new();
+    // the faults and their seed are looked at here, too: what is wrong with them is said before a program gets anywhere
+    let devices = OpenOptions::from_environment().and_then(|_| environment::devices()).unwrap_or_else(|error| {
+        SAID.call_once(|| crate::say(&error.to_string()));
+        Vec::new()
+    });
     let mut known = lock(&DEVICES);
-    let devices = roce_provider::devices();
     devices.into_iter().enumerate().map(|(index, device)| Dev::known(&mut known, index as c_int, device)).collect()
 }
 
@@ -104,7 +109,8 @@ impl Dev {
             *times += 1;
             return Ok(context.clone());
         }
-        let context = device.open(OpenOptions::default()).map_err(|error| {
+        let options = OpenOptions::from_environment().map_err(|_| Errno::INVAL)?; // said when the devices were listed
+        let context = device.open(options).map_err(|error| {
             crate::say(&format!("cannot open {}: {error}", device.name()));
             Errno::from(error)
         })?;

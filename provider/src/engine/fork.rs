@@ -18,11 +18,10 @@ use std::{
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     time::Instant,
-    wire::NetHeader,
 };
 
 use super::{Engine, Shard};
-use crate::link::Link;
+use crate::link::{Arrived, Link};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -61,8 +60,9 @@ unsafe extern "C" fn prepare() {
     let engines = engines();
     let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
     let hold = |engine: Arc<Engine>| {
+        let shard = engine.shard.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: The guard borrows from the engine, which `Held` keeps where it is until after the guard is gone.
-        let shard = unsafe { std::mem::transmute::<MutexGuard<'_, Shard>, MutexGuard<'static, Shard>>(engine.lock()) };
+        let shard = unsafe { std::mem::transmute::<MutexGuard<'_, Shard>, MutexGuard<'static, Shard>>(shard) };
         Held { shard, engine }
     };
     // a thread that ends has no such list any more, and nothing of its own to protect
@@ -110,7 +110,7 @@ impl Link for Lost {
         Ok(())
     }
 
-    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&NetHeader, &[u8])) -> io::Result<usize> {
+    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         Ok(0)
     }
 
