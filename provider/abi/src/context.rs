@@ -7,7 +7,7 @@ use std::{
     mem::offset_of,
     os::fd::{AsFd, AsRawFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU32, Ordering},
     },
 };
@@ -15,6 +15,7 @@ use std::{
 use roce_provider::{AsyncEvents, Context};
 
 use crate::{
+    cq,
     device::Dev,
     errno::{self, Result},
     export::export,
@@ -37,6 +38,8 @@ pub(crate) struct Home {
     pub(crate) events: AsyncEvents,
     /// What asynchronous events can be about: the program's pointers, as numbers, by the adapter's names.
     pub(crate) named: Mutex<Named>,
+    /// Told when every event about some object is acknowledged.
+    pub(crate) acknowledged: Condvar,
     handles: AtomicU32,
 }
 
@@ -46,6 +49,8 @@ pub(crate) struct Named {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
+    /// How many events about an object the program has taken and not acknowledged.
+    pub(crate) unacknowledged: HashMap<usize, u32>,
 }
 
 impl Home {
@@ -84,7 +89,7 @@ impl Ctx {
             }
         };
         let async_fd = events.as_fd().as_raw_fd();
-        let home = Home { context, events, named: Mutex::default(), handles: AtomicU32::new(1) };
+        let home = Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), handles: AtomicU32::new(1) };
         let mut verbs = operations();
         verbs.sz = size_of::<verbs_context>();
         verbs.context.device = dev.c();
@@ -114,6 +119,8 @@ fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
     verbs.query_device_ex = Some(port::query_device_ex);
+    verbs.context.ops.poll_cq = Some(cq::poll_cq);
+    verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
     verbs
 }
 

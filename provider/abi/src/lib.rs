@@ -9,10 +9,13 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "one contract for all: what C demands of callers; see above")]
 
+mod channel;
 mod context;
+mod cq;
 mod device;
 mod driver;
 mod errno;
+mod event;
 mod export;
 mod kernel;
 mod layout;
@@ -21,6 +24,7 @@ mod object;
 mod pd;
 mod port;
 mod text;
+mod wc;
 
 /// Says something to the user, in one line.
 fn say(text: &str) {

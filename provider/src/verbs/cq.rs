@@ -72,6 +72,22 @@ impl CompletionQueue {
         }
     }
 
+    /// As [`poll`](Self::poll), but hands each of up to `limit` completions to `take`.
+    pub fn poll_each(&self, limit: usize, mut take: impl FnMut(Wc)) -> usize {
+        if limit == 0 {
+            return 0;
+        }
+        let Some(first) = self.poll_one() else { return 0 };
+        take(first);
+        let mut count = 1;
+        while count < limit {
+            let Some(wc) = self.inner.ring.pop() else { break };
+            take(wc);
+            count += 1;
+        }
+        count
+    }
+
     /// Takes the oldest completion, as [`poll`](Self::poll) does.
     #[must_use]
     pub fn poll_one(&self) -> Option<Wc> {

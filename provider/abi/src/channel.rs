@@ -1,0 +1,104 @@
+//! Completion channels.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    os::fd::{AsFd, AsRawFd},
+    sync::{
+        Arc,
+        atomic::{AtomicI32, Ordering},
+    },
+};
+
+use roce_provider::CompletionChannel;
+
+use crate::{
+    context::{self, Ctx, Home},
+    cq::Cq,
+    errno::{self, Result},
+    event::wait_readable,
+    export::export,
+    layout::verbs::{ibv_comp_channel, ibv_context, ibv_cq},
+    object::{Object, Users},
+};
+
+/// A completion channel as programs hold it.
+#[repr(C)]
+pub(crate) struct Channel {
+    c: UnsafeCell<ibv_comp_channel>,
+    pub(crate) channel: CompletionChannel,
+    pub(crate) home: Arc<Home>,
+    /// The completion queues that tell it.
+    pub(crate) users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Channel {
+    type C = ibv_comp_channel;
+}
+
+impl Channel {
+    fn new(ctx: &Ctx) -> Result<Self> {
+        let channel = ctx.home.context.create_channel()?;
+        context::blocking(&channel)?;
+        let c = ibv_comp_channel { context: ctx.c(), fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
+        Ok(Self { c: UnsafeCell::new(c), channel, home: ctx.home.clone(), users: Users::default() })
+    }
+
+    /// The next queue that has an event, which is now taken.
+    fn take(&self) -> Option<*mut ibv_cq> {
+        loop {
+            let cq = self.channel.poll()?;
+            // a queue that is being destroyed has no events any more
+            if let Some(cq) = self.home.take_event(|named| named.cqs.get(&cq.id().0).copied()) {
+                return Some(cq as *mut ibv_cq);
+            }
+        }
+    }
+}
+
+/// Keeps the number that programs see of a channel's queues; the channel may be null.
+pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
+    if !channel.is_null() {
+        AtomicI32::from_ptr(&raw mut (*channel).refcnt).fetch_add(change, Ordering::Relaxed);
+    }
+}
+
+unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+    errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.hand_out())))
+}
+
+unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
+    errno::status(free.map(|()| drop(Channel::take_back(channel))))
+}
+
+/// A thread may be cancelled while it waits here: nothing of ours is under way then.
+unsafe extern "C-unwind" fn ibv_get_cq_event(
+    channel: *mut ibv_comp_channel,
+    cq: *mut *mut ibv_cq,
+    cq_context: *mut *mut c_void,
+) -> c_int {
+    loop {
+        match Channel::get(channel).map(Channel::take) {
+            Ok(Some(taken)) => {
+                *cq = taken;
+                *cq_context = (*taken).cq_context;
+                return 0;
+            }
+            Ok(None) => {}
+            Err(error) => return errno::minus_one(Err(error)),
+        }
+        if wait_readable((*channel).fd) == -1 {
+            return -1;
+        }
+    }
+}
+
+unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+    if let Ok(object) = Cq::get(cq) {
+        object.home.acknowledge(cq as usize, number);
+    }
+}
+
+export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event, ibv_ack_cq_events);

@@ -1,0 +1,135 @@
+//! Completion queues.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{CompletionQueue, transport::work::ArmKind};
+
+use crate::{
+    channel::{self, Channel},
+    context::{Ctx, Home},
+    errno::{self, Errno, Result},
+    export::export,
+    layout::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
+    object::{Object, User, Users},
+    wc,
+};
+
+/// A completion queue as programs hold it. All of them are extended ones, which start with the members of others.
+#[repr(C)]
+pub(crate) struct Cq {
+    c: UnsafeCell<ibv_cq_ex>,
+    pub(crate) cq: CompletionQueue,
+    pub(crate) home: Arc<Home>,
+    /// The queue pairs and shared receive queues that complete here.
+    pub(crate) users: Users,
+    _channel: Option<User>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
+unsafe impl Object for Cq {
+    type C = ibv_cq;
+}
+
+impl Cq {
+    pub(crate) unsafe fn new(
+        context: *mut ibv_context,
+        cqe: u32,
+        cq_context: *mut c_void,
+        channel: *mut ibv_comp_channel,
+        comp_vector: u32,
+    ) -> Result<Self> {
+        let ctx = Ctx::get(context)?;
+        let vectors = (*context).num_comp_vectors as u32;
+        if comp_vector >= vectors {
+            return Err(Errno::INVAL);
+        }
+        let told = Channel::get_optional(channel);
+        if told.is_some_and(|told| !Arc::ptr_eq(&told.home, &ctx.home)) {
+            return Err(Errno(libc::EBADF));
+        }
+        let cq = ctx.home.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
+        let c = ibv_cq_ex {
+            context,
+            channel,
+            cq_context,
+            handle: ctx.home.new_handle(),
+            cqe: cq.capacity() as c_int,
+            mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+            cond: libc::PTHREAD_COND_INITIALIZER,
+            ..ibv_cq_ex::zeroed()
+        };
+        let _channel = told.map(|told| told.users.add());
+        Ok(Self { c: UnsafeCell::new(c), cq, home: ctx.home.clone(), users: Users::default(), _channel })
+    }
+
+    /// Hands it to the program, and its events from now on.
+    pub(crate) fn start(self) -> *mut ibv_cq {
+        let (home, id) = (self.home.clone(), self.cq.id().0);
+        let pointer = self.hand_out();
+        // SAFETY: Its own members, and a channel that it keeps.
+        unsafe { channel::count((*pointer).channel, 1) };
+        home.named().cqs.insert(id, pointer as usize);
+        pointer
+    }
+}
+
+unsafe extern "C" fn ibv_create_cq(
+    context: *mut ibv_context,
+    cqe: c_int,
+    cq_context: *mut c_void,
+    channel: *mut ibv_comp_channel,
+    comp_vector: c_int,
+) -> *mut ibv_cq {
+    // what is negative is too much
+    errno::pointer(Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start))
+}
+
+unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    let free = Cq::get(cq).and_then(|object| {
+        object.users.none_left()?;
+        let id = object.cq.id().0;
+        object.home.forget(cq as usize, |named| {
+            named.cqs.remove(&id);
+        });
+        channel::count((*cq).channel, -1);
+        Ok(())
+    });
+    errno::status(free.map(|()| drop(Cq::take_back(cq))))
+}
+
+unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    let resize = |object: &Cq| -> Result<()> {
+        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
+        (*cq).cqe = object.cq.capacity() as c_int;
+        Ok(())
+    };
+    errno::status(Cq::get(cq).and_then(resize))
+}
+
+/// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives `EOVERFLOW`: nothing will ever
+/// come again.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, places: *mut ibv_wc) -> c_int {
+    let Ok(object) = Cq::get(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
+    let limit = usize::try_from(number).unwrap_or(0);
+    let mut place = places;
+    let taken = object.cq.poll_each(limit, |wc| {
+        wc::write(place, &wc);
+        place = place.add(1);
+    });
+    if taken == 0 && limit > 0 && object.cq.has_overrun() {
+        return errno::minus_one(Err(Errno(libc::EOVERFLOW)));
+    }
+    taken as c_int
+}
+
+/// `ibv_req_notify_cq`.
+pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
+    let arm = |object: &Cq| object.cq.arm(if solicited_only == 0 { ArmKind::Next } else { ArmKind::Solicited });
+    errno::status(Cq::get(cq).map(arm))
+}
+
+export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq);
