@@ -74,6 +74,10 @@ pub(super) fn way_back(context: &Context, wc: &Wc, area: &[u8; GRH_LEN]) -> Resu
     if !wc.result.is_ok_and(|ok| ok.grh) {
         return Err(FromWcError::NotDatagram);
     }
+    way_to_sender(context, area)
+}
+
+pub(super) fn way_to_sender(context: &Context, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
     let grh = Grh::parse(area).ok_or(FromWcError::NoHeader)?;
     context.inner.engine.lock().adapter().gids().way_back(&grh).ok_or(FromWcError::NoAddress)
 }

@@ -8,15 +8,16 @@ use std::{
 
 use roce_transport::{
     adapter::{Limits, ObjectError, PKeyTable},
-    addr::{Gid, Mtu, PKey},
+    addr::{AddressVector, Gid, Mtu, PKey},
     event::Counters,
     psn::Psn,
     time::Instant,
+    wire::GRH_LEN,
 };
 
 use super::{
     AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr, DeviceMemory, DeviceMemoryError,
-    ProtectionDomain, ThreadDomain, XrcDomain,
+    FromWcError, ProtectionDomain, ThreadDomain, XrcDomain, address,
     event::{AsyncEvent, AsyncEvents},
 };
 use crate::{
@@ -110,6 +111,15 @@ impl Context {
         let interface = self.inner.engine.interface();
         let entry = |(index, gid)| GidEntry { gid, index, port: 1, gid_type: GidType::RoceV2, interface };
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
+    }
+
+    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what lies in front of it, the first
+    /// 40 bytes of the receive buffer.
+    ///
+    /// # Errors
+    /// [`FromWcError::NoHeader`], [`FromWcError::NoAddress`] (both `EINVAL`).
+    pub fn way_to_sender(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
+        address::way_to_sender(self, area)
     }
 
     /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such entry. An unused entry is 0 or

@@ -367,6 +367,30 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
+    /// Posts requests that are made one by one: `requests` gets a function that posts one. For those who translate lists of their
+    /// own and need no second one; everything goes out at the end, as with [`post_send`](Self::post_send). Calling anything else of
+    /// the same device in `requests` waits for ever.
+    pub fn post_send_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R) -> R {
+        self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_send(now, qpn, wr)))
+    }
+
+    /// The same for receive requests.
+    pub fn post_recv_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R) -> R {
+        self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_recv(now, qpn, wr)))
+    }
+
+    /// Posts all of these requests or none (`ibv_wr_complete`).
+    ///
+    /// # Errors
+    /// [`PostFailed`] tells the first that cannot be posted; then nothing has been posted.
+    pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
+        self.engine_command(|adapter, now, qpn| {
+            let check = |(index, wr)| adapter.check_send(qpn, wr, index).map_err(|error| PostFailed { index, error });
+            wrs.iter().enumerate().try_for_each(check)?;
+            post(wrs, |wr| adapter.post_send(now, qpn, wr))
+        })
+    }
+
     fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, roce_transport::time::Instant, Qpn) -> R) -> R {
         self.inner.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
     }

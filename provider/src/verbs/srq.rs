@@ -89,6 +89,12 @@ impl SharedReceiveQueue {
         post(wrs, |wr| -> Result<(), PostError> { shard.adapter().post_srq_recv(self.inner.id, wr) })
     }
 
+    /// Posts requests that are made one by one, as [`QueuePair::post_recv_with`](super::QueuePair::post_recv_with) does.
+    pub fn post_recv_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R) -> R {
+        let mut shard = self.inner.domain.context.inner.engine.lock();
+        requests(&mut |wr| shard.adapter().post_srq_recv(self.inner.id, wr))
+    }
+
     /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`).
     ///
     /// # Errors

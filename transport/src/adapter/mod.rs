@@ -262,6 +262,15 @@ impl Adapter {
         self.with_qp(index, now, |qp, env| qp.post_send(wr, env))
     }
 
+    /// Whether this request could be posted after so many others.
+    ///
+    /// # Errors
+    /// What [`post_send`](Self::post_send) would say.
+    pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
+        let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+        self.qps[index].check_send(wr, others)
+    }
+
     /// Posts one receive request (`ibv_post_recv`).
     ///
     /// # Errors

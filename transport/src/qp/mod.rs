@@ -85,7 +85,8 @@ impl Qp {
 
     // Posting.
 
-    pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
+    /// Whether a request can be posted after `others` that are to be posted before it.
+    pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
         if qp_type == QpType::XrcTarget {
             return Err(PostError::NoSuchQueue(qp_type));
@@ -124,11 +125,13 @@ impl Qp {
         if wr.data.length() > u64::from(MAX_MESSAGE) {
             return Err(PostError::TooLong);
         }
-        if self.requester.is_full() {
-            return Err(PostError::QueueFull);
-        }
+        if others >= self.requester.room() { Err(PostError::QueueFull) } else { Ok(()) }
+    }
+
+    pub(crate) fn post_send(&mut self, wr: &SendWr, env: &mut Env<'_>) -> Result<(), PostError> {
+        self.check_send(wr, 0)?;
         let wqe = SendWqe::new(wr, env.regions);
-        if matches!(state, State::Err | State::Sqe) {
+        if matches!(self.common.state, State::Err | State::Sqe) {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         } else {
             self.requester.push(wqe);

@@ -112,8 +112,8 @@ impl Requester {
         self.unasked = 0;
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.queue.is_full()
+    pub(crate) fn room(&self) -> usize {
+        self.queue.room()
     }
 
     pub(crate) fn push(&mut self, wqe: SendWqe) {

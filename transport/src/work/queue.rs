@@ -202,8 +202,9 @@ impl SendQueue {
         self.head
     }
 
-    pub(crate) fn is_full(&self) -> bool {
-        self.wqes.len() >= self.capacity as usize
+    /// How many more requests it takes.
+    pub(crate) fn room(&self) -> usize {
+        (self.capacity as usize).saturating_sub(self.wqes.len())
     }
 
     pub(crate) fn push(&mut self, wqe: SendWqe) {

@@ -1,0 +1,67 @@
+//! Multicast groups.
+
+use std::{
+    ffi::c_int,
+    sync::{MutexGuard, PoisonError},
+};
+
+use roce_provider::{
+    AttachError,
+    transport::{adapter::McastError, addr::Gid},
+};
+
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::verbs::{ibv_gid, ibv_qp},
+    object::Object,
+    qp::Qp,
+};
+
+impl From<McastError> for Errno {
+    fn from(error: McastError) -> Self {
+        match error {
+            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. } => Self::NOMEM,
+            _ => Self::INVAL,
+        }
+    }
+}
+
+impl From<AttachError> for Errno {
+    fn from(error: AttachError) -> Self {
+        match error {
+            AttachError::Adapter(error) => error.into(),
+            AttachError::Join { source, .. } => source.into(),
+        }
+    }
+}
+
+/// The groups that a queue pair is attached to. It cannot be destroyed as long as there are any.
+pub(crate) fn groups(qp: &Qp) -> MutexGuard<'_, Vec<Gid>> {
+    qp.groups.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The LID means nothing here.
+unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
+    errno::status(Qp::get(qp).and_then(|qp| {
+        let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
+        let mut groups = groups(qp);
+        if !groups.contains(&group) {
+            qp.qp.attach_mcast(group)?;
+            groups.push(group);
+        }
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
+    errno::status(Qp::get(qp).and_then(|qp| -> Result<()> {
+        let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
+        let mut groups = groups(qp);
+        qp.qp.detach_mcast(group)?;
+        groups.retain(|&other| other != group);
+        Ok(())
+    }))
+}
+
+export!(ibv_attach_mcast, ibv_detach_mcast);

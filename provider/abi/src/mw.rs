@@ -1,0 +1,98 @@
+//! Memory windows.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint},
+};
+
+use roce_provider::{
+    MemoryWindow,
+    transport::{
+        mem::{LKey, RKey, WindowBind, WindowId, WindowType},
+        qp::QpType,
+        work::SendWr,
+    },
+};
+
+use crate::{
+    errno::{self, Errno, Result},
+    layout::verbs::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
+    mr,
+    object::{Object, User},
+    pd::Pd,
+    post,
+    qp::Qp,
+};
+
+/// A memory window as programs hold it.
+#[repr(C)]
+pub(crate) struct Mw {
+    c: UnsafeCell<ibv_mw>,
+    /// It goes with this.
+    _window: MemoryWindow,
+    _pd: User,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Mw {
+    type C = ibv_mw;
+}
+
+/// `IBV_MW_TYPE_1`, `IBV_MW_TYPE_2`.
+const ONE: c_uint = 1;
+const TWO: c_uint = 2;
+
+/// `IBV_ACCESS_ZERO_BASED`.
+const ZERO_BASED: c_uint = 1 << 5;
+
+pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
+    errno::pointer(Pd::get(pd).and_then(|pd| {
+        let window_type = match number {
+            ONE => WindowType::One,
+            TWO => WindowType::TwoB,
+            _ => return Err(Errno::INVAL),
+        };
+        let window = pd.domain.alloc_window(window_type)?;
+        let handle = pd.home.new_handle();
+        let c = ibv_mw { context: pd.context(), pd: pd.c(), rkey: window.rkey().0, handle, r#type: number };
+        Ok(Mw { c: UnsafeCell::new(c), _window: window, _pd: pd.users.add() }.hand_out())
+    }))
+}
+
+pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    let free = Mw::get(mw).map(|_| ());
+    errno::status(free.map(|()| drop(Mw::take_back(mw))))
+}
+
+/// What a bind request says, for a window that is to get the key `rkey`: one of its own.
+pub(crate) unsafe fn bind(mw: *const ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<WindowBind> {
+    let mw = mw.as_ref().ok_or(Errno::INVAL)?;
+    if WindowId::of(RKey(rkey)) != WindowId::of(RKey(mw.rkey)) {
+        return Err(Errno::INVAL);
+    }
+    Ok(WindowBind {
+        rkey: RKey(rkey),
+        region: LKey(info.mr.as_ref().map_or(0, |mr| mr.lkey)),
+        address: info.addr,
+        length: info.length,
+        access: mr::rights(info.mw_access_flags)?,
+        zero_based: info.mw_access_flags & ZERO_BASED != 0,
+    })
+}
+
+/// `ibv_bind_mw`: the window, one of type 1, gets its next key.
+pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, request: *mut ibv_mw_bind) -> c_int {
+    errno::status(Qp::get(qp).and_then(|qp| {
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
+        let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;
+        // the type is for connections; and it counts as its region does
+        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & ZERO_BASED != 0 {
+            return Err(Errno::INVAL);
+        }
+        let bind = bind(mw, rkey, &bind_info)?;
+        let wr = SendWr::bind_window(wr_id, bind).with_flags(post::flags(send_flags)?);
+        qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
+        (*mw).rkey = rkey;
+        Ok(())
+    }))
+}

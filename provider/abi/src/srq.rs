@@ -1,0 +1,161 @@
+//! Shared receive queues.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_void},
+    sync::Arc,
+};
+
+use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
+
+use crate::{
+    context::{Ctx, Home},
+    cq::Cq,
+    errno::{self, Errno, Result},
+    export::export,
+    layout::verbs::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex},
+    object::{Object, User, Users},
+    pd::Pd,
+    xrc::Xrcd,
+};
+
+/// A shared receive queue as programs hold it.
+#[repr(C)]
+pub(crate) struct Srq {
+    c: UnsafeCell<ibv_srq>,
+    pub(crate) srq: SharedReceiveQueue,
+    pub(crate) max_sge: u32,
+    home: Arc<Home>,
+    /// The queue pairs that receive from it.
+    pub(crate) users: Users,
+    _made_from: Vec<User>,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Srq {
+    type C = ibv_srq;
+}
+
+/// `enum ibv_srq_type`.
+const BASIC: u32 = 0;
+const XRC: u32 = 1;
+const TM: u32 = 2;
+
+/// `ibv_srq_init_attr_mask`.
+const TYPE: u32 = 1;
+const PD: u32 = 1 << 1;
+const XRCD: u32 = 1 << 2;
+const CQ: u32 = 1 << 3;
+const WITH_TM: u32 = 1 << 4;
+
+/// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set later.
+unsafe fn create(
+    pd: &Pd,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+    xrc: Option<(&Xrcd, &Cq)>,
+) -> Result<*mut ibv_srq> {
+    let sizes = SrqAttr { max_wr: attr.max_wr, max_sge: attr.max_sge };
+    let srq = match xrc {
+        None => pd.domain.create_srq(sizes)?,
+        Some((xrcd, cq)) => pd.domain.create_xrc_srq(sizes, xrcd.domain(), &cq.cq)?,
+    };
+    let made = srq.query().attr;
+    (attr.max_wr, attr.max_sge) = (made.max_wr, made.max_sge);
+    let mut made_from = vec![pd.users.add()];
+    if let Some((xrcd, cq)) = xrc {
+        made_from.extend([xrcd.users.add(), cq.users.add()]);
+    }
+    let c = ibv_srq {
+        context: pd.context(),
+        srq_context,
+        pd: pd.c(),
+        handle: pd.home.new_handle(),
+        mutex: libc::PTHREAD_MUTEX_INITIALIZER,
+        cond: libc::PTHREAD_COND_INITIALIZER,
+        events_completed: 0,
+    };
+    let (id, home) = (srq.id().get(), pd.home.clone());
+    let srq = Srq { c: UnsafeCell::new(c), srq, max_sge: made.max_sge, home, users: Users::default(), _made_from: made_from }.hand_out();
+    pd.home.named().srqs.insert(id, srq as usize);
+    Ok(srq)
+}
+
+unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    errno::pointer(Pd::get(pd).and_then(|pd| {
+        let attr = attr.as_mut().ok_or(Errno::INVAL)?;
+        create(pd, attr.srq_context, &mut attr.attr, None)
+    }))
+}
+
+pub(crate) unsafe extern "C" fn create_srq_ex(context: *mut ibv_context, attr: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+    let create = || -> Result<_> {
+        Ctx::get(context)?;
+        let attr = attr.as_mut().ok_or(Errno::INVAL)?;
+        let given = |bit: u32| attr.comp_mask & bit != 0;
+        if attr.comp_mask & !(TYPE | PD | XRCD | CQ | WITH_TM) != 0 {
+            return Err(Errno::NOTSUPP);
+        }
+        let pd = if given(PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
+        match if given(TYPE) { attr.srq_type } else { BASIC } {
+            BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
+            XRC if given(XRCD) && given(CQ) => {
+                create(pd, attr.srq_context, &mut attr.attr, Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)))
+            }
+            TM => Err(Errno::NOTSUPP),
+            _ => Err(Errno::INVAL),
+        }
+    };
+    errno::pointer(create())
+}
+
+unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    let free = Srq::get(srq).and_then(|object| {
+        object.users.none_left()?;
+        let id = object.srq.id().get();
+        object.home.forget(srq as usize, |named| {
+            named.srqs.remove(&id);
+        });
+        Ok(())
+    });
+    errno::status(free.map(|()| drop(Srq::take_back(srq))))
+}
+
+/// `ibv_srq_attr_mask`.
+const MAX_WR: c_int = 1;
+const LIMIT: c_int = 1 << 1;
+
+unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
+    errno::status(Srq::get(srq).and_then(|object| {
+        let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
+        let max_wr = if mask & MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+        if mask & !(MAX_WR | LIMIT) != 0 || mask & LIMIT != 0 && attr.srq_limit > max_wr {
+            return Err(Errno::INVAL);
+        }
+        if mask & MAX_WR != 0 {
+            srq.resize(max_wr)?;
+        }
+        if mask & LIMIT != 0 {
+            srq.set_limit(attr.srq_limit)?;
+        }
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    errno::status(Srq::get(srq).and_then(|object| {
+        let info = object.srq.query();
+        let SrqAttr { max_wr, max_sge } = info.attr;
+        *attr.as_mut().ok_or(Errno::INVAL)? = ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+        Ok(())
+    }))
+}
+
+pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    errno::status(Srq::get(srq).and_then(|object| {
+        *number.as_mut().ok_or(Errno::INVAL)? = object.srq.number().ok_or(Errno::INVAL)?.get();
+        Ok(())
+    }))
+}
+
+export!(ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq);
