@@ -53,8 +53,9 @@ class Net:
         device wants all of the bridge's addresses."""
         number = next(self.own_numbers)
         address, name = f"10.77.0.{number}", f"own{number}"
-        self.ip("link", "add", name, "type", "dummy")
-        self.ip("link", "set", name, "mtu", str(MTU), "up")
+        self.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-end")
+        for end in [name, f"{name}-end"]:
+            self.ip("link", "set", end, "mtu", str(MTU), "up")
         self.ip("addr", "add", f"{address}/32", "dev", name)
         return address
 

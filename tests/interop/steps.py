@@ -14,7 +14,8 @@ import time
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_uint8, c_uint32, c_void_p
 
 PORT = 7174
-RESOLVE_MS = 5000
+# As stock tools. The kernel looks again at the end of that time when it has missed the neighbour's answer.
+RESOLVE_MS = 2000
 EVENT_SECONDS = 30
 COMPLETION_SECONDS = 30
 PAUSE_SECONDS = 1
