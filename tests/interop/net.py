@@ -5,6 +5,8 @@ The host's end, where our program runs, is the bridge itself. Nothing outside th
 
 import itertools
 import os
+import re
+import signal
 import subprocess
 
 from lab import output_of
@@ -15,13 +17,15 @@ MTU = 4200
 HOST_IPV4 = "10.77.0.1"
 HOST_IPV6 = "fd77::1"
 
-PREFIX = "roce-lab-"
+# Behind it come a word, the number of the process whose it is, and what that likes.
+PREFIX = "roce-"
 
 
-class Net:
-    def __init__(self):
-        self.name = f"{PREFIX}{os.getpid()}"
-        self.own_numbers = itertools.count(101)
+class Namespace:
+    """A network namespace, which goes away with all that runs in it."""
+
+    def __init__(self, name=f"{PREFIX}lab-{os.getpid()}"):
+        self.name = name
 
     def __enter__(self):
         remove_abandoned()
@@ -34,7 +38,7 @@ class Net:
         return self
 
     def __exit__(self, *_):
-        subprocess.run(["ip", "netns", "delete", self.name], stderr=subprocess.DEVNULL)
+        remove(self.name)
 
     def set_up(self):
         # An address must be usable at once (no duplicate address detection) and nobody answers router solicitations.
@@ -42,6 +46,34 @@ class Net:
                     for name in ("all", "default") for what in ("dad", "ra")]
         self.output(["sh", "-c", "for file; do echo 0 >$file || exit; done", "sh", *settings])
         self.ip("link", "set", "lo", "up")
+
+    def ip(self, *arguments):
+        output_of(["ip", "-n", self.name, *arguments])
+
+    def command(self, argv):
+        """A command line that runs `argv` inside, and ends it should this process be killed."""
+        return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.name, *map(str, argv)]
+
+    def output(self, argv):
+        return output_of(self.command(argv))
+
+    def start(self, argv, **options):
+        # A session of its own: Ctrl-C is for this process, which then ends the others in order.
+        return subprocess.Popen(self.command(argv), start_new_session=True, **options)
+
+    def socket_table(self):
+        return self.output(["cat", "/proc/net/tcp", "/proc/net/tcp6"])
+
+
+class Net(Namespace):
+    """The namespace with the bridge."""
+
+    def __init__(self):
+        super().__init__()
+        self.own_numbers = itertools.count(101)
+
+    def set_up(self):
+        super().set_up()
         # Snooping would hold back neighbour discovery, for there is no multicast querier.
         self.ip("link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
         self.ip("link", "set", "br0", "mtu", str(MTU), "up")
@@ -63,23 +95,6 @@ class Net:
         self.ip("tuntap", "add", "dev", name, "mode", "tap")
         self.ip("link", "set", name, "mtu", str(MTU), "master", "br0", "up")
 
-    def ip(self, *arguments):
-        output_of(["ip", "-n", self.name, *arguments])
-
-    def command(self, argv):
-        """A command line that runs `argv` inside, and ends it should this process be killed."""
-        return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.name, *map(str, argv)]
-
-    def output(self, argv):
-        return output_of(self.command(argv))
-
-    def start(self, argv, **options):
-        # A session of its own: Ctrl-C is for this process, which then ends the others in order.
-        return subprocess.Popen(self.command(argv), start_new_session=True, **options)
-
-    def socket_table(self):
-        return self.output(["cat", "/proc/net/tcp", "/proc/net/tcp6"])
-
 
 def listens(socket_table, port):
     """Whether /proc/net/tcp or tcp6 shows a listener on `port`."""
@@ -90,9 +105,21 @@ def listens(socket_table, port):
     return False
 
 
+def remove(name):
+    """Removes a namespace, and what still runs there, which would keep it alive."""
+    listed = subprocess.run(["ip", "netns", "pids", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    for pid in listed.stdout.split():
+        try:
+            os.kill(int(pid), signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+
+
 def remove_abandoned():
     """Removes namespaces whose run was killed before it could."""
     for line in output_of(["ip", "netns", "list"]).splitlines():
         name = line.split()[0]
-        if name.startswith(PREFIX) and not os.path.exists(f"/proc/{name.removeprefix(PREFIX)}"):
-            subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
+        owner = re.match(rf"{PREFIX}[a-z]+-(\d+)", name)
+        if owner and not os.path.exists(f"/proc/{owner[1]}"):
+            remove(name)

@@ -1,0 +1,137 @@
+"""A case: one program, or a server and a client, where each runs, and what they must print."""
+
+import re
+import time
+from dataclasses import dataclass, field
+
+from matrix import Result, StockSide, wait
+from net import listens
+
+READY_SECONDS = 15
+# Between the port's being open and the program's listening on it, where nothing tells that it does.
+BREATH_SECONDS = 0.3
+ROCE_PORT = 4791
+
+
+@dataclass(frozen=True)
+class Program:
+    """In its words, {device}, {gid} and {own} stand for this side's, {server} for the server's address."""
+
+    words: tuple
+    says: tuple = ()  # regular expressions of whole lines
+    never: tuple = ()  # what no line may contain
+    status: int | None = 0  # None: whatever it likes
+    endless: bool = False  # it does not end by itself
+
+
+@dataclass(frozen=True)
+class Case:
+    """`place`: "alone" and "loopback" are one host with `roce_lo`, "hosts" are two, with a wire; in "rxe-client" and "rxe-server"
+    the stock tool has that role, in the guest, on the kernel's rxe and with the stock libraries."""
+
+    name: str
+    place: str
+    client: Program
+    server: Program | None = None
+    ready: str = "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
+    seconds: float = 30
+    files: dict = field(default_factory=dict, hash=False)  # {word} -> a path, for programs that are built
+
+    @property
+    def in_guest(self):
+        return self.place.startswith("rxe-")
+
+
+class GuestHost:
+    """The guest as a side: rxe0."""
+
+    def __init__(self, guest):
+        self.guest = guest
+        gid = guest.gids()[guest.ipv4]
+        self.known = {"device": "rxe0", "gid": gid, "own": guest.ipv4}
+        self.address = guest.ipv4
+        guest.run("ip route add 224.0.0.0/4 dev eth0")
+
+    def facts(self):
+        return self.known
+
+    def start(self, argv, _):
+        return StockSide(self.guest, argv)
+
+    def ready(self, sign):
+        if sign.startswith("tcp:"):
+            return listens(self.guest.socket_table(), int(sign.removeprefix("tcp:")))
+        if sign == "cm":
+            return "LISTEN" in self.guest.run("rdma resource show cm_id")[1]
+        return in_igmp(sign.removeprefix("group:")) in self.guest.run("cat /proc/net/igmp")[1]
+
+
+def ready_here(home, sign):
+    """The same for a side on the host, by what the namespace shows."""
+    if sign.startswith("tcp:"):
+        return listens(home.table("tcp", "tcp6"), int(sign.removeprefix("tcp:")))
+    if sign == "cm":
+        if f":{ROCE_PORT:04X} " not in home.table("udp", "udp6"):
+            return False
+        time.sleep(BREATH_SECONDS)
+        return True
+    return in_igmp(sign.removeprefix("group:")) in home.table("igmp")
+
+
+def in_igmp(group):
+    return "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
+
+
+def play(case, server_host, client_host, directory):
+    """Plays a case; its outputs stay in `directory`."""
+    started = time.monotonic()
+    result = Result()
+    stem = str(directory / re.sub(r"[^\w-]", "_", case.name))
+    address = {"server": server_host.address if server_host else "", **case.files}
+    sides = []
+    try:
+        if case.server:
+            sides.append(start(case.server, server_host, "server", address, stem))
+            if not await_ready(case, sides[0], server_host):
+                result.problems.append(f"the server is not ready ({case.ready})")
+        if not result.problems:
+            sides.append(start(case.client, client_host, "client" if case.server else "program", address, stem))
+            wait([side for side in sides if not side.program.endless], case.seconds)
+    finally:
+        for side in sides:
+            side.end()
+    for side in sides:
+        result.problems += problems(side)
+        side.describe(result)
+    result.seconds = time.monotonic() - started
+    return result
+
+
+def start(program, host, who, address, stem):
+    facts = {**host.facts(), **address}
+    argv = [re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word)) for word in program.words]
+    side = host.start(argv, f"{stem}-{who}")
+    side.who, side.program = who, program
+    return side
+
+
+def await_ready(case, side, host):
+    deadline = time.monotonic() + READY_SECONDS
+    while not host.ready(case.ready):
+        if side.poll() is not None or time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def problems(side):
+    program, found = side.program, []
+    if side.status is None and not program.endless:
+        found.append(f"the {side.who} did not end by itself")
+    elif side.status is not None and program.status is not None and side.status != program.status:
+        found.append(f"the {side.who} ended with exit status {side.status}, wanted {program.status}")
+    lines = (side.stdout() + "\n" + side.stderr()).splitlines()
+    missing = [line for line in program.says if not any(re.fullmatch(line, one.strip()) for one in lines)]
+    found += [f"the {side.who} did not print a line like: {line}" for line in missing[:3]]
+    found += [f"the {side.who} said: {one}" for one in lines for word in program.never if word in one]
+    return found
