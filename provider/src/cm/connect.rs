@@ -93,14 +93,14 @@ impl CmId {
     /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`], [`CmError::Modify`], with which
     /// the request still waits; [`CmError::Protocol`] when it is gone; without a channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
-        let parts = self.parts();
+        let mut parts = self.parts();
         if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])? == IdState::ResponseReceived {
             return self.confirm(&parts, &param.private_data);
         }
-        let context = &parts.place()?.context;
+        let context = parts.place()?.context.clone();
         let (qpn, srq, managed) = parts.end(param)?;
         let Incoming { conn: asked, .. } = self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
-        let starting_psn = context.random_psn();
+        let starting_psn = parts.first_psn(&context);
         let is_ud = asked.is_none();
         let accept = match &asked {
             Some(asked) => Some(Accept {
@@ -178,7 +178,7 @@ impl CmId {
         if parts.options.qp_type == QpType::Ud {
             return Err(CmError::WrongService(QpType::Ud));
         }
-        let qpn = parts.queues.as_ref().map(|queues| queues.qp.qpn());
+        let qpn = self.shared().state().qpn;
         self.command(&parts, |adapter, now, conn| {
             if let Some(qpn) = qpn {
                 let _ = adapter.to_error(now, qpn); // the program may have moved it
@@ -220,10 +220,11 @@ impl CmId {
 impl Parts {
     /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter is to move it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
-        match (&self.queues, param.qpn) {
-            (Some(queues), _) => Ok((queues.qp.qpn(), queues.srq, matches!(self.options.qp_type, QpType::Rc | QpType::Uc))),
-            (None, Some(qpn)) => Ok((qpn, param.srq, false)),
-            (None, None) => Err(CmError::NoQueuePair),
+        match (&self.queues, self.adopted, param.qpn) {
+            (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),
+            (None, Some((qpn, srq)), _) => Ok((qpn, srq, true)),
+            (None, None, Some(qpn)) => Ok((qpn, param.srq, false)),
+            (None, None, None) => Err(CmError::NoQueuePair),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
 };
 
 use roce_transport::addr::{Gid, Mtu};
@@ -21,6 +21,48 @@ static OPENING: Mutex<()> = Mutex::new(());
 
 fn opening() -> MutexGuard<'static, ()> {
     OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Where ids find devices that are not open.
+///
+/// By default they choose among [`devices`] and open them by themselves. A program that opens each
+/// device in one place of its own, and for good, has ids ask there instead: see [`set_device_source`].
+pub trait DeviceSource: Send + Sync {
+    /// The devices that ids may use.
+    fn devices(&self) -> Vec<Device>;
+
+    /// Opens one of these, or one with just one address that none of these has.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    fn open(&self, device: &Device) -> Result<Context, OpenError>;
+}
+
+static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
+
+/// Has all ids of the process find devices in `source`. The first call counts; `false` for any other.
+pub fn set_device_source(source: &'static dyn DeviceSource) -> bool {
+    SOURCE.set(source).is_ok()
+}
+
+/// The devices to choose from.
+fn listed() -> Vec<Device> {
+    SOURCE.get().map_or_else(devices, |source| source.devices())
+}
+
+fn open(device: &Device) -> Result<Context, OpenError> {
+    match SOURCE.get() {
+        Some(source) => source.open(device),
+        None => device.open(OpenOptions::default()),
+    }
+}
+
+/// The device to open for an address: with a source, the one of its devices that has it, whose other addresses come along.
+fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
+    let of_source = SOURCE.get().and_then(|source| {
+        source.devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))
+    });
+    of_source.map_or_else(|| Device::at(ip), Ok)
 }
 
 /// An id's device and own address.
@@ -50,7 +92,11 @@ pub(super) fn at(ip: IpAddr) -> Result<Place, OpenError> {
     if let Some(context) = open_contexts().into_iter().find(|context| index_of(context, ip).is_some()) {
         return Ok(Place { context, ip, opened: false });
     }
-    let context = Device::at(ip)?.open(OpenOptions::default())?;
+    let context = open(&with_address(ip)?)?;
+    if index_of(&context, ip).is_none() {
+        // the loopback device has another one, since this is another program's
+        return Err(BindError::Taken(ip).into());
+    }
     Ok(Place { context, ip, opened: true })
 }
 
@@ -99,7 +145,7 @@ fn loopback() -> Result<Place, OpenError> {
     if let Some((context, ip)) = open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip))) {
         return Ok(Place { context, ip, opened: false });
     }
-    let context = Device::for_local(Ipv4Addr::LOCALHOST.into())?.open(OpenOptions::default())?;
+    let context = open(&Device::for_local(Ipv4Addr::LOCALHOST.into())?)?;
     let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(Place { context, ip, opened: true })
 }
@@ -109,7 +155,7 @@ fn loopback() -> Result<Place, OpenError> {
 pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
     let mut last = None;
-    for device in devices() {
+    for device in listed() {
         let _one_at_a_time = opening();
         let is_lo = device.addresses().iter().all(|address| is_loopback(address.ip));
         let has = |context: &Context| {
@@ -123,7 +169,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
             found.extend(same.into_iter().map(|context| (context, false)));
             continue;
         }
-        match device.open(OpenOptions::default()) {
+        match open(&device) {
             Ok(context) => found.push((context, true)),
             Err(error) => last = Some(error),
         }

@@ -4,10 +4,18 @@ use std::{
     collections::BTreeMap,
     fmt, io,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
-use roce_transport::{addr::Mtu, cm::PortSpace, qp::QpType};
+use roce_transport::{
+    addr::{Mtu, Qpn},
+    cm::PortSpace,
+    psn::Psn,
+    qp::QpType,
+};
 
 use super::{
     CmError, EventChannel,
@@ -72,6 +80,7 @@ pub enum IdState {
 pub(super) struct Handle {
     pub(super) shared: Arc<Shared>,
     pub(super) port_space: PortSpace,
+    user_data: AtomicU64,
     parts: Mutex<Parts>,
 }
 
@@ -88,6 +97,10 @@ pub(super) struct Parts {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
+    /// A queue pair that the program has made and the adapter moves, and whether it has a shared receive queue.
+    pub(super) adopted: Option<(Qpn, bool)>,
+    /// Of a passive side: the first PSN that it expects, once somebody has asked for it.
+    pub(super) psn: Option<Psn>,
     /// Of a listener: its devices.
     pub(super) listening: Vec<Context>,
     /// Multicast groups, each with whether the queue pair is attached.
@@ -111,6 +124,8 @@ impl Parts {
             peer: None,
             path_mtu: Mtu::B1024,
             queues: None,
+            adopted: None,
+            psn: None,
             listening: Vec::new(),
             groups: BTreeMap::new(),
             template: None,
@@ -142,7 +157,7 @@ impl CmId {
     }
 
     fn with(shared: Arc<Shared>, port_space: PortSpace, parts: Parts) -> Self {
-        let handle = Arc::new(Handle { shared, port_space, parts: Mutex::new(parts) });
+        let handle = Arc::new(Handle { shared, port_space, user_data: AtomicU64::new(0), parts: Mutex::new(parts) });
         handle.shared.hand_out(&handle);
         Self { handle }
     }
@@ -194,6 +209,17 @@ impl CmId {
     #[must_use]
     pub fn port_space(&self) -> PortSpace {
         self.handle.port_space
+    }
+
+    /// A number of the program's own (`id->context`); 0 until it is set, and of every new request.
+    #[must_use]
+    pub fn user_data(&self) -> u64 {
+        self.handle.user_data.load(Ordering::Acquire)
+    }
+
+    /// Sets this number.
+    pub fn set_user_data(&self, number: u64) {
+        self.handle.user_data.store(number, Ordering::Release);
     }
 
     /// The type of its queue pair.

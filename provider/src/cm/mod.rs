@@ -57,6 +57,7 @@ mod tests;
 
 pub use addrinfo::{AddrInfo, AddrInfoHints, getaddrinfo};
 pub use channel::EventChannel;
+pub use devices::{DeviceSource, set_device_source};
 pub use error::CmError;
 pub use event::{CmEvent, ConnParam, EventKind, Status, UdParam};
 pub use id::{CmId, IdState};

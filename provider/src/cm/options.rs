@@ -34,7 +34,7 @@ impl CmId {
         Ok(())
     }
 
-    /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`). XRC queue pairs the program moves itself.
+    /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`).
     ///
     /// # Errors
     /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one type only.

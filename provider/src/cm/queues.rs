@@ -4,11 +4,15 @@ use roce_transport::{
     adapter::ObjectError,
     cm::QpSetup,
     mem::Access,
-    qp::{Init, QpCaps, QpType, Quirks, Rtr, Rts},
+    psn::Psn,
+    qp::{Init, MAX_RD_ATOMIC, ModifyError, QpCaps, QpType, Quirks, Rtr, Rts},
     work::{ArmKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
 };
 
-use super::{CmError, CmId, UDP_QKEY};
+use super::{
+    CmError, CmId, UDP_QKEY,
+    id::{IdState, Parts},
+};
 use crate::{CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpAttr, QueuePair, SharedReceiveQueue};
 
 /// What the queue pair of an id is made from (`ibv_qp_init_attr`); its type is that of the id.
@@ -70,6 +74,32 @@ impl Completions {
     }
 }
 
+/// From RESET to where requests can be posted.
+fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
+    if qp.query().qp_type == QpType::Ud {
+        qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;
+        qp.to_rtr(Rtr::Ud)?;
+        return qp.to_rts(Rts::Ud { sq_psn: qp.context().random_psn() });
+    }
+    let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+    qp.to_init(Init { access, ..Init::default() })
+}
+
+const fn is_xrc(qp_type: QpType) -> bool {
+    matches!(qp_type, QpType::XrcInitiator | QpType::XrcTarget)
+}
+
+impl Parts {
+    const fn has_qp(&self) -> bool {
+        self.queues.is_some() || self.adopted.is_some()
+    }
+
+    /// The first PSN that a passive side expects, the same whenever somebody asks.
+    pub(super) fn first_psn(&mut self, context: &Context) -> Psn {
+        *self.psn.get_or_insert_with(|| context.random_psn())
+    }
+}
+
 impl CmId {
     /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the ids of the channel share on each
     /// device. It is in INIT at once, so that receive requests can be posted before anything comes, and lets the peer read, write
@@ -79,7 +109,7 @@ impl CmId {
     /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`]; [`CmError::Io`] (`EMFILE`).
     pub fn create_qp(&self, pd: Option<&ProtectionDomain>, attr: &CmQpAttr) -> Result<(), CmError> {
         let mut parts = self.parts();
-        if parts.queues.is_some() {
+        if parts.has_qp() {
             return Err(CmError::HasQueuePair);
         }
         let context = parts.place()?.context.clone();
@@ -92,9 +122,8 @@ impl CmId {
         }
         let send = Completions::new(&context, attr.send_cq.as_ref(), attr.caps.max_send_wr)?;
         let recv = Completions::new(&context, attr.recv_cq.as_ref(), attr.caps.max_recv_wr)?;
-        let qp_type = parts.options.qp_type;
         let qp = pd.create_qp(&QpAttr {
-            qp_type,
+            qp_type: parts.options.qp_type,
             send_cq: send.cq.clone(),
             recv_cq: recv.cq.clone(),
             srq: attr.srq.clone(),
@@ -102,16 +131,35 @@ impl CmId {
             sq_sig_all: attr.sq_sig_all,
             quirks: attr.quirks,
         })?;
-        if qp_type == QpType::Ud {
-            qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;
-            qp.to_rtr(Rtr::Ud)?;
-            qp.to_rts(Rts::Ud { sq_psn: context.random_psn() })?;
-        } else {
-            let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
-            qp.to_init(Init { access, ..Init::default() })?;
-        }
+        prepare(&qp)?;
         self.shared().state().qpn = Some(qp.qpn());
         parts.queues = Some(Queues { qp, pd, send, recv, srq: attr.srq.is_some() });
+        Ok(())
+    }
+
+    /// Takes a queue pair that the program has made, in RESET, as if [`create_qp`](Self::create_qp) had made it: it is in INIT at
+    /// once, a datagram queue pair in RTS, and the adapter moves it from then on. The id holds no handle, so it is the program's to
+    /// destroy, before the id or after, and to attach to multicast groups.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another device; [`CmError::WrongService`] for
+    /// one of another type than the id's; [`CmError::Modify`].
+    pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
+        let mut parts = self.parts();
+        if parts.has_qp() {
+            return Err(CmError::HasQueuePair);
+        }
+        if !std::sync::Arc::ptr_eq(&qp.context().inner, &parts.place()?.context.inner) {
+            return Err(ObjectError::Unknown.into());
+        }
+        let qp_type = qp.query().qp_type;
+        // one id speaks for both ends of an extended reliable connection
+        if qp_type != parts.options.qp_type && !(is_xrc(qp_type) && is_xrc(parts.options.qp_type)) {
+            return Err(CmError::WrongService(qp_type));
+        }
+        prepare(qp)?;
+        self.shared().state().qpn = Some(qp.qpn());
+        parts.adopted = Some((qp.qpn(), qp.has_srq()));
         Ok(())
     }
 
@@ -120,6 +168,7 @@ impl CmId {
         let queues = {
             let mut parts = self.parts();
             self.shared().state().qpn = None;
+            parts.adopted = None;
             parts.groups.values_mut().for_each(|attached| *attached = false);
             parts.queues.take()
         };
@@ -169,13 +218,25 @@ impl CmId {
     }
 
     /// What moves a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the request, or from the peer's answer, on,
-    /// and until the connection is established.
+    /// and until the connection is established. Before a request is accepted, with as many READs and atomics each way as the peer
+    /// asks for.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
-        let parts = self.parts();
-        let mut shard = parts.place.as_ref()?.context.inner.engine.lock();
-        let conn = self.shared().state().conn?;
-        shard.adapter().cm_qp_setup(conn)
+        let mut parts = self.parts();
+        let (conn, asked) = {
+            let state = self.shared().state();
+            let waits = state.state == IdState::RequestReceived;
+            (state.conn?, state.incoming.as_ref().filter(|_| waits).and_then(|incoming| incoming.conn.clone()))
+        };
+        let context = parts.place.as_ref()?.context.clone();
+        let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
+        if let Some(asked) = asked {
+            setup.rq_psn = parts.first_psn(&context);
+            setup.max_dest_rd_atomic = asked.responder_resources.min(MAX_RD_ATOMIC);
+            setup.max_rd_atomic = asked.initiator_depth.min(MAX_RD_ATOMIC);
+            setup.min_rnr_timer = parts.options.min_rnr_timer;
+        }
+        Some(setup)
     }
 
     // rdma_verbs.

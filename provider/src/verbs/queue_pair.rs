@@ -70,13 +70,13 @@ struct QpInner {
     context: Context,
     qpn: Qpn,
     psn: Psn,
-    // held so that it outlives it
-    _parts: Parts,
+    /// Held so that they outlive it.
+    parts: Parts,
 }
 
 /// What a queue pair is made from.
 enum Parts {
-    Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], _srq: Option<SharedReceiveQueue> },
+    Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], srq: Option<SharedReceiveQueue> },
     XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
 }
 
@@ -148,7 +148,7 @@ impl QueuePair {
             quirks: attr.quirks,
         };
         let cqs = [attr.send_cq.clone(), attr.recv_cq.clone()];
-        let parts = Parts::Queues { _pd: pd.clone(), _cqs: cqs, _srq: attr.srq.clone() };
+        let parts = Parts::Queues { _pd: pd.clone(), _cqs: cqs, srq: attr.srq.clone() };
         Self::create(pd.context(), parts, |adapter| adapter.create_qp(init))
     }
 
@@ -164,7 +164,7 @@ impl QueuePair {
         let mut shard = context.inner.engine.lock();
         let (qpn, psn) = (create(shard.adapter())?, shard.adapter().random_psn());
         drop(shard);
-        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, _parts: parts }) })
+        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, parts: parts }) })
     }
 
     /// The device it belongs to.
@@ -177,6 +177,11 @@ impl QueuePair {
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.inner.qpn
+    }
+
+    /// Whether it receives from a shared receive queue; an XRC target does.
+    pub(crate) fn has_srq(&self) -> bool {
+        matches!(&self.inner.parts, Parts::XrcTarget(_) | Parts::Queues { srq: Some(_), .. })
     }
 
     /// What it tells of itself (`ibv_query_qp`).

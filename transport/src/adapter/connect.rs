@@ -158,7 +158,17 @@ impl Adapter {
                 (rtr, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
             }
             QpType::Uc => (Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }, Rts::Uc { sq_psn }),
-            other => return Err(ModifyError::WrongService(other)),
+            QpType::XrcInitiator => {
+                let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
+                let rtr = Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av };
+                (rtr, Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
+            }
+            QpType::XrcTarget => {
+                let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
+                let rtr = Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+                (rtr, Rts::XrcTarget { sq_psn, timeout })
+            }
+            QpType::Ud => return Err(ModifyError::WrongService(qp_type)),
         };
         self.to_rtr(qpn, &rtr)?;
         self.to_rts(now, qpn, &rts)
