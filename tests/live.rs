@@ -16,6 +16,8 @@ use roce::{
     SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
+#[path = "live/foreign.rs"]
+mod foreign;
 #[path = "live/memory.rs"]
 mod memory;
 #[path = "live/misuse.rs"]

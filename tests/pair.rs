@@ -26,6 +26,8 @@ mod errors;
 mod fairness;
 #[path = "pair/faults.rs"]
 mod faults;
+#[path = "pair/gone.rs"]
+mod gone;
 #[path = "pair/handles.rs"]
 mod handles;
 #[path = "pair/limits.rs"]

@@ -110,9 +110,6 @@ impl Memory for ForeignMemory {
     fn prefetch(&self, offset: u64, length: u64) -> Result<(), MemoryFault> {
         let length = usize::try_from(length).map_err(|_| MemoryFault)?;
         let start = self.at(offset, length)?;
-        match reach::populate(&(start..start + length), false) {
-            Err(error) if error.raw_os_error() != Some(libc::EINVAL) => Err(MemoryFault),
-            _ => Ok(()), // a system that cannot do it brings the pages when they are used
-        }
+        reach::bring_in(start..start + length, false).map_err(|_| MemoryFault)
     }
 }

@@ -13,12 +13,21 @@ const BROUGHT_IN: usize = 4 << 20;
 /// # Errors
 /// The first address that cannot, as far as it is known.
 pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
+    if range.len() <= BROUGHT_IN { bring_in(range, write) } else { look_up(range, write) }
+}
+
+/// The same, and has the pages brought in where the system can do that.
+///
+/// # Errors
+/// As above.
+pub(super) fn bring_in(range: Range<usize>, write: bool) -> Result<(), usize> {
     if range.is_empty() {
         return Ok(());
     }
-    if range.len() <= BROUGHT_IN && populate(&range, write).is_ok() {
-        return Ok(());
-    }
+    populate(&range, write).or_else(|_| look_up(range, write))
+}
+
+fn look_up(range: Range<usize>, write: bool) -> Result<(), usize> {
     match fs::read_to_string("/proc/self/maps") {
         Ok(maps) => check_maps(&maps, range, write),
         Err(_) => match populate(&range, write) {
@@ -31,7 +40,7 @@ pub(super) fn check(range: Range<usize>, write: bool) -> Result<(), usize> {
 }
 
 /// Brings a range in, for writing if `write`. What the bytes are does not change.
-pub(super) fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
+fn populate(range: &Range<usize>, write: bool) -> io::Result<()> {
     let start = range.start - range.start % page_size();
     let advice = if write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     // SAFETY: this fetches pages, which changes no byte and takes nothing away
