@@ -1,25 +1,53 @@
-//! Signals are for the program's threads, not for ours.
+//! Signals are the program's: a thread of ours takes none, lest a handler run where its program does not expect it, or a call
+//! that the program wants to be interrupted goes on.
 
-#![allow(unsafe_code, reason = "there is no safe interface to pthread_sigmask")]
+#![allow(unsafe_code, reason = "signal masks")]
 
-use std::mem::MaybeUninit;
+use std::{mem, ptr};
 
-/// Runs `start`, which starts a thread, with every signal blocked: the new thread inherits that. Those that a thread's own faults
-/// raise stay, because blocking them would not make the faults go away.
+/// Those that tell a thread of its own faults. They stay as they are.
+const FAULTS: [libc::c_int; 7] =
+    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+
+/// Runs `start` with signals blocked on this thread; threads that it starts keep them blocked.
 pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
-    let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-    // SAFETY: `sigfillset` makes the first set whole before anything else uses it, and `pthread_sigmask` writes the second. Neither
-    // can fail with these arguments.
-    let before = unsafe {
-        libc::sigfillset(all.as_mut_ptr());
-        for own in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT] {
-            libc::sigdelset(all.as_mut_ptr(), own);
+    // SAFETY: all zero is an empty set
+    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask only
+    let result = unsafe {
+        libc::sigfillset(&mut set);
+        for signal in FAULTS {
+            libc::sigdelset(&mut set, signal);
         }
-        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        before.assume_init()
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before)
     };
-    let result = start();
-    // SAFETY: The set came from the same call above.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut()) };
-    result
+    let started = start();
+    if result == 0 {
+        // SAFETY: as above; back to what it was
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+    }
+    started
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn is_blocked(signal: libc::c_int) -> bool {
+        // SAFETY: all zero is an empty set, and the mask is only asked for
+        unsafe {
+            let mut mask = mem::zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask);
+            libc::sigismember(&mask, signal) == 1
+        }
+    }
+
+    #[test]
+    fn only_the_thread_that_is_started() {
+        let inside = || [libc::SIGALRM, libc::SIGINT, libc::SIGSEGV, libc::SIGBUS].map(is_blocked);
+        assert_eq!(blocked(|| thread::spawn(inside)).join().unwrap(), [true, true, false, false]);
+        assert_eq!(inside(), [false; 4]);
+    }
 }

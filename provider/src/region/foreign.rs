@@ -113,3 +113,100 @@ impl Memory for ForeignMemory {
         reach::bring_in(start..start + length, false).map_err(|_| MemoryFault)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::region::{MmapMemory, kernel};
+
+    /// Ways to read and to write, and the memory that they work on.
+    struct Ways {
+        name: &'static str,
+        read: fn(usize, &mut [u8]) -> Result<(), MemoryFault>,
+        write: unsafe fn(usize, &[u8]) -> Result<(), MemoryFault>,
+    }
+
+    const WAYS: [Ways; 2] = [
+        Ways { name: "routines", read: guard::read, write: guard::write },
+        Ways { name: "kernel", read: kernel::read, write: kernel::write },
+    ];
+
+    fn numbers(length: usize) -> Vec<u8> {
+        (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
+    }
+
+    /// Whether a copy of `length` bytes at `offset` moves exactly these, into memory and out of it.
+    fn is_exact(ways: &Ways, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
+        let size = memory.len() as usize;
+        let address = memory.address() as usize + offset;
+        let data = numbers(skew + length);
+        let mut expected = vec![0; size];
+        expected[offset..][..length].copy_from_slice(&data[skew..]);
+        memory.write_at(0, &vec![0; size]).unwrap();
+        // SAFETY: memory of this test's own, without references into it
+        unsafe { (ways.write)(address, &data[skew..]).unwrap() };
+        let mut whole = vec![0; size];
+        memory.read_at(0, &mut whole).unwrap();
+        assert!(whole == expected, "{} write {length} bytes at {offset} from {skew}", ways.name);
+        let mut back = vec![0; skew + length + 20];
+        (ways.read)(address, &mut back[skew..skew + length]).unwrap();
+        let is_spared = back[..skew].iter().chain(&back[skew + length..]).all(|&byte| byte == 0);
+        assert!(back[skew..skew + length] == data[skew..] && is_spared, "{} read {length} at {offset} to {skew}", ways.name);
+    }
+
+    #[test]
+    fn every_offset_and_length_is_exact_and_spares_its_neighbours() {
+        assert!(!super::super::routines::EXIST || faults::are_in_front(true));
+        let (small, large) = (MmapMemory::new(400).unwrap(), MmapMemory::new(70_000).unwrap());
+        let mut state = 1_u32;
+        let mut random = |below: usize| {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            (state >> 8) as usize % below
+        };
+        for ways in &WAYS {
+            for offset in 0..32 {
+                (0..300).step_by(if ways.name == "kernel" { 7 } else { 1 }).for_each(|length| {
+                    is_exact(ways, &small, offset, (offset * 5 + length * 3) % 16, length);
+                });
+            }
+            for _ in 0..200 {
+                let offset = random(70_000);
+                let length = random(70_000 - offset);
+                is_exact(ways, &large, offset, random(64), length);
+            }
+        }
+    }
+
+    /// What lies before the missing page is copied up to its last byte; nothing is asked of what lies behind.
+    #[test]
+    fn across_a_page_that_is_missing() {
+        let memory = MmapMemory::new(3 * 4096).unwrap();
+        let start = memory.address() as usize;
+        let protect = |rights| {
+            // SAFETY: a page of this mapping, to which there is no reference
+            assert_eq!(unsafe { libc::mprotect((start + 4096) as *mut libc::c_void, 4096, rights) }, 0);
+        };
+        protect(libc::PROT_NONE);
+        // SAFETY: nothing else uses this memory
+        let foreign = unsafe { ForeignMemory::on_demand(start as *mut u8, 3 * 4096) };
+        for before in 0..200 {
+            for inside in [1, 2, 7, 8, 9, 15, 16, 17, 64, 300] {
+                let offset = 4096 - before;
+                foreign.write_at(offset as u64, &vec![0; before]).unwrap();
+                let data = numbers(before + inside);
+                assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault), "{before} and {inside} bytes");
+                let mut back = vec![0; before];
+                foreign.read_at(offset as u64, &mut back).unwrap();
+                assert_eq!(back, data[..before]);
+                assert_eq!(foreign.read_at(offset as u64, &mut vec![0; before + inside]), Err(MemoryFault));
+                // from the end of it into the page behind
+                let offset = 2 * 4096 - inside;
+                assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault));
+                assert_eq!(foreign.read_at(offset as u64, &mut vec![0; before + inside]), Err(MemoryFault));
+            }
+        }
+        foreign.write_at(2 * 4096, &[1; 4096]).unwrap();
+        protect(libc::PROT_READ | libc::PROT_WRITE);
+        foreign.write_at(4096 - 7, &[1; 4096]).unwrap();
+    }
+}
