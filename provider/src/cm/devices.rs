@@ -59,9 +59,9 @@ fn open(device: &Device) -> Result<Context, OpenError> {
 
 /// The device to open for an address: with a source, the one of its devices that has it, whose other addresses come along.
 fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
-    let of_source = SOURCE.get().and_then(|source| {
-        source.devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))
-    });
+    let of_source = SOURCE
+        .get()
+        .and_then(|source| source.devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip)));
     of_source.map_or_else(|| Device::at(ip), Ok)
 }
 

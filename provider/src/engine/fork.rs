@@ -21,14 +21,18 @@ use roce_transport::{
 };
 
 use super::{Engine, Shard};
-use crate::link::{Arrived, Link};
+use crate::{
+    link::{Arrived, Link},
+    publish::Publisher,
+};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
 /// What the thread that forks holds meanwhile, so that the copies in the child are whole and unlocked.
 struct Held {
+    publisher: MutexGuard<'static, Option<Publisher>>,
     shard: MutexGuard<'static, Shard>,
-    // behind its guard, so that it is dropped later
+    // behind its guards, so that it is dropped later
     engine: Arc<Engine>,
 }
 
@@ -60,10 +64,12 @@ unsafe extern "C" fn prepare() {
     let engines = engines();
     let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
     let hold = |engine: Arc<Engine>| {
-        let shard = engine.shard.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: The guard borrows from the engine, which `Held` keeps where it is until after the guard is gone.
-        let shard = unsafe { std::mem::transmute::<MutexGuard<'_, Shard>, MutexGuard<'static, Shard>>(shard) };
-        Held { shard, engine }
+        // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after they are gone.
+        let borrowed = unsafe { &*Arc::as_ptr(&engine) };
+        // in this order, as whoever publishes
+        let publisher = borrowed.publisher.lock().unwrap_or_else(PoisonError::into_inner);
+        let shard = borrowed.shard.lock().unwrap_or_else(PoisonError::into_inner);
+        Held { publisher, shard, engine }
     };
     // a thread that ends has no such list any more, and nothing of its own to protect
     let _ = HELD.try_with(|held| *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines)));
@@ -79,11 +85,9 @@ unsafe extern "C" fn in_parent() {
 
 unsafe extern "C" fn in_child() {
     let Some((held, _engines)) = release() else { return };
-    for Held { mut shard, engine } in held {
+    for Held { mut publisher, mut shard, engine } in held {
         shard.lose_link(Box::new(Lost));
-        if let Ok(mut publisher) = engine.publisher.try_lock() {
-            *publisher = None; // closes the child's descriptor of the parent's file
-        }
+        *publisher = None; // closes the child's descriptor of the parent's file
         if let Ok(mut background) = engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
