@@ -5,21 +5,21 @@ use std::{
     collections::HashMap,
     ffi::c_int,
     mem::offset_of,
-    os::fd::{AsFd, AsRawFd},
-    sync::{
-        Arc, Condvar, Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU32, Ordering},
-    },
+    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
 use roce_provider::{AsyncEvents, Context};
 
 use crate::{
-    cq,
+    advise, counters, cq, cq_ex,
     device::Dev,
+    dm, domain,
     errno::{self, Result},
     export::export,
+    import::Family,
     layout::verbs::{ibv_context, ibv_device, verbs_context},
+    mr,
     object::Object,
     port,
 };
@@ -30,6 +30,7 @@ pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
     pub(crate) dev: &'static Dev,
     pub(crate) home: Arc<Home>,
+    _imported_by: Option<OwnedFd>,
 }
 
 /// What the objects of a context need of it.
@@ -40,7 +41,8 @@ pub(crate) struct Home {
     pub(crate) named: Mutex<Named>,
     /// Told when every event about some object is acknowledged.
     pub(crate) acknowledged: Condvar,
-    handles: AtomicU32,
+    /// What it has in common with the contexts that were imported from it.
+    pub(crate) family: Arc<Family>,
 }
 
 /// Programs' pointers to objects, by the adapter's names for them.
@@ -60,7 +62,7 @@ impl Home {
 
     /// A number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
-        self.handles.fetch_add(1, Ordering::Relaxed)
+        self.family.new_handle()
     }
 }
 
@@ -79,7 +81,8 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    fn open(dev: &'static Dev) -> Result<*mut ibv_context> {
+    /// One of `family`; if it is imported, then by this descriptor, which belongs to it from then on.
+    pub(crate) fn open(dev: &'static Dev, family: Arc<Family>, imported_by: Option<c_int>) -> Result<*mut ibv_context> {
         let context = dev.open()?;
         let events = match context.read_async_events().and_then(|events| blocking(&events).map(|()| events)) {
             Ok(events) => events,
@@ -89,16 +92,18 @@ impl Ctx {
             }
         };
         let async_fd = events.as_fd().as_raw_fd();
-        let home = Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), handles: AtomicU32::new(1) };
+        let home = Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), family };
         let mut verbs = operations();
         verbs.sz = size_of::<verbs_context>();
         verbs.context.device = dev.c();
-        verbs.context.cmd_fd = -1;
+        verbs.context.cmd_fd = imported_by.unwrap_or(home.family.command());
         verbs.context.async_fd = async_fd;
         verbs.context.num_comp_vectors = 1;
         verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         verbs.context.abi_compat = usize::MAX as *mut _;
-        let context = Box::new(Self { verbs: UnsafeCell::new(verbs), dev, home: Arc::new(home) });
+        // SAFETY: Whoever imports a context gives it the descriptor.
+        let _imported_by = imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let context = Box::new(Self { verbs: UnsafeCell::new(verbs), dev, home: Arc::new(home), _imported_by });
         Ok(Box::leak(context).c())
     }
 }
@@ -119,13 +124,28 @@ fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
     verbs.query_device_ex = Some(port::query_device_ex);
+    verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
+    verbs.modify_cq = Some(cq_ex::modify_cq);
+    verbs.alloc_td = Some(domain::alloc_td);
+    verbs.dealloc_td = Some(domain::dealloc_td);
+    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
+    verbs.alloc_dm = Some(dm::alloc_dm);
+    verbs.free_dm = Some(dm::free_dm);
+    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
+    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
+    verbs.advise_mr = Some(advise::advise_mr);
+    verbs.create_counters = Some(counters::create_counters);
+    verbs.destroy_counters = Some(counters::destroy_counters);
+    verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
+    verbs.read_counters = Some(counters::read_counters);
+    verbs.query_rt_values = Some(port::query_rt_values);
     verbs.context.ops.poll_cq = Some(cq::poll_cq);
     verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
     verbs
 }
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev)))
+    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev, Family::new(dev)?, None)))
 }
 
 unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {

@@ -11,6 +11,7 @@ use roce_provider::{CompletionQueue, transport::work::ArmKind};
 use crate::{
     channel::{self, Channel},
     context::{Ctx, Home},
+    cq_ex::Batch,
     errno::{self, Errno, Result},
     export::export,
     layout::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
@@ -27,6 +28,9 @@ pub(crate) struct Cq {
     /// The queue pairs and shared receive queues that complete here.
     pub(crate) users: Users,
     _channel: Option<User>,
+    /// The parent domain that it was made with.
+    pub(crate) parent: Option<User>,
+    pub(crate) batch: Batch,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
@@ -63,7 +67,8 @@ impl Cq {
             ..ibv_cq_ex::zeroed()
         };
         let _channel = told.map(|told| told.users.add());
-        Ok(Self { c: UnsafeCell::new(c), cq, home: ctx.home.clone(), users: Users::default(), _channel })
+        let (home, users, batch) = (ctx.home.clone(), Users::default(), Batch::new(true));
+        Ok(Self { c: UnsafeCell::new(c), cq, home, users, _channel, parent: None, batch })
     }
 
     /// Hands it to the program, and its events from now on.

@@ -9,14 +9,20 @@
 
 #![allow(unsafe_op_in_unsafe_fn, reason = "one contract for all: what C demands of callers; see above")]
 
+mod advise;
 mod channel;
 mod context;
+mod counters;
 mod cq;
+mod cq_ex;
 mod device;
+mod dm;
+mod domain;
 mod driver;
 mod errno;
 mod event;
 mod export;
+mod import;
 mod kernel;
 mod layout;
 mod mr;

@@ -15,13 +15,14 @@ use crate::{
     context::Home,
     errno::{self, Errno, Result},
     export::export,
+    import::Importable,
     layout::verbs::{ibv_mr, ibv_pd},
     object::{Object, User},
     pd::Pd,
 };
 
 /// `IBV_ACCESS_ZERO_BASED`, `IBV_ACCESS_ON_DEMAND`, `IBV_ACCESS_HUGETLB`: not rights, but ways to register.
-const ZERO_BASED: c_uint = 1 << 5;
+pub(crate) const ZERO_BASED: c_uint = 1 << 5;
 const ON_DEMAND: c_uint = 1 << 6;
 const HUGETLB: c_uint = 1 << 7;
 /// `IBV_ACCESS_OPTIONAL_RANGE`: hints that need not be followed.
@@ -43,9 +44,12 @@ struct State {
 }
 
 /// What a region is made of.
+#[derive(Clone)]
 pub(crate) enum Region {
     /// Memory.
     Memory(MemoryRegion),
+    /// Memory of the device.
+    Device(MemoryRegion, #[allow(dead_code, reason = "only held")] User),
     /// Nothing.
     Null(#[allow(dead_code, reason = "only held")] NullRegion),
 }
@@ -53,6 +57,23 @@ pub(crate) enum Region {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mr {
     type C = ibv_mr;
+}
+
+impl Region {
+    /// The region in the adapter, if it has memory.
+    pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
+        match self {
+            Self::Memory(region) | Self::Device(region, _) => Some(region),
+            Self::Null(_) => None,
+        }
+    }
+
+    fn keys(&self) -> (u32, u32) {
+        match self {
+            Self::Memory(region) | Self::Device(region, _) => (region.lkey().0, region.rkey().0),
+            Self::Null(region) => (region.lkey().0, 0),
+        }
+    }
 }
 
 /// The rights among access flags, whose numbers are the same here; `EINVAL` for unknown ones.
@@ -75,22 +96,28 @@ fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Resu
 impl Mr {
     /// A new region of `pd`, as programs see it.
     pub(crate) unsafe fn hand_out_new(pd: &Pd, region: Region, address: *mut c_void, length: usize) -> *mut ibv_mr {
-        let (lkey, rkey) = match &region {
-            Region::Memory(region) => (region.lkey().0, region.rkey().0),
-            Region::Null(region) => (region.lkey().0, 0),
-        };
         let handle = pd.home.new_handle();
+        let mr = Self::with_handle(pd, region, address, length, handle).hand_out();
+        pd.home.family.offer(handle, Importable::Mr(mr as usize));
+        mr
+    }
+
+    /// One that has the number of another: they stand for the same region.
+    pub(crate) fn with_handle(pd: &Pd, region: Region, address: *mut c_void, length: usize, handle: u32) -> Self {
+        let (lkey, rkey) = region.keys();
         let c = ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
         let state = State { region, _pd: pd.users.add() };
-        Self { c: UnsafeCell::new(c), home: pd.home.clone(), state: Mutex::new(state) }.hand_out()
+        Self { c: UnsafeCell::new(c), home: pd.home.clone(), state: Mutex::new(state) }
+    }
+
+    /// What it is made of, for another that stands for the same region.
+    pub(crate) fn shared(&self) -> Region {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).region.clone()
     }
 
     /// The region, for windows that are bound to it; none for one without memory.
     pub(crate) fn region(&self) -> Option<MemoryRegion> {
-        match &self.state.lock().unwrap_or_else(PoisonError::into_inner).region {
-            Region::Memory(region) => Some(region.clone()),
-            Region::Null(_) => None,
-        }
+        self.shared().memory().cloned()
     }
 }
 
@@ -132,7 +159,13 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
 }
 
 unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
-    let free = Mr::get(mr).and_then(|mr| mr.region().map_or(Ok(()), |region| Ok(region.deregister()?)));
+    let free = Mr::get(mr).and_then(|object| {
+        if let Some(region) = object.region() {
+            region.deregister()?;
+        }
+        object.home.family.withdraw((*mr).handle, &Importable::Mr(mr as usize));
+        Ok(())
+    });
     errno::status(free.map(|()| drop(Mr::take_back(mr))))
 }
 
@@ -200,4 +233,15 @@ unsafe extern "C" fn ibv_rereg_mr(
     if errno::status(reregister(mr, flags, pd, address, length, access)) == 0 { 0 } else { ERR_CMD }
 }
 
-export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr);
+/// `ibv_alloc_null_mr`.
+pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    let alloc = |pd: &Pd| Ok(Mr::hand_out_new(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0));
+    errno::pointer(Pd::get(pd).and_then(alloc))
+}
+
+/// Buffers of other devices are not reached from here.
+unsafe extern "C" fn ibv_reg_dmabuf_mr(_: *mut ibv_pd, _: u64, _: usize, _: u64, _: c_int, _: c_int) -> *mut ibv_mr {
+    errno::pointer(Err(Errno::NOTSUPP))
+}
+
+export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr, ibv_reg_dmabuf_mr);

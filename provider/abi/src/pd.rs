@@ -8,8 +8,9 @@ use crate::{
     context::{Ctx, Home},
     errno::{self, Result},
     export::export,
+    import::Importable,
     layout::verbs::{ibv_context, ibv_pd},
-    object::{Object, Users},
+    object::{Object, User, Users},
 };
 
 /// A protection domain as programs hold it.
@@ -20,6 +21,8 @@ pub(crate) struct Pd {
     pub(crate) home: Arc<Home>,
     /// What was made in it.
     pub(crate) users: Users,
+    /// What a parent domain stands for.
+    parent_of: Vec<User>,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell.
@@ -28,10 +31,28 @@ unsafe impl Object for Pd {
 }
 
 impl Pd {
-    pub(crate) fn new(ctx: &Ctx, domain: ProtectionDomain) -> Self {
-        let home = ctx.home.clone();
-        let c = ibv_pd { context: ctx.c(), handle: home.new_handle() };
-        Self { c: UnsafeCell::new(c), domain, home, users: Users::default() }
+    /// One with a number of its own, under which it can be imported.
+    fn hand_out_new(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
+        let handle = ctx.home.new_handle();
+        let pd = Self::with_handle(ctx, domain, handle).hand_out();
+        ctx.home.family.offer(handle, Importable::Pd(pd as usize));
+        pd
+    }
+
+    /// One with the number of another: it stands for the same domain.
+    pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
+        Self::parent(ctx, domain, handle, Vec::new())
+    }
+
+    /// A parent domain: it keeps what it stands for, and has its number.
+    pub(crate) fn parent(ctx: &Ctx, domain: ProtectionDomain, handle: u32, parent_of: Vec<User>) -> Self {
+        let c = ibv_pd { context: ctx.c(), handle };
+        Self { c: UnsafeCell::new(c), domain, home: ctx.home.clone(), users: Users::default(), parent_of }
+    }
+
+    /// Whether it is a parent domain.
+    pub(crate) fn is_parent(&self) -> bool {
+        !self.parent_of.is_empty()
     }
 
     /// The context that it was made in.
@@ -42,12 +63,16 @@ impl Pd {
 }
 
 unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::new(ctx, ctx.home.context.alloc_pd()?).hand_out()) };
+    let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::hand_out_new(ctx, ctx.home.context.alloc_pd()?)) };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 
 unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
-    let free = Pd::get(pd).and_then(|pd| pd.users.none_left());
+    let free = Pd::get(pd).and_then(|object| {
+        object.users.none_left()?;
+        object.home.family.withdraw((*pd).handle, &Importable::Pd(pd as usize));
+        Ok(())
+    });
     errno::status(free.map(|()| drop(Pd::take_back(pd))))
 }
 

@@ -14,6 +14,7 @@ use crate::{
     export::export,
     layout::verbs::{
         ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
+        ibv_values_ex,
     },
 };
 
@@ -281,6 +282,22 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
             -1
         }
     }
+}
+
+/// `IBV_VALUES_MASK_RAW_CLOCK`.
+const RAW_CLOCK: u32 = 1;
+
+/// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in `tv_nsec` as other devices have it.
+pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+    errno::status(Ctx::get(context).and_then(|ctx| {
+        let values = values.as_mut().ok_or(Errno::INVAL)?;
+        values.comp_mask &= RAW_CLOCK;
+        if values.comp_mask != 0 {
+            let now = ctx.home.context.query_clock().raw;
+            (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
+        }
+        Ok(())
+    }))
 }
 
 export!(

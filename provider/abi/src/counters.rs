@@ -1,0 +1,105 @@
+//! Counters objects. There are no flows that one could be attached to; without a flow, it counts what the device receives.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use crate::{
+    context::{Ctx, Home},
+    errno::{self, Errno, Result},
+    layout::verbs::{ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr},
+    object::Object,
+};
+
+/// `IBV_COUNTER_PACKETS`.
+const PACKETS: c_uint = 0;
+
+/// `IBV_READ_COUNTERS_ATTR_PREFER_CACHED`.
+const PREFER_CACHED: u32 = 1;
+
+/// A counters object as programs hold it.
+#[repr(C)]
+pub(crate) struct Counters {
+    c: UnsafeCell<ibv_counters>,
+    home: Arc<Home>,
+    attached: Mutex<Vec<Attached>>,
+}
+
+/// Where among the values the number of packets goes, and what it was before.
+struct Attached {
+    index: u32,
+    before: u64,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Counters {
+    type C = ibv_counters;
+}
+
+impl Counters {
+    fn packets(&self) -> u64 {
+        self.home.context.counters().received_packets
+    }
+
+    fn attached(&self) -> MutexGuard<'_, Vec<Attached>> {
+        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// `ibv_create_counters`.
+pub(crate) unsafe extern "C" fn create_counters(
+    context: *mut ibv_context,
+    attr: *mut ibv_counters_init_attr,
+) -> *mut ibv_counters {
+    let create = |ctx: &Ctx| {
+        if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
+            return Err(Errno::INVAL);
+        }
+        let (c, home) = (UnsafeCell::new(ibv_counters { context }), ctx.home.clone());
+        Ok(Counters { c, home, attached: Mutex::default() }.hand_out())
+    };
+    errno::pointer(Ctx::get(context).and_then(create))
+}
+
+/// `ibv_destroy_counters`.
+pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
+    errno::status(Counters::get(counters).map(|_| drop(Counters::take_back(counters))))
+}
+
+/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for other counters than that of packets.
+pub(crate) unsafe extern "C" fn attach_counters_point_flow(
+    counters: *mut ibv_counters,
+    attr: *mut ibv_counter_attach_attr,
+    flow: *mut c_void,
+) -> c_int {
+    let attach = |counters: &Counters| {
+        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        if !flow.is_null() || attr.comp_mask != 0 {
+            return Err(Errno::INVAL);
+        }
+        if attr.counter_desc != PACKETS {
+            return Err(Errno::NOTSUPP);
+        }
+        counters.attached().push(Attached { index: attr.index, before: counters.packets() });
+        Ok(())
+    };
+    errno::status(Counters::get(counters).and_then(attach))
+}
+
+/// `ibv_read_counters`. `EINVAL` when there are not places enough.
+pub(crate) unsafe extern "C" fn read_counters(counters: *mut ibv_counters, values: *mut u64, number: u32, flags: u32) -> c_int {
+    let read = |counters: &Counters| -> Result<()> {
+        let attached = counters.attached();
+        if flags & !PREFER_CACHED != 0 || values.is_null() || attached.iter().any(|attached| attached.index >= number) {
+            return Err(Errno::INVAL);
+        }
+        let packets = counters.packets();
+        for Attached { index, before } in &*attached {
+            *values.add(*index as usize) = packets - before;
+        }
+        Ok(())
+    };
+    errno::status(Counters::get(counters).and_then(read))
+}

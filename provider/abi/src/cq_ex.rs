@@ -1,0 +1,216 @@
+//! Extended completion queues: completions are visited one after another in batches, and asked for their parts.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, SystemTime},
+};
+
+use roce_provider::transport::work::{CqModeration, Wc, WcOk};
+
+use crate::{
+    cq::Cq,
+    errno::{self, Errno, Result},
+    layout::verbs::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr},
+    object::Object,
+    pd::Pd,
+    wc,
+};
+
+/// `IBV_WC_STANDARD_FLAGS`, `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and the one with `_WALLCLOCK`: what can be asked of completions.
+/// There are no VLANs, no flow tags and no tag matching.
+const PARTS: u64 = 0x7F | 1 << 7 | 1 << 11;
+
+/// `IBV_CQ_INIT_ATTR_MASK_FLAGS`, `IBV_CQ_INIT_ATTR_MASK_PD`.
+const MASK_FLAGS: u32 = 1;
+const MASK_PD: u32 = 1 << 1;
+
+/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`.
+const SINGLE_THREADED: u32 = 1;
+
+/// `IBV_CQ_ATTR_MODERATE`.
+const MODERATE: u32 = 1;
+
+/// The batch of an extended queue, which one thread at a time has.
+pub(crate) struct Batch {
+    /// The completion that the batch is at, written only by who has the batch.
+    at: UnsafeCell<Wc>,
+    /// Whether a thread has it; none if the program has promised that there is only one.
+    taken: Option<(Mutex<bool>, Condvar)>,
+}
+
+impl Batch {
+    pub(crate) fn new(single_threaded: bool) -> Self {
+        Self { at: UnsafeCell::new(Wc::UNUSED), taken: (!single_threaded).then(Default::default) }
+    }
+
+    fn begin(&self) {
+        let Some((taken, given_back)) = &self.taken else { return };
+        let taken = given_back.wait_while(lock(taken), |taken| *taken);
+        *taken.unwrap_or_else(PoisonError::into_inner) = true;
+    }
+
+    fn end(&self) {
+        let Some((taken, given_back)) = &self.taken else { return };
+        *lock(taken) = false;
+        given_back.notify_one();
+    }
+}
+
+fn lock(taken: &Mutex<bool>) -> MutexGuard<'_, bool> {
+    taken.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a queue that overwrites what was not
+/// polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+pub(crate) unsafe extern "C" fn create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+    errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(context, attr)))
+}
+
+unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
+    let flags = if attr.comp_mask & MASK_FLAGS != 0 { attr.flags } else { 0 };
+    if attr.wc_flags & !PARTS != 0 || attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0 || flags & !SINGLE_THREADED != 0 {
+        return Err(Errno::NOTSUPP);
+    }
+    let parent = if attr.comp_mask & MASK_PD != 0 { Some(Pd::get(attr.parent_domain)?) } else { None };
+    if parent.is_some_and(|parent| !parent.is_parent()) {
+        return Err(Errno::INVAL);
+    }
+    let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
+    cq.batch = Batch::new(flags & SINGLE_THREADED != 0);
+    cq.parent = parent.map(|parent| parent.users.add());
+    let cq = cq.start().cast::<ibv_cq_ex>();
+    give_functions(&mut *cq);
+    Ok(cq)
+}
+
+fn give_functions(cq: &mut ibv_cq_ex) {
+    cq.start_poll = Some(start_poll);
+    cq.next_poll = Some(next_poll);
+    cq.end_poll = Some(end_poll);
+    cq.read_opcode = Some(read_opcode);
+    cq.read_vendor_err = Some(read_vendor_err);
+    cq.read_byte_len = Some(read_byte_len);
+    cq.read_imm_data = Some(read_imm_data);
+    cq.read_qp_num = Some(read_qp_num);
+    cq.read_src_qp = Some(read_src_qp);
+    cq.read_wc_flags = Some(read_wc_flags);
+    cq.read_slid = Some(read_slid);
+    cq.read_sl = Some(read_sl);
+    cq.read_dlid_path_bits = Some(read_dlid_path_bits);
+    cq.read_completion_ts = Some(read_completion_ts);
+    cq.read_completion_wallclock_ns = Some(read_completion_wallclock_ns);
+}
+
+unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
+    &*cq.cast::<Cq>()
+}
+
+/// The completion that the batch is at.
+unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
+    &*object(cq).batch.at.get()
+}
+
+unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
+    at(cq).result.as_ref().ok()
+}
+
+/// Goes to the next completion: 0, or `ENOENT` if there is none, or `EOVERFLOW` if there will never be one.
+unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
+    let object = object(cq);
+    let Some(wc) = object.cq.poll_one() else {
+        return if object.cq.has_overrun() { libc::EOVERFLOW } else { libc::ENOENT };
+    };
+    ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
+    *object.batch.at.get() = wc;
+    0
+}
+
+unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+    if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
+        return libc::EINVAL;
+    }
+    let batch = &object(cq).batch;
+    batch.begin();
+    let done = next(cq);
+    if done != 0 {
+        batch.end();
+    }
+    done
+}
+
+unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+    next(cq)
+}
+
+unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
+    object(cq).batch.end();
+}
+
+unsafe extern "C" fn read_opcode(cq: *mut ibv_cq_ex) -> c_uint {
+    success(cq).map_or(0, |ok| wc::opcode(ok.opcode))
+}
+
+unsafe extern "C" fn read_vendor_err(cq: *mut ibv_cq_ex) -> u32 {
+    at(cq).result.as_ref().err().map_or(0, wc::vendor_error)
+}
+
+unsafe extern "C" fn read_byte_len(cq: *mut ibv_cq_ex) -> u32 {
+    success(cq).map_or(0, |ok| ok.byte_len)
+}
+
+unsafe extern "C" fn read_imm_data(cq: *mut ibv_cq_ex) -> u32 {
+    success(cq).map_or(0, wc::immediate_or_key)
+}
+
+unsafe extern "C" fn read_qp_num(cq: *mut ibv_cq_ex) -> u32 {
+    at(cq).qpn.get()
+}
+
+unsafe extern "C" fn read_src_qp(cq: *mut ibv_cq_ex) -> u32 {
+    success(cq).and_then(|ok| ok.src_qp).map_or(0, |qpn| qpn.get())
+}
+
+unsafe extern "C" fn read_wc_flags(cq: *mut ibv_cq_ex) -> c_uint {
+    success(cq).map_or(0, wc::flags)
+}
+
+unsafe extern "C" fn read_slid(_: *mut ibv_cq_ex) -> u32 {
+    0
+}
+
+unsafe extern "C" fn read_sl(_: *mut ibv_cq_ex) -> u8 {
+    0
+}
+
+unsafe extern "C" fn read_dlid_path_bits(_: *mut ibv_cq_ex) -> u8 {
+    0
+}
+
+/// In ticks of `hca_core_clock`, which are nanoseconds.
+unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
+    at(cq).timestamp.as_nanos()
+}
+
+/// In nanoseconds since 1970.
+unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
+    let wall = object(cq).home.context.query_clock().wall_time(at(cq).timestamp);
+    wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+}
+
+/// `ibv_modify_cq`.
+pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    let modify = |object: &Cq| -> Result<()> {
+        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        match attr.attr_mask {
+            MODERATE => {
+                let period = Duration::from_micros(attr.moderate.cq_period.into());
+                Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
+            }
+            0 => Err(Errno::INVAL),
+            _ => Err(Errno::NOTSUPP),
+        }
+    };
+    errno::status(Cq::get(cq).and_then(modify))
+}

@@ -1,0 +1,133 @@
+//! Device memory.
+
+use std::{
+    cell::UnsafeCell,
+    ffi::{c_int, c_uint, c_void},
+    slice,
+    sync::Arc,
+};
+
+use roce_provider::{DeviceMemory, DeviceMemoryError};
+
+use crate::{
+    context::{Ctx, Home},
+    errno::{self, Errno, Result},
+    import::Importable,
+    layout::verbs::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
+    mr::{self, Mr, Region, ZERO_BASED},
+    object::{Object, Users},
+    pd::Pd,
+};
+
+/// It starts on a page, whatever alignment up to that is wanted.
+const LOG_PAGE: u32 = 12;
+
+/// Programs copy whole words of this size, as they have to with memory on a bus: from a multiple of it on.
+const WORD: u64 = 4;
+
+/// Device memory as programs hold it.
+#[repr(C)]
+pub(crate) struct Dm {
+    c: UnsafeCell<ibv_dm>,
+    pub(crate) memory: DeviceMemory,
+    home: Arc<Home>,
+    /// Its regions.
+    users: Users,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Dm {
+    type C = ibv_dm;
+}
+
+impl Dm {
+    pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
+        let (memcpy_to_dm, memcpy_from_dm): (_, _) = (Some(memcpy_to_dm as _), Some(memcpy_from_dm as _));
+        let c = ibv_dm { context: ctx.c(), memcpy_to_dm, memcpy_from_dm, comp_mask: 0, handle };
+        Self { c: UnsafeCell::new(c), memory, home: ctx.home.clone(), users: Users::default() }
+    }
+}
+
+impl From<DeviceMemoryError> for Errno {
+    fn from(error: DeviceMemoryError) -> Self {
+        match error {
+            DeviceMemoryError::Size { length: 0, .. } | DeviceMemoryError::Range(_) | DeviceMemoryError::OtherDevice => {
+                Self::INVAL
+            }
+            DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => Self::NOMEM,
+            DeviceMemoryError::Region(error) => error.into(),
+        }
+    }
+}
+
+/// `ibv_alloc_dm`.
+pub(crate) unsafe extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
+    let alloc = |ctx: &Ctx| {
+        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
+            return Err(Errno::INVAL);
+        }
+        let memory = ctx.home.context.alloc_dm(attr.length)?;
+        let handle = ctx.home.new_handle();
+        let dm = Dm::new(ctx, memory, handle).hand_out();
+        ctx.home.family.offer(handle, Importable::Dm(dm as usize));
+        Ok(dm)
+    };
+    errno::pointer(Ctx::get(context).and_then(alloc))
+}
+
+/// `ibv_free_dm`.
+pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    let free = Dm::get(dm).and_then(|object| {
+        object.users.none_left()?;
+        object.home.family.withdraw((*dm).handle, &Importable::Dm(dm as usize));
+        Ok(())
+    });
+    errno::status(free.map(|()| drop(Dm::take_back(dm))))
+}
+
+/// `ibv_reg_dm_mr`.
+pub(crate) unsafe extern "C" fn reg_dm_mr(
+    pd: *mut ibv_pd,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+    access: c_uint,
+) -> *mut ibv_mr {
+    let register = || -> Result<*mut ibv_mr> {
+        let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
+        let rights = mr::rights(access)?;
+        let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
+        let end = start.checked_add(length).ok_or(Errno::INVAL)?;
+        if access & ZERO_BASED == 0 || length == 0 {
+            return Err(Errno::INVAL);
+        }
+        let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
+        Ok(Mr::hand_out_new(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
+    };
+    errno::pointer(register())
+}
+
+/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place that is not a multiple of four.
+unsafe extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
+    errno::status(place(dm, offset, from, length).and_then(|(dm, offset)| {
+        let from = if length == 0 { &[] } else { slice::from_raw_parts(from.cast(), length) };
+        Ok(dm.memory.write_at(offset, from)?)
+    }))
+}
+
+/// `ibv_memcpy_from_dm`, with the same errors.
+unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u64, length: usize) -> c_int {
+    errno::status(place(dm, offset, to, length).and_then(|(dm, offset)| {
+        let to = if length == 0 { &mut [] } else { slice::from_raw_parts_mut(to.cast(), length) };
+        Ok(dm.memory.read_at(offset, to)?)
+    }))
+}
+
+unsafe fn place<'a>(dm: *mut ibv_dm, offset: u64, host: *const c_void, length: usize) -> Result<(&'a Dm, usize)> {
+    let dm = Dm::get(dm)?;
+    if !offset.is_multiple_of(WORD) || host.is_null() && length > 0 {
+        return Err(Errno::INVAL);
+    }
+    Ok((dm, usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?))
+}
