@@ -253,12 +253,14 @@ unsafe extern "C" fn _ibv_query_gid_table(
         Ok(ctx) => ctx,
         Err(Errno(errno)) => return -(errno as isize),
     };
-    let mut count = 0;
-    for entry in gid_entries(&ctx.home.context).take(max) {
-        copy_sized(&entry, to.byte_add(count as usize * room), room);
-        count += 1;
+    let entries: Vec<_> = gid_entries(&ctx.home.context).collect();
+    if entries.len() > max {
+        return -(libc::EINVAL as isize);
     }
-    count
+    for (index, entry) in entries.iter().enumerate() {
+        copy_sized(entry, to.byte_add(index * room), room);
+    }
+    entries.len() as isize
 }
 
 unsafe extern "C" fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, to: *mut u16) -> c_int {
