@@ -1,9 +1,6 @@
 //! Address handles, and the vectors in them.
 
-use std::{
-    cell::UnsafeCell,
-    ffi::c_int,
-};
+use std::{cell::UnsafeCell, ffi::c_int};
 
 use roce_provider::{
     AddressHandle,
@@ -93,13 +90,8 @@ unsafe fn way_back(context: *mut ibv_context, port: u8, wc: *const ibv_wc, grh: 
     if port != 1 {
         return Err(Errno::INVAL);
     }
-    let link = ibv_ah_attr {
-        dlid: wc.slid,
-        sl: wc.sl,
-        src_path_bits: wc.dlid_path_bits,
-        port_num: port,
-        ..ibv_ah_attr::zeroed()
-    };
+    let link =
+        ibv_ah_attr { dlid: wc.slid, sl: wc.sl, src_path_bits: wc.dlid_path_bits, port_num: port, ..ibv_ah_attr::zeroed() };
     if wc.wc_flags & GRH == 0 {
         return Ok(link);
     }

@@ -19,9 +19,9 @@ use crate::{
     export::export,
     import::Family,
     layout::verbs::{ibv_context, ibv_device, verbs_context},
-    mr,
+    modify, mr, mw,
     object::Object,
-    port,
+    port, post, qp, srq, xrc,
 };
 
 /// A context as programs hold it: a pointer to the last member of the structure at its start.
@@ -141,6 +141,19 @@ fn operations() -> verbs_context {
     verbs.query_rt_values = Some(port::query_rt_values);
     verbs.context.ops.poll_cq = Some(cq::poll_cq);
     verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
+    verbs.context.ops.post_send = Some(post::post_send);
+    verbs.context.ops.post_recv = Some(post::post_recv);
+    verbs.context.ops.post_srq_recv = Some(post::post_srq_recv);
+    verbs.context.ops.alloc_mw = Some(mw::alloc_mw);
+    verbs.context.ops.bind_mw = Some(mw::bind_mw);
+    verbs.context.ops.dealloc_mw = Some(mw::dealloc_mw);
+    verbs.create_qp_ex = Some(qp::create_qp_ex);
+    verbs.open_qp = Some(qp::open_qp);
+    verbs.modify_qp_rate_limit = Some(modify::modify_qp_rate_limit);
+    verbs.create_srq_ex = Some(srq::create_srq_ex);
+    verbs.get_srq_num = Some(srq::get_srq_num);
+    verbs.open_xrcd = Some(xrc::open_xrcd);
+    verbs.close_xrcd = Some(xrc::close_xrcd);
     verbs
 }
 

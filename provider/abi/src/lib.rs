@@ -10,6 +10,7 @@
 #![allow(unsafe_op_in_unsafe_fn, reason = "one contract for all: what C demands of callers; see above")]
 
 mod advise;
+mod ah;
 mod channel;
 mod context;
 mod counters;
@@ -25,12 +26,20 @@ mod export;
 mod import;
 mod kernel;
 mod layout;
+mod mcast;
+mod modify;
 mod mr;
+mod mw;
 mod object;
 mod pd;
 mod port;
+mod post;
+mod qp;
+mod qp_ex;
+mod srq;
 mod text;
 mod wc;
+mod xrc;
 
 /// Says something to the user, in one line.
 fn say(text: &str) {

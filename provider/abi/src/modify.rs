@@ -21,7 +21,7 @@ use crate::{
     layout::verbs::{ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
     mr,
     object::Object,
-    qp::{self, Qp},
+    qp::Qp,
 };
 
 /// `ibv_qp_attr_mask`.
@@ -45,9 +45,10 @@ const SQ_PSN: u32 = 1 << 16;
 const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
 const PATH_MIG_STATE: u32 = 1 << 18;
 const DEST_QPN: u32 = 1 << 20;
+pub(crate) const RATE_LIMIT: u32 = 1 << 25;
 
-/// The bits of a mask, those of attributes since then excepted (`IBV_QP_RATE_LIMIT`): no device of this kind has them.
-pub(crate) const fn known(mask: c_int) -> Result<u32> {
+/// The bits of a mask, without those of attributes since then: no device of this kind has them.
+const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= DEST_QPN << 1 { Err(Errno::NOTSUPP) } else { Ok(mask) }
 }
@@ -138,7 +139,9 @@ enum Transition {
     Init(Init),
     Rtr(Rtr, Changes),
     Rts(Rts, Changes),
-    Sqd { notify: bool },
+    Sqd {
+        notify: bool,
+    },
     Change(Changes),
     Error,
     Reset,
@@ -166,9 +169,7 @@ impl Transition {
             (State::Init, State::Rtr) => Self::Rtr(rtr(qp_type, attr)?, changes),
             (State::Rtr, State::Rts) => Self::Rts(rts(qp_type, attr), changes),
             (State::Rts | State::Sqd | State::Sqe, State::Rts) => Self::Rts(Rts::Resume, changes),
-            (State::Rts, State::Sqd) => {
-                Self::Sqd { notify: mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 }
-            }
+            (State::Rts, State::Sqd) => Self::Sqd { notify: mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 },
             (State::Init, State::Init) | (State::Sqd, State::Sqd) => Self::Change(changes),
             _ => return Err(Errno::INVAL),
         })

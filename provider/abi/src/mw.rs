@@ -8,7 +8,7 @@ use std::{
 use roce_provider::{
     MemoryWindow,
     transport::{
-        mem::{LKey, RKey, WindowBind, WindowId, WindowType},
+        mem::{Access, LKey, RKey, WindowBind, WindowId, WindowType},
         qp::QpType,
         work::SendWr,
     },
@@ -75,7 +75,8 @@ pub(crate) unsafe fn bind(mw: *const ibv_mw, rkey: u32, info: &ibv_mw_bind_info)
         region: LKey(info.mr.as_ref().map_or(0, |mr| mr.lkey)),
         address: info.addr,
         length: info.length,
-        access: mr::rights(info.mw_access_flags)?,
+        // a window is the peers': what its owner may do is no matter of it
+        access: mr::rights(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & ZERO_BASED != 0,
     })
 }

@@ -76,9 +76,11 @@ unsafe fn operation(qp_type: QpType, wr: *const ibv_send_wr) -> Result<SendOp> {
         let part = (*wr).wr.rdma;
         remote(part.remote_addr, part.rkey)
     };
-    let send = |immediate| match qp_type {
-        QpType::Ud => Ok(SendOp::SendTo { to: destination((*wr).wr.ud)?, immediate }),
-        _ => Ok(SendOp::Send { immediate }),
+    let send = |immediate| -> Result<_> {
+        Ok(match qp_type {
+            QpType::Ud => SendOp::SendTo { to: destination((*wr).wr.ud)?, immediate },
+            _ => SendOp::Send { immediate },
+        })
     };
     Ok(match (*wr).opcode {
         0 => SendOp::Write { remote: place(), immediate: None },

@@ -25,7 +25,7 @@ use crate::{
         ibv_qp_open_attr,
     },
     mcast,
-    modify::{self, STATE},
+    modify::{self, RATE_LIMIT, STATE},
     object::{Object, User},
     pd::Pd,
     port,
@@ -237,7 +237,7 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ib
 }
 
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
-    let create = || -> Result<_> {
+    let make = || -> Result<_> {
         let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
             *attr.as_ref().ok_or(Errno::INVAL)?;
         let mut full = ibv_qp_init_attr_ex {
@@ -252,11 +252,11 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
             pd,
             ..ibv_qp_init_attr_ex::zeroed()
         };
-        let qp = self::create(Pd::get(pd)?.context(), &mut full)?;
+        let qp = create(Pd::get(pd)?.context(), &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)
     };
-    errno::pointer(create())
+    errno::pointer(make())
 }
 
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
@@ -314,7 +314,10 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
 
 unsafe extern "C" fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
     errno::status(Qp::get(qp).and_then(|object| {
-        let mask = modify::known(mask)?;
+        if mask as u32 >= RATE_LIMIT {
+            return Err(Errno::NOTSUPP);
+        }
+        let mask = mask as u32;
         let found = attributes(&object.qp.query());
         *attr.as_mut().ok_or(Errno::INVAL)? = found;
         if mask & STATE != 0 {
@@ -329,10 +332,4 @@ unsafe extern "C" fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask:
     }))
 }
 
-/// Whether requests of one kind are seen by the peer in order, and bytes within one, too: the first is so, the second is not
-/// promised, as by devices of this kind.
-unsafe extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _op: c_uint, _flags: u32) -> c_int {
-    0
-}
-
-export!(ibv_create_qp, ibv_destroy_qp, ibv_query_qp, ibv_query_qp_data_in_order);
+export!(ibv_create_qp, ibv_destroy_qp, ibv_query_qp);

@@ -2,7 +2,7 @@
 
 use std::{
     cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
+    ffi::{c_int, c_void},
     sync::{Condvar, Mutex, PoisonError},
 };
 

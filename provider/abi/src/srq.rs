@@ -49,12 +49,7 @@ const CQ: u32 = 1 << 3;
 const WITH_TM: u32 = 1 << 4;
 
 /// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set later.
-unsafe fn create(
-    pd: &Pd,
-    srq_context: *mut c_void,
-    attr: &mut ibv_srq_attr,
-    xrc: Option<(&Xrcd, &Cq)>,
-) -> Result<*mut ibv_srq> {
+unsafe fn create(pd: &Pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: Option<(&Xrcd, &Cq)>) -> Result<*mut ibv_srq> {
     let sizes = SrqAttr { max_wr: attr.max_wr, max_sge: attr.max_sge };
     let srq = match xrc {
         None => pd.domain.create_srq(sizes)?,
@@ -76,7 +71,8 @@ unsafe fn create(
         events_completed: 0,
     };
     let (id, home) = (srq.id().get(), pd.home.clone());
-    let srq = Srq { c: UnsafeCell::new(c), srq, max_sge: made.max_sge, home, users: Users::default(), _made_from: made_from }.hand_out();
+    let srq = Srq { c: UnsafeCell::new(c), srq, max_sge: made.max_sge, home, users: Users::default(), _made_from: made_from }
+        .hand_out();
     pd.home.named().srqs.insert(id, srq as usize);
     Ok(srq)
 }
