@@ -6,6 +6,7 @@ mod devinfo;
 mod mckey;
 mod pingpong;
 mod rping;
+mod run;
 mod side;
 mod ucmatose;
 mod udaddy;
@@ -33,6 +34,7 @@ enum Command {
     Mckey(mckey::Args),
     Pingpong(pingpong::Args),
     Rping(rping::Args),
+    Run(run::Args),
     Ucmatose(ucmatose::Args),
     Udaddy(udaddy::Args),
 }
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
         Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Rping(args) => rping::run(args),
+        Command::Run(args) => return run::run(&args),
         Command::Ucmatose(args) => ucmatose::run(&args),
         Command::Udaddy(args) => udaddy::run(&args),
     };

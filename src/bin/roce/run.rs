@@ -1,0 +1,168 @@
+//! `roce run`: starts a program that is linked with libibverbs or librdmacm, so that it finds this adapter in their place.
+
+mod library;
+mod mounts;
+mod program;
+mod sysfs;
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    io,
+    os::unix::{ffi::OsStrExt, process::CommandExt},
+    path::{Path, PathBuf},
+    process::{Command, ExitCode},
+};
+
+use roce::{
+    Device, EnvironmentError, OpenOptions,
+    environment::{self, DEVICES, FAULT, FAULT_SEED, PCAP},
+    fabric::FaultPlan,
+};
+
+/// What is wrong with the command line or the environment: nothing was started.
+const REFUSED: u8 = 2;
+/// The program cannot be executed.
+const NOT_EXECUTABLE: u8 = 126;
+/// There is no such program.
+const NOT_FOUND: u8 = 127;
+
+/// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
+///
+/// The program is not started anew in any sense that it could notice: it takes the place of this command, with its signals and
+/// its exit status. It finds libraries of roce in the place of libibverbs.so.1 and librdmacm.so.1, in those it loads later too,
+/// and in every program that it starts. Exit status 2: something is wrong with the options; 126: the program cannot be
+/// executed; 127: there is no such program. The rest is the program's own.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// A device that the program finds: a name from `roce devinfo`, the name of a network interface, or udp:ADDRESS; again for
+    /// more. Without it, those that ROCE_DEVICES names, or all
+    #[arg(short, long, value_name = "DEV")]
+    device: Vec<String>,
+    /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p the process. Further devices
+    /// and processes get FILE.2, FILE.3, …
+    #[arg(long, value_name = "FILE")]
+    pcap: Option<PathBuf>,
+    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once", "corrupt 0.1% rx"; several with commas
+    /// between them. docs/guide/faults.md lists them all
+    #[arg(long, value_name = "RULES")]
+    fault: Vec<String>,
+    /// Where the chance of faults comes from: the same number, the same faults
+    #[arg(long, value_name = "NUMBER", requires = "fault")]
+    seed: Option<u64>,
+    /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look there (UCX, NCCL, scripts).
+    /// That needs a mount namespace, and for users other than root a user namespace
+    #[arg(long)]
+    sysfs: bool,
+    /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or libroce_abi.so beside this
+    /// command, or in ../lib/roce
+    #[arg(long, value_name = "FILE")]
+    library: Option<PathBuf>,
+    /// The program, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
+    command: Vec<OsString>,
+}
+
+/// Ends only if the program cannot be started.
+pub(crate) fn run(args: &Args) -> ExitCode {
+    let Err(Refusal { status, line }) = start(args);
+    eprintln!("roce: {line}");
+    ExitCode::from(status)
+}
+
+/// Why the program was not started.
+struct Refusal {
+    status: u8,
+    line: String,
+}
+
+impl Refusal {
+    fn new(line: impl Into<String>) -> Self {
+        Self { status: REFUSED, line: line.into() }
+    }
+}
+
+fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
+    let (name, arguments) = args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
+    let devices = devices(args)?;
+    let mut command = configured(args)?;
+    let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
+    let directory = library::directory(&library).map_err(Refusal::new)?;
+    let path = program::find(name)?;
+    if args.sysfs {
+        mounts::enter(&devices).map_err(Refusal::new)?;
+    }
+    command.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
+    let error = command.program(&path, name, arguments);
+    Err(Refusal { status: NOT_EXECUTABLE, line: format!("cannot execute {}: {}", path.display(), program::explain(&error)) })
+}
+
+/// The devices that the program will find.
+fn devices(args: &Args) -> Result<Vec<Device>, Refusal> {
+    let named = match args.device.is_empty() {
+        true => environment::devices(),
+        false => environment::devices_named(&args.device.join(",")),
+    };
+    named.map_err(|error| match error {
+        EnvironmentError::Device(error) if !args.device.is_empty() => Refusal::new(format!("--device: {error}")),
+        error => Refusal::new(error.to_string()),
+    })
+}
+
+/// The variables that the program's library reads.
+#[derive(Default)]
+struct Configured {
+    variables: Vec<(&'static str, OsString)>,
+}
+
+impl Configured {
+    fn env(&mut self, name: &'static str, value: impl Into<OsString>) {
+        self.variables.push((name, value.into()));
+    }
+
+    /// Becomes the program; returns only if that fails.
+    fn program(self, path: &Path, name: &OsStr, arguments: &[OsString]) -> io::Error {
+        Command::new(path).arg0(name).args(arguments).envs(self.variables).exec()
+    }
+}
+
+fn configured(args: &Args) -> Result<Configured, Refusal> {
+    let mut configured = Configured::default();
+    if !args.device.is_empty() {
+        configured.env(DEVICES, args.device.join(","));
+    }
+    if !args.fault.is_empty() {
+        let rules = args.fault.join(", ");
+        rules.parse::<FaultPlan>().map_err(|error| Refusal::new(format!("--fault: {error}")))?;
+        configured.env(FAULT, rules);
+    }
+    if let Some(seed) = args.seed {
+        configured.env(FAULT_SEED, seed.to_string());
+    }
+    // what is not said here stands in the environment already, and must be right
+    if args.fault.is_empty() {
+        OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
+    }
+    let inherited = env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(pcap) = args.pcap.clone().or(inherited) {
+        let absolute = std::path::absolute(&pcap).map_err(|error| Refusal::new(format!("--pcap: {error}")))?;
+        let place = absolute.parent().unwrap_or(&absolute);
+        if absolute.is_dir() || !place.is_dir() && !place.as_os_str().as_bytes().contains(&b'%') {
+            let problem = if absolute.is_dir() { "is a directory" } else { "is in no directory that there is" };
+            return Err(Refusal::new(format!("--pcap: {} {problem}; name a file to write", pcap.display())));
+        }
+        configured.env(PCAP, absolute);
+    }
+    Ok(configured)
+}
+
+/// A list of directories with this one in front. An empty part, which stands for the current directory, stays.
+fn before(directory: &Path, rest: Option<OsString>) -> OsString {
+    let mut list = directory.as_os_str().to_owned();
+    let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };
+    for other in rest.as_bytes().split(|byte| *byte == b':').filter(|other| *other != directory.as_os_str().as_bytes()) {
+        list.push(":");
+        list.push(OsStr::from_bytes(other));
+    }
+    list
+}

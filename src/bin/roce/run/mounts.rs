@@ -1,0 +1,110 @@
+//! A mount namespace in which /sys/class and /dev show roce's devices, and everything else as before. Processes, network and
+//! files stay those of the host.
+
+use std::{
+    fs::{self, DirBuilder},
+    io,
+    os::unix::fs::{DirBuilderExt, symlink},
+    path::Path,
+};
+
+use roce::Device;
+use rustix::{
+    io::Errno,
+    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount},
+    process::{getegid, geteuid},
+    thread::{UnshareFlags, unshare_unsafe},
+};
+
+use super::sysfs;
+
+/// Puts this process into such a namespace.
+pub(super) fn enter(devices: &[Device]) -> Result<(), String> {
+    let refused = |step: &str, error: &dyn std::fmt::Display| {
+        format!(
+            "--sysfs needs a mount namespace, and here the system refuses ({step}: {error}); allow users to have namespaces (sysctl \
+             user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), run as \
+             root, or do without --sysfs"
+        )
+    };
+    separate().map_err(|(step, error)| refused(step, &error))?;
+    // nothing that is mounted from here on is seen outside
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(|error| refused("mount", &error))?;
+    show(devices).map_err(|error| refused("mount", &error))
+}
+
+/// Leaves the mount namespace. Who may not, may as the owner of a user namespace, in which this user keeps its number.
+fn separate() -> Result<(), (&'static str, io::Error)> {
+    if unshare(UnshareFlags::NEWNS).is_ok() {
+        return Ok(());
+    }
+    let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
+    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(|error| ("unshare", error.into()))?;
+    let write = |file: &'static str, text: String| fs::write(file, text).map_err(|error| (file, error));
+    write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
+    write("/proc/self/setgroups", "deny".to_owned())?; // what it takes to map a group without privilege
+    write("/proc/self/gid_map", format!("{gid} {gid} 1"))
+}
+
+fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
+    // SAFETY: Only descriptors that threads no longer share could do harm; their table stays shared.
+    unsafe { unshare_unsafe(flags) }
+}
+
+fn show(devices: &[Device]) -> io::Result<()> {
+    let stage = roce::runtime_directory()?.join("sysfs");
+    match DirBuilder::new().mode(0o700).create(&stage) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    mount("roce", &stage, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755,size=64m"))?;
+    let (classes, dev) = (stage.join("class"), stage.join("dev"));
+    sysfs::classes(&classes, devices)?;
+    cover(Path::new("/sys/class"), &classes, &sysfs::CLASSES)?;
+
+    let nodes = dev.join("infiniband");
+    fs::create_dir_all(&nodes)?;
+    for node in sysfs::nodes(devices) {
+        // all that is asked of it is to be a character device that can be opened
+        bind_file(Path::new("/dev/null"), &nodes.join(node))?;
+    }
+    cover(Path::new("/dev"), &dev, &["infiniband"])?;
+    // what was shown stays; the place where it was made is seen no more
+    unmount(&stage, UnmountFlags::DETACH)?;
+    Ok(())
+}
+
+/// Shows what stands below `new` by these names in the directory `host`, in the place of what has the same name there.
+fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
+    if names.iter().all(|name| host.join(name).is_dir()) {
+        return names.iter().try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
+    }
+    // A directory cannot be made there. So the whole of it is put together anew, from what it has and what is new.
+    for entry in fs::read_dir(host)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        if names.iter().any(|new| name == *new) {
+            continue;
+        }
+        let (from, to) = (entry.path(), new.join(&name));
+        let kind = entry.file_type()?;
+        let result = if kind.is_symlink() {
+            fs::read_link(&from).and_then(|target| symlink(target, &to))
+        } else if kind.is_dir() {
+            fs::create_dir(&to).and_then(|()| Ok(mount_bind_recursive(&from, &to)?))
+        } else {
+            bind_file(&from, &to)
+        };
+        match result {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {} // it has gone meanwhile
+            other => other?,
+        }
+    }
+    Ok(mount_bind_recursive(new, host)?)
+}
+
+/// The file `from`, to be found by the name `to`, too.
+fn bind_file(from: &Path, to: &Path) -> io::Result<()> {
+    fs::write(to, "")?;
+    Ok(mount_bind_recursive(from, to)?)
+}

@@ -1,0 +1,126 @@
+//! What the kernel shows of RDMA devices in /sys/class and /dev, for programs that look there instead of asking the library. Names
+//! and contents are the kernel's; what would have to change while the program runs is as it was at the start.
+
+use std::{
+    fs, io,
+    net::IpAddr,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+
+use roce::{Device, Gid, Limits, PKey, link::Link as _, link::UdpLink};
+
+/// The classes below /sys/class that `classes` makes.
+pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
+
+/// Writes the classes of these devices into a directory that stands for /sys/class.
+pub(super) fn classes(at: &Path, devices: &[Device]) -> io::Result<()> {
+    let verbs = Tree(at.join("infiniband_verbs"));
+    verbs.file("abi_version", "6")?;
+    for (index, device) in devices.iter().enumerate() {
+        let name = device.name();
+        describe(&Tree(at.join("infiniband").join(name)), device)?;
+        let uverbs = verbs.below(&format!("uverbs{index}"));
+        uverbs.file("ibdev", name)?;
+        uverbs.file("abi_version", "1")?;
+        uverbs.link("device", &format!("../../infiniband/{name}/device"))?;
+    }
+    Ok(())
+}
+
+/// The names below /dev/infiniband.
+pub(super) fn nodes(devices: &[Device]) -> impl Iterator<Item = String> {
+    (0..devices.len()).map(|index| format!("uverbs{index}"))
+}
+
+/// A directory, made with the first thing in it.
+struct Tree(PathBuf);
+
+impl Tree {
+    fn below(&self, name: &str) -> Self {
+        Self(self.0.join(name))
+    }
+
+    fn file(&self, name: &str, content: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        fs::write(self.0.join(name), format!("{content}\n"))
+    }
+
+    fn link(&self, name: &str, target: &str) -> io::Result<()> {
+        fs::create_dir_all(&self.0)?;
+        symlink(target, self.0.join(name))
+    }
+
+    /// The same in files of the names `0` to `count - 1`: one file, really.
+    fn table(&self, count: u16, content: &str) -> io::Result<()> {
+        self.file("0", content)?;
+        (1..count).try_for_each(|index| fs::hard_link(self.0.join("0"), self.0.join(index.to_string())))
+    }
+}
+
+fn describe(tree: &Tree, device: &Device) -> io::Result<()> {
+    let attr = device.attributes(Limits::default());
+    let guid = attr.sys_image_guid.to_string();
+    tree.file("node_type", "1: CA")?;
+    tree.file("node_desc", device.name())?;
+    tree.file("node_guid", &guid)?;
+    tree.file("sys_image_guid", &guid)?;
+    tree.file("fw_ver", &attr.fw_ver.to_string())?;
+    tree.file("hw_rev", &format!("{:#x}", attr.hw_ver))?;
+    tree.file("hca_type", "roce")?;
+
+    let hardware = tree.below("device");
+    hardware.file("vendor", &format!("{:#x}", attr.vendor_id))?;
+    hardware.file("device", &format!("{:#x}", attr.vendor_part_id))?;
+    hardware.file("numa_node", "-1")?;
+    if let Ok(cpus) = fs::read_to_string("/sys/devices/system/cpu/online") {
+        hardware.file("local_cpulist", cpus.trim())?;
+    }
+    if let Some(interface) = device.interface() {
+        hardware.below("net").link(interface, &format!("/sys/class/net/{interface}"))?;
+    }
+    port(&tree.below("ports").below("1"), device)
+}
+
+fn port(tree: &Tree, device: &Device) -> io::Result<()> {
+    let port = device.port();
+    tree.file("state", if port.active { "4: ACTIVE" } else { "1: DOWN" })?;
+    tree.file("phys_state", if port.active { "5: LinkUp" } else { "3: Disabled" })?;
+    tree.file("link_layer", "Ethernet")?;
+    tree.file("rate", &format!("{} Gb/sec (1X)", f64::from(port.speed.unwrap_or(2_500)) / 1e3))?;
+    for (name, value) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0"), ("cap_mask", "0x04010000")]
+    {
+        tree.file(name, value)?;
+    }
+    tree.below("pkeys").table(port.pkey_table_len, &format!("{:#06x}", PKey::DEFAULT.0))?;
+
+    // A GID may get an address later, but its kind and its interface are known now.
+    let (gids, attrs) = (tree.below("gids"), tree.below("gid_attrs"));
+    gids.table(port.gid_table_len, &words(Gid::default()))?;
+    attrs.below("types").table(port.gid_table_len, "RoCE v2")?;
+    if let Some(interface) = device.interface() {
+        attrs.below("ndevs").table(port.gid_table_len, interface)?;
+    }
+    for (index, ip) in addresses(device).into_iter().enumerate() {
+        let _ = fs::remove_file(gids.0.join(index.to_string())); // it is one with all that are unused
+        gids.file(&index.to_string(), &words(ip.into()))?;
+    }
+    Ok(())
+}
+
+/// The addresses that a device has when it is opened now. The loopback device takes the first that is free: if another program is
+/// faster, its GID differs from the one that is shown.
+fn addresses(device: &Device) -> Vec<IpAddr> {
+    if device.name() == "roce_lo"
+        && let Ok(link) = UdpLink::bind_loopback()
+    {
+        return link.addresses();
+    }
+    device.addresses().iter().map(|address| address.ip).collect()
+}
+
+/// A GID as the kernel shows it: eight words, none left out.
+fn words(gid: Gid) -> String {
+    let words = gid.0.chunks(2).map(|word| format!("{:02x}{:02x}", word[0], word[1]));
+    words.collect::<Vec<_>>().join(":")
+}
