@@ -1,0 +1,293 @@
+//! `roce run`, as a user runs it: what the started program finds, and what is said when it cannot be started. Where the library is
+//! not what a test is about, any shared object stands for it: the programs that are started here load none of its names.
+
+use std::{
+    env, fs,
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt, chown, symlink},
+        process::ExitStatusExt,
+    },
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// A directory that goes with the test, which other users can enter.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = env::temp_dir().join(format!("roce-run-{name}-{}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        Self(fs::canonicalize(path).unwrap())
+    }
+
+    fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    /// A directory for what belongs to the user and to one login.
+    fn runtime(&self) -> PathBuf {
+        let path = self.join("runtime");
+        let _ = fs::create_dir(&path);
+        path
+    }
+
+    /// Starts `roce run`, with a library that is named, and no variable of the tests' own surroundings.
+    fn run(&self, arguments: &[&str]) -> Command {
+        let mut command = self.run_by(Path::new(env!("CARGO_BIN_EXE_roce")), arguments);
+        command.env("ROCE_LIBRARY", env::current_exe().unwrap());
+        command
+    }
+
+    fn run_by(&self, roce: &Path, arguments: &[&str]) -> Command {
+        let mut command = Command::new(roce);
+        for variable in ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED", "ROCE_LIBRARY", "LD_LIBRARY_PATH"] {
+            command.env_remove(variable);
+        }
+        command.arg("run").args(arguments).env("XDG_RUNTIME_DIR", self.runtime()).current_dir(&self.0);
+        command
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What a program that has ended well has printed; `roce run` itself has printed nothing.
+#[track_caller]
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// The one line of an error.
+#[track_caller]
+fn refused(output: &Output, status: i32) -> String {
+    let line = String::from_utf8(output.stderr.clone()).unwrap();
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(status), 0), "{output:?}");
+    assert!(line.starts_with("roce: ") && line.lines().count() == 1, "{line}");
+    line
+}
+
+fn variable<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
+    environment.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='))
+}
+
+#[test]
+fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
+    let scratch = Scratch::new("environment");
+    let options = ["-d", "roce_lo", "--device", "udp:127.0.0.9", "--pcap", "x-%d.pcapng"];
+    let faults = ["--fault", "drop 1%", "--fault", "rnr 10%; delay 2ms", "--seed", "7"];
+    let arguments = [&options[..], &faults, &["--", "env"]].concat();
+    let environment = said(scratch.run(&arguments).env("LD_LIBRARY_PATH", "/opt/one::/opt/two"));
+    assert_eq!(variable(&environment, "ROCE_DEVICES"), Some("roce_lo,udp:127.0.0.9"));
+    assert_eq!(variable(&environment, "ROCE_PCAP"), scratch.join("x-%d.pcapng").to_str());
+    assert_eq!(variable(&environment, "ROCE_FAULT"), Some("drop 1%, rnr 10%; delay 2ms"));
+    assert_eq!(variable(&environment, "ROCE_FAULT_SEED"), Some("7"));
+    let path = variable(&environment, "LD_LIBRARY_PATH").unwrap();
+    let own = PathBuf::from(path.strip_suffix(":/opt/one::/opt/two").unwrap());
+    for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
+        assert_eq!(fs::read_link(own.join(name)).unwrap(), fs::canonicalize(env::current_exe().unwrap()).unwrap());
+    }
+    for directory in [&own, &scratch.join("runtime/roce")] {
+        assert_eq!(fs::metadata(directory).unwrap().mode() & 0o777, 0o700);
+    }
+
+    // without options nothing is set but the path, and nothing is made twice
+    let roce = env!("CARGO_BIN_EXE_roce");
+    let environment = said(&mut scratch.run(&[roce, "run", "env"]));
+    assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
+    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED"].map(|name| variable(&environment, name));
+    assert_eq!(set, [None; 4]);
+    assert_eq!(fs::read_dir(scratch.join("runtime/roce")).unwrap().count(), 1);
+    // what stands in the environment stays, and a file is found from wherever the program goes
+    let mut inherited = scratch.run(&["env"]);
+    let environment = said(inherited.env("ROCE_DEVICES", "roce_lo").env("ROCE_FAULT", "drop 1%").env("ROCE_PCAP", "x"));
+    assert_eq!(variable(&environment, "ROCE_PCAP"), scratch.join("x").to_str());
+    assert_eq!(
+        (variable(&environment, "ROCE_DEVICES"), variable(&environment, "ROCE_FAULT")),
+        (Some("roce_lo"), Some("drop 1%"))
+    );
+}
+
+#[test]
+fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
+    let scratch = Scratch::new("library");
+    fs::create_dir_all(scratch.join("bin")).unwrap();
+    fs::create_dir_all(scratch.join("lib/roce")).unwrap();
+    let roce = scratch.join("bin/roce");
+    fs::copy(env!("CARGO_BIN_EXE_roce"), &roce).unwrap();
+    let output = scratch.run_by(&roce, &["true"]).output().unwrap();
+    assert!(refused(&output, 2).contains("there is no libroce_abi.so in"), "{output:?}");
+    for place in ["lib/roce/libroce_abi.so", "bin/libroce_abi.so"] {
+        fs::copy(env::current_exe().unwrap(), scratch.join(place)).unwrap();
+        let path = said(&mut scratch.run_by(&roce, &["sh", "-c", "readlink $LD_LIBRARY_PATH/libibverbs.so.1"]));
+        assert_eq!(Path::new(path.trim_end()), scratch.join(place));
+    }
+    fs::write(scratch.join("bin/libroce_abi.so"), "a text").unwrap();
+    let output = scratch.run_by(&roce, &["true"]).output().unwrap();
+    assert!(refused(&output, 2).contains("bin/libroce_abi.so is no shared object; see --library"), "{output:?}");
+}
+
+#[test]
+fn the_program_takes_the_commands_place() {
+    let scratch = Scratch::new("place");
+    let child = scratch.run(&["sh", "-c", "echo $$"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let id = child.id();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{id}\n"));
+    assert_eq!(scratch.run(&["sh", "-c", "exit 7"]).status().unwrap().code(), Some(7));
+    assert_eq!(scratch.run(&["sh", "-c", "kill -TERM $$"]).status().unwrap().signal(), Some(15));
+    assert_eq!(said(&mut scratch.run(&["--", "echo", "-d", "--sysfs", "a b"])), "-d --sysfs a b\n");
+}
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    let scratch = Scratch::new("errors");
+    fs::write(scratch.join("text"), "a text").unwrap();
+    fs::write(scratch.join("script"), "#!/no/such/shell\n").unwrap();
+    fs::set_permissions(scratch.join("script"), PermissionsExt::from_mode(0o755)).unwrap();
+    for (arguments, status, wanted) in [
+        (&["-d", "eth77", "true"][..], 2, "roce: --device: there is no device eth77; `roce devinfo` lists"),
+        (&["-d", "udp:10.1", "true"], 2, "roce: --device: 10.1 is no IP address"),
+        (
+            &["--fault", "drp 1%", "true"],
+            2,
+            "roce: --fault: in the fault \"drp 1%\": \"drp\" is nothing that can happen; start with",
+        ),
+        (&["--fault", "drop 1% often", "true"], 2, "\"often\" is not understood; possible are"),
+        (&["--fault", "rnr 5% tx", "true"], 2, "rnr is about what the device receives"),
+        (&["--pcap", "/no/such/x.pcapng", "true"], 2, "/no/such/x.pcapng is in no directory that there is"),
+        (&["--pcap", ".", "true"], 2, ". is a directory; name a file"),
+        (&["--library", "text", "true"], 2, "the library text is no shared object"),
+        (&["--library", "none", "true"], 2, "the library none cannot be read: No such file"),
+        (&["no-such-program"], 127, "there is no program no-such-program in any directory of PATH"),
+        (&["./no-such-program"], 127, "there is no program ./no-such-program"),
+        (&[""], 127, "there is no program "),
+        (&["./text"], 126, "cannot execute ./text: it is no program; see `chmod +x`"),
+        (&["/tmp"], 126, "cannot execute /tmp: it is a directory"),
+        (&["./script"], 126, "cannot execute ./script: what interprets it is missing"),
+    ] {
+        let line = refused(&scratch.run(arguments).output().unwrap(), status);
+        assert!(line.contains(wanted), "{arguments:?}: {line}");
+    }
+    for (name, value, wanted) in [
+        ("ROCE_DEVICES", "roce_lo eth77", "roce: ROCE_DEVICES: there is no device eth77"),
+        ("ROCE_FAULT", "drop", "roce: ROCE_FAULT: in the fault \"drop\": say which datagrams"),
+        ("ROCE_FAULT_SEED", "x", "roce: ROCE_FAULT_SEED: \"x\" is not a number from 0 to 2^64 - 1"),
+    ] {
+        let line = refused(&scratch.run(&["true"]).env(name, value).output().unwrap(), 2);
+        assert!(line.starts_with(wanted), "{line}");
+    }
+}
+
+#[test]
+fn a_program_for_which_the_system_ignores_the_library_is_refused() {
+    let scratch = Scratch::new("setuid");
+    let program = if rustix::process::geteuid().is_root() {
+        let program = scratch.join("setuid");
+        fs::copy("/bin/true", &program).unwrap();
+        chown(&program, Some(65534), None).unwrap();
+        fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
+        program
+    } else {
+        let is_setuid = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o4001 == 0o4001);
+        let known = ["/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount", "/bin/su", "/bin/mount"].map(PathBuf::from);
+        known.into_iter().find(is_setuid).expect("a setuid program on this system")
+    };
+    let line = refused(&scratch.run(&[program.to_str().unwrap()]).output().unwrap(), 126);
+    assert!(line.contains("is setuid: the system ignores LD_LIBRARY_PATH for it"), "{line}");
+}
+
+/// In a directory such as /tmp anybody may have put something by the name that is to be used.
+#[test]
+fn what_others_have_put_into_the_way_is_not_used() {
+    let scratch = Scratch::new("hostile");
+    let roce = scratch.runtime().join("roce");
+    fs::create_dir(scratch.join("elsewhere")).unwrap();
+    symlink(scratch.join("elsewhere"), &roce).unwrap();
+    let line = refused(&scratch.run(&["true"]).output().unwrap(), 2);
+    assert!(line.contains("is not a directory that this user alone can enter"), "{line}");
+    assert_eq!(fs::read_dir(scratch.join("elsewhere")).unwrap().count(), 0);
+
+    fs::remove_file(&roce).unwrap();
+    fs::create_dir(&roce).unwrap();
+    fs::set_permissions(&roce, PermissionsExt::from_mode(0o777)).unwrap();
+    refused(&scratch.run(&["true"]).output().unwrap(), 2);
+
+    // of its own, a link that leads elsewhere is set right, and a directory that others can change is refused
+    fs::set_permissions(&roce, PermissionsExt::from_mode(0o700)).unwrap();
+    let own = PathBuf::from(said(&mut scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"])).trim_end());
+    fs::remove_file(own.join("libibverbs.so.1")).unwrap();
+    symlink("/no/such/library", own.join("libibverbs.so.1")).unwrap();
+    said(&mut scratch.run(&["true"]));
+    assert_eq!(fs::read_link(own.join("libibverbs.so.1")).unwrap(), fs::canonicalize(env::current_exe().unwrap()).unwrap());
+    fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
+    assert!(refused(&scratch.run(&["true"]).output().unwrap(), 2).contains("only this user can change"));
+}
+
+/// Whether users can have mount namespaces here.
+fn has_namespaces(user: &[&str]) -> bool {
+    let mut command = Command::new("setpriv");
+    let possible = command.args(user).args(["unshare", "--user", "--map-root-user", "--mount", "true"]).output();
+    let possible = possible.is_ok_and(|output| output.status.success());
+    assert!(possible || env::var_os("ROCE_NAMESPACES").is_none(), "no mount namespace can be made");
+    possible
+}
+
+/// As UCX, NCCL and the tests of pyverbs look at the devices; as this user and, if that is root, as one without privilege.
+#[test]
+fn devices_are_shown_where_the_kernel_shows_them() {
+    const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
+    let scratch = Scratch::new("sysfs");
+    let roce = scratch.join("roce");
+    fs::copy(env!("CARGO_BIN_EXE_roce"), &roce).unwrap();
+    fs::copy(env::current_exe().unwrap(), scratch.join("libroce_abi.so")).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    let users = [&["--nnp"][..], &NOBODY];
+    for user in users.into_iter().take(1 + usize::from(is_root)) {
+        if !has_namespaces(user) {
+            eprintln!("no mount namespace can be made here: it is left to CI");
+            return;
+        }
+        let runtime = scratch.join(&format!("runtime{}", user.len()));
+        fs::create_dir(&runtime).unwrap();
+        if user.len() == NOBODY.len() {
+            chown(&runtime, Some(65534), Some(65534)).unwrap();
+        }
+        let look = |devices: &[&str], script: &str| {
+            let mut command = Command::new("setpriv");
+            command.args(user).arg(&roce).args(["run", "--sysfs"]).args(devices).args(["--", "sh", "-euc", script]);
+            said(command.env("XDG_RUNTIME_DIR", &runtime).env_remove("ROCE_DEVICES").current_dir(&scratch.0))
+        };
+        let two = ["-d", "udp:127.0.0.9", "-d", "roce_lo"];
+        assert_eq!(look(&two, "ls /sys/class/infiniband"), "roce_lo\nudp:127.0.0.9\n");
+        let script = "cd /sys/class/infiniband_verbs; cat uverbs0/ibdev uverbs1/ibdev; cat uverbs0/device/vendor";
+        assert_eq!(look(&two, script), "udp:127.0.0.9\nroce_lo\n0xffffff\n");
+        let script = "stat -c %F /dev/infiniband/uverbs[01]; exec 3<>/dev/infiniband/uverbs0; test -r /dev/infiniband/uverbs1; \
+                      test -w /dev/infiniband/uverbs1; ls /dev/infiniband";
+        assert_eq!(look(&two, script), "character special file\ncharacter special file\nuverbs0\nuverbs1\n");
+        let script = "cd /sys/class/infiniband/udp:127.0.0.9/ports/1; cat gids/0 gids/1 gids/255 gid_attrs/types/0 gid_attrs/ndevs/0 \
+                      pkeys/0 state link_layer; ls ../../device/net; cat ../../device/net/lo/ifindex";
+        let none = "0000:0000:0000:0000:0000:0000:0000:0000\n";
+        let gids = format!("0000:0000:0000:0000:0000:ffff:7f00:0009\n{none}{none}");
+        assert_eq!(look(&two, script), gids + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n");
+
+        // everything else is as it is: what is in the directories, who the user is, which network and processes there are
+        let rest = "ls /dev /sys/class | grep -v infiniband; stat -c '%i %F %t %T' /dev/shm /dev/pts /dev/null /sys/class/net; \
+                    readlink /dev/fd; cat /sys/class/net/lo/mtu; id -ru; id -rg; readlink /proc/self/ns/net /proc/self/ns/pid; \
+                    head -c 1 /dev/urandom | wc -c; echo > /dev/null; pwd";
+        let outside = Command::new("setpriv").args(user).args(["sh", "-euc", rest]).current_dir(&scratch.0).output().unwrap();
+        assert_eq!(look(&[], rest), String::from_utf8(outside.stdout).unwrap());
+        let program = roce.to_str().unwrap();
+        assert_eq!(
+            look(&two, &format!("{program} run --sysfs -d lo -- ls /sys/class/infiniband /dev/infiniband")).lines().count(),
+            5
+        );
+    }
+    assert!(!Path::new("/dev/infiniband/uverbs1").exists() && !Path::new("/sys/class/infiniband/roce_lo").exists());
+}
