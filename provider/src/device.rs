@@ -133,7 +133,8 @@ pub fn devices() -> Vec<Device> {
 impl Device {
     fn on(interface: Option<&NetworkInterface>, name: String, kind: Kind, addresses: &[IpAddr]) -> Self {
         let index = interface.map_or(0, |interface| interface.index);
-        let mac = interface.and_then(|interface| interface.mac).map_or([0; 6], |mac| mac.octets());
+        let mac = interface.and_then(|interface| interface.mac).map(|mac| mac.octets()).filter(|mac| *mac != [0; 6]);
+        let mac = mac.unwrap_or([0, 0, 0, 0, 0, 1]); // the loopback interface: programs take zeros for no device
         // a host without any loopback interface that is listed
         let state = interface.map_or_else(InterfaceState::loopback, InterfaceState::of);
         Self {

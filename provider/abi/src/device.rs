@@ -94,11 +94,7 @@ impl Dev {
 
     /// Its GUID, in network byte order: that of its interface, as a network card has it.
     pub(crate) fn guid(&self) -> u64 {
-        let mut guid = self.device().attributes(roce_provider::transport::adapter::Limits::default()).sys_image_guid.0;
-        if guid[..3] == [2, 0, 0] && guid[5..] == [0; 3] {
-            guid[7] = 1; // an interface without an address, as loopback: programs take zeros for no device
-        }
-        u64::from_ne_bytes(guid)
+        u64::from_ne_bytes(self.device().attributes(roce_provider::transport::adapter::Limits::default()).sys_image_guid.0)
     }
 
     /// The adapter, opened if it is not; to be [closed](Self::close) as often.

@@ -101,10 +101,9 @@ impl Observer for CaptureFile {
 /// The file, empty and locked for as long as it is open; `None` when a process that lives has it.
 fn claim(path: &Path) -> io::Result<Option<File>> {
     let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
-    match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Ok(None),
-        // a file system without locks
-        Ok(()) | Err(_) => {}
+    // any other error is that of a file system without locks
+    if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+        return Ok(None);
     }
     file.set_len(0)?;
     Ok(Some(file))
