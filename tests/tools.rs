@@ -99,6 +99,34 @@ fn mckey_receives_what_is_sent_to_its_group() {
     assert!(end(receiver).status.success());
 }
 
+/// Packets that come twice, and a receiver that is not ready, change nothing but the time it takes (two thirds of a second for
+/// the latter: what connection management asks for); and two processes with one name
+/// for their captures overwrite nothing.
+#[test]
+fn faults_are_survived_and_captures_keep_apart() {
+    let scratch = std::env::temp_dir().join(format!("roce-tools-{}", std::process::id()));
+    std::fs::create_dir(&scratch).unwrap();
+    let pcap = scratch.join("x.pcapng");
+    let common = ["-v", "-C", "3", "--fault", "rnr once; duplicate every 2", "--pcap", pcap.to_str().unwrap()];
+    let server = ["rping", "-s", "--device", "udp:127.79.6.1"];
+    let client = ["rping", "-c", "-V", "-a", "127.79.6.1", "--device", "udp:127.79.6.2"];
+    let (server, _) = play(&[&server[..], &common].concat(), &[&client[..], &common].concat());
+    assert_eq!(server.lines().filter(|line| line.starts_with("server ping data")).count(), 3);
+    let mut files: Vec<_> = std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().path()).collect();
+    files.sort();
+    // of clients that found no server, if the first was too early, nothing is left that is written on
+    let whole = |path: &std::path::PathBuf| {
+        let mut reader = pcap_file::pcapng::PcapNgReader::new(std::fs::File::open(path).unwrap()).unwrap();
+        let mut comments = String::new();
+        while let Some(block) = reader.next_block() {
+            comments.push_str(&format!("{:?}", block.unwrap()));
+        }
+        comments.contains("refused with RNR NAK")
+    };
+    assert!(files.len() >= 2 && files.iter().filter(|path| whole(path)).count() == 2, "{files:?}");
+    std::fs::remove_dir_all(&scratch).unwrap();
+}
+
 #[test]
 fn bad_input_gives_one_line_that_says_what_to_do() {
     for (arguments, wanted) in [

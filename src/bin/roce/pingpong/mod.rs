@@ -79,7 +79,7 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Let something go wrong with this side's packets, in both directions: "drop 3%", "drop ack every 7", "delay 2ms",
-    /// "corrupt 0.1%", "duplicate 1%", "reorder 5%", "drop psn 5..9 once"; several with commas between them
+    /// "corrupt 0.1%", "duplicate 1%", "reorder 5%", "rnr 10%", "drop psn 5..9 once tx"; several with commas between them
     #[arg(long, value_name = "FAULTS")]
     fault: Vec<String>,
 }

@@ -65,7 +65,7 @@ fn describe(tree: &Tree, device: &Device) -> io::Result<()> {
     tree.file("node_desc", device.name())?;
     tree.file("node_guid", &guid)?;
     tree.file("sys_image_guid", &guid)?;
-    tree.file("fw_ver", &attr.fw_ver.to_string())?;
+    tree.file("fw_ver", attr.fw_ver)?;
     tree.file("hw_rev", &format!("{:#x}", attr.hw_ver))?;
     tree.file("hca_type", "roce")?;
 
