@@ -10,12 +10,10 @@
 
 use std::{
     ffi::{c_int, c_void},
-    mem,
+    mem, process,
     ptr::{self, null_mut},
-    sync::{
-        Mutex, PoisonError,
-        atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    thread,
     time::Duration,
 };
 
@@ -83,12 +81,38 @@ pub(super) fn are_in_front(now: bool) -> bool {
     if !now && fresh || GIVEN_UP.load(Ordering::Relaxed) {
         return IN_FRONT.load(Ordering::Relaxed);
     }
-    static TURN: Mutex<()> = Mutex::new(());
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let turn = loop {
+        match Turn::take() {
+            Some(turn) => break turn,
+            None if now => thread::yield_now(),
+            None => return IN_FRONT.load(Ordering::Relaxed),
+        }
+    };
     LOOKED.store(time, Ordering::Relaxed);
     let in_front = SIGNALS.into_iter().all(put_in_front);
     IN_FRONT.store(in_front, Ordering::Relaxed);
+    drop(turn);
     in_front
+}
+
+/// The thread that looks. A lock that a fork in the wrong moment does not leave taken in the child for ever: it has the number of
+/// the process in it.
+struct Turn;
+
+static TURN: AtomicU32 = AtomicU32::new(0);
+
+impl Turn {
+    fn take() -> Option<Self> {
+        let own = process::id();
+        let free_or_the_parents = |taken: u32| (taken != own).then_some(own);
+        TURN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free_or_the_parents).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        TURN.store(0, Ordering::Release);
+    }
 }
 
 fn put_in_front(signal: c_int) -> bool {
