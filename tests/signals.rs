@@ -222,16 +222,19 @@ fn a_handler_that_comes_later_and_passes_nothing_on() {
 }
 
 static BEFORE: AtomicUsize = AtomicUsize::new(0);
+static DEPTH: AtomicUsize = AtomicUsize::new(0);
 
 /// Passes every fault on to the handler that was there before, as polite libraries do.
 extern "C" fn polite(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
-    if CALLS.fetch_add(1, Ordering::Relaxed) > 10 {
-        // SAFETY: it ends the process
+    CALLS.fetch_add(1, Ordering::Relaxed);
+    if DEPTH.fetch_add(1, Ordering::Relaxed) > 1 {
+        // SAFETY: it ends the process, before the stack does
         unsafe { libc::_exit(1) };
     }
     // SAFETY: a handler that was there
     let before = unsafe { mem::transmute::<usize, Handler>(BEFORE.load(Ordering::Relaxed)) };
     before(signal, info, context);
+    DEPTH.fetch_sub(1, Ordering::Relaxed);
 }
 
 #[test]
