@@ -283,12 +283,13 @@ def losses(kernel):
 
 def in_a_row(kernel):
     """One server, many connections, each by a program of its own; the guest's processor is slow to start one."""
-    for role, count, client in [("server", 100, f"{RPING} -c -a {{host}}"),
-                                ("client", 200, "{roce} rping -c -a {guest} --device udp:{host}")]:
-        loop = ("sh", "-c", f"for number in $(seq {count}); do {client} -C 1 -V -v || exit 1; done")
-        ours, stock = (("rping", "-s", "-P", "-v"), loop) if role == "server" else (loop, ("rping", "-s", "-P"))
-        line = ("server " if role == "server" else "") + f"ping data: {re.escape(ping_text(0, 64))}"
-        yield CmCase(kernel, "rping", role, "ipv4", f"{count}-in-a-row", ours, stock, (line,) * count, endless=True)
+    line = f"ping data: {re.escape(ping_text(0, 64))}"
+    stock = ("env", "TIMES=100", RPING, "-c", "-C", "1", "-V", "-a", "{host}")
+    yield CmCase(kernel, "rping", "server", "ipv4", "100-in-a-row", ("rping", "-s", "-P", "-v"), stock, (f"server {line}",) * 100,
+                 endless=True)
+    client = "{roce} rping -c -C 1 -V -v -a {guest} --device udp:{host}"
+    ours = ("sh", "-c", f"for number in $(seq 200); do {client} || exit; done")
+    yield CmCase(kernel, "rping", "client", "ipv4", "200-in-a-row", ours, ("rping", "-s", "-P"), (line,) * 200, endless=True)
 
 
 def ping_text(number, size):

@@ -121,7 +121,17 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
         (EventKind::Disconnected, _) => format!("{peer} has ended the connection; see what it printed"),
         _ => "the connection is over".to_owned(),
     };
-    format!("{kind}, error {}: {status}: {advice}", status.code()).into()
+    format!("{kind}, error {}: {status}: {advice}{}", status.code(), words(event.private_data())).into()
+}
+
+/// What a peer's program has sent along with its refusal, if anything: text, or numbers.
+fn words(private_data: &[u8]) -> String {
+    let used = private_data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
+    match (&private_data[..used], str::from_utf8(&private_data[..used])) {
+        ([], _) => String::new(),
+        (_, Ok(text)) if !text.contains(char::is_control) => format!("; it says {text:?}"),
+        (data, _) => format!("; it says {data:02x?}"),
+    }
 }
 
 /// Completions and events of connections, whichever comes first.
@@ -181,4 +191,17 @@ pub(crate) fn linger(context: &Context) {
 pub(crate) fn resident_bytes() -> u64 {
     let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+
+    #[test]
+    fn words_of_a_refusal() {
+        assert_eq!(words(&[]), "");
+        assert_eq!(words(&[0; 148]), "");
+        assert_eq!(words(b"no room\0\0"), "; it says \"no room\"");
+        assert_eq!(words(&[0, 1, 0xFF, 0]), "; it says [00, 01, ff]");
+    }
 }
