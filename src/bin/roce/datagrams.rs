@@ -7,7 +7,7 @@ use roce::{
 
 use crate::{
     Failure,
-    side::{self, Ears, Heard},
+    side::{self, Ears, Heard, MessageArgs},
 };
 
 /// Bytes in front of a received datagram.
@@ -35,8 +35,9 @@ pub(crate) struct Node {
 }
 
 impl Datagrams {
-    /// For so many queue pairs, and so many messages of `size` bytes each way, on the device of `id`.
-    pub(crate) fn new(tool: &str, id: &CmId, nodes: u32, count: u32, size: u32, events: &EventChannel) -> Result<Self, Failure> {
+    /// For so many queue pairs, on the device of `id`.
+    pub(crate) fn new(tool: &str, id: &CmId, nodes: u32, messages: &MessageArgs, events: &EventChannel) -> Result<Self, Failure> {
+        let MessageArgs { message_count: count, message_size: size } = *messages;
         let context = id.context().ok_or("the id has no device")?;
         let mtu = context.active_mtu().bytes();
         if size > mtu {

@@ -10,7 +10,7 @@ use roce::{
 use crate::{
     Failure,
     datagrams::Datagrams,
-    side::{self, DatagramSpace, LinkArgs},
+    side::{self, DatagramSpace, LinkArgs, MessageArgs},
 };
 
 /// Join a multicast group, and send to it or receive from it.
@@ -42,12 +42,8 @@ pub(crate) struct Args {
     /// Queue pairs that join
     #[arg(short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     connections: u32,
-    /// Messages for each queue pair
-    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
-    message_count: u32,
-    /// Bytes per message
-    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
-    message_size: u32,
+    #[command(flatten)]
+    messages: MessageArgs,
     /// Port space: 0x111 (udp) or 0x2 (ipoib)
     #[arg(short, long = "port-space", value_name = "SPACE", default_value = "0x111")]
     port_space: DatagramSpace,
@@ -90,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
         let mut datagrams = match all.take() {
             Some(datagrams) => datagrams,
-            None => Datagrams::new("mckey", &id, args.connections, args.message_count, args.message_size, &channel)?,
+            None => Datagrams::new("mckey", &id, args.connections, &args.messages, &channel)?,
         };
         datagrams.begin(id.clone(), !args.sender)?;
         id.join_multicast_ex(group, flags)?;
@@ -103,13 +99,13 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         all = Some(datagrams);
     }
     let mut datagrams = all.ok_or("no queue pair is wanted")?;
-    if args.message_count > 0 && args.sender {
+    if args.messages.message_count > 0 && args.sender {
         std::thread::sleep(PAUSE);
         println!("initiating data transfers");
         datagrams.send()?;
         datagrams.wait_sent()?;
         println!("data transfers complete");
-    } else if args.message_count > 0 {
+    } else if args.messages.message_count > 0 {
         println!("receiving data transfers");
         datagrams.wait_received()?;
         println!("data transfers complete");

@@ -9,7 +9,7 @@ use std::{
 use clap::ValueEnum;
 use roce::{
     ArmKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
-    cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, RejectReason, Status, getaddrinfo},
+    cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, PortSpace, RejectReason, Status, getaddrinfo},
     fabric::FaultPlan,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -44,9 +44,65 @@ impl LinkArgs {
     }
 }
 
+/// Where a tool with a server and a client finds the other side, and what its packets are like.
+#[derive(clap::Args)]
+pub(crate) struct EndArgs {
+    /// Where the server is; without it, this is the server
+    #[arg(short, value_name = "SERVER")]
+    server: Option<String>,
+    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6 one
+    #[arg(short, value_name = "ADDRESS")]
+    bind: Option<String>,
+    /// What the addresses are
+    #[arg(short, value_enum, default_value_t = Format::Name)]
+    format: Format,
+    /// Type of service of the packets
+    #[arg(short = 't', value_name = "TOS")]
+    tos: Option<u8>,
+}
+
+impl EndArgs {
+    /// An id on a device, if one is named.
+    pub(crate) fn id(&self, channel: &EventChannel, space: PortSpace, context: Option<&Context>) -> Result<CmId, Failure> {
+        let id = channel.create_id(space);
+        place(&id, context)?;
+        if let Some(tos) = self.tos {
+            id.set_tos(tos);
+        }
+        Ok(id)
+    }
+
+    /// The server's address, if this is the client.
+    pub(crate) fn server(&self, port: u16) -> Result<Option<SocketAddr>, Failure> {
+        self.server.as_deref().map(|server| self.format.address(server, port)).transpose()
+    }
+
+    /// The client's own address, if it is given.
+    pub(crate) fn own(&self) -> Result<Option<SocketAddr>, Failure> {
+        self.bind.as_deref().map(|own| self.format.address(own, 0)).transpose()
+    }
+
+    /// Listens where a server is to listen.
+    pub(crate) fn listen(&self, listener: &CmId, port: u16) -> Result<(), Failure> {
+        listener.bind_addr(self.format.address(self.bind.as_deref().unwrap_or("0.0.0.0"), port)?)?;
+        Ok(listener.listen(0)?)
+    }
+}
+
+/// What is sent.
+#[derive(clap::Args)]
+pub(crate) struct MessageArgs {
+    /// Messages for each queue pair
+    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
+    pub(crate) message_count: u32,
+    /// Bytes per message
+    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
+    pub(crate) message_size: u32,
+}
+
 /// What an address on the command line is.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub(crate) enum Format {
+enum Format {
     /// A name, or an address of either family
     Name,
     /// An IPv4 address
@@ -59,7 +115,7 @@ pub(crate) enum Format {
 
 impl Format {
     /// The address that was given in this format.
-    pub(crate) fn address(self, host: &str, port: u16) -> Result<SocketAddr, Failure> {
+    fn address(self, host: &str, port: u16) -> Result<SocketAddr, Failure> {
         let ip = match self {
             Self::Name => return address(host, port),
             Self::Ip => host.parse().ok().map(IpAddr::V4),
@@ -78,6 +134,15 @@ pub(crate) enum DatagramSpace {
     Udp,
     #[value(name = "0x2", alias = "0x0002", alias = "ipoib")]
     Ipoib,
+}
+
+impl From<DatagramSpace> for PortSpace {
+    fn from(space: DatagramSpace) -> Self {
+        match space {
+            DatagramSpace::Udp => Self::Udp,
+            DatagramSpace::Ipoib => Self::Ipoib,
+        }
+    }
 }
 
 /// The address of a host, by name or number.

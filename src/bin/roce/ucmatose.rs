@@ -2,7 +2,7 @@
 //!
 //! Once all connections stand, the server sends all its messages, the client answers with as many, and the server disconnects.
 
-use std::time::Instant;
+use std::{net::SocketAddr, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
@@ -12,7 +12,7 @@ use roce::{
 
 use crate::{
     Failure,
-    side::{self, Ears, Format, Heard, LinkArgs},
+    side::{self, Ears, EndArgs, Heard, LinkArgs, MessageArgs},
 };
 
 /// Make connections, send messages over them both ways, and disconnect.
@@ -28,30 +28,16 @@ use crate::{
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// Where the server is; without it, this is the server
-    #[arg(short, value_name = "SERVER")]
-    server: Option<String>,
-    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6 one
-    #[arg(short, value_name = "ADDRESS")]
-    bind: Option<String>,
-    /// What the addresses are
-    #[arg(short, value_enum, default_value_t = Format::Name)]
-    format: Format,
+    #[command(flatten)]
+    end: EndArgs,
     /// Port space
     #[arg(short = 'P', value_enum, default_value_t = Space::Tcp)]
     port_space: Space,
     /// Connections
     #[arg(short, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     connections: u32,
-    /// Messages each way over each connection
-    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
-    message_count: u32,
-    /// Bytes per message
-    #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
-    message_size: u32,
-    /// Type of service of the packets
-    #[arg(short = 't', value_name = "TOS")]
-    tos: Option<u8>,
+    #[command(flatten)]
+    messages: MessageArgs,
     /// The server's port
     #[arg(short, default_value_t = 7471)]
     port: u16,
@@ -74,8 +60,10 @@ enum Space {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
-    let test =
-        if args.server.is_some() { connect(args, &channel, context.as_ref()) } else { accept(args, &channel, context.as_ref()) }?;
+    let test = match args.end.server(args.port)? {
+        Some(server) => connect(args, server, &channel, context.as_ref()),
+        None => accept(args, &channel, context.as_ref()),
+    }?;
     test.play(args)?;
     println!("test complete");
     println!("return status 0");
@@ -84,14 +72,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 
 impl Args {
     fn id(&self, channel: &EventChannel, context: Option<&Context>) -> Result<CmId, Failure> {
-        let id = channel.create_id(match self.port_space {
+        let space = match self.port_space {
             Space::Tcp => PortSpace::Tcp,
             Space::Ib => PortSpace::Ib,
-        });
-        side::place(&id, context)?;
-        if let Some(tos) = self.tos {
-            id.set_tos(tos);
-        }
+        };
+        let id = self.end.id(channel, space, context)?;
         if let Some(code) = self.ack_timeout {
             id.set_ack_timeout(code).map_err(|_| format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a"))?;
         }
@@ -100,10 +85,9 @@ impl Args {
 }
 
 /// Connects as often as wanted.
-fn connect(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
+fn connect(args: &Args, server: SocketAddr, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
     println!("cmatose: starting client");
-    let server = args.format.address(args.server.as_deref().unwrap_or_default(), args.port)?;
-    let own = args.bind.as_deref().map(|own| args.format.address(own, 0)).transpose()?;
+    let own = args.end.own()?;
     println!("cmatose: connecting");
     let mut begun = None;
     for _ in 0..args.connections {
@@ -127,8 +111,7 @@ fn connect(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Re
 fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
     println!("cmatose: starting server");
     let listener = args.id(channel, context)?;
-    listener.bind_addr(args.format.address(args.bind.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
-    listener.listen(0)?;
+    args.end.listen(&listener, args.port)?;
     let first = loop {
         let event = channel.wait(None)?;
         match event.kind() {
@@ -170,9 +153,9 @@ struct Test {
 impl Test {
     fn new(args: &Args, channel: &EventChannel, id: &CmId, is_client: bool) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
-        let completions = args.connections as usize * (args.message_count as usize * 2);
+        let completions = args.connections as usize * (args.messages.message_count as usize * 2);
         let ears = Ears::new(&context, completions.max(1), channel)?;
-        let (pd, size) = (id.pd()?, args.message_size as usize);
+        let (pd, size) = (id.pd()?, args.messages.message_size as usize);
         let (outgoing, incoming) = (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
         Ok(Self {
             ids: Vec::with_capacity(args.connections as usize),
@@ -193,12 +176,12 @@ impl Test {
 
     /// Makes a connection's queue pair, ready for all messages.
     fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
-        let depth = args.message_count.max(1);
+        let depth = args.messages.message_count.max(1);
         let caps = QpCaps { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
         let cq = Some(self.ears.cq.clone());
         id.create_qp(Some(&self.pd), &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
-        let into = self.incoming.sge(0..args.message_size as usize);
-        let wrs: Vec<_> = (0..args.message_count).map(|_| RecvWr::new(0, [into])).collect();
+        let into = self.incoming.sge(0..args.messages.message_size as usize);
+        let wrs: Vec<_> = (0..args.messages.message_count).map(|_| RecvWr::new(0, [into])).collect();
         id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
         self.ids.push(id);
         Ok(())
@@ -234,7 +217,7 @@ impl Test {
     }
 
     fn play(mut self, args: &Args) -> Result<(), Failure> {
-        let all = u64::from(args.connections) * u64::from(args.message_count);
+        let all = u64::from(args.connections) * u64::from(args.messages.message_count);
         if all > 0 && self.is_client {
             println!("receiving data transfers");
             self.hear_until(|test| test.received == all)?;
@@ -272,8 +255,8 @@ impl Test {
     }
 
     fn send(&self, args: &Args) -> Result<(), Failure> {
-        let from = self.outgoing.sge(0..args.message_size as usize);
-        let wrs: Vec<_> = (0..args.message_count).map(|_| SendWr::send(1, from)).collect();
+        let from = self.outgoing.sge(0..args.messages.message_size as usize);
+        let wrs: Vec<_> = (0..args.messages.message_count).map(|_| SendWr::send(1, from)).collect();
         for id in &self.ids {
             id.qp().ok_or("an id has no queue pair")?.post_send(&wrs)?;
         }
