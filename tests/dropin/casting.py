@@ -2,7 +2,7 @@
 
 import re
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from matrix import Result, StockSide, wait
 from net import listens
@@ -35,7 +35,10 @@ class Case:
     server: Program | None = None
     ready: str = "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
     seconds: float = 30
-    files: dict = field(default_factory=dict, hash=False)  # {word} -> a path, for programs that are built
+    # Commands of root in the first side's namespace; those of `during` come when an endless program has begun to speak.
+    before: tuple = ()
+    during: tuple = ()
+    after: tuple = ()
 
     @property
     def in_guest(self):
@@ -82,24 +85,34 @@ def in_igmp(group):
     return "".join(f"{int(part):02X}" for part in reversed(group.split(".")))
 
 
-def play(case, server_host, client_host, directory):
-    """Plays a case; its outputs stay in `directory`."""
+def play(case, server_host, client_host, directory, built):
+    """Plays a case; its outputs stay in `directory`. `built`: what further words stand for."""
     started = time.monotonic()
     result = Result()
     stem = str(directory / re.sub(r"[^\w-]", "_", case.name))
-    address = {"server": server_host.address if server_host else "", **case.files}
+    address = {"server": server_host.address, **built}
     sides = []
     try:
+        for command in case.before:
+            server_host.as_root(command)
         if case.server:
             sides.append(start(case.server, server_host, "server", address, stem))
             if not await_ready(case, sides[0], server_host):
                 result.problems.append(f"the server is not ready ({case.ready})")
         if not result.problems:
             sides.append(start(case.client, client_host, "client" if case.server else "program", address, stem))
+            for command in case.during:
+                await_words(sides[-1], sides[-1].program.says[:1])
+                server_host.as_root(command)
+                time.sleep(BREATH_SECONDS)
+            if case.during:
+                await_words(sides[-1], sides[-1].program.says)
             wait([side for side in sides if not side.program.endless], case.seconds)
     finally:
         for side in sides:
             side.end()
+        for command in case.after:
+            server_host.as_root(command)
     for side in sides:
         result.problems += problems(side)
         side.describe(result)
@@ -124,6 +137,18 @@ def await_ready(case, side, host):
     return True
 
 
+def await_words(side, says):
+    deadline = time.monotonic() + READY_SECONDS
+    while missing(side, says) and side.poll() is None and time.monotonic() < deadline:
+        time.sleep(0.05)
+
+
+def missing(side, says):
+    """Those of the expressions that no line of the side's output is like."""
+    lines = [line.strip() for line in (side.stdout() + "\n" + side.stderr()).splitlines()]
+    return [line for line in says if not any(re.fullmatch(line, one) for one in lines)]
+
+
 def problems(side):
     program, found = side.program, []
     if side.status is None and not program.endless:
@@ -131,7 +156,6 @@ def problems(side):
     elif side.status is not None and program.status is not None and side.status != program.status:
         found.append(f"the {side.who} ended with exit status {side.status}, wanted {program.status}")
     lines = (side.stdout() + "\n" + side.stderr()).splitlines()
-    missing = [line for line in program.says if not any(re.fullmatch(line, one.strip()) for one in lines)]
-    found += [f"the {side.who} did not print a line like: {line}" for line in missing[:3]]
+    found += [f"the {side.who} did not print a line like: {line}" for line in missing(side, program.says)[:3]]
     found += [f"the {side.who} said: {one}" for one in lines for word in program.never if word in one]
     return found

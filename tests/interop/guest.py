@@ -19,7 +19,7 @@ GRACE_SECONDS = 15
 class Guest:
     """A running guest. Its number makes its addresses: guest 2 is 10.77.0.2 and fd77::2."""
 
-    def __init__(self, net, kernel, initramfs, directory, number=2):
+    def __init__(self, net, kernel, initramfs, directory, number=2, processors=1):
         self.number = number
         self.ipv4 = f"10.77.0.{number}"
         self.ipv6 = f"fd77::{number:x}"
@@ -32,7 +32,7 @@ class Guest:
         net.add_tap(self.tap)
         # Only software emulation: a KVM that starts and then cannot run the kernel would be worse than none.
         self.qemu = net.start([
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1", "-m", "1024",
+            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(processors), "-m", "1024",
             "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
             "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1",
             "-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no",

@@ -26,7 +26,8 @@ GUEST_PROGRAMS = {
     "iproute2": ["rdma"],
     "ibverbs-utils": ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
                       "ibv_srq_pingpong"],
-    "rdmacm-utils": ["rping", "ucmatose", "udaddy", "mckey", "rdma_client", "rdma_server"],
+    "rdmacm-utils": ["rping", "ucmatose", "udaddy", "mckey", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver"],
+    "perftest": [f"ib_{verb}_{what}" for verb in ["write", "read", "send", "atomic"] for what in ["bw", "lat"]],
 }
 
 # Further packages and the files the guest needs of them, which `ldd` does not show because they are opened at run time.
@@ -76,7 +77,11 @@ def prepare(kernel_name, say):
 
 
 def install_packages(say):
-    wanted = sorted({*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES})
+    install(sorted({*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES}), say)
+
+
+def install(wanted, say):
+    """Installs those packages that are not there."""
     missing = [p for p in wanted if p not in package_versions(wanted)]
     if not missing:
         return
@@ -151,6 +156,13 @@ def initramfs(tree, say):
             old.unlink()
         archive.rename(image)
     return image
+
+
+def with_files(initramfs, directory, target):
+    """The same file system and what is in a directory besides, as one image: the kernel unpacks one archive after the other."""
+    shutil.copy(initramfs, target)
+    output_of(["sh", "-c", f"find . | cpio --quiet -o -H newc >>{target}"], cwd=directory)
+    return target
 
 
 def fill_root(root, tree, version):

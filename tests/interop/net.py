@@ -120,6 +120,6 @@ def remove_abandoned():
     """Removes namespaces whose run was killed before it could."""
     for line in output_of(["ip", "netns", "list"]).splitlines():
         name = line.split()[0]
-        owner = re.match(rf"{PREFIX}[a-z]+-(\d+)", name)
+        owner = re.match(rf"{PREFIX}(?:lab|pair)-(\d+)", name)
         if owner and not os.path.exists(f"/proc/{owner[1]}"):
             remove(name)

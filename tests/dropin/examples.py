@@ -1,0 +1,81 @@
+"""The examples of libibverbs: devices, what they tell, their events, and the pingpongs."""
+
+from casting import Case, Program
+
+NEVER = ("invalid data", "Couldn't", "Failed")
+
+
+def example_cases():
+    yield from devices()
+    yield watch()
+    yield from plain()
+    yield from options()
+    yield from against_rxe()
+
+
+def devices():
+    yield Case("devices", "alone", Program(("ibv_devices",), (r"roce_lo\s+[0-9a-f]{16}", r"roce_eth0\s+[0-9a-f]{16}")))
+    says = (r"hca_id:\s+roce_lo", r"transport:\s+InfiniBand \(0\)", r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet",
+            r"active_mtu:\s+4096 \(5\)", r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2")
+    yield Case("devinfo", "alone", Program(("ibv_devinfo", "-v", "-d", "{device}"), says, ("Failed", "failed")))
+    yield Case("devinfo/all", "alone", Program(("ibv_devinfo",), (says[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")))
+    yield Case("devinfo/list", "alone", Program(("ibv_devinfo", "-l"), ("2 HCAs found:", "roce_lo", "roce_eth0")))
+
+
+def watch():
+    """The cable is pulled and plugged in again."""
+    says = (r"roce_watch0: async event FD \d+", r"event_type PORT_ERR.*|event_type port error.*", r"event_type .*port.*active.*")
+    return Case("asyncwatch", "alone", Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), says, endless=True),
+                before=("ip link add watch0 type dummy", "ip addr add 10.79.0.1/24 dev watch0", "ip link set watch0 up"),
+                during=("ip link set watch0 down", "ip link set watch0 up"), after=("ip link del watch0",))
+
+
+def plain():
+    for kind in ["rc", "uc"]:
+        for mtu in [256, 512, 1024, 2048, 4096]:
+            for size in [1, 4097, 100_000]:
+                yield pingpong(kind, "loopback", f"mtu{mtu}/size{size}", 300, size, "-m", mtu, "-c")
+    for size in [1, 2048, 4096]:
+        yield pingpong("ud", "loopback", f"size{size}", 300, size, "-c")
+    yield pingpong("srq", "loopback", "plain", 300, 4096, "-c")
+    yield pingpong("srq", "loopback", "one-pair", 300, 65536, "-c", "-q", 1)
+    yield Case("pingpong/ud/size4097-refused", "alone",
+               Program(("ibv_ud_pingpong", "-d", "{device}", "-g", "{gid}", "-s", 4097),
+                       (r"Requested size larger than port MTU \(4096\)",), status=1))
+
+
+def options():
+    for kind in ["rc", "uc", "ud", "srq"]:
+        yield pingpong(kind, "loopback", "events", 300, 1024, "-c", "-e")
+        # Nothing of it is special to loopback.
+        yield pingpong(kind, "hosts", "events", 300, 1024, "-c", "-e")
+        yield pingpong(kind, "hosts", "plain", 300, 1024, "-c")
+    variants = {"timestamps": ["-t"], "device-memory": ["-j"], "new-send": ["-N"], "on-demand": ["-o"], "implicit-on-demand": ["-O"],
+                "prefetch": ["-o", "-P"], "events-timestamps": ["-e", "-t"], "new-send-device-memory": ["-N", "-j"],
+                "new-send-events": ["-N", "-e"]}
+    for name, words in variants.items():
+        says = (r"Max receive completion clock cycles: \d+",) if "-t" in words else ()
+        yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, says=says)
+    yield pingpong("srq", "loopback", "on-demand", 300, 4096, "-c", "-o")
+    yield pingpong("rc", "loopback", "long", 20_000, 64)
+    for name, words in {"plain": [], "events": ["-e"], "on-demand": ["-o"]}.items():
+        common = ("ibv_xsrq_pingpong", "-d", "{device}", "-g", "{gid}", "-n", 20, *words)
+        yield Case(f"pingpong/xsrq/loopback/{name}", "loopback", Program((*common, "{server}"), never=("Failed",)),
+                   Program(common, never=("Failed",)))
+
+
+def against_rxe():
+    for place in ["rxe-client", "rxe-server"]:
+        for kind in ["rc", "uc", "ud", "srq"]:
+            yield pingpong(kind, place, "plain", 20, 2048, "-c")
+        for mtu in [256, 4096]:
+            yield pingpong("rc", place, f"mtu{mtu}", 10, 65539, "-c", "-m", mtu)
+        yield pingpong("rc", place, "events", 20, 2048, "-c", "-e")
+
+
+def pingpong(kind, place, name, count, size, *words, says=()):
+    common = (f"ibv_{kind}_pingpong", "-d", "{device}", "-g", "{gid}", "-n", count, "-s", size, *words)
+    queues = 1 if kind != "srq" else 1
+    says = (rf"{count * queues} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
+    # What the stock library cannot do with rxe, and what only measures, our side does alone.
+    return Case(f"pingpong/{kind}/{place}/{name}", place, Program((*common, "{server}"), says, NEVER), Program(common, says, NEVER))

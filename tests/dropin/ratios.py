@@ -1,0 +1,80 @@
+"""The same binaries of perftest on the kernel's rxe and on our library, both inside the guest, where both are emulated: only the
+ratio of the two counts.
+
+rxe has port 4791 of its network namespace, so ours runs in another one.
+"""
+
+import re
+import shlex
+import time
+from dataclasses import dataclass
+
+from matrix import Result
+
+ROUNDS = 3
+# How far below a claim a measurement may stay, for the guest shares two cores with everything else.
+TOLERANCE = 0.8
+LIBRARY = "/roce"
+
+
+@dataclass(frozen=True)
+class RatioCase:
+    what: str
+    words: tuple
+    column: int  # of the row that the client prints
+    rising: bool  # more is better
+    claim: float  # ours is to be so many times as good
+
+    place = "guest"
+    in_guest = True
+
+    @property
+    def name(self):
+        return f"ratio/{self.what}"
+
+
+def ratio_cases():
+    # Columns of bandwidth: bytes, iterations, peak, average, millions of messages; of latency: bytes, iterations, min, max, typical.
+    yield RatioCase("write-bandwidth-64k", ("ib_write_bw", "-s", "65536", "-n", "300"), 3, True, 2.0)
+    yield RatioCase("send-rate-64", ("ib_send_bw", "-s", "64", "-n", "3000"), 4, True, 1.0)
+    yield RatioCase("send-latency-64", ("ib_send_lat", "-s", "64", "-n", "1000"), 4, False, 1.0)
+
+
+class Ratios:
+    def __init__(self, guest):
+        self.guest = guest
+        self.gid = guest.gids()[guest.ipv4]
+
+    def play(self, case):
+        """Pairs of runs, one after the other; the best of each side is taken."""
+        started = time.monotonic()
+        result, seen = Result(), {"rxe": [], "ours": []}
+        for _ in range(ROUNDS):
+            for who, values in seen.items():
+                status, output = self.guest.run(self.command(case, who), timeout=60)
+                row = re.findall(r"^ *\d+ +\d+ +[\d.]+ .*$", output, re.MULTILINE)
+                if status != 0 or not row:
+                    result.problems.append(f"{who}: exit status {status}")
+                    result.report.append((who, output))
+                else:
+                    values.append(float(row[-1].split()[case.column]))
+            if result.problems:
+                break
+        if not result.problems:
+            best = max if case.rising else min
+            rxe, ours = best(seen["rxe"]), best(seen["ours"])
+            ratio = ours / rxe if case.rising else rxe / ours
+            result.note = f"ours {ours:g}, rxe {rxe:g}: {ratio:.2f} times as good"
+            if ratio < case.claim * TOLERANCE:
+                result.problems.append(f"ours is {ratio:.2f} times as good as rxe, wanted {case.claim}: {seen}")
+        result.seconds = time.monotonic() - started
+        return result
+
+    def command(self, case, who):
+        device = ("-d", "rxe0", "-x", str(self.gid)) if who == "rxe" else ("-d", "roce_lo", "-x", "0")
+        program = shlex.join([*case.words, *device, "-F"])
+        script = f"{program} >/tmp/server 2>&1 & for n in 1 2 3 4 5 6 7 8 9 10; do grep -q ':4853 00000000:0000 0A' /proc/net/tcp* && break; " \
+                 f"sleep 0.2; done; {program} 127.0.0.1; s=$?; wait; [ $s = 0 ] || cat /tmp/server; exit $s"
+        if who == "rxe":
+            return f"sh -c {shlex.quote(script)}"
+        return f"unshare -n sh -c {shlex.quote(f'ip link set lo up; export LD_LIBRARY_PATH={LIBRARY}; {script}')}"
