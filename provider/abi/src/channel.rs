@@ -64,17 +64,17 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     }
 }
 
-unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
     errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.hand_out())))
 }
 
-unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
     errno::status(free.map(|()| drop(Channel::take_back(channel))))
 }
 
 /// A thread may be cancelled while it waits here: nothing of ours is under way then.
-unsafe extern "C-unwind" fn ibv_get_cq_event(
+pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
@@ -95,7 +95,7 @@ unsafe extern "C-unwind" fn ibv_get_cq_event(
     }
 }
 
-unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
     if let Ok(object) = Cq::get(cq) {
         object.home.acknowledge(cq as usize, number);
     }

@@ -161,7 +161,7 @@ unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_contex
     errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev, Family::new(dev)?, None)))
 }
 
-unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     let ctx = match Ctx::get(context) {
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
         Err(error) => return errno::status(Err(error)),

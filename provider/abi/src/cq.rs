@@ -82,7 +82,7 @@ impl Cq {
     }
 }
 
-unsafe extern "C" fn ibv_create_cq(
+pub(crate) unsafe extern "C" fn ibv_create_cq(
     context: *mut ibv_context,
     cqe: c_int,
     cq_context: *mut c_void,
@@ -93,7 +93,7 @@ unsafe extern "C" fn ibv_create_cq(
     errno::pointer(Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start))
 }
 
-unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let free = Cq::get(cq).and_then(|object| {
         object.users.none_left()?;
         let id = object.cq.id().0;
@@ -106,7 +106,7 @@ unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     errno::status(free.map(|()| drop(Cq::take_back(cq))))
 }
 
-unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let resize = |object: &Cq| -> Result<()> {
         object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
@@ -138,3 +138,6 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq);
+
+#[cfg(test)]
+mod tests;

@@ -100,9 +100,11 @@ mod cancellable {
 }
 
 /// Whether a call that a signal has interrupted goes on after it. Reading does if the signal's handler is of such a kind, and
-/// waiting never does; which signal it was is not known, so all handlers are asked.
+/// waiting never does; which signal it was is not known, so all handlers are asked, but for those of faults, which do not come to
+/// a thread that waits.
 fn signals_restart() -> bool {
-    (1..=libc::SIGRTMAX()).all(|signal| {
+    const FAULTS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
         // SAFETY: All bytes zero are a value of it.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: It asks, and writes to a place of ours.
@@ -132,7 +134,7 @@ pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int
 }
 
 /// A thread may be cancelled while it waits here: nothing of ours is under way then.
-unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
     loop {
         match Ctx::get(context).map(|ctx| ctx.home.take_async_event()) {
             Ok(Some(taken)) => {
@@ -148,7 +150,7 @@ unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, event
     }
 }
 
-unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
     // events of objects, which all start with their context
     if !matches!((*event).event_type, 0..=7 | 14..=16) {
         return;

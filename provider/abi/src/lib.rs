@@ -37,6 +37,8 @@ mod post;
 mod qp;
 mod qp_ex;
 mod srq;
+#[cfg(test)]
+mod testing;
 mod text;
 mod wc;
 mod xrc;

@@ -134,7 +134,7 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
     Ok(Mr::hand_out_new(pd, Region::Memory(region), address, length))
 }
 
-unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
     errno::pointer(register(pd, address, length, address as u64, access as c_uint))
 }
 
@@ -158,7 +158,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     errno::pointer(register(pd, address, length, iova, access))
 }
 
-unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     let free = Mr::get(mr).and_then(|object| {
         if let Some(region) = object.region() {
             region.deregister()?;

@@ -62,12 +62,12 @@ impl Pd {
     }
 }
 
-unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::hand_out_new(ctx, ctx.home.context.alloc_pd()?)) };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 
-unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let free = Pd::get(pd).and_then(|object| {
         object.users.none_left()?;
         object.home.family.withdraw((*pd).handle, &Importable::Pd(pd as usize));

@@ -82,3 +82,82 @@ pub(crate) fn vendor_error(error: &WcError) -> u32 {
         Cause::NoRoute => 10,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use roce_provider::transport::{
+        addr::Qpn,
+        mem::RKey,
+        time::Instant,
+        wire::{Immediate, NakCode, Syndrome},
+        work::WcStatus,
+    };
+
+    use super::*;
+
+    fn c(result: Result<WcOk, WcError>) -> ibv_wc {
+        let wc = Wc { wr_id: 77, qpn: Qpn::new(0x123456), timestamp: Instant::ZERO, result };
+        let mut place = std::mem::MaybeUninit::uninit();
+        // SAFETY: A place of ours, all of which is written.
+        unsafe {
+            write(place.as_mut_ptr(), &wc);
+            place.assume_init()
+        }
+    }
+
+    #[test]
+    fn a_datagram() {
+        let wc = c(Ok(WcOk {
+            immediate: Some(Immediate([1, 2, 3, 4])),
+            src_qp: Some(Qpn::new(9)),
+            pkey_index: 5,
+            grh: true,
+            ..WcOk::new(WcOpcode::Recv, 140)
+        }));
+        assert_eq!((wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num), (77, 0, 128, 140, 0x123456));
+        assert_eq!((wc.src_qp, wc.pkey_index, wc.wc_flags, wc.vendor_err), (9, 5, 3, 0));
+        assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4], "in network byte order");
+        assert_eq!((wc.slid, wc.sl, wc.dlid_path_bits), (0, 0, 0));
+    }
+
+    #[test]
+    fn an_invalidated_key_stands_in_place_of_the_immediate_in_host_order() {
+        let wc = c(Ok(WcOk { invalidated: Some(RKey(0xABCD)), ..WcOk::new(WcOpcode::Recv, 0) }));
+        assert_eq!((wc.wc_flags, wc.imm_data), (8, 0xABCD));
+    }
+
+    #[test]
+    fn opcodes_have_the_numbers_of_c() {
+        use WcOpcode::{
+            AtomicWrite, BindMw, CompSwap, FetchAdd, Flush, LocalInv, RdmaRead, RdmaWrite, Recv, RecvRdmaWithImm, Send,
+        };
+        let all = [
+            (Send, 0),
+            (RdmaWrite, 1),
+            (RdmaRead, 2),
+            (CompSwap, 3),
+            (FetchAdd, 4),
+            (BindMw, 5),
+            (LocalInv, 6),
+            (Flush, 8),
+            (AtomicWrite, 9),
+            (Recv, 128),
+            (RecvRdmaWithImm, 129),
+        ];
+        for (ours, number) in all {
+            assert_eq!(opcode(ours), number, "{ours:?}");
+        }
+    }
+
+    #[test]
+    fn failures_say_what_lies_behind_them() {
+        let said = Cause::Responder(Syndrome::Nak(NakCode::RemoteAccessError));
+        let wc = c(Err(WcError { status: WcStatus::RemAccessErr, cause: said }));
+        assert_eq!((wc.wr_id, wc.qp_num, wc.status, wc.vendor_err), (77, 0x123456, 10, 0x6202));
+        assert_eq!((wc.opcode, wc.byte_len, wc.wc_flags, wc.imm_data), (0, 0, 0, 0));
+        let wc = c(Err(WcError { status: WcStatus::WrFlushErr, cause: Cause::Flushed }));
+        assert_eq!((wc.status, wc.vendor_err), (5, 0));
+        let wc = c(Err(WcError { status: WcStatus::RetryExcErr, cause: Cause::NoAnswer { tries: 7 } }));
+        assert_eq!((wc.status, wc.vendor_err), (12, 3));
+    }
+}

@@ -1,0 +1,75 @@
+//! What the tests of this crate share: a context, and completions without any traffic.
+
+use std::ffi::c_int;
+
+use roce_provider::{
+    QpAttr, QueuePair,
+    transport::{
+        qp::{Init, QpType},
+        work::RecvWr,
+    },
+};
+
+use crate::{
+    context::{self, Ctx},
+    cq::Cq,
+    device,
+    import::Family,
+    layout::verbs::{ibv_context, ibv_cq, ibv_pd},
+    object::Object,
+    pd,
+};
+
+/// A context of the loopback device, of its own; closed when dropped.
+pub(crate) struct Opened(pub(crate) *mut ibv_context);
+
+impl Opened {
+    pub(crate) fn new() -> Self {
+        let dev = device::list().into_iter().find(|dev| dev.device().name() == "roce_lo").expect("a loopback device");
+        Self(Ctx::open(dev, Family::new(dev).unwrap(), None).unwrap())
+    }
+}
+
+impl Drop for Opened {
+    fn drop(&mut self) {
+        // SAFETY: Nothing of it is left when a test ends.
+        assert_eq!(unsafe { context::ibv_close_device(self.0) }, 0);
+    }
+}
+
+/// A protection domain; freed when dropped.
+pub(crate) struct Allocated(pub(crate) *mut ibv_pd);
+
+impl Allocated {
+    pub(crate) fn new(context: &Opened) -> Self {
+        // SAFETY: An open context.
+        Self(unsafe { pd::ibv_alloc_pd(context.0) })
+    }
+}
+
+impl Drop for Allocated {
+    fn drop(&mut self) {
+        // SAFETY: Nothing of it is left when a test ends.
+        assert_eq!(unsafe { pd::ibv_dealloc_pd(self.0) }, 0);
+    }
+}
+
+/// A queue pair in error, whose requests complete at once.
+pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
+    // SAFETY: A queue of the test's.
+    let cq = unsafe { Cq::get(cq) }.unwrap();
+    let pd = cq.home.context.alloc_pd().unwrap();
+    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq.cq)).unwrap();
+    qp.to_init(Init::default()).unwrap();
+    qp.to_error().unwrap();
+    qp
+}
+
+/// Has a request complete.
+pub(crate) fn flush(qp: &QueuePair, id: u64) {
+    qp.post_recv(&[RecvWr::new(id, [])]).unwrap();
+}
+
+pub(crate) fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap()
+}
