@@ -103,3 +103,38 @@ pub(crate) unsafe extern "C" fn read_counters(counters: *mut ibv_counters, value
     };
     errno::status(Counters::get(counters).and_then(read))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::testing::{Opened, errno};
+
+    #[test]
+    fn packets_are_told_where_the_program_wants_them() {
+        let context = Opened::new();
+        unsafe {
+            let refused = create_counters(context.0, &mut ibv_counters_init_attr { comp_mask: 1 });
+            assert_eq!((refused, errno()), (null_mut(), libc::EINVAL));
+            let counters = create_counters(context.0, &mut ibv_counters_init_attr { comp_mask: 0 });
+            let attach = |counter_desc, comp_mask, flow| {
+                let mut attr = ibv_counter_attach_attr { counter_desc, index: 2, comp_mask };
+                attach_counters_point_flow(counters, &raw mut attr, flow)
+            };
+            assert_eq!(attach(PACKETS, 0, 8 as *mut c_void), libc::EINVAL, "there are no flows");
+            assert_eq!(attach(PACKETS, 1, null_mut()), libc::EINVAL);
+            assert_eq!(attach(1, 0, null_mut()), libc::EOPNOTSUPP, "bytes are not counted");
+            assert_eq!(attach(PACKETS, 0, null_mut()), 0);
+
+            let mut values = [u64::MAX; 3];
+            assert_eq!(read_counters(counters, values.as_mut_ptr(), 2, 0), libc::EINVAL, "no room");
+            assert_eq!(read_counters(counters, values.as_mut_ptr(), 3, 2), libc::EINVAL);
+            assert_eq!(values, [u64::MAX; 3]);
+            assert_eq!(read_counters(counters, values.as_mut_ptr(), 3, PREFER_CACHED), 0);
+            assert_eq!(values[..2], [u64::MAX; 2]);
+            assert_ne!(values[2], u64::MAX);
+            assert_eq!(destroy_counters(counters), 0);
+        }
+    }
+}

@@ -131,3 +131,67 @@ unsafe fn place<'a>(dm: *mut ibv_dm, offset: u64, host: *const c_void, length: u
     }
     Ok((dm, usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::{
+        mr::ibv_dereg_mr,
+        testing::{Allocated, Opened, errno},
+    };
+
+    fn alloc(context: &Opened, length: usize, log_align_req: u32, comp_mask: u32) -> *mut ibv_dm {
+        unsafe { alloc_dm(context.0, &mut ibv_alloc_dm_attr { length, log_align_req, comp_mask }) }
+    }
+
+    #[test]
+    fn sizes_that_are_not_to_be_had() {
+        let context = Opened::new();
+        let all = unsafe { Ctx::get(context.0) }.unwrap().home.context.limits().max_dm_size;
+        for (length, align, mask, expected) in
+            [(0, 0, 0, libc::EINVAL), (all + 1, 0, 0, libc::ENOMEM), (64, 13, 0, libc::EINVAL), (64, 0, 1, libc::EINVAL)]
+        {
+            assert_eq!((alloc(&context, length, align, mask), errno()), (null_mut(), expected), "{length} {align} {mask}");
+        }
+    }
+
+    #[test]
+    fn copies_stay_inside_and_start_at_words() {
+        let context = Opened::new();
+        let dm = alloc(&context, 64, 12, 0);
+        let (to, from) = unsafe { ((*dm).memcpy_to_dm.unwrap(), (*dm).memcpy_from_dm.unwrap()) };
+        let mut bytes = [0u8; 8];
+        unsafe {
+            assert_eq!(to(dm, 56, b"abcdefgh".as_ptr().cast(), 8), 0);
+            assert_eq!(from(bytes.as_mut_ptr().cast(), dm, 56, 8), 0);
+            assert_eq!(&bytes, b"abcdefgh");
+            assert_eq!(to(dm, 64, std::ptr::null(), 0), 0);
+            for (offset, length, expected) in
+                [(60, 8, libc::EFAULT), (2, 4, libc::EINVAL), (u64::MAX - 3, 8, libc::EFAULT), (64, 1, libc::EFAULT)]
+            {
+                assert_eq!(to(dm, offset, bytes.as_ptr().cast(), length), expected, "{offset}");
+                assert_eq!(from(bytes.as_mut_ptr().cast(), dm, offset, length), expected, "{offset}");
+            }
+            assert_eq!(free_dm(dm), 0);
+        }
+    }
+
+    #[test]
+    fn a_region_is_zero_based_and_keeps_the_memory() {
+        let context = Opened::new();
+        let pd = Allocated::new(&context);
+        let dm = alloc(&context, 64, 0, 0);
+        unsafe {
+            for (offset, length, access) in [(0, 64, 1), (0, 0, 33), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)] {
+                assert_eq!((reg_dm_mr(pd.0, dm, offset, length, access), errno()), (null_mut(), libc::EINVAL), "{offset}");
+            }
+            let mr = reg_dm_mr(pd.0, dm, 32, 32, 33);
+            assert_eq!(((*mr).addr, (*mr).length), (null_mut(), 32));
+            assert_eq!(free_dm(dm), libc::EBUSY);
+            assert_eq!(ibv_dereg_mr(mr), 0);
+            assert_eq!(free_dm(dm), 0);
+        }
+    }
+}

@@ -71,3 +71,60 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::{
+        cq::ibv_destroy_cq,
+        cq_ex::create_cq_ex,
+        layout::verbs::ibv_cq_init_attr_ex,
+        pd::ibv_dealloc_pd,
+        testing::{Allocated, Opened, errno},
+    };
+
+    fn td(context: &Opened, comp_mask: u32) -> *mut ibv_td {
+        unsafe { alloc_td(context.0, &mut ibv_td_init_attr { comp_mask }) }
+    }
+
+    fn parent(context: &Opened, pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32) -> *mut ibv_pd {
+        let mut attr = ibv_parent_domain_init_attr { pd, td, comp_mask, ..ibv_parent_domain_init_attr::zeroed() };
+        unsafe { alloc_parent_domain(context.0, &raw mut attr) }
+    }
+
+    #[test]
+    fn a_parent_domain_keeps_what_it_stands_for_and_a_queue_keeps_it() {
+        let context = Opened::new();
+        let pd = Allocated::new(&context);
+        let td = td(&context, 0);
+        let parent = parent(&context, pd.0, td, PD_CONTEXT);
+        unsafe {
+            assert_eq!((*parent).handle, (*pd.0).handle);
+            assert_eq!(ibv_dealloc_pd(pd.0), libc::EBUSY);
+            assert_eq!(dealloc_td(td), libc::EBUSY);
+            let mut attr = ibv_cq_init_attr_ex { cqe: 1, comp_mask: 2, parent_domain: parent, ..ibv_cq_init_attr_ex::zeroed() };
+            let cq = create_cq_ex(context.0, &raw mut attr);
+            assert_eq!(ibv_dealloc_pd(parent), libc::EBUSY);
+            assert_eq!(ibv_destroy_cq(cq.cast()), 0);
+            attr.parent_domain = pd.0;
+            assert_eq!((create_cq_ex(context.0, &raw mut attr), errno()), (null_mut(), libc::EINVAL), "not a parent domain");
+            assert_eq!(ibv_dealloc_pd(parent), 0);
+            assert_eq!(dealloc_td(td), 0);
+        }
+    }
+
+    #[test]
+    fn domains_that_cannot_be() {
+        let (context, other) = (Opened::new(), Opened::new());
+        let (pd, foreign) = (Allocated::new(&context), Allocated::new(&other));
+        assert_eq!((td(&context, 1), errno()), (null_mut(), libc::EINVAL));
+        for (pd, comp_mask) in [(null_mut(), 0), (pd.0, 4), (pd.0, ALLOCATORS), (foreign.0, 0)] {
+            assert_eq!((parent(&context, pd, null_mut(), comp_mask), errno()), (null_mut(), libc::EINVAL), "mask {comp_mask}");
+        }
+        let td = td(&other, 0);
+        assert_eq!((parent(&context, pd.0, td, 0), errno()), (null_mut(), libc::EINVAL), "a thread domain of another context");
+        assert_eq!(unsafe { dealloc_td(td) }, 0);
+    }
+}

@@ -188,3 +188,95 @@ unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
 }
 
 export!(ibv_import_device, ibv_import_pd, ibv_unimport_pd, ibv_import_mr, ibv_unimport_mr, ibv_import_dm, ibv_unimport_dm);
+
+#[cfg(test)]
+mod tests {
+    use std::ptr::null_mut;
+
+    use super::*;
+    use crate::{
+        context::ibv_close_device,
+        dm,
+        layout::verbs::ibv_alloc_dm_attr,
+        mr::{alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
+        pd::ibv_dealloc_pd,
+        testing::{Allocated, Opened, errno},
+    };
+
+    fn copy(descriptor: c_int) -> c_int {
+        // SAFETY: A descriptor of a context.
+        unsafe { libc::dup(descriptor) }
+    }
+
+    #[test]
+    fn objects_are_found_by_number_in_a_context_that_was_imported() {
+        let (context, other) = (Opened::new(), Opened::new());
+        let pd = Allocated::new(&context);
+        let mut buffer = vec![0u8; 100];
+        unsafe {
+            let mr = ibv_reg_mr(pd.0, buffer.as_mut_ptr().cast(), 100, 1);
+            let dm = dm::alloc_dm(context.0, &mut ibv_alloc_dm_attr { length: 64, log_align_req: 0, comp_mask: 0 });
+            let descriptor = copy((*context.0).cmd_fd);
+            let imported = ibv_import_device(descriptor);
+            assert_eq!((*imported).cmd_fd, descriptor);
+
+            let pd_2 = ibv_import_pd(imported, (*pd.0).handle);
+            assert_eq!(((*pd_2).handle, (*pd_2).context), ((*pd.0).handle, imported));
+            let mr_2 = ibv_import_mr(pd_2, (*mr).handle);
+            assert_eq!(((*mr_2).lkey, (*mr_2).rkey, (*mr_2).length), ((*mr).lkey, (*mr).rkey, 100));
+            assert_eq!(((*mr_2).addr, (*mr_2).handle), (null_mut(), (*mr).handle));
+            let dm_2 = ibv_import_dm(imported, (*dm).handle);
+            assert_eq!((*dm).memcpy_to_dm.unwrap()(dm, 0, b"word".as_ptr().cast(), 4), 0);
+            let mut word = [0u8; 4];
+            assert_eq!((*dm_2).memcpy_from_dm.unwrap()(word.as_mut_ptr().cast(), dm_2, 0, 4), 0);
+            assert_eq!(&word, b"word");
+
+            // of another kind, of another context, of nobody
+            assert_eq!((ibv_import_pd(imported, (*mr).handle), errno()), (null_mut(), libc::ENOENT));
+            assert_eq!((ibv_import_mr(pd_2, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
+            assert_eq!((ibv_import_dm(other.0, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
+            assert_eq!((ibv_import_dm(imported, 9999), errno()), (null_mut(), libc::ENOENT));
+
+            // what only stands for an object goes without it, and does not take its number
+            assert_eq!(ibv_dealloc_pd(pd_2), libc::EBUSY);
+            ibv_unimport_mr(mr_2);
+            ibv_unimport_pd(pd_2);
+            ibv_unimport_dm(dm_2);
+            let again = ibv_import_pd(imported, (*pd.0).handle);
+            assert_eq!(ibv_dealloc_pd(again), 0);
+            let again = ibv_import_pd(imported, (*pd.0).handle);
+            assert!(!again.is_null());
+            ibv_unimport_pd(again);
+
+            let handle = (*dm).handle;
+            assert_eq!(dm::free_dm(dm), 0);
+            assert_eq!((ibv_import_dm(imported, handle), errno()), (null_mut(), libc::ENOENT), "freed");
+            assert_eq!(ibv_dereg_mr(mr), 0);
+            assert_eq!(ibv_close_device(imported), 0);
+            assert_eq!((libc::fcntl(descriptor, libc::F_GETFD), errno()), (-1, libc::EBADF), "closed with the context");
+        }
+    }
+
+    #[test]
+    fn what_is_no_context_is_not_imported_and_stays_open() {
+        let context = Opened::new();
+        let event = copy(unsafe { (*context.0).async_fd });
+        for descriptor in [event, -1] {
+            assert_eq!((unsafe { ibv_import_device(descriptor) }, errno()), (null_mut(), libc::EINVAL));
+        }
+        assert_eq!(unsafe { libc::close(event) }, 0);
+    }
+
+    #[test]
+    fn a_region_of_nothing_can_be_imported_too() {
+        let context = Opened::new();
+        let pd = Allocated::new(&context);
+        unsafe {
+            let null = alloc_null_mr(pd.0);
+            let again = ibv_import_mr(pd.0, (*null).handle);
+            assert_eq!((*again).lkey, (*null).lkey);
+            ibv_unimport_mr(again);
+            assert_eq!(ibv_dereg_mr(null), 0);
+        }
+    }
+}
