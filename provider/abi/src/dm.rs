@@ -22,8 +22,8 @@ use crate::{
 /// It starts on a page, whatever alignment up to that is wanted.
 const LOG_PAGE: u32 = 12;
 
-/// Programs copy whole words of this size, as they have to with memory on a bus: from a multiple of it on.
-const WORD: u64 = 4;
+/// Programs copy whole words of this size, as they have to with memory on a bus.
+const WORD: usize = 4;
 
 /// Device memory as programs hold it.
 #[repr(C)]
@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
         let rights = mr::rights(access)?;
         let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
         let end = start.checked_add(length).ok_or(Errno::INVAL)?;
-        if access & ZERO_BASED == 0 || length == 0 {
+        if access & ZERO_BASED == 0 {
             return Err(Errno::INVAL);
         }
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     errno::pointer(register())
 }
 
-/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place that is not a multiple of four.
+/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is not a multiple of four.
 unsafe extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
     errno::status(place(dm, offset, from, length).and_then(|(dm, offset)| {
         let from = if length == 0 { &[] } else { slice::from_raw_parts(from.cast(), length) };
@@ -126,10 +126,11 @@ unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u6
 
 unsafe fn place<'a>(dm: *mut ibv_dm, offset: u64, host: *const c_void, length: usize) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
-    if !offset.is_multiple_of(WORD) || host.is_null() && length > 0 {
+    let offset = usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?;
+    if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0 {
         return Err(Errno::INVAL);
     }
-    Ok((dm, usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?))
+    Ok((dm, offset))
 }
 
 #[cfg(test)]
@@ -168,9 +169,13 @@ mod tests {
             assert_eq!(from(bytes.as_mut_ptr().cast(), dm, 56, 8), 0);
             assert_eq!(&bytes, b"abcdefgh");
             assert_eq!(to(dm, 64, std::ptr::null(), 0), 0);
-            for (offset, length, expected) in
-                [(60, 8, libc::EFAULT), (2, 4, libc::EINVAL), (u64::MAX - 3, 8, libc::EFAULT), (64, 1, libc::EFAULT)]
-            {
+            for (offset, length, expected) in [
+                (60, 8, libc::EFAULT),
+                (2, 4, libc::EINVAL),
+                (4, 2, libc::EINVAL),
+                (u64::MAX - 3, 8, libc::EFAULT),
+                (64, 4, libc::EFAULT),
+            ] {
                 assert_eq!(to(dm, offset, bytes.as_ptr().cast(), length), expected, "{offset}");
                 assert_eq!(from(bytes.as_mut_ptr().cast(), dm, offset, length), expected, "{offset}");
             }
@@ -184,13 +189,15 @@ mod tests {
         let pd = Allocated::new(&context);
         let dm = alloc(&context, 64, 0, 0);
         unsafe {
-            for (offset, length, access) in [(0, 64, 1), (0, 0, 33), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)] {
+            for (offset, length, access) in [(0, 64, 1), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)] {
                 assert_eq!((reg_dm_mr(pd.0, dm, offset, length, access), errno()), (null_mut(), libc::EINVAL), "{offset}");
             }
             let mr = reg_dm_mr(pd.0, dm, 32, 32, 33);
             assert_eq!(((*mr).addr, (*mr).length), (null_mut(), 32));
             assert_eq!(free_dm(dm), libc::EBUSY);
             assert_eq!(ibv_dereg_mr(mr), 0);
+            let nothing = reg_dm_mr(pd.0, dm, 0, 0, 33);
+            assert_eq!(ibv_dereg_mr(nothing), 0);
             assert_eq!(free_dm(dm), 0);
         }
     }
