@@ -10,7 +10,7 @@ use roce_provider::{
     transport::{
         addr::{Mtu, QKey, Qpn},
         psn::Psn,
-        qp::{Attribute, Changes, Init, PathMigration, QpInfo, QpType, Rtr, Rts, State, optional_attributes},
+        qp::{Attribute, Changes, Init, PathMigration, QpInfo, QpType, Rtr, Rts, State, is_legal, optional_attributes},
     },
 };
 
@@ -101,6 +101,16 @@ fn mtu(number: c_uint) -> Result<Mtu> {
     }
 }
 
+/// What that end of an extended reliable connection does not have, and programs give it all the same, as they would a reliable
+/// connection: the kernel does not look at it.
+const fn ignored(qp_type: QpType) -> u32 {
+    match qp_type {
+        QpType::XrcInitiator => MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
+        QpType::XrcTarget => MAX_QP_RD_ATOMIC | RETRY_CNT | RNR_RETRY,
+        _ => 0,
+    }
+}
+
 /// What an edge cannot do without.
 const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
@@ -150,8 +160,12 @@ enum Transition {
 impl Transition {
     /// What a mask and the attributes that it selects ask of a queue pair.
     fn of(qp_type: QpType, from: State, attr: &ibv_qp_attr, mask: u32) -> Result<Self> {
+        let mask = mask & !ignored(qp_type);
         let to = if mask & STATE != 0 { state(attr.qp_state)? } else { from };
         let (required, optional) = (required(qp_type, from, to), optional(qp_type, from, to));
+        if !is_legal(qp_type, from, to) {
+            return Err(Errno::INVAL);
+        }
         if mask & required != required || mask & !(required | optional | STATE) != 0 {
             return Err(Errno::INVAL);
         }
