@@ -183,7 +183,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let batch = &object(qp).batch;
     let Requests { wrs, error } = batch.requests();
-    (wrs.clear(), *error = None);
+    wrs.clear();
+    *error = None;
     batch.give_back();
 }
 
