@@ -35,6 +35,7 @@ class Case:
     server: Program | None = None
     ready: str = "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
     seconds: float = 30
+    sysfs: bool = False  # our side looks into /sys and /dev, too
     # Commands of root in the first side's namespace; those of `during` come when an endless program has begun to speak.
     before: tuple = ()
     during: tuple = ()
@@ -58,7 +59,7 @@ class GuestHost:
     def facts(self):
         return self.known
 
-    def start(self, argv, _):
+    def start(self, argv, *_):
         return StockSide(self.guest, argv)
 
     def ready(self, sign):
@@ -96,11 +97,11 @@ def play(case, server_host, client_host, directory, built):
         for command in case.before:
             server_host.as_root(command)
         if case.server:
-            sides.append(start(case.server, server_host, "server", address, stem))
+            sides.append(start(case, case.server, server_host, "server", address, stem))
             if not await_ready(case, sides[0], server_host):
                 result.problems.append(f"the server is not ready ({case.ready})")
         if not result.problems:
-            sides.append(start(case.client, client_host, "client" if case.server else "program", address, stem))
+            sides.append(start(case, case.client, client_host, "client" if case.server else "program", address, stem))
             for command in case.during:
                 await_words(sides[-1], sides[-1].program.says[:1])
                 server_host.as_root(command)
@@ -120,10 +121,10 @@ def play(case, server_host, client_host, directory, built):
     return result
 
 
-def start(program, host, who, address, stem):
+def start(case, program, host, who, address, stem):
     facts = {**host.facts(), **address}
     argv = [re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word)) for word in program.words]
-    side = host.start(argv, f"{stem}-{who}")
+    side = host.start(argv, f"{stem}-{who}", case.sysfs)
     side.who, side.program = who, program
     return side
 

@@ -50,11 +50,12 @@ def options():
         # Nothing of it is special to loopback.
         yield pingpong(kind, "hosts", "events", 300, 1024, "-c", "-e")
         yield pingpong(kind, "hosts", "plain", 300, 1024, "-c")
+    # Not events with timestamps: the tool takes it for an error when an event comes for what it has polled already.
     variants = {"timestamps": ["-t"], "device-memory": ["-j"], "new-send": ["-N"], "on-demand": ["-o"], "implicit-on-demand": ["-O"],
-                "prefetch": ["-o", "-P"], "events-timestamps": ["-e", "-t"], "new-send-device-memory": ["-N", "-j"],
+                "prefetch": ["-o", "-P"], "new-send-device-memory": ["-N", "-j"],
                 "new-send-events": ["-N", "-e"]}
     for name, words in variants.items():
-        says = (r"Max receive completion clock cycles: \d+",) if "-t" in words else ()
+        says = (r"Max receive completion clock cycles = \d+",) if "-t" in words else ()
         yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, says=says)
     yield pingpong("srq", "loopback", "on-demand", 300, 4096, "-c", "-o")
     yield pingpong("rc", "loopback", "long", 20_000, 64)
@@ -75,7 +76,6 @@ def against_rxe():
 
 def pingpong(kind, place, name, count, size, *words, says=()):
     common = (f"ibv_{kind}_pingpong", "-d", "{device}", "-g", "{gid}", "-n", count, "-s", size, *words)
-    queues = 1 if kind != "srq" else 1
-    says = (rf"{count * queues} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
+    says = (rf"{count} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
     # What the stock library cannot do with rxe, and what only measures, our side does alone.
     return Case(f"pingpong/{kind}/{place}/{name}", place, Program((*common, "{server}"), says, NEVER), Program(common, says, NEVER))

@@ -45,7 +45,7 @@ def ucx():
             environment = ucx_environment(transport)
             common = (*environment, "{ucx_check}")
             yield Case(f"ucx/{transport}/{place}/checked", place, Program((*common, "{server}"), (r"\d+ messages and \d+ puts, all right",)),
-                       Program(common, (r"\d+ messages and \d+ puts, all right",)), "tcp:18517", seconds=60)
+                       Program(common, (r"\d+ messages and \d+ puts, all right",)), "tcp:18517", 60, sysfs=True)
         for test, size, count in [("tag_lat", 8, 2000), ("tag_lat", 4096, 1000), ("tag_bw", 65536, 500), ("tag_bw", 1_000_000, 50),
                                   ("ucp_put_lat", 8, 1000), ("ucp_put_bw", 65536, 500), ("ucp_get", 65536, 200),
                                   ("stream_bw", 4096, 500), ("ucp_am_bw", 4096, 500), ("ucp_fadd", 8, 200)]:
@@ -64,7 +64,7 @@ def ucx_environment(transport):
 def performance(name, transport, *words):
     common = (*ucx_environment(transport), "ucx_perftest", "-f", *words)
     return Case(name, "loopback", Program((*common, "{server}"), (r"(.*Final:)?\s*\d+(\s+[\d.]+)+",), ("ERROR", "WARN")),
-                Program(common[:-len(words)], never=("ERROR", "WARN")), f"tcp:{UCX_PORT}", seconds=60)
+                Program(common[:-len(words)], never=("ERROR", "WARN")), f"tcp:{UCX_PORT}", 60, sysfs=True)
 
 
 def fabric():
@@ -82,4 +82,4 @@ def mpi():
                    Program(("mpirun", "-n", 2, "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "pml_ucx_tls", "any",
                             "--mca", "pml_ucx_devices", "any", "--mca", "btl", "^openib", "--mca", "orte_tmpdir_base", "/tmp",
                             "-x", f"UCX_TLS={transport}", "-x", "UCX_NET_DEVICES={device}:1", "{allreduce}"),
-                           (r"2 ranks, \d+ sums, all right",)), seconds=60)
+                           (r"2 ranks, \d+ sums, all right",)), seconds=60, sysfs=True)

@@ -1,4 +1,4 @@
-"""Where our side runs: network namespaces with all that programs look for, and our library in place of the stock ones."""
+"""Where our side runs: network namespaces, and `roce run` in them, which puts our library in the place of the stock ones."""
 
 import os
 import re
@@ -9,9 +9,7 @@ from pathlib import Path
 from casting import ready_here
 from lab import LabError, output_of
 from matrix import OurSide
-from net import HOST_IPV4, HOST_IPV6, MTU, PREFIX, Namespace, Net
-
-HERE = Path(__file__).resolve().parent
+from net import HOST_IPV4, MTU, PREFIX, Namespace, Net
 
 # The names by which programs and dlopen ask for our one file.
 NAMES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"]
@@ -19,49 +17,49 @@ NAMES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"]
 NOBODY = 65534
 
 
+def place_ours(roce, library, directory):
+    """Puts both where every user can execute them, side by side, as they would be installed; returns the command."""
+    place = directory / "ours"
+    place.mkdir()
+    shutil.copy(library, place / "libroce_abi.so")
+    return Path(shutil.copy(roce, place))
+
+
 def place_library(library, directory):
-    """Puts the library under the names of those that it replaces; returns where."""
+    """Puts the library under the names of those that it replaces, for where there is no `roce run`."""
     place = directory / "roce"
     place.mkdir()
     shutil.copy(library, place / "libroce_abi.so")
     for name in NAMES:
         (place / name).symlink_to("libroce_abi.so")
-    return place
 
 
 class Home:
-    """What a namespace becomes by `home.sh`, and programs that run in it as nobody, with our library."""
+    """A namespace, and programs that run in it as nobody, by `roce run`."""
 
-    def __init__(self, namespace, library, directory, devices):
-        self.namespace, self.library = namespace, library
-        self.name = namespace.name
-        self.directory = directory / namespace.name
-        self.directory.mkdir()
-        pairs = [f"{device}={interface}" for device, interface in devices.items()]
-        self.keeper = namespace.start([HERE / "home.sh", self.directory, *pairs], stdin=subprocess.PIPE,
-                                      stdout=subprocess.PIPE, text=True)
-        if self.keeper.stdout.readline() != "ready\n":
-            raise LabError(f"cannot furnish the namespace {self.name}")
+    def __init__(self, namespace, roce):
+        self.namespace, self.roce = namespace, roce
+        # Where users may have no namespaces, root must be the one who sees what --sysfs shows.
+        self.nobody_sees = subprocess.run([*self.as_nobody(), "unshare", "-Urm", "true"], stderr=subprocess.DEVNULL).returncode == 0
 
-    def command(self, argv):
+    def as_nobody(self):
         # The last setpriv: giving up root takes back what was asked for the parent's death.
-        return ["nsenter", "--target", str(self.keeper.pid), "--net", "--mount", "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}",
-                "--clear-groups", "--pdeathsig", "KILL", "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C",
-                f"LD_LIBRARY_PATH={self.library}", *map(str, argv)]
+        return ["ip", "netns", "exec", self.namespace.name, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+                "--pdeathsig", "KILL"]
 
-    def start(self, argv, **options):
-        return subprocess.Popen(self.command(argv), start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **options)
+    def command(self, argv, sysfs=False):
+        user = self.as_nobody() if self.nobody_sees or not sysfs else self.namespace.command([])
+        return [*user, "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", str(self.roce), "run",
+                *(["--sysfs"] if sysfs else []), "--", *map(str, argv)]
+
+    def start(self, argv, sysfs=False, **options):
+        return subprocess.Popen(self.command(argv, sysfs), start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **options)
 
     def output(self, argv):
         return output_of(self.command(argv))
 
     def table(self, *names):
         return self.namespace.output(["cat", *(f"/proc/net/{name}" for name in names)])
-
-    def close(self):
-        self.keeper.stdin.close()
-        self.keeper.wait()
-        self.keeper.stdout.close()
 
 
 class Host:
@@ -84,8 +82,8 @@ class Host:
                 return int(index)
         raise LabError(f"{self.device} has no GID of {self.address}:\n{shown}")
 
-    def start(self, argv, path):
-        return OurSide(self.home, argv, Path(path))
+    def start(self, argv, path, sysfs):
+        return OurSide(self.home, argv, Path(path), sysfs=sysfs)
 
     def as_root(self, command):
         self.home.namespace.output(command.split())
@@ -97,8 +95,8 @@ class Host:
 class Pair:
     """Two hosts on one wire, for as long as a worker needs them: 10.78.N.1 and 10.78.N.2."""
 
-    def __init__(self, number, library, directory):
-        self.number, self.library, self.directory = number, library, directory
+    def __init__(self, number, roce):
+        self.number, self.roce = number, roce
         self.spaces, self.hosts = [], []
 
     def __enter__(self):
@@ -114,8 +112,7 @@ class Pair:
                 space.ip("addr", "add", f"fd78:{self.number}::{place}/64", "dev", "eth0", "nodad")
                 # Without a route to them, no group is found.
                 space.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
-                home = Home(space, self.library, self.directory, {"roce_lo": "lo", "roce_eth0": "eth0"})
-                self.hosts.append(Host(home, "roce_eth0", address))
+                self.hosts.append(Host(Home(space, self.roce), "roce_eth0", address))
             self.loopback = Host(self.hosts[0].home, "roce_lo", "127.0.0.1")
         except BaseException:
             self.__exit__()
@@ -123,8 +120,6 @@ class Pair:
         return self
 
     def __exit__(self, *_):
-        for host in self.hosts:
-            host.home.close()
         for space in self.spaces:
             space.__exit__()
 
@@ -132,17 +127,11 @@ class Pair:
 class Stage(Net):
     """The namespace with the bridge, on which our side meets the guest."""
 
-    def __init__(self, library, directory):
+    def __init__(self, roce):
         super().__init__()
-        self.library, self.directory = library, directory
+        self.roce = roce
 
     def set_up(self):
         super().set_up()
         self.ip("route", "replace", "224.0.0.0/4", "dev", "br0")
-        home = Home(self, self.library, self.directory, {"roce_lo": "lo", "roce_br0": "br0"})
-        self.host = Host(home, "roce_br0", HOST_IPV4)
-
-    def __exit__(self, *_):
-        if hasattr(self, "host"):
-            self.host.home.close()
-        super().__exit__()
+        self.host = Host(Home(self, self.roce), "roce_br0", HOST_IPV4)

@@ -92,7 +92,7 @@ class Suite:
         started = time.monotonic()
         results = self.place / "results" / f"{case.module}.json"
         words = [PYTHON, self.place / "suite_runner.py", self.place, case.module, results, "--dev", host.device, "--gid", host.facts()["gid"]]
-        side = OurSide(host.home, [str(word) for word in words], self.directory / f"pyverbs_{case.module}")
+        side = OurSide(host.home, [str(word) for word in words], self.directory / f"pyverbs_{case.module}", sysfs=True)
         side.who = "the suite"
         try:
             wait([side], MODULE_SECONDS)

@@ -111,13 +111,13 @@ class Side:
 class OurSide(Side):
     who = "ours"
 
-    def __init__(self, net, argv, path):
+    def __init__(self, net, argv, path, **options):
         self.argv = argv
         # Files, for nobody reads a pipe while the tool runs.
         self.out = path.with_suffix(".out")
         self.err = path.with_suffix(".err")
         with open(self.out, "wb") as out, open(self.err, "wb") as err:
-            self.process = net.start(argv, stdout=out, stderr=err)
+            self.process = net.start(argv, stdout=out, stderr=err, **options)
 
     def poll(self):
         self.status = self.process.poll()
