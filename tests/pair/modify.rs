@@ -113,7 +113,7 @@ fn timeout_and_retries() {
     half.expect_nothing();
     half.advance(Duration::from_nanos(1));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
-    half.advance(timeout);
+    half.advance(timeout * 2);
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RetryExcErr))], "one retry, and no more");
 }
 

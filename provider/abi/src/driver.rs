@@ -7,7 +7,7 @@ use std::{
     ptr,
 };
 
-use crate::export::{export, exports};
+use crate::export::export;
 
 /// A command of a driver: `EOPNOTSUPP`.
 extern "C" fn refuse() -> c_int {

@@ -7,6 +7,10 @@ use crate::{psn::Psn, time::Instant};
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
+/// How many times the acknowledge timeout the timer may take at most. It doubles up to this with each time that it fires in
+/// vain: a peer whose processor is busy elsewhere answers late, and gets more time without being asked more often.
+const LONGEST: u32 = 4;
+
 /// Counters and timers of a requester.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
@@ -15,6 +19,8 @@ pub(crate) struct Retry {
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
+    /// How often the timer has fired since something was acknowledged.
+    fired: u32,
     deadline: Option<Instant>,
     /// The peer was not ready and is left alone until then.
     paused_until: Option<Instant>,
@@ -52,6 +58,7 @@ impl Retry {
     pub(crate) fn on_progress(&mut self, now: Instant, outstanding: bool) {
         self.retries_left = self.retry_cnt;
         self.rnr_left = self.rnr_retry;
+        self.fired = 0;
         self.resent_from = None;
         // during a pause nothing is sent; the timer starts again with what is sent after it
         let waits = outstanding && !self.is_paused();
@@ -74,7 +81,9 @@ impl Retry {
     /// The acknowledge timer fired.
     pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
         self.resent_from = None;
-        self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+        self.fired += 1;
+        let times = 1_u32.checked_shl(self.fired).map_or(LONGEST, |times| times.min(LONGEST));
+        self.deadline = self.timeout.map(|timeout| now.plus(timeout * times));
         self.spend()
     }
 
@@ -144,6 +153,20 @@ mod tests {
         assert_eq!(retry.on_timeout(at(0)), Verdict::GiveUp { tries: 8 });
         retry.on_progress(at(0), true);
         assert_eq!(retry.on_timeout(at(0)), Verdict::Again);
+    }
+
+    #[test]
+    fn the_timer_doubles_up_to_four_times_and_progress_starts_it_anew() {
+        let mut retry = Retry::new(Some(T), 7, 7);
+        retry.on_sent(at(0));
+        let mut now = 0;
+        for waited in [1, 2, 4, 4, 4] {
+            assert_eq!(retry.next_deadline(), Some(at(now + waited)));
+            now += waited;
+            retry.on_timeout(at(now));
+        }
+        retry.on_progress(at(now), true);
+        assert_eq!(retry.next_deadline(), Some(at(now + 1)));
     }
 
     #[test]
