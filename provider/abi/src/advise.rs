@@ -56,7 +56,7 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
     }
     let outside = Errno(libc::EFAULT);
     let start = part.addr.checked_sub(region.address()).and_then(|start| usize::try_from(start).ok()).ok_or(outside)?;
-    let end = start.checked_add(part.length as usize).filter(|&end| end <= region.len()).ok_or(outside)?;
+    let end = start.checked_add(part.length as usize).ok_or(outside)?;
     // what is there already needs no fetching
     if advice == PREFETCH_NO_FAULT { Ok(()) } else { Ok(region.prefetch(start..end)?) }
 }
