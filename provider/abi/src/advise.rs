@@ -62,6 +62,7 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
 }
 
 #[cfg(test)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
 mod tests {
     use std::ptr::null_mut;
 

@@ -105,6 +105,7 @@ pub(crate) unsafe extern "C" fn read_counters(counters: *mut ibv_counters, value
 }
 
 #[cfg(test)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
 mod tests {
     use std::ptr::null_mut;
 

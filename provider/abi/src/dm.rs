@@ -134,6 +134,7 @@ unsafe fn place<'a>(dm: *mut ibv_dm, offset: u64, host: *const c_void, length: u
 }
 
 #[cfg(test)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
 mod tests {
     use std::ptr::null_mut;
 

@@ -73,6 +73,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 }
 
 #[cfg(test)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
 mod tests {
     use std::ptr::null_mut;
 

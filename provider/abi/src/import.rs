@@ -190,6 +190,7 @@ unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
 export!(ibv_import_device, ibv_import_pd, ibv_unimport_pd, ibv_import_mr, ibv_unimport_mr, ibv_import_dm, ibv_unimport_dm);
 
 #[cfg(test)]
+#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
 mod tests {
     use std::ptr::null_mut;
 

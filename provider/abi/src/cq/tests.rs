@@ -1,3 +1,5 @@
+#![allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+
 use std::{
     ptr::{null, null_mut},
     sync::mpsc,
