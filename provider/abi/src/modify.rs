@@ -198,7 +198,7 @@ impl Transition {
             Self::Sqd { notify } => qp.to_sqd(notify),
             Self::Change(changes) => qp.change(changes),
             Self::Error => qp.to_error(),
-            Self::Reset => qp.to_reset(),
+            Self::Reset => qp.to_reset().inspect(|()| qp.discard_completions()),
         }?;
         Ok(())
     }

@@ -47,7 +47,7 @@ pub(crate) struct Qp {
     /// What the program makes by `ibv_wr_start` and its kin.
     pub(crate) batch: Batch,
     sq_sig_all: bool,
-    _target: Option<Arc<Target>>,
+    target: Option<Arc<Target>>,
     _made_from: Vec<User>,
 }
 
@@ -130,7 +130,7 @@ impl Qp {
             groups: Mutex::default(),
             batch: Batch::new(send_ops.is_some()),
             sq_sig_all,
-            _target: target,
+            target,
             _made_from: made_from,
         };
         let qp = qp.hand_out();
@@ -269,6 +269,9 @@ unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
             return Err(Errno::BUSY);
         }
         let qpn = object.qp.qpn().get();
+        if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
+            object.qp.discard_completions();
+        }
         object.home.forget(qp as usize, |named| {
             if named.qps.get(&qpn) == Some(&(qp as usize)) {
                 named.qps.remove(&qpn);

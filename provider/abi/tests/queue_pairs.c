@@ -122,7 +122,19 @@ static void modifying(void) {
     struct ibv_qp_rate_limit_attr rate = {.rate_limit = 1};
     EXPECT(ibv_modify_qp_rate_limit(qp, &rate) == EOPNOTSUPP);
     attr.qp_state = IBV_QPS_ERR;
-    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && qp->state == IBV_QPS_ERR && ibv_destroy_qp(qp) == 0);
+    struct ibv_recv_wr recv[2] = {{.wr_id = 1, .next = &recv[1]}, {.wr_id = 2}}, *bad;
+    EXPECT(ibv_post_recv(qp, recv, &bad) == 0);
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && qp->state == IBV_QPS_ERR);
+    struct ibv_wc wc = next();
+    EXPECT(wc.wr_id == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
+    /* what nobody has polled goes with the queue pair's life */
+    attr.qp_state = IBV_QPS_RESET;
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && ibv_poll_cq(cq, 1, &wc) == 0);
+    connect_rc(qp);
+    EXPECT(ibv_post_recv(qp, recv, &bad) == 0);
+    attr.qp_state = IBV_QPS_ERR;
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && next().wr_id == 1);
+    EXPECT(ibv_destroy_qp(qp) == 0 && ibv_poll_cq(cq, 1, &wc) == 0);
 }
 
 static void lists(void) {

@@ -372,6 +372,12 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
+    /// Takes back every completion of this queue pair that nobody has taken yet: whoever polls does not find them. Drivers of
+    /// network cards do so on the way to RESET and when a queue pair is destroyed; here, it is the program's to say.
+    pub fn discard_completions(&self) {
+        self.inner.context.inner.engine.lock().adapter().discard_completions(self.inner.qpn);
+    }
+
     /// Posts requests that are made one by one: `requests` gets a function that posts one. For those who translate lists of their
     /// own and need no second one; everything goes out at the end, as with [`post_send`](Self::post_send). Calling anything else of
     /// the same device in `requests` waits for ever.

@@ -262,6 +262,14 @@ impl Adapter {
         self.with_qp(index, now, |qp, env| qp.post_send(wr, env))
     }
 
+    /// Takes back every completion of a queue pair that nobody has taken yet: whoever polls does not find them. Drivers of
+    /// network cards do so on the way to RESET (`ibv_modify_qp`) and when a queue pair is destroyed (`ibv_destroy_qp`).
+    pub fn discard_completions(&mut self, qpn: Qpn) {
+        if let Some(&index) = self.by_qpn.get(&qpn) {
+            self.qps[index].common.discard_completions();
+        }
+    }
+
     /// Whether this request could be posted after so many others.
     ///
     /// # Errors

@@ -16,8 +16,8 @@ use crate::{
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Wc, WcError, WcOk, WcOpcode,
-        XrcdId,
+        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Standing, Wc, WcError, WcOk,
+        WcOpcode, XrcdId,
     },
 };
 
@@ -46,9 +46,9 @@ impl Env<'_> {
         }
     }
 
-    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, solicited: bool) {
+    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, standing: &Standing, solicited: bool) {
         let Some(cq) = cq else { return };
-        match cq.push(wc, solicited, self.now) {
+        match cq.push(wc, standing, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
             Pushed::Deferred => self.deferred.push(cq.id()),
@@ -88,6 +88,8 @@ pub(crate) struct Common {
     pub(crate) quirks: Quirks,
     /// Whether it has bound a memory window.
     pub(crate) binds: bool,
+    /// Of its completions.
+    pub(crate) standing: Standing,
 }
 
 impl Common {
@@ -119,12 +121,18 @@ impl Common {
             av: None,
             quirks: Quirks::default(),
             binds: false,
+            standing: Standing::default(),
         }
     }
 
     /// Whether anything of it completes in this queue.
     pub(crate) fn completes_in(&self, id: CqId) -> bool {
         [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
+    }
+
+    /// Takes back every completion that nobody has taken yet.
+    pub(crate) fn discard_completions(&mut self) {
+        core::mem::take(&mut self.standing).discard();
     }
 
     /// The header of a packet to the peer, in this queue pair's partition.
@@ -151,11 +159,13 @@ impl Common {
             SendOp::LocalInvalidate { .. } => WcOpcode::LocalInv,
         };
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
-        env.complete(self.send_cq.as_ref(), Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result }, false);
+        let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
+        env.complete(self.send_cq.as_ref(), wc, &self.standing, false);
     }
 
     /// Completes a receive request.
     pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
-        env.complete(self.recv_cq.as_ref(), Wc { wr_id, qpn: self.qpn, timestamp: env.now, result }, solicited);
+        let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
+        env.complete(self.recv_cq.as_ref(), wc, &self.standing, solicited);
     }
 }

@@ -1,5 +1,6 @@
 //! Completion queues. The adapter fills them, and their owner empties them without asking the adapter.
 
+use alloc::sync::Arc;
 use core::{
     sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
     time::Duration,
@@ -45,10 +46,27 @@ impl CqModeration {
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    ring: Ring<Wc>,
+    ring: Ring<(Wc, Standing)>,
     armed: AtomicU8,
     overrun: AtomicBool,
     moderation: Moderation,
+}
+
+/// Whether completions stand. Those of a queue pair share one until it discards them; then it gets another.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Standing {
+    discarded: Arc<AtomicBool>,
+}
+
+impl Standing {
+    /// Whoever polls finds none of them any more.
+    pub(crate) fn discard(&self) {
+        self.discarded.store(true, Ordering::Release);
+    }
+
+    fn holds(&self) -> bool {
+        !self.discarded.load(Ordering::Acquire)
+    }
 }
 
 /// What only the adapter reads and writes, under its lock: atomic so that the queue can be shared, no more.
@@ -97,7 +115,7 @@ impl CompletionQueue {
         self.ring.limit()
     }
 
-    /// How many it holds.
+    /// How many it holds, those that were discarded included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
@@ -127,7 +145,7 @@ impl CompletionQueue {
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         let mut count = 0;
         for slot in to {
-            match self.ring.pop() {
+            match self.pop() {
                 Some(wc) => *slot = wc,
                 None => break,
             }
@@ -138,7 +156,12 @@ impl CompletionQueue {
 
     /// Takes the oldest completion.
     pub fn pop(&self) -> Option<Wc> {
-        self.ring.pop()
+        loop {
+            let (wc, standing) = self.ring.pop()?;
+            if standing.holds() {
+                return Some(wc);
+            }
+        }
     }
 
     /// Asks for one event at the next completion of this kind that is added from now on. A queue armed for any completion
@@ -170,12 +193,12 @@ impl CompletionQueue {
         self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
     }
 
-    pub(crate) fn push(&self, wc: Wc, solicited: bool, now: Instant) -> Pushed {
+    pub(crate) fn push(&self, wc: Wc, standing: &Standing, solicited: bool, now: Instant) -> Pushed {
         if self.has_overrun() {
             return Pushed::Lost;
         }
         let solicited = solicited || wc.result.is_err();
-        if self.ring.push(wc).is_err() {
+        if self.ring.push((wc, standing.clone())).is_err() {
             self.overrun.store(true, Ordering::Release);
             return Pushed::Overrun;
         }
@@ -222,7 +245,7 @@ mod tests {
     }
 
     fn push(cq: &CompletionQueue, wc: Wc, solicited: bool) -> Pushed {
-        cq.push(wc, solicited, Instant::ZERO)
+        cq.push(wc, &Standing::default(), solicited, Instant::ZERO)
     }
 
     #[test]
@@ -238,6 +261,21 @@ mod tests {
         assert_eq!(push(&cq, ok(5), false), Pushed::Waking);
         cq.arm(ArmKind::Solicited);
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
+    }
+
+    #[test]
+    fn what_is_discarded_is_not_found() {
+        let cq = CompletionQueue::new(CqId(0), 16);
+        let (one, other) = (Standing::default(), Standing::default());
+        for (id, standing) in [(1, &one), (2, &other), (3, &one), (4, &one), (5, &other)] {
+            cq.push(ok(id), standing, false, Instant::ZERO);
+        }
+        assert_eq!(cq.pop().map(|wc| wc.wr_id), Some(1));
+        one.discard();
+        let mut found = [Wc::UNUSED; 4];
+        assert_eq!(cq.poll(&mut found), 2);
+        assert_eq!([found[0].wr_id, found[1].wr_id], [2, 5]);
+        assert!(cq.is_empty());
     }
 
     #[test]
