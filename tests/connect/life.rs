@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use roce_transport::{
+    adapter::{Adapter, AdapterConfig},
     addr::{Gid, Mtu},
     cm::{About, Accept, CmError, CmEvent, CmState, Connect, Listen, PortSpace, RejectReason},
     event::DropReason,
@@ -385,4 +386,66 @@ fn a_peer_that_starts_anew() {
     talk.pair.run();
     assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]);
     talk.assert_gone();
+}
+
+/// A asks again, for a while, where nobody listens yet.
+fn patient() -> Talk {
+    let mut pair = Pair::new();
+    let mut config = AdapterConfig::new([9; 32]);
+    config.cm.patience = Duration::from_millis(100);
+    pair.a.adapter = Adapter::new(config);
+    pair.a.adapter.set_gids(vec![pair.a.ip.into()]);
+    pair.a.pd = pair.a.adapter.alloc_pd().unwrap();
+    Talk::with(pair)
+}
+
+#[test]
+fn whoever_listens_a_little_later_is_found() {
+    let mut talk = patient();
+    let listener = talk.listener;
+    talk.pair.b.adapter.cm_unlisten(listener).unwrap();
+    let (a, _) = talk.call();
+    talk.pair.run_for(Duration::from_millis(55));
+    assert_eq!((talk.take(Side::A), talk.pair.a.adapter.cm_state(a)), (vec![], Some(CmState::ReqSent)));
+    assert_eq!(talk.pair.trace.records.len(), 2 * 6, "asked every ten milliseconds");
+    listen(&mut talk.pair.b, SERVICE, 1);
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    talk.settle();
+    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a));
+}
+
+#[test]
+fn patience_has_an_end() {
+    let mut talk = patient();
+    let end = talk.qp(Side::A);
+    let start = talk.pair.now;
+    talk.call_with(&end, PortSpace::Tcp.service(1), b"").unwrap();
+    talk.pair.run();
+    assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::INVALID_SERVICE_ID);
+    assert!((100..=120).contains(&talk.pair.now.since(start).as_millis()), "{:?}", talk.pair.now.since(start));
+    // whoever says no for another reason is not asked again
+    talk.call();
+    talk.settle();
+    let (b, _) = talk.requests()[0];
+    let now = talk.pair.now;
+    talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"").unwrap();
+    talk.settle();
+    assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
+    talk.assert_gone();
+}
+
+/// Datagram services, too.
+#[test]
+fn a_service_that_is_offered_a_little_later_is_found() {
+    let mut talk = patient();
+    let av = roce_transport::addr::AddressVector::new(talk.pair.b.ip.into(), 0);
+    let service = PortSpace::Udp.service(7);
+    talk.pair.a.adapter.cm_ask(talk.pair.now, service, &av, b"").unwrap();
+    talk.settle();
+    assert_eq!(talk.take(Side::A), []);
+    listen(&mut talk.pair.b, service, 1);
+    talk.settle();
+    assert!(matches!(talk.take(Side::B)[..], [CmEvent::SidrRequest { .. }]));
 }

@@ -129,6 +129,19 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
     pub fn reject(&self, private_data: &[u8]) -> Result<(), CmError> {
+        self.reject_for(RejectReason::CONSUMER, private_data)
+    }
+
+    /// The same, because of the vendor's options that the peer wants to use (`rdma_reject_ece`). A datagram service is refused
+    /// without a reason.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn reject_ece(&self, private_data: &[u8]) -> Result<(), CmError> {
+        self.reject_for(RejectReason::VENDOR_OPTION, private_data)
+    }
+
+    fn reject_for(&self, reason: RejectReason, private_data: &[u8]) -> Result<(), CmError> {
         let parts = self.parts();
         self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
         let is_ud = parts.options.qp_type == QpType::Ud;
@@ -136,7 +149,7 @@ impl CmId {
             let done = if is_ud {
                 adapter.cm_answer(conn, Err(SidrRep::REJECTED), private_data)
             } else {
-                adapter.cm_reject(now, conn, RejectReason::CONSUMER, private_data)
+                adapter.cm_reject(now, conn, reason, private_data)
             };
             done.map(|()| IdState::Closed)
         })

@@ -145,7 +145,9 @@ fn loopback() -> Result<Place, OpenError> {
     if let Some((context, ip)) = open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip))) {
         return Ok(Place { context, ip, opened: false });
     }
-    let context = open(&Device::for_local(Ipv4Addr::LOCALHOST.into())?)?;
+    let is_lo = |device: &Device| device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback());
+    let of_source = SOURCE.get().and_then(|source| source.devices().into_iter().find(is_lo));
+    let context = open(&of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?)?;
     let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(Place { context, ip, opened: true })
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use roce_transport::{
-    addr::{Mtu, Qpn},
+    addr::{AddressVector, Mtu, Qpn},
     cm::PortSpace,
     psn::Psn,
     qp::QpType,
@@ -250,6 +250,18 @@ impl CmId {
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.parts().peer
+    }
+
+    /// The way to the peer, once it is resolved (`id->route`); a request's is in its [`qp_setup`](Self::qp_setup).
+    #[must_use]
+    pub fn address_vector(&self) -> Option<AddressVector> {
+        self.parts().address_vector().ok()
+    }
+
+    /// How much a packet may carry on that way, once the route is resolved.
+    #[must_use]
+    pub fn path_mtu(&self) -> Mtu {
+        self.parts().path_mtu
     }
 
     /// Its own port (`rdma_get_src_port`); 0 while it has none.

@@ -75,6 +75,12 @@ impl CmId {
         self.finish(&[EventKind::MulticastJoin])
     }
 
+    /// Whether it has joined a multicast group.
+    #[must_use]
+    pub fn is_member(&self, group: IpAddr) -> bool {
+        self.parts().groups.contains_key(&group)
+    }
+
     /// Leaves a multicast group (`rdma_leave_multicast`).
     ///
     /// # Errors

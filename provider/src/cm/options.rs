@@ -94,10 +94,10 @@ impl CmId {
     /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too (`RDMA_OPTION_ID_AFONLY`). Off by default.
     ///
     /// # Errors
-    /// [`CmError::State`] once it is bound.
+    /// [`CmError::State`] once it listens or is resolved.
     pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
         let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
+        self.check(&[IdState::Idle, IdState::Bound])?;
         parts.options.afonly = afonly;
         Ok(())
     }

@@ -1,6 +1,6 @@
 //! What a program asks of connection management, and what can be wrong with it.
 
-use core::{net::IpAddr, ops::RangeInclusive};
+use core::{net::IpAddr, ops::RangeInclusive, time::Duration};
 
 use thiserror::Error;
 
@@ -24,13 +24,23 @@ pub struct CmConfig {
     /// How much longer a program may take that has not answered a request yet, which the peer is told when it asks again:
     /// a five-bit code. 24 (69 s) by default.
     pub service_timeout: u8,
+    /// For how long a peer at which nobody listens yet is asked again, every 10 ms, before its refusal is told. Zero by default.
+    /// Programs that start both sides at the same moment need it: they rely on resolving addresses to take some milliseconds.
+    pub patience: Duration,
     /// Connections at once, those in their time wait included. 65,536 by default.
     pub max_connections: usize,
 }
 
 impl Default for CmConfig {
     fn default() -> Self {
-        Self { ids: 1..=u32::MAX, response_timeout: 18, max_retries: 15, service_timeout: 24, max_connections: 1 << 16 }
+        Self {
+            ids: 1..=u32::MAX,
+            response_timeout: 18,
+            max_retries: 15,
+            service_timeout: 24,
+            patience: Duration::ZERO,
+            max_connections: 1 << 16,
+        }
     }
 }
 

@@ -94,6 +94,8 @@ pub(super) struct Connection {
 pub(super) struct Resend {
     pub(super) mad: Box<CmMad>,
     pub(super) left: u8,
+    /// Once nobody has listened at the peer: until when it is asked again.
+    pub(super) until: Option<Instant>,
 }
 
 /// What both sides have said of a connection until it is established.

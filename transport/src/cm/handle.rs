@@ -257,6 +257,10 @@ impl Cm {
             _ => None,
         };
         let Some(time_wait) = over else { return Err(DropReason::CmWrongState) };
+        let asks = matches!(conn.state, CmState::ReqSent);
+        if asks && rej.reason == RejectReason::INVALID_SERVICE_ID && self.ask_again(arrival.now, id) {
+            return Ok(Taken::Done);
+        }
         self.tell(id, |conn| CmEvent::Rejected { conn, rej: Box::new(*rej) });
         if time_wait {
             self.enter_time_wait(arrival.now, id);
@@ -350,6 +354,9 @@ impl Cm {
         arrival.check_peer(conn)?;
         if conn.state != CmState::SidrReqSent {
             return Err(DropReason::CmWrongState);
+        }
+        if rep.status == SidrRep::NO_SERVICE && self.ask_again(arrival.now, rep.request_id) {
+            return Ok(Taken::Done);
         }
         self.tell(rep.request_id, |conn| CmEvent::SidrReply { conn, rep: Box::new(*rep) });
         self.remove(rep.request_id);

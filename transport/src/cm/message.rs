@@ -244,6 +244,8 @@ impl RejectReason {
     pub const INVALID_MTU: Self = Self(26);
     /// The program does not want to.
     pub const CONSUMER: Self = Self(28);
+    /// The vendor's options that come along are not supported.
+    pub const VENDOR_OPTION: Self = Self(35);
 }
 
 impl fmt::Display for RejectReason {

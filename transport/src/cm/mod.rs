@@ -58,6 +58,9 @@ pub(crate) struct Outgoing {
 /// Messages that may wait to be sent. More are forgotten: their senders, or we, will ask again.
 const OUTBOX: usize = 4096;
 
+/// How long it takes until a peer at which nobody listens is asked again.
+const AGAIN: Duration = Duration::from_millis(10);
+
 /// Connection management of one adapter.
 pub(crate) struct Cm {
     config: CmConfig,
@@ -531,10 +534,23 @@ impl Cm {
     fn send_until_answered(&mut self, now: Instant, id: u32, mad: CmMad) {
         let mad = Box::new(mad);
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        conn.resend = Some(Resend { mad: mad.clone(), left: self.config.max_retries });
+        conn.resend = Some(Resend { mad: mad.clone(), left: self.config.max_retries, until: None });
         let way = conn.way;
         self.enqueue(way, mad);
         self.set_deadline(id, Some(now.plus(time_of(self.config.response_timeout))));
+    }
+
+    /// Whether a question that nobody listened to is put again, a little later.
+    fn ask_again(&mut self, now: Instant, id: u32) -> bool {
+        let patience = self.config.patience;
+        let Some(resend) = self.conns.get_mut(&id).and_then(|conn| conn.resend.as_mut()) else { return false };
+        let until = *resend.until.get_or_insert(now.plus(patience));
+        if until <= now {
+            return false;
+        }
+        resend.left += 1; // it was answered, after all
+        self.set_deadline(id, Some(now.plus(AGAIN)));
+        true
     }
 
     /// Nothing is waited for.
