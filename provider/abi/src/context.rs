@@ -15,7 +15,7 @@ use crate::{
     advise, counters, cq, cq_ex,
     device::Dev,
     dm, domain,
-    errno::{self, Result},
+    errno::{self, Errno, Result},
     export::export,
     import::Family,
     layout::verbs::{ibv_context, ibv_device, verbs_context},
@@ -70,7 +70,7 @@ impl Ctx {
     /// The context behind a program's pointer; `EINVAL` for null.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
         if pointer.is_null() {
-            return Err(errno::Errno::INVAL);
+            return Err(Errno::INVAL);
         }
         Ok(&*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>())
     }
@@ -83,7 +83,10 @@ impl Ctx {
 
     /// One of `family`; if it is imported, then by this descriptor, which belongs to it from then on.
     pub(crate) fn open(dev: &'static Dev, family: Arc<Family>, imported_by: Option<c_int>) -> Result<*mut ibv_context> {
-        let context = dev.open()?;
+        let context = dev.open().map_err(|error| {
+            crate::say(&format!("cannot open {}: {error}", dev.device().name()));
+            Errno::from(error)
+        })?;
         let events = match context.read_async_events().and_then(|events| blocking(&events).map(|()| events)) {
             Ok(events) => events,
             Err(error) => {

@@ -5,9 +5,10 @@ use std::{
     collections::BTreeMap,
     ffi::{c_char, c_int},
     sync::{Mutex, MutexGuard, Once, PoisonError},
+    time::Duration,
 };
 
-use roce_provider::{Context, Device, OpenOptions, environment};
+use roce_provider::{Context, Device, OpenError, OpenOptions, environment};
 
 use crate::{
     errno::{self, Errno, Result},
@@ -44,6 +45,10 @@ static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new
 /// Devices that are open, each with how often: an adapter's addresses can be used only once, whoever in the process opens it.
 static OPEN: Mutex<BTreeMap<String, (Context, usize)>> = Mutex::new(BTreeMap::new());
 
+/// For how long a peer at which nobody listens yet is asked again: programs that start both sides at one moment rely on finding
+/// addresses to take as long as it does with a kernel (perftest's, for example).
+const PATIENCE: Duration = Duration::from_millis(250);
+
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -67,6 +72,18 @@ pub(crate) fn list() -> Vec<&'static Dev> {
 }
 
 impl Dev {
+    /// The device of this name that a list has shown, or that was made [known](Self::of).
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        lock(&DEVICES).get(name).copied()
+    }
+
+    /// A device that may be in no list: one with an address that no other has.
+    pub(crate) fn of(device: &Device) -> &'static Self {
+        let mut known = lock(&DEVICES);
+        let index = known.len() as c_int;
+        Self::known(&mut known, index, device.clone())
+    }
+
     fn known(known: &mut BTreeMap<String, &'static Self>, index: c_int, device: Device) -> &'static Self {
         if let Some(&dev) = known.get(device.name()) {
             *lock(&dev.device) = device;
@@ -98,18 +115,19 @@ impl Dev {
     }
 
     /// The adapter, opened if it is not; to be [closed](Self::close) as often.
-    pub(crate) fn open(&self) -> Result<Context> {
+    ///
+    /// # Errors
+    /// See [`OpenError`]; what is wrong with the environment was said when the devices were listed.
+    pub(crate) fn open(&self) -> Result<Context, OpenError> {
         let device = self.device();
         let mut open = lock(&OPEN);
         if let Some((context, times)) = open.get_mut(device.name()).filter(|(context, _)| context.is_of_this_process()) {
             *times += 1;
             return Ok(context.clone());
         }
-        let options = OpenOptions::from_environment().map_err(|_| Errno::INVAL)?; // said when the devices were listed
-        let context = device.open(options).map_err(|error| {
-            crate::say(&format!("cannot open {}: {error}", device.name()));
-            Errno::from(error)
-        })?;
+        let mut options = OpenOptions::from_environment().map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
+        options.cm.patience = PATIENCE;
+        let context = device.open(options)?;
         open.insert(device.name().to_owned(), (context.clone(), 1));
         Ok(context)
     }

@@ -3,6 +3,7 @@
 use libc::c_int;
 use roce_provider::{
     OpenError, RegionError, Unreachable,
+    cm::CmError,
     link::BindError,
     transport::{
         adapter::ObjectError,
@@ -125,6 +126,12 @@ impl From<ModifyError> for Errno {
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
         if matches!(error, PostError::QueueFull) { Self::NOMEM } else { Self::INVAL }
+    }
+}
+
+impl From<CmError> for Errno {
+    fn from(error: CmError) -> Self {
+        Self(error.errno())
     }
 }
 

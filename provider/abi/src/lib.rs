@@ -12,6 +12,7 @@
 mod advise;
 mod ah;
 mod channel;
+mod cm;
 mod context;
 mod counters;
 mod cq;

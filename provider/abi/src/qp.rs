@@ -22,7 +22,7 @@ use crate::{
     export::export,
     layout::verbs::{
         ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-        ibv_qp_open_attr,
+        ibv_qp_open_attr, ibv_sge,
     },
     mcast,
     modify::{self, RATE_LIMIT, STATE},
@@ -92,6 +92,8 @@ pub(crate) fn state_number(state: State) -> c_uint {
     State::ALL.iter().position(|&other| other == state).map_or(0, |number| number as c_uint)
 }
 
+/// As much as is given without being asked for.
+const MAX_INLINE_GIVEN: u32 = 512;
 const PD: u32 = 1;
 const XRCD: u32 = 1 << 1;
 const CREATE_FLAGS: u32 = 1 << 2;
@@ -163,8 +165,10 @@ pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_at
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq);
     let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
-    let mut caps =
-        QpCaps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data: max_inline_data.max(min_inline) };
+    // Room for an element is room for as many bytes, and devices of this kind give it: programs send inline without having asked.
+    let room = max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
+    let max_inline_data = max_inline_data.max(min_inline).max(room);
+    let mut caps = QpCaps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data };
     if is_initiator || srq.is_some() {
         (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
     }
@@ -263,7 +267,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, attr: *m
     errno::pointer(Ctx::get(context).and_then(|_| create(context, attr.as_mut().ok_or(Errno::INVAL)?)))
 }
 
-unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let free = Qp::get(qp).and_then(|object| {
         if !mcast::groups(object).is_empty() {
             return Err(Errno::BUSY);

@@ -105,7 +105,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(context: *mut ibv_context, attr: *
     errno::pointer(create())
 }
 
-unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let free = Srq::get(srq).and_then(|object| {
         object.users.none_left()?;
         let id = object.srq.id().get();

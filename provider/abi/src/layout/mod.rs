@@ -5,6 +5,7 @@
 #![allow(dead_code, reason = "programs read what nothing here does")]
 #![allow(non_snake_case, reason = "as above")]
 
+pub(crate) mod cm;
 pub(crate) mod kernel;
 #[cfg(test)]
 mod tests;

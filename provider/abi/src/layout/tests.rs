@@ -2,7 +2,7 @@
 
 use std::{fmt::Write as _, process::Command};
 
-use super::{Layout, kernel, verbs};
+use super::{Layout, cm, kernel, verbs};
 
 /// Members that came after version 44, the oldest that CI has headers of; what lies before them is compared.
 const NEWER: [(&str, &str); 3] = [("ibv_port_attr", "active_speed_ex"), ("ibv_qp_ex", "wr_flush"), ("verbs_context", "newer")];
@@ -61,4 +61,9 @@ fn verbs_have_the_layout_of_c() {
 #[test]
 fn the_kernels_structures_have_the_layout_of_c() {
     compare(&["infiniband/sa.h", "rdma/ib_user_sa.h", "rdma/ib_user_verbs.h"], kernel::LAYOUTS);
+}
+
+#[test]
+fn connection_management_has_the_layout_of_c() {
+    compare(&["rdma/rdma_cma.h"], cm::LAYOUTS);
 }

@@ -1,0 +1,55 @@
+//! Event channels.
+
+use std::{
+    cell::UnsafeCell,
+    os::fd::{AsFd, AsRawFd},
+};
+
+use roce_provider::cm::EventChannel;
+
+use super::place;
+use crate::{
+    context,
+    errno::{self, Result},
+    export::export,
+    layout::cm::rdma_event_channel,
+    object::Object,
+};
+
+/// An event channel as programs hold it.
+#[repr(C)]
+pub(super) struct Channel {
+    c: UnsafeCell<rdma_event_channel>,
+    pub(super) channel: EventChannel,
+}
+
+// SAFETY: `repr(C)`, and it starts with its cell.
+unsafe impl Object for Channel {
+    type C = rdma_event_channel;
+}
+
+/// Makes a channel.
+pub(super) fn create() -> Result<*mut rdma_event_channel> {
+    place::prepare();
+    let channel = EventChannel::new()?;
+    context::blocking(&channel)?;
+    let c = rdma_event_channel { fd: channel.as_fd().as_raw_fd() };
+    Ok(Channel { c: UnsafeCell::new(c), channel }.hand_out())
+}
+
+/// Lets go of a channel.
+pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
+    drop(Channel::take_back(channel));
+}
+
+unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    errno::pointer(create())
+}
+
+unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    if !channel.is_null() {
+        destroy(channel);
+    }
+}
+
+export!(rdma_create_event_channel, rdma_destroy_event_channel);

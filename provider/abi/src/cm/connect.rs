@@ -1,0 +1,154 @@
+//! Connecting, accepting, and the end of connections.
+
+use std::{
+    ffi::{c_int, c_uint, c_void},
+    slice,
+};
+
+use roce_provider::{
+    cm::ConnParam,
+    transport::{addr::Qpn, qp::QpType},
+};
+
+use super::{
+    event::{acknowledge_last, complete},
+    id::Id,
+};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::{
+        cm::{rdma_cm_id, rdma_conn_param},
+        verbs::ibv_ece,
+    },
+    object::Object,
+};
+
+/// `IBV_EVENT_COMM_EST`.
+const COMM_EST: c_uint = 4;
+/// `IBV_QPS_ERR`.
+const ERR: c_uint = 6;
+/// As many READs as there can be.
+const ALL: u8 = u8::MAX;
+
+unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
+    if at.is_null() { Vec::new() } else { slice::from_raw_parts(at.cast::<u8>(), length.into()).to_vec() }
+}
+
+/// What a program says of a connection, after `first` in its private data. With null: as much as there can be.
+unsafe fn conn_param(id: *const rdma_cm_id, c: *const rdma_conn_param, first: Vec<u8>) -> ConnParam {
+    let Some(c) = c.as_ref() else {
+        return ConnParam { private_data: first, responder_resources: ALL, initiator_depth: ALL, ..ConnParam::default() };
+    };
+    ConnParam {
+        private_data: [first, bytes(c.private_data, c.private_data_len)].concat(),
+        responder_resources: c.responder_resources,
+        initiator_depth: c.initiator_depth,
+        flow_control: c.flow_control != 0,
+        retry_count: c.retry_count.min(7),
+        rnr_retry_count: c.rnr_retry_count.min(7),
+        srq: c.srq != 0,
+        qpn: (*id).qp.is_null().then(|| Qpn::new(c.qp_num)),
+    }
+}
+
+unsafe fn connect(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
+    let object = Id::get(id)?;
+    let first = object.more().connect.clone();
+    object.cm()?.connect(&conn_param(id, param, first)).map_err(Errno::from)
+}
+
+unsafe extern "C-unwind" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    match errno::minus_one(connect(id, param)) {
+        0 => complete(id),
+        failed => failed,
+    }
+}
+
+/// Whether an event will tell more of it.
+unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<bool> {
+    let cm = Id::get(id)?.cm()?;
+    cm.accept(&conn_param(id, param, Vec::new()))?;
+    Ok(cm.qp_type() != QpType::Ud)
+}
+
+unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+    match accept(id, param) {
+        Ok(true) => complete(id),
+        Ok(false) => {
+            acknowledge_last(id);
+            0
+        }
+        Err(error) => errno::minus_one(Err(error)),
+    }
+}
+
+unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)))
+}
+
+unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)))
+}
+
+/// For a queue pair that the program moves; that of an id moves by itself.
+unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|object| {
+        if !(*id).qp.is_null() {
+            return Err(Errno::INVAL);
+        }
+        Ok(object.cm()?.establish()?)
+    }))
+}
+
+unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|id| {
+        if event != COMM_EST {
+            return Err(Errno::INVAL);
+        }
+        Ok(id.cm()?.notify()?)
+    }))
+}
+
+unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
+    Id::get(id)?.cm()?.disconnect()?;
+    if let Some(qp) = (*id).qp.as_mut() {
+        qp.state = ERR;
+    }
+    Ok(())
+}
+
+unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
+    match errno::minus_one(disconnect(id)) {
+        0 => complete(id),
+        failed => failed,
+    }
+}
+
+/// Taken, for a queue pair of the program's, and not sent: an adapter of this kind has no such options.
+unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
+    let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;
+    errno::minus_one(if possible { Ok(()) } else { Err(Errno::INVAL) })
+}
+
+/// No options, whatever the peer has sent.
+unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|_| {
+        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::INVAL)?;
+        *ece = ibv_ece::zeroed();
+        Ok(())
+    }))
+}
+
+export!(
+    rdma_connect,
+    rdma_accept,
+    rdma_reject,
+    rdma_reject_ece,
+    rdma_establish,
+    rdma_notify,
+    rdma_disconnect,
+    rdma_set_local_ece,
+    rdma_get_remote_ece,
+);

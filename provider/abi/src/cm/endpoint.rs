@@ -1,0 +1,145 @@
+//! Endpoints: ids without a channel, made in one call.
+
+use std::{
+    ffi::{c_int, c_uint},
+    ptr, slice,
+};
+
+use roce_provider::cm::EventKind;
+
+use super::{
+    event::{acknowledge_last, next},
+    id::{self, Id, port_space},
+    queues::{Template, create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
+    resolve::{self, rdma_resolve_addr, rdma_resolve_route},
+};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::{
+        cm::{rdma_addrinfo, rdma_cm_id},
+        verbs::{ibv_pd, ibv_qp_init_attr},
+    },
+    object::Object,
+    qp,
+};
+
+/// `RAI_PASSIVE`.
+pub(super) const PASSIVE: c_int = 1;
+/// What finding an address and a way may take, in milliseconds.
+const TIMEOUT: c_int = 2000;
+
+unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
+    let info = info.as_ref().ok_or(Errno::INVAL)?;
+    let qp_type = if info.ai_qp_type == 0 { None } else { Some(qp::qp_type(info.ai_qp_type as c_uint)?) };
+    let id = id::create(ptr::null_mut(), ptr::null_mut(), port_space(info.ai_port_space as c_uint)?, qp_type)?;
+    if !info.ai_connect.is_null() {
+        let connect = slice::from_raw_parts(info.ai_connect.cast::<u8>(), info.ai_connect_len);
+        Id::get(id)?.more().connect = connect.to_vec();
+    }
+    Ok(id)
+}
+
+unsafe fn listen_later(
+    id: *mut rdma_cm_id,
+    info: *const rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attr: *const ibv_qp_init_attr,
+) -> Result<()> {
+    resolve::bind(id, (*info).ai_src_addr)?;
+    let Some(attr) = attr.as_ref() else { return Ok(()) };
+    Id::get(id)?.more().template = Some(Template(ibv_qp_init_attr { qp_type: (*id).qp_type, ..*attr }));
+    if !pd.is_null() {
+        (*id).pd = pd;
+    }
+    Ok(())
+}
+
+unsafe fn equip(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> Result<()> {
+    let Some(attr) = attr.as_mut() else { return Ok(()) };
+    attr.qp_type = (*id).qp_type;
+    create_plain_qp(id, pd, attr)
+}
+
+unsafe extern "C-unwind" fn rdma_create_ep(
+    to: *mut *mut rdma_cm_id,
+    info: *mut rdma_addrinfo,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    let id = errno::pointer(start(info));
+    if id.is_null() {
+        return -1;
+    }
+    let done = if (*info).ai_flags & PASSIVE != 0 {
+        errno::minus_one(listen_later(id, info, pd, attr))
+    } else {
+        // one after another, as long as none fails
+        match rdma_resolve_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT) {
+            0 => match rdma_resolve_route(id, TIMEOUT) {
+                0 => errno::minus_one(equip(id, pd, attr)),
+                failed => failed,
+            },
+            failed => failed,
+        }
+    };
+    if done != 0 {
+        let errno = *libc::__errno_location();
+        rdma_destroy_ep(id);
+        return errno::minus_one(Err(Errno(errno)));
+    }
+    *to = id;
+    0
+}
+
+unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    rdma_destroy_qp(id);
+    rdma_destroy_srq(id);
+    let _ = id::destroy(id); // null
+}
+
+/// The id of the request that is the listener's last event, which becomes the id's own.
+unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
+    let event = *(*listener).event;
+    if event.status != 0 {
+        return Err(Errno(event.status.saturating_abs()));
+    }
+    if event.event != EventKind::ConnectRequest as c_uint {
+        return Err(Errno::INVAL);
+    }
+    let template = Id::get(listener)?.more().template;
+    if let Some(Template(mut attr)) = template {
+        // the listener's may be that of all devices
+        let made = create_plain_qp(event.id, (*listener).pd, &mut attr);
+        if let Err(error) = made {
+            id::destroy(event.id)?;
+            return Err(error);
+        }
+    }
+    (*event.id).event = std::mem::replace(&mut (*listener).event, ptr::null_mut());
+    Ok(event.id)
+}
+
+unsafe extern "C-unwind" fn rdma_get_request(listener: *mut rdma_cm_id, to: *mut *mut rdma_cm_id) -> c_int {
+    if to.is_null() || !Id::get(listener).is_ok_and(Id::is_sync) {
+        return errno::minus_one(Err(Errno::INVAL));
+    }
+    acknowledge_last(listener);
+    let mut event = ptr::null_mut();
+    if next((*listener).channel, &raw mut event) == -1 {
+        return -1;
+    }
+    (*listener).event = event;
+    match take_request(listener) {
+        Ok(id) => {
+            *to = id;
+            0
+        }
+        Err(error) => {
+            acknowledge_last(listener);
+            errno::minus_one(Err(error))
+        }
+    }
+}
+
+export!(rdma_create_ep, rdma_destroy_ep, rdma_get_request);

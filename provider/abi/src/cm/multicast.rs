@@ -1,0 +1,94 @@
+//! Multicast groups.
+
+use std::{
+    ffi::{c_int, c_void},
+    net::IpAddr,
+};
+
+use libc::sockaddr;
+use roce_provider::{cm::JoinFlags, transport::addr::Gid};
+
+use super::{address, event::complete, id::Id};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::{
+        cm::{rdma_cm_id, rdma_cm_join_mc_attr_ex},
+        verbs::{ibv_gid, ibv_qp},
+    },
+    mcast::{ibv_attach_mcast, ibv_detach_mcast},
+    object::Object,
+};
+
+/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there are no others.
+const JOIN_ATTRS: u32 = 3;
+
+/// Attaches the queue pair of an id, if it has one.
+pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
+    if qp.is_null() {
+        return Ok(());
+    }
+    match ibv_attach_mcast(qp, &ibv_gid { raw: group.0 }, 0) {
+        0 => Ok(()),
+        errno => Err(Errno(errno)),
+    }
+}
+
+unsafe fn join(id: *mut rdma_cm_id, group: *const sockaddr, flags: JoinFlags, context: *mut c_void) -> Result<()> {
+    let object = Id::get(id)?;
+    let cm = object.cm()?;
+    let ip: IpAddr = address::read(group)?.ip();
+    if cm.is_member(ip) {
+        return Err(Errno(libc::EADDRINUSE));
+    }
+    // its event may be taken before this returns
+    object.enter(ip, context as usize, flags == JoinFlags::FullMember);
+    cm.join_multicast_ex(ip, flags).map_err(|error| {
+        object.leave(ip);
+        error.into()
+    })
+}
+
+unsafe extern "C-unwind" fn rdma_join_multicast(id: *mut rdma_cm_id, group: *mut sockaddr, context: *mut c_void) -> c_int {
+    match errno::minus_one(join(id, group, JoinFlags::FullMember, context)) {
+        0 => complete(id),
+        failed => failed,
+    }
+}
+
+unsafe fn join_as(id: *mut rdma_cm_id, attr: *const rdma_cm_join_mc_attr_ex, context: *mut c_void) -> Result<()> {
+    let attr = attr.as_ref().filter(|attr| attr.comp_mask == JOIN_ATTRS).ok_or(Errno::INVAL)?;
+    let flags = match attr.join_flags {
+        0 => JoinFlags::FullMember,
+        1 => JoinFlags::SendOnlyFullMember,
+        _ => return Err(Errno::INVAL),
+    };
+    join(id, attr.addr, flags, context)
+}
+
+unsafe extern "C-unwind" fn rdma_join_multicast_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut rdma_cm_join_mc_attr_ex,
+    context: *mut c_void,
+) -> c_int {
+    match errno::minus_one(join_as(id, attr, context)) {
+        0 => complete(id),
+        failed => failed,
+    }
+}
+
+/// Waits until the program has acknowledged the group's events.
+unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
+    errno::minus_one(Id::get(id).and_then(|object| {
+        let ip = address::read(group)?.ip();
+        object.cm()?.leave_multicast(ip)?;
+        let left = object.leave(ip);
+        if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
+            // the program may have done so, or the event that would have attached it was never taken
+            ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
+        }
+        Ok(())
+    }))
+}
+
+export!(rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast);

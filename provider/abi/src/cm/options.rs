@@ -1,0 +1,63 @@
+//! Options of an id.
+
+use std::ffi::{c_int, c_void};
+
+use roce_provider::{cm::IdState, transport::qp::QpType};
+
+use super::id::Id;
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    layout::cm::{ibv_path_data, rdma_cm_id},
+    object::Object,
+};
+
+/// `RDMA_OPTION_ID` and its options; `RDMA_OPTION_IB` and its only one.
+const ID: c_int = 0;
+const ID_TOS: c_int = 0;
+const ID_REUSEADDR: c_int = 1;
+const ID_AFONLY: c_int = 2;
+const ID_ACK_TIMEOUT: c_int = 3;
+const IB: c_int = 1;
+const IB_PATH: c_int = 1;
+
+/// What the kernel says of an option that it does not know.
+const UNKNOWN: Errno = Errno(libc::ENOSYS);
+
+unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
+    if value.is_null() || length != size_of::<T>() {
+        return Err(Errno::INVAL);
+    }
+    Ok(value.cast::<T>().read_unaligned())
+}
+
+unsafe fn set(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *const c_void, length: usize) -> Result<()> {
+    let cm = Id::get(id)?.cm()?;
+    match (level, option) {
+        (ID, ID_TOS) => cm.set_tos(value(at, length)?),
+        (ID, ID_REUSEADDR) => cm.set_reuse_addr(value::<c_int>(at, length)? != 0)?,
+        (ID, ID_AFONLY) => cm.set_afonly(value::<c_int>(at, length)? != 0)?,
+        (ID, ID_ACK_TIMEOUT) => {
+            let code = value(at, length)?;
+            if !matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator) {
+                return Err(Errno::INVAL);
+            }
+            cm.set_ack_timeout(code)?;
+        }
+        // A way that the program knows stands for one that is found: here there is only one, which is found again.
+        (IB, IB_PATH) => {
+            if length == 0 || length % size_of::<ibv_path_data>() != 0 || cm.state() != IdState::AddrResolved {
+                return Err(Errno::INVAL);
+            }
+            cm.resolve_route(std::time::Duration::ZERO)?;
+        }
+        _ => return Err(UNKNOWN),
+    }
+    Ok(())
+}
+
+unsafe extern "C" fn rdma_set_option(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *mut c_void, length: usize) -> c_int {
+    errno::minus_one(set(id, level, option, at, length))
+}
+
+export!(rdma_set_option);

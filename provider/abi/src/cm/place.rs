@@ -1,0 +1,105 @@
+//! The contexts that ids share: one for each device, opened by this library and never closed.
+
+use std::{
+    collections::BTreeMap,
+    ffi::c_int,
+    sync::{Mutex, Once, PoisonError},
+};
+
+use roce_provider::{
+    Context, Device, OpenError,
+    cm::{DeviceSource, set_device_source},
+};
+
+use crate::{
+    context::Ctx,
+    device::{self, Dev},
+    errno::{self, Errno, Result},
+    export::export,
+    import::Family,
+    layout::verbs::{ibv_context, ibv_pd},
+    pd::ibv_alloc_pd,
+};
+
+/// What ids of one device share.
+#[derive(Clone, Copy)]
+pub(super) struct Place {
+    pub(super) verbs: *mut ibv_context,
+    /// The protection domain of ids that are not given one.
+    pub(super) pd: *mut ibv_pd,
+}
+
+// SAFETY: Both objects may be used from any thread, and stay for as long as the process lives.
+unsafe impl Send for Place {}
+
+static PLACES: Mutex<BTreeMap<String, Place>> = Mutex::new(BTreeMap::new());
+
+/// Devices as programs see them, each open at most once in the process.
+struct Devices;
+
+impl DeviceSource for Devices {
+    fn devices(&self) -> Vec<Device> {
+        device::list().into_iter().map(Dev::device).collect()
+    }
+
+    fn open(&self, device: &Device) -> Result<Context, OpenError> {
+        Dev::of(device).open()
+    }
+}
+
+/// Has ids look for devices where programs do. Before the first id is made.
+pub(super) fn prepare() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        set_device_source(&Devices);
+    });
+}
+
+/// What ids of the device that this context is of share.
+pub(super) fn of(context: &Context) -> Result<Place> {
+    shared(Dev::named(context.name()).ok_or(Errno(libc::ENODEV))?)
+}
+
+fn shared(dev: &'static Dev) -> Result<Place> {
+    let name = dev.device().name().to_owned();
+    let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(place) = places.get(&name) {
+        // SAFETY: It is never closed.
+        let ctx = unsafe { Ctx::get(place.verbs) }?;
+        if ctx.home.context.is_of_this_process() {
+            return Ok(*place);
+        }
+    }
+    let verbs = Ctx::open(dev, Family::new(dev)?, None)?;
+    // SAFETY: It has just been opened.
+    let pd = unsafe { ibv_alloc_pd(verbs) };
+    if pd.is_null() {
+        return Err(Errno::NOMEM);
+    }
+    let place = Place { verbs, pd };
+    places.insert(name, place);
+    Ok(place)
+}
+
+/// Devices that cannot be opened, since another program has their addresses, are left out.
+unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
+    prepare();
+    let contexts: Vec<*mut ibv_context> =
+        device::list().into_iter().filter_map(|dev| shared(dev).ok()).map(|place| place.verbs).collect();
+    if let Some(number) = number.as_mut() {
+        *number = contexts.len() as c_int;
+    }
+    let list: *mut *mut ibv_context = libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()).cast();
+    if list.is_null() {
+        errno::set(libc::ENOMEM);
+        return list;
+    }
+    list.copy_from_nonoverlapping(contexts.as_ptr(), contexts.len());
+    list
+}
+
+unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {
+    libc::free(list.cast());
+}
+
+export!(rdma_get_devices, rdma_free_devices);

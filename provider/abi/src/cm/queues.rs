@@ -1,0 +1,270 @@
+//! The queue pair of an id, and what belongs to it.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{c_int, c_void},
+    ptr,
+    sync::{Mutex, PoisonError},
+};
+
+use roce_provider::transport::qp::QpType;
+
+use super::id::Id;
+use crate::{
+    channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
+    cq::{ibv_create_cq, ibv_destroy_cq},
+    errno::{self, Errno, Result},
+    export::export,
+    layout::{
+        cm::rdma_cm_id,
+        verbs::{
+            ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
+            ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
+        },
+    },
+    object::Object,
+    qp::{self, Qp, ibv_destroy_qp, state_number},
+    srq, xrc,
+};
+
+/// What the queue pairs of an endpoint's requests are made from.
+#[derive(Clone, Copy)]
+pub(super) struct Template(pub(super) ibv_qp_init_attr);
+
+// SAFETY: What it points to may be used from any thread; it is there for as long as the endpoint is, says the program.
+unsafe impl Send for Template {}
+
+/// `IBV_QP_INIT_ATTR_PD`, `IBV_QP_INIT_ATTR_XRCD`.
+const QP_PD: u32 = 1;
+const QP_XRCD: u32 = 1 << 1;
+/// `IBV_SRQ_INIT_ATTR_TYPE`, `…_PD`, `…_XRCD`, `…_CQ`.
+const SRQ_TYPE: u32 = 1;
+const SRQ_PD: u32 = 1 << 1;
+const SRQ_XRCD: u32 = 1 << 2;
+const SRQ_CQ: u32 = 1 << 3;
+/// `IBV_SRQT_BASIC`, `IBV_SRQT_XRC`.
+const BASIC: u32 = 0;
+const XRC: u32 = 1;
+
+/// What a call that gives null has left in `errno`.
+fn last_errno() -> Errno {
+    std::io::Error::last_os_error().into()
+}
+
+fn check<T>(pointer: *mut T) -> Result<*mut T> {
+    if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
+}
+
+/// A completion queue with a channel of its own, which tells the program of the id.
+unsafe fn create_cq(id: *mut rdma_cm_id, size: u32) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
+    let channel = check(ibv_create_comp_channel((*id).verbs))?;
+    let size = c_int::try_from(size).map_err(|_| Errno::INVAL)?;
+    match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
+        Ok(cq) => Ok((cq, channel)),
+        Err(error) => {
+            ibv_destroy_comp_channel(channel);
+            Err(error)
+        }
+    }
+}
+
+unsafe fn create_send_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
+    let id = &mut *id;
+    (id.send_cq, id.send_cq_channel) = create_cq(id, size)?;
+    Ok(())
+}
+
+unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
+    let id = &mut *id;
+    (id.recv_cq, id.recv_cq_channel) = create_cq(id, size)?;
+    Ok(())
+}
+
+/// Destroys the completion queues that the id has made, unless something still uses them.
+unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
+    let id = &mut *id;
+    for (cq, channel) in [(&mut id.send_cq, &mut id.send_cq_channel), (&mut id.recv_cq, &mut id.recv_cq_channel)] {
+        if !cq.is_null() && ibv_destroy_cq(*cq) == 0 {
+            ibv_destroy_comp_channel(*channel);
+            (*cq, *channel) = (ptr::null_mut(), ptr::null_mut());
+        }
+    }
+}
+
+/// Whether the program names another queue than the one that the id has.
+fn differs<T>(given: *mut T, own: *mut T) -> bool {
+    !given.is_null() && !own.is_null() && given != own
+}
+
+pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
+    let object = Id::get(id)?;
+    let c = &mut *id;
+    if c.verbs.is_null() || !c.qp.is_null() {
+        return Err(Errno::INVAL);
+    }
+    if attr.comp_mask & QP_PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= QP_PD;
+        attr.pd = c.pd;
+    }
+    // an endpoint's may be of another device
+    if (*attr.pd).context != c.verbs || differs(attr.send_cq, c.send_cq) || differs(attr.recv_cq, c.recv_cq) {
+        return Err(Errno::INVAL);
+    }
+    let qp_type = qp::qp_type(attr.qp_type)?;
+    if qp_type == QpType::XrcTarget && (attr.comp_mask & QP_XRCD == 0 || attr.xrcd.is_null()) {
+        attr.comp_mask |= QP_XRCD;
+        attr.xrcd = xrcd(c.verbs)?;
+    }
+    let done = (|| -> Result<()> {
+        let has_queues = qp_type != QpType::XrcTarget;
+        if has_queues && attr.send_cq.is_null() && c.send_cq.is_null() && attr.cap.max_send_wr > 0 {
+            create_send_cq(c, attr.cap.max_send_wr)?;
+        }
+        if has_queues && attr.recv_cq.is_null() && c.recv_cq.is_null() && attr.cap.max_recv_wr > 0 {
+            create_recv_cq(c, attr.cap.max_recv_wr)?;
+        }
+        attr.send_cq = if attr.send_cq.is_null() { c.send_cq } else { attr.send_cq };
+        attr.recv_cq = if attr.recv_cq.is_null() { c.recv_cq } else { attr.recv_cq };
+        attr.srq = if attr.srq.is_null() { c.srq } else { attr.srq };
+        let qp = check(qp::create_qp_ex(c.verbs, attr))?;
+        let made = &Qp::get(qp)?.qp;
+        if let Err(error) = object.cm()?.adopt_qp(made) {
+            ibv_destroy_qp(qp);
+            return Err(error.into());
+        }
+        (*qp).state = state_number(made.query().state);
+        (c.qp, c.pd) = (qp, attr.pd);
+        Ok(())
+    })();
+    if done.is_err() {
+        destroy_cqs(id);
+    }
+    done
+}
+
+unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> c_int {
+    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_qp(id, attr)))
+}
+
+/// Makes a queue pair from the shorter structure, and writes back what has become of it.
+pub(super) unsafe fn create_plain_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
+    let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
+    let mut full = ibv_qp_init_attr_ex {
+        qp_context,
+        send_cq,
+        recv_cq,
+        srq,
+        cap,
+        qp_type,
+        sq_sig_all,
+        comp_mask: QP_PD,
+        pd,
+        ..ibv_qp_init_attr_ex::zeroed()
+    };
+    create_qp(id, &mut full)?;
+    let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, .. } = full;
+    *attr = ibv_qp_init_attr { send_cq, recv_cq, srq, cap, ..*attr };
+    Ok(())
+}
+
+unsafe extern "C" fn rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
+    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)))
+}
+
+pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    let Ok(object) = Id::get(id) else { return };
+    if (*id).qp.is_null() {
+        return;
+    }
+    if let Ok(cm) = object.cm() {
+        cm.destroy_qp();
+    }
+    ibv_destroy_qp((*id).qp);
+    (*id).qp = ptr::null_mut();
+    destroy_cqs(id);
+}
+
+/// The domain of extended reliable connections that ids of one device share, if they are not given one.
+unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
+    /// By context, which is never closed.
+    static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
+    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(&xrcd) = shared.get(&(verbs as usize)) {
+        return Ok(xrcd as *mut ibv_xrcd);
+    }
+    // IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS: shared with nobody
+    let mut attr = ibv_xrcd_init_attr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+    let xrcd = check(xrc::open_xrcd(verbs, &raw mut attr))?;
+    shared.insert(verbs as usize, xrcd as usize);
+    Ok(xrcd)
+}
+
+unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
+    Id::get(id)?;
+    let c = &mut *id;
+    if c.verbs.is_null() || !c.srq.is_null() || attr.comp_mask & SRQ_TYPE == 0 {
+        return Err(Errno::INVAL);
+    }
+    if attr.comp_mask & SRQ_PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= SRQ_PD;
+        attr.pd = c.pd;
+    }
+    let mut made_cq = false;
+    if attr.srq_type == XRC {
+        if attr.comp_mask & SRQ_XRCD == 0 || attr.xrcd.is_null() {
+            attr.comp_mask |= SRQ_XRCD;
+            attr.xrcd = xrcd(c.verbs)?;
+        }
+        if attr.comp_mask & SRQ_CQ == 0 || attr.cq.is_null() {
+            made_cq = c.recv_cq.is_null();
+            if made_cq {
+                create_recv_cq(c, attr.attr.max_wr)?;
+            }
+            attr.comp_mask |= SRQ_CQ;
+            attr.cq = c.recv_cq;
+        }
+    }
+    check(srq::create_srq_ex(c.verbs, attr)).inspect_err(|_| {
+        if made_cq {
+            destroy_cqs(c);
+        }
+    })
+}
+
+unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> c_int {
+    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
+        let srq = create_srq(id, attr)?;
+        ((*id).srq, (*id).pd) = (srq, attr.pd);
+        Ok(())
+    }))
+}
+
+unsafe extern "C" fn rdma_create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> c_int {
+    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
+        let is_xrc = id.as_ref().is_some_and(|id| qp::qp_type(id.qp_type) == Ok(QpType::XrcTarget));
+        let mut full = ibv_srq_init_attr_ex {
+            srq_context: attr.srq_context,
+            attr: attr.attr,
+            comp_mask: SRQ_TYPE | SRQ_PD,
+            srq_type: if is_xrc { XRC } else { BASIC },
+            pd,
+            ..ibv_srq_init_attr_ex::zeroed()
+        };
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        attr.attr = full.attr;
+        Ok(())
+    }))
+}
+
+pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    if Id::get(id).is_err() || (*id).srq.is_null() || srq::ibv_destroy_srq((*id).srq) != 0 {
+        return;
+    }
+    (*id).srq = ptr::null_mut();
+    if (*id).qp.is_null() {
+        destroy_cqs(id);
+    }
+}
+
+export!(rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq);
