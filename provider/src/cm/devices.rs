@@ -121,12 +121,21 @@ pub(super) fn towards(peer: SocketAddr) -> Result<Place, Unroutable> {
     if local.is_loopback() && local.is_ipv4() {
         return loopback().map_err(Unroutable::NoDevice);
     }
+    from(local, peer.ip()).map_err(Unroutable::NoDevice)
+}
+
+/// The place from which to talk to `peer` with the own address `local`.
+pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<Place, OpenError> {
+    let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
+    // Whoever listens on an address of this host that is not open here is another program, and loopback leads there. To open the
+    // address would only keep that program from having it.
+    if local.is_ipv4() && local == peer && !is_open() {
+        return loopback();
+    }
     match at(local) {
-        // another program of this host has the address, and the peer is on this host, too: loopback leads there
-        Err(OpenError::Bind(BindError::Taken(_))) if peer.is_ipv4() && is_own(peer.ip()) => {
-            loopback().map_err(Unroutable::NoDevice)
-        }
-        other => other.map_err(Unroutable::NoDevice),
+        // another program of this host has the address, and the peer is on this host, too
+        Err(OpenError::Bind(BindError::Taken(_))) if peer.is_ipv4() && is_own(peer) => loopback(),
+        other => other,
     }
 }
 

@@ -67,9 +67,9 @@ impl CmId {
     /// [`EventKind::AddrError`] tells. `src`, if given, is bound to first. Nothing is sent, so that the answer is there when the
     /// call returns, whatever `timeout` says.
     ///
-    /// The device is the one of the address that the system would send from. For a loopback address that is the loopback device,
-    /// with whichever address it has. Where another program of this host has that address, and `dst` is on this host, too, it is
-    /// the loopback device as well.
+    /// The device is the one of `src`, or else of the address that the system would send from. For a loopback address that is the
+    /// loopback device, with whichever address it has. Where another program of this host has that address, and `dst` is on this
+    /// host, too, it is the loopback device as well, and the id's own address is that device's.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Family`]; [`CmError::Address`] when `dst` stands for all addresses; those of
@@ -85,7 +85,12 @@ impl CmId {
             if src.is_ipv4() != dst.is_ipv4() {
                 return Err(CmError::Family(dst.ip()));
             }
-            self.bind_to(&mut parts, src)?;
+            if parts.context.is_some() || src.ip().is_unspecified() || src.ip().is_multicast() {
+                self.bind_to(&mut parts, src)?;
+            } else {
+                let place = devices::from(src.ip(), dst.ip())?;
+                self.bind(&mut parts, SocketAddr::new(place.ip, src.port()), Some(place))?;
+            }
         }
         self.bind_any(&mut parts, dst.ip())?;
         if parts.local.is_some_and(|local| local.is_ipv4() != dst.is_ipv4()) {

@@ -164,7 +164,7 @@ impl QueuePair {
         let mut shard = context.inner.engine.lock();
         let (qpn, psn) = (create(shard.adapter())?, shard.adapter().random_psn());
         drop(shard);
-        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, parts: parts }) })
+        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, parts }) })
     }
 
     /// The device it belongs to.
