@@ -7,7 +7,6 @@ fn main() {
         &format!("--version-script={}", map.display()),
         // librdmacm.so.1 is a link to the same file, which is loaded once
         "-soname,libibverbs.so.1",
-        "--undefined-version", // until every name is there
         // threads of ours run its code for as long as the process lives
         "-z,nodelete",
     ] {
