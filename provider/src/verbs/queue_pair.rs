@@ -393,7 +393,8 @@ impl QueuePair {
     /// Posts all of these requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that cannot be posted; then nothing has been posted.
+    /// [`PostFailed`] tells the first that cannot be posted (`ENOMEM` when they do not all fit, else `EINVAL`); then nothing has
+    /// been posted.
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
         self.engine_command(|adapter, now, qpn| {
             let check = |(index, wr)| adapter.check_send(qpn, wr, index).map_err(|error| PostFailed { index, error });
