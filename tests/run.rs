@@ -120,7 +120,8 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     fs::create_dir_all(scratch.join("bin")).unwrap();
     fs::create_dir_all(scratch.join("lib/roce")).unwrap();
     let roce = scratch.join("bin/roce");
-    fs::copy(env!("CARGO_BIN_EXE_roce"), &roce).unwrap();
+    // written by another process: while this one holds it open to write, a test beside this may start a process that inherits that
+    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&roce).status().unwrap().success());
     let output = scratch.run_by(&roce, &["true"]).output().unwrap();
     assert!(refused(&output, 2).contains("there is no libroce_abi.so in"), "{output:?}");
     for place in ["lib/roce/libroce_abi.so", "bin/libroce_abi.so"] {
