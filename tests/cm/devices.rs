@@ -45,6 +45,24 @@ fn an_open_device_is_used() {
     expect(&channel, EventKind::Established);
 }
 
+/// An address of this host that this process does not have is another program's, if anybody's: it is left to that program.
+#[test]
+fn an_own_address_that_is_not_open_stays_free() {
+    let address: IpAddr = format!("127.79.{}.1", std::process::id() as u8).parse().unwrap();
+    let channel = EventChannel::new().unwrap();
+    let id = channel.create_id(PortSpace::Tcp);
+    let to = SocketAddr::new(address, 7);
+    id.resolve_addr(Some(SocketAddr::new(address, 0)), to, PATIENCE).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    assert_ne!(id.local_addr().unwrap().ip(), address);
+    let other = Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
+    // now that it is open here, it is used
+    let id = channel.create_id(PortSpace::Tcp);
+    id.resolve_addr(Some(SocketAddr::new(address, 0)), to, PATIENCE).unwrap();
+    expect(&channel, EventKind::AddrResolved);
+    assert_eq!((id.local_addr().unwrap().ip(), id.context().unwrap().gids()), (address, other.gids()));
+}
+
 /// A device that an id opens is closed with the channel, not with the id.
 #[test]
 fn a_device_is_opened_by_its_address() {

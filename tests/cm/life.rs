@@ -163,6 +163,104 @@ fn queue_pairs_of_the_programs_own() {
     mine.get_send_comp().unwrap().result.unwrap();
 }
 
+/// A passive side may ask what moves its queue pair before it accepts: then the peer hears of the same numbers.
+#[test]
+fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
+    let world = World::new(PortSpace::Tcp);
+    let (client, request) = world.call(&ConnParam { responder_resources: 3, initiator_depth: 5, ..ConnParam::default() });
+    let server = request.id();
+    let early = server.qp_setup().unwrap();
+    assert_eq!((early.max_dest_rd_atomic, early.max_rd_atomic, early.min_rnr_timer), (5, 3, 12));
+    assert_eq!(server.qp_setup(), Some(early));
+    server.accept(&ConnParam { qpn: Some(roce::Qpn::new(77)), ..ConnParam::default() }).unwrap();
+    let late = server.qp_setup().unwrap();
+    assert_eq!((late.rq_psn, late.sq_psn, late.dest_qpn), (early.rq_psn, early.sq_psn, early.dest_qpn));
+    expect(&world.a_channel, EventKind::Established);
+    assert_eq!(client.qp().unwrap().query().sq_psn, early.rq_psn);
+}
+
+/// The program has made the queue pairs and keeps them; the adapter moves them.
+#[test]
+fn queue_pairs_that_an_id_adopts() {
+    for qp_goes_first in [true, false] {
+        let world = World::new(PortSpace::Tcp);
+        let client = world.bare_client();
+        let (a_pd, a_cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
+        let make = |qp_type| a_pd.create_qp(&roce::QpAttr::new(qp_type, &a_cq)).unwrap();
+        let a_qp = make(QpType::Rc);
+        assert!(matches!(client.adopt_qp(&make(QpType::Ud)), Err(CmError::WrongService(QpType::Ud))));
+        client.adopt_qp(&a_qp).unwrap();
+        assert_eq!(a_qp.query().state, State::Init);
+        assert!(matches!(client.adopt_qp(&make(QpType::Rc)), Err(CmError::HasQueuePair)));
+        assert!(matches!(client.create_qp(None, &CmQpAttr::default()), Err(CmError::HasQueuePair)));
+        client.connect(&ConnParam::default()).unwrap();
+        let request = world.request();
+        assert!(matches!(request.id().adopt_qp(&a_qp), Err(CmError::Object(_))), "of another device");
+        let server = accept(&request);
+        assert_eq!(expect(&world.a_channel, EventKind::Established).id(), &client);
+        assert_eq!(expect(&world.b_channel, EventKind::Established).id(), &server);
+        assert_eq!(a_qp.query().state, State::Rts);
+        client.disconnect().unwrap();
+        assert_eq!(a_qp.query().state, State::Err);
+        expect(&world.b_channel, EventKind::Disconnected);
+        let kept = a_qp.clone();
+        if qp_goes_first {
+            drop((a_qp, kept));
+            drop(client);
+        } else {
+            drop(client);
+            assert_eq!(kept.query().state, State::Err, "the program's");
+        }
+    }
+}
+
+/// One that lets go of an adopted queue pair can take another.
+#[test]
+fn an_adopted_queue_pair_is_let_go_of() {
+    let world = World::new(PortSpace::Tcp);
+    let client = world.bare_client();
+    let (pd, cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
+    let [first, second] = [(); 2].map(|()| pd.create_qp(&roce::QpAttr::new(QpType::Rc, &cq)).unwrap());
+    client.adopt_qp(&first).unwrap();
+    client.destroy_qp();
+    client.adopt_qp(&second).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    assert_eq!(world.request().conn().unwrap().qpn, Some(second.qpn()));
+    assert_eq!(first.query().state, State::Init);
+}
+
+#[test]
+fn extended_reliable_connections() {
+    let world = World::with(PortSpace::Ib, 4, |id| id.set_qp_type(QpType::XrcTarget).unwrap());
+    let client = world.a_channel.create_id(PortSpace::Ib);
+    client.set_context(&world.a).unwrap();
+    client.set_qp_type(QpType::XrcInitiator).unwrap();
+    super::resolve(&world.a_channel, &client, world.address());
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let request = world.request();
+    let server = request.id();
+    assert_eq!(server.qp_type(), QpType::XrcTarget);
+    let xrcd = world.b.open_xrcd().unwrap();
+    let target = xrcd.create_target().unwrap();
+    server.adopt_qp(&target).unwrap();
+    server.accept(&ConnParam::default()).unwrap();
+    assert_eq!(expect(&world.a_channel, EventKind::Established).conn().unwrap().qpn, Some(target.qpn()));
+    expect(&world.b_channel, EventKind::Established);
+    let initiator = client.qp().unwrap();
+    assert_eq!((initiator.query().state, target.query().state), (State::Rts, State::Rts));
+    assert_eq!((initiator.query().dest_qpn, target.query().dest_qpn), (target.qpn(), initiator.qpn()));
+}
+
+#[test]
+fn an_id_carries_a_number_of_the_programs() {
+    let world = World::new(PortSpace::Tcp);
+    world.listener.set_user_data(7);
+    let (client, request) = world.call(&ConnParam::default());
+    assert_eq!((client.user_data(), request.id().user_data()), (0, 0));
+    assert_eq!(request.listen_id().unwrap().user_data(), 7);
+}
+
 #[test]
 fn unreliable_connections() {
     let world = World::with(PortSpace::Ib, 4, |id| id.set_qp_type(QpType::Uc).unwrap());
