@@ -95,7 +95,7 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
 unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let listens = Id::get(listener)?;
     let sync = listens.is_sync();
-    let id = Id::hand_out_new(event.id().clone(), (*listener).channel, (*listener).context);
+    let id = Id::hand_out_new(event.id(), (*listener).channel, (*listener).context);
     let done = Id::get(id)?.fill().and_then(|()| if sync { id::migrate(id, std::ptr::null_mut()) } else { Ok(()) });
     if let Err(error) = done {
         id::destroy(id)?;
@@ -123,6 +123,7 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &Taken) {
         }
         EventKind::Established if event.ud().is_none() => state(RTS),
         EventKind::Rejected | EventKind::ConnectError => state(ERR),
+        EventKind::Disconnected => state(ERR),
         EventKind::MulticastJoin if event.status() == Status::Success && taken.receives => {
             let joined = event.ud().map_or(Ok(()), |ud| multicast::attach(qp, ud.av.dgid));
             if let Err(Errno(errno)) = joined {

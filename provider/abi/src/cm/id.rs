@@ -151,7 +151,7 @@ const fn qp_type_number(qp_type: QpType) -> c_uint {
 
 impl Id {
     /// Hands an id to the program, with a channel of its own if it gets none.
-    pub(super) fn hand_out_new(cm: CmId, channel: *mut rdma_event_channel, context: *mut c_void) -> *mut rdma_cm_id {
+    pub(super) fn hand_out_new(cm: &CmId, channel: *mut rdma_event_channel, context: *mut c_void) -> *mut rdma_cm_id {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut c = rdma_cm_id::zeroed();
@@ -249,7 +249,7 @@ pub(super) unsafe fn create(
         }
         return Err(error.into());
     }
-    let id = Id::hand_out_new(cm, channel, context);
+    let id = Id::hand_out_new(&cm, channel, context);
     Id::get(id)?.more().sync = sync;
     Ok(id)
 }

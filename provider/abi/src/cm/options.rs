@@ -46,7 +46,7 @@ unsafe fn set(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *const c_voi
         }
         // A way that the program knows stands for one that is found: here there is only one, which is found again.
         (IB, IB_PATH) => {
-            if length == 0 || length % size_of::<ibv_path_data>() != 0 || cm.state() != IdState::AddrResolved {
+            if length == 0 || !length.is_multiple_of(size_of::<ibv_path_data>()) || cm.state() != IdState::AddrResolved {
                 return Err(Errno::INVAL);
             }
             cm.resolve_route(std::time::Duration::ZERO)?;
