@@ -22,7 +22,7 @@ use crate::{
     engine::{Engine, Parts, Progress, Wakers},
     environment,
     fabric::FaultPlan,
-    link::{BindError, CaptureFile, FaultyLink, Link, Observer, UdpLink, is_loopback},
+    link::{BindError, CaptureFile, FaultyLink, Link, Nowhere, Observer, UdpLink, is_loopback},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
@@ -265,6 +265,17 @@ impl Device {
         let publisher = Publisher::new(&self.name, gids);
         let surroundings = Surroundings { watch, publisher, sys_image_guid: self.sys_image_guid };
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
+    }
+
+    /// Opens it as one that has no network: its port is down and stays so, and it has no GIDs. For those who only want to look at
+    /// it while another program has its addresses.
+    ///
+    /// # Errors
+    /// [`OpenError::System`].
+    pub fn open_down(&self, options: OpenOptions) -> Result<Context, OpenError> {
+        let port = PortAttr { active: false, ..self.port() };
+        let surroundings = Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
+        open_link(self.name.clone(), port, Box::new(Nowhere), surroundings, options)
     }
 }
 

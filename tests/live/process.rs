@@ -93,3 +93,19 @@ fn the_programs_signals_do_not_go_to_our_threads() {
         }
     }
 }
+
+/// A device whose addresses are another program's can be looked at, and goes nowhere.
+#[test]
+fn a_device_that_is_opened_without_its_network_is_down() {
+    let device = Device::named("roce_lo").unwrap();
+    let owner = device.open(OpenOptions::default()).unwrap();
+    let context = device.open_down(OpenOptions::default()).unwrap();
+    assert!(!context.query_port().active && context.query_port().active_mtu == owner.query_port().active_mtu);
+    assert_eq!((context.gids(), context.query_gid_table().len()), (Vec::new(), 0));
+    assert_eq!(context.name(), owner.name());
+    let pd = context.alloc_pd().unwrap();
+    let cq = context.create_cq(1, None).unwrap();
+    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let peer = Side::on(loopback(OpenOptions::default())).qp.endpoint(0).unwrap();
+    assert!(matches!(qp.connect_to(peer), Err(roce::ConnectError::NoAddress(gid)) if gid == peer.gid));
+}

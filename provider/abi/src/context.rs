@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
 };
 
-use roce_provider::{AsyncEvents, Context};
+use roce_provider::{AsyncEvents, Context, OpenError};
 
 use crate::{
     advise, counters, cq, cq_ex,
@@ -81,9 +81,15 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// One of `family`; if it is imported, then by this descriptor, which belongs to it from then on.
-    pub(crate) fn open(dev: &'static Dev, family: Arc<Family>, imported_by: Option<c_int>) -> Result<*mut ibv_context> {
-        let context = dev.open().map_err(|error| {
+    /// One of `family` on a device that has been opened for it; if it is imported, then by this descriptor, which belongs to it
+    /// from then on.
+    pub(crate) fn open(
+        dev: &'static Dev,
+        opened: Result<Context, OpenError>,
+        family: Arc<Family>,
+        imported_by: Option<c_int>,
+    ) -> Result<*mut ibv_context> {
+        let context = opened.map_err(|error| {
             crate::say(&format!("cannot open {}: {error}", dev.device().name()));
             Errno::from(error)
         })?;
@@ -161,7 +167,7 @@ fn operations() -> verbs_context {
 }
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev, Family::new(dev)?, None)))
+    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev, dev.open_or_down(), Family::new(dev)?, None)))
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {

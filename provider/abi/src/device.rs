@@ -4,11 +4,12 @@ use std::{
     cell::UnsafeCell,
     collections::BTreeMap,
     ffi::{c_char, c_int},
+    net::IpAddr,
     sync::{Mutex, MutexGuard, Once, PoisonError},
     time::Duration,
 };
 
-use roce_provider::{Context, Device, OpenError, OpenOptions, environment};
+use roce_provider::{Context, Device, OpenError, OpenOptions, environment, link::BindError};
 
 use crate::{
     errno::{self, Errno, Result},
@@ -43,7 +44,15 @@ unsafe impl Send for Dev {}
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
 /// Devices that are open, each with how often: an adapter's addresses can be used only once, whoever in the process opens it.
-static OPEN: Mutex<BTreeMap<String, (Context, usize)>> = Mutex::new(BTreeMap::new());
+static OPEN: Mutex<BTreeMap<String, Open>> = Mutex::new(BTreeMap::new());
+
+/// An open device.
+struct Open {
+    context: Context,
+    times: usize,
+    /// Another program has this address of it.
+    taken: Option<IpAddr>,
+}
 
 /// For how long a peer at which nobody listens yet is asked again: programs that start both sides at one moment rely on finding
 /// addresses to take as long as it does with a kernel (perftest's, for example).
@@ -119,25 +128,51 @@ impl Dev {
     /// # Errors
     /// See [`OpenError`]; what is wrong with the environment was said when the devices were listed.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
+        self.open_or(Err)
+    }
+
+    /// The same, but while another program has its addresses it is there all the same, with its port down: programs that look at
+    /// all devices go on to the next.
+    ///
+    /// # Errors
+    /// See [`OpenError`].
+    pub(crate) fn open_or_down(&self) -> Result<Context, OpenError> {
+        self.open_or(Ok)
+    }
+
+    /// What `taken` says decides whether a device is opened with its port down when this address is taken.
+    fn open_or(&self, taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>) -> Result<Context, OpenError> {
         let device = self.device();
+        let busy = |address| OpenError::Bind(BindError::Taken(address));
         let mut open = lock(&OPEN);
-        if let Some((context, times)) = open.get_mut(device.name()).filter(|(context, _)| context.is_of_this_process()) {
-            *times += 1;
-            return Ok(context.clone());
+        if let Some(open) = open.get_mut(device.name()).filter(|open| open.context.is_of_this_process()) {
+            open.taken.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
+            open.times += 1;
+            return Ok(open.context.clone());
         }
-        let mut options = OpenOptions::from_environment().map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
-        options.cm.patience = PATIENCE;
-        let context = device.open(options)?;
-        open.insert(device.name().to_owned(), (context.clone(), 1));
+        let options = || {
+            let mut options = OpenOptions::from_environment().map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
+            options.cm.patience = PATIENCE;
+            Ok::<_, OpenError>(options)
+        };
+        let (context, taken) = match device.open(options()?) {
+            Err(OpenError::Bind(BindError::Taken(address))) => {
+                let address = taken(address).map_err(busy)?;
+                crate::say(&format!("the port of {} is down: {}", device.name(), busy(address)));
+                (device.open_down(options()?)?, Some(address))
+            }
+            other => (other?, None),
+        };
+        open.insert(device.name().to_owned(), Open { context: context.clone(), times: 1, taken });
         Ok(context)
     }
 
     pub(crate) fn close(&self) {
         let device = self.device();
         let mut open = lock(&OPEN);
-        let Some((_, times)) = open.get_mut(device.name()) else { return };
-        *times -= 1;
-        if *times == 0 {
+        let Some(entry) = open.get_mut(device.name()) else { return };
+        entry.times -= 1;
+        if entry.times == 0 {
             let closed = open.remove(device.name());
             drop(open);
             drop(closed); // stops its thread, which takes a moment

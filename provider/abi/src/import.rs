@@ -127,7 +127,7 @@ fn file(descriptor: c_int) -> Option<(u64, u64)> {
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
     let import = || {
         let family = Family::of(command).ok_or(Errno::INVAL)?;
-        Ctx::open(family.dev, family, Some(command))
+        Ctx::open(family.dev, family.dev.open_or_down(), family, Some(command))
     };
     errno::pointer(import())
 }

@@ -9,22 +9,11 @@
 
 use std::{
     cell::RefCell,
-    io,
-    net::IpAddr,
-    os::fd::BorrowedFd,
     sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
 };
 
-use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
-    time::Instant,
-};
-
 use super::{Engine, Shard};
-use crate::{
-    link::{Arrived, Link},
-    publish::Publisher,
-};
+use crate::{link::Nowhere, publish::Publisher};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -86,39 +75,10 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some((held, _engines)) = release() else { return };
     for Held { mut publisher, mut shard, engine } in held {
-        shard.lose_link(Box::new(Lost));
+        shard.lose_link(Box::new(Nowhere));
         *publisher = None; // closes the child's descriptor of the parent's file
         if let Ok(mut background) = engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
-    }
-}
-
-/// The link of an adapter that is only a copy.
-struct Lost;
-
-impl Link for Lost {
-    fn addresses(&self) -> Vec<IpAddr> {
-        Vec::new()
-    }
-
-    fn limits(&self) -> TransmitLimits {
-        TransmitLimits::SINGLE
-    }
-
-    fn source_port(&self) -> SourcePort {
-        SourcePort::PerFlow
-    }
-
-    fn send(&mut self, _now: Instant, _bytes: &[u8], _runs: &[Transmit]) -> io::Result<()> {
-        Ok(())
-    }
-
-    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-        Ok(0)
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        Vec::new()
     }
 }

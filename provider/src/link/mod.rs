@@ -4,6 +4,7 @@ mod capture;
 mod capture_file;
 mod fabric;
 mod faulty;
+mod nowhere;
 mod udp;
 
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
@@ -19,6 +20,7 @@ pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
+pub(crate) use nowhere::Nowhere;
 pub(crate) use udp::is_loopback;
 pub use udp::{BindError, UdpLink};
 

@@ -70,7 +70,7 @@ fn shared(dev: &'static Dev) -> Result<Place> {
             return Ok(*place);
         }
     }
-    let verbs = Ctx::open(dev, Family::new(dev)?, None)?;
+    let verbs = Ctx::open(dev, dev.open(), Family::new(dev)?, None)?;
     // SAFETY: It has just been opened.
     let pd = unsafe { ibv_alloc_pd(verbs) };
     if pd.is_null() {

@@ -1,0 +1,39 @@
+//! No network at all.
+
+use std::{io, net::IpAddr, os::fd::BorrowedFd};
+
+use roce_transport::{
+    adapter::{SourcePort, Transmit, TransmitLimits},
+    time::Instant,
+};
+
+use super::{Arrived, Link};
+
+/// A link that leads nowhere: without addresses, nothing goes out and nothing comes in.
+pub(crate) struct Nowhere;
+
+impl Link for Nowhere {
+    fn addresses(&self) -> Vec<IpAddr> {
+        Vec::new()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        TransmitLimits::SINGLE
+    }
+
+    fn source_port(&self) -> SourcePort {
+        SourcePort::PerFlow
+    }
+
+    fn send(&mut self, _now: Instant, _bytes: &[u8], _runs: &[Transmit]) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+        Ok(0)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        Vec::new()
+    }
+}
