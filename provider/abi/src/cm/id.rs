@@ -128,6 +128,21 @@ impl Drop for Taken {
     }
 }
 
+/// Whether there are any ids. Does not wait for the answer: if something is under way there are.
+pub(super) fn are_some() -> bool {
+    KNOWN.try_lock().map_or(true, |known| !known.is_empty())
+}
+
+/// Ends all ids, of which programs still hold the pointers. A forked child's copies of its parent's ids say nothing to peers.
+pub(super) fn end_all() {
+    let ids: Vec<usize> = known().values().map(|known| known.id).collect();
+    for id in ids {
+        // SAFETY: It was there, and a program that destroys ids in its last moments, in other threads, is at fault.
+        let cm = unsafe { Id::get(id as *const rdma_cm_id) }.map(|id| id.lock_cm().take());
+        drop(cm);
+    }
+}
+
 /// Waits until `done` says so of what is known of an id.
 fn wait(serial: u64, done: impl Fn(&Known) -> bool) -> MutexGuard<'static, BTreeMap<u64, Known>> {
     let waits = |known: &mut BTreeMap<u64, Known>| known.get(&serial).is_some_and(|known| !done(known));
@@ -174,7 +189,11 @@ impl Id {
 
     /// The provider's side of it.
     pub(super) fn cm(&self) -> Result<CmId> {
-        self.cm.lock().unwrap_or_else(PoisonError::into_inner).clone().ok_or(Errno::INVAL)
+        self.lock_cm().clone().ok_or(Errno::INVAL)
+    }
+
+    fn lock_cm(&self) -> MutexGuard<'_, Option<CmId>> {
+        self.cm.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(super) fn more(&self) -> MutexGuard<'_, More> {
@@ -257,8 +276,8 @@ pub(super) unsafe fn create(
 /// Destroys an id: nothing more is heard of it, and once the program has acknowledged what it was told, it goes.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
-    let cm = object.cm.lock().unwrap_or_else(PoisonError::into_inner).take();
-    drop(cm.ok_or(Errno::INVAL)?);
+    let cm = object.lock_cm().take();
+    drop(cm); // outside the lock
     event::acknowledge_last(id);
     wait(object.serial, |known| known.events == 0).remove(&object.serial);
     let sync = object.is_sync();

@@ -11,6 +11,7 @@ mod channel;
 mod connect;
 mod endpoint;
 mod event;
+mod exit;
 mod id;
 mod multicast;
 mod options;

@@ -1,0 +1,29 @@
+//! The end of the process: peers hear of it, as they do when a kernel cleans up behind a program.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use super::id;
+
+/// How long the process waits for this at its end. It takes no time, unless a signal's handler has called `exit` in the middle of
+/// something.
+const LIMIT: Duration = Duration::from_millis(200);
+
+/// Runs after the handlers and destructors of the program, and of the libraries that use this one.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static AT_EXIT: extern "C" fn() = at_exit;
+
+/// Ends all connections, and refuses what waits for an answer.
+extern "C" fn at_exit() {
+    if !id::are_some() {
+        return;
+    }
+    let (done, wait) = mpsc::channel();
+    let started = thread::Builder::new().name("roce exit".into()).spawn(move || {
+        id::end_all();
+        let _ = done.send(()); // unless nobody waits any more
+    });
+    if started.is_ok() {
+        let _ = wait.recv_timeout(LIMIT);
+    }
+}
