@@ -123,7 +123,6 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &Taken) {
         }
         EventKind::Established if event.ud().is_none() => state(RTS),
         EventKind::Rejected | EventKind::ConnectError => state(ERR),
-        EventKind::Disconnected => state(ERR),
         EventKind::MulticastJoin if event.status() == Status::Success && taken.receives => {
             let joined = event.ud().map_or(Ok(()), |ud| multicast::attach(qp, ud.av.dgid));
             if let Err(Errno(errno)) = joined {

@@ -223,7 +223,11 @@ impl Id {
         let c = self.c();
         // SAFETY: The structure is ours; programs do not look at it while they are in a call that changes it.
         let c = unsafe { &mut *c };
-        if let Some(context) = cm.context() {
+        // To the kernel a loopback address stands for all, as long as there is no peer: programs that are bound to one have no device
+        // yet. Some rely on that (libfabric takes "localhost" for any address).
+        let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
+            && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
+        if let Some(context) = cm.context().filter(|_| !is_any) {
             let Place { verbs, pd } = place::of(&context)?;
             c.verbs = verbs;
             if c.pd.is_null() {
