@@ -24,8 +24,8 @@ pub use roce_transport::{
     },
     wire::Immediate,
     work::{
-        ArmKind, CqModeration, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId,
-        SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
+        ArmKind, CqModeration, Data, GrhArea, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError,
+        SrqId, SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };
 

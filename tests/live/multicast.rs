@@ -67,7 +67,7 @@ impl Member {
             if let Some(wc) = self.cq.poll_one() {
                 let at = wc.wr_id as usize * 4096;
                 let ok = wc.result.unwrap();
-                assert!(ok.grh && ok.src_qp.is_some());
+                assert!(ok.grh.is_some() && ok.src_qp.is_some());
                 heard.push(self.memory.to_vec(at + 40..at + ok.byte_len as usize).unwrap());
                 last = Instant::now();
             }

@@ -6,7 +6,7 @@ use roce_transport::{
     mem::LKey,
     qp::State,
     wire::{Ext, Immediate, checksum},
-    work::{Cause, Data, RecvWr, SendWr, Sge, UdDestination, WcOpcode, WcStatus},
+    work::{Cause, Data, GrhArea, RecvWr, SendWr, Sge, UdDestination, WcOpcode, WcStatus},
 };
 
 use crate::harness::{End, Options, Pair, QKEY, Side, all_ok};
@@ -30,7 +30,8 @@ fn a_datagram_arrives_behind_the_grh_area() {
         pair.run();
         assert_eq!(a.send_outcomes(), all_ok([2], 0));
         let ok = b.received()[0].result.unwrap();
-        assert_eq!((ok.opcode, ok.byte_len, ok.src_qp, ok.grh), (WcOpcode::Recv, 90, Some(a.qpn), true));
+        let holds = if ipv6 { GrhArea::Ipv6 } else { GrhArea::Ipv4 };
+        assert_eq!((ok.opcode, ok.byte_len, ok.src_qp, ok.grh), (WcOpcode::Recv, 90, Some(a.qpn), Some(holds)));
         assert_eq!(far.part(40, 50), near.bytes());
         let area = far.part(0, 40);
         // BTH, DETH, payload with padding, ICRC; then the UDP header

@@ -226,9 +226,14 @@ impl<'a> Chatting<'a> {
             let opcode = if line.write { WcOpcode::RecvRdmaWithImm } else { WcOpcode::Recv };
             let src_qp = self.chat.datagrams.then_some(self.ends[speaker].qpn);
             let immediate = line.immediate.map(Immediate);
-            let must = WcOk { immediate, src_qp, grh: head > 0, ..WcOk::new(opcode, (head + length) as u32) };
+            // which of the two the address says, and other tests look at
+            let grh = ok.grh.filter(|_| head > 0);
+            let must = WcOk { immediate, src_qp, grh, ..WcOk::new(opcode, (head + length) as u32) };
             let said = || self.halves[speaker].source.part(line.bytes.start, length);
-            line.consumes() && ok == must && (line.write || half.inbox.part(place, length) == said())
+            line.consumes()
+                && ok == must
+                && ok.grh.is_some() == (head > 0)
+                && (line.write || half.inbox.part(place, length) == said())
         };
         let found: Vec<_> = (0..lines.len()).filter(|&id| matches(&lines[id])).collect();
         assert!(!found.is_empty(), "nobody has said what arrived: {wc:?}");

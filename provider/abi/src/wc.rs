@@ -2,7 +2,7 @@
 
 use std::ffi::c_uint;
 
-use roce_provider::transport::work::{Cause, Wc, WcError, WcOk, WcOpcode};
+use roce_provider::transport::work::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode};
 
 use crate::layout::verbs::ibv_wc;
 
@@ -25,6 +25,7 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
             c.src_qp = ok.src_qp.map_or(0, |qpn| qpn.get());
             c.wc_flags = flags(ok);
             c.pkey_index = ok.pkey_index;
+            c.sl = sl(ok);
         }
         Err(error) => c.vendor_err = vendor_error(error),
     }
@@ -56,7 +57,17 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
 /// `ibv_wc_flags`.
 pub(crate) fn flags(ok: &WcOk) -> c_uint {
     let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
-    flag(ok.grh, GRH) | flag(ok.immediate.is_some(), WITH_IMM) | flag(ok.invalidated.is_some(), WITH_INV)
+    flag(ok.grh.is_some(), GRH) | flag(ok.immediate.is_some(), WITH_IMM) | flag(ok.invalidated.is_some(), WITH_INV)
+}
+
+/// `sl`, which on Ethernet says what kind of packet a datagram came in, as ConnectX tells it and UCX wants to know: 8 for UDP, and 1
+/// for IPv6 or 2 for IPv4.
+pub(crate) fn sl(ok: &WcOk) -> u8 {
+    match ok.grh {
+        None => 0,
+        Some(GrhArea::Ipv6) => 8 | 1,
+        Some(GrhArea::Ipv4) => 8 | 2,
+    }
 }
 
 /// The immediate data, in network byte order, or the key that was invalidated, in the host's: they share a place.
@@ -111,13 +122,13 @@ mod tests {
             immediate: Some(Immediate([1, 2, 3, 4])),
             src_qp: Some(Qpn::new(9)),
             pkey_index: 5,
-            grh: true,
+            grh: Some(GrhArea::Ipv6),
             ..WcOk::new(WcOpcode::Recv, 140)
         }));
         assert_eq!((wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num), (77, 0, 128, 140, 0x123456));
-        assert_eq!((wc.src_qp, wc.pkey_index, wc.wc_flags, wc.vendor_err), (9, 5, 3, 0));
+        assert_eq!((wc.src_qp, wc.pkey_index, wc.wc_flags, wc.vendor_err, wc.sl), (9, 5, 3, 0, 9));
         assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4], "in network byte order");
-        assert_eq!((wc.slid, wc.sl, wc.dlid_path_bits), (0, 0, 0));
+        assert_eq!((wc.slid, wc.dlid_path_bits), (0, 0));
     }
 
     #[test]

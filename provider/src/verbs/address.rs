@@ -71,7 +71,7 @@ impl AddressHandle {
 
 /// The way back to the sender of a datagram.
 pub(super) fn way_back(context: &Context, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
-    if !wc.result.is_ok_and(|ok| ok.grh) {
+    if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
         return Err(FromWcError::NotDatagram);
     }
     way_to_sender(context, area)

@@ -9,7 +9,7 @@ use super::{
 use crate::{
     event::DropReason,
     wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
-    work::{Cause, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
+    work::{Cause, GrhArea, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
 /// Why a datagram is not received.
@@ -96,7 +96,8 @@ pub(super) fn receive(
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
             let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
-            let ok = WcOk { immediate, src_qp, pkey_index, grh: true, ..WcOk::new(WcOpcode::Recv, total as u32) };
+            let grh = Some(if net.dst.is_ipv4() { GrhArea::Ipv4 } else { GrhArea::Ipv6 });
+            let ok = WcOk { immediate, src_qp, pkey_index, grh, ..WcOk::new(WcOpcode::Recv, total as u32) };
             common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
             Ok(())
         }

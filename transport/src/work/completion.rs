@@ -57,6 +57,15 @@ pub enum WcOpcode {
     RecvRdmaWithImm,
 }
 
+/// What lies in the 40 bytes in front of a received datagram.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum GrhArea {
+    /// Its IPv4 header, in the last 20 bytes.
+    Ipv4,
+    /// Its IPv6 header.
+    Ipv6,
+}
+
 /// A success.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WcOk {
@@ -72,15 +81,15 @@ pub struct WcOk {
     pub src_qp: Option<Qpn>,
     /// Index of the P_Key that a datagram came with; 0 for everything else.
     pub pkey_index: u16,
-    /// Whether the receive buffer starts with a 40-byte GRH area (`IBV_WC_GRH`).
-    pub grh: bool,
+    /// What the 40-byte GRH area holds with which the receive buffer starts, if it does (`IBV_WC_GRH`).
+    pub grh: Option<GrhArea>,
 }
 
 impl WcOk {
     /// A success with nothing else to tell.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
-        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, pkey_index: 0, grh: false }
+        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, pkey_index: 0, grh: None }
     }
 }
 

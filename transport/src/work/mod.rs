@@ -10,7 +10,7 @@ mod request;
 mod ring;
 mod shared;
 
-pub use completion::{Cause, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
 pub use cq::{ArmKind, CompletionQueue, CqId, CqModeration};
 pub(crate) use cq::{Pushed, Standing};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
