@@ -93,9 +93,9 @@ def play(case, server_host, client_host, directory, built):
     stem = str(directory / re.sub(r"[^\w-]", "_", case.name))
     address = {"server": server_host.address, **built}
     sides = []
+    for command in case.before:
+        server_host.as_root(command)
     try:
-        for command in case.before:
-            server_host.as_root(command)
         if case.server:
             sides.append(start(case, case.server, server_host, "server", address, stem))
             if not await_ready(case, sides[0], server_host):
@@ -108,6 +108,8 @@ def play(case, server_host, client_host, directory, built):
                 time.sleep(BREATH_SECONDS)
             if case.during:
                 await_words(sides[-1], sides[-1].program.says)
+            if case.ready == "cm":
+                knock_again(case, sides, lambda: start(case, case.client, client_host, "client", address, stem))
             wait([side for side in sides if not side.program.endless], case.seconds)
     finally:
         for side in sides:
@@ -136,6 +138,23 @@ def await_ready(case, side, host):
             return False
         time.sleep(0.02)
     return True
+
+
+def knock_again(case, sides, start_client):
+    """Starts a client anew that was refused while the server was still on its way from its device to its listener."""
+    deadline = time.monotonic() + READY_SECONDS
+    while len(sides) == 2 and time.monotonic() < deadline:
+        wait([sides[1]], 1)
+        server_runs = sides[0].poll() is None
+        if not (server_runs and sides[1].status is not None and problems(sides[1]) and refused(sides[1])):
+            return
+        time.sleep(0.5)
+        sides[1] = start_client()
+
+
+def refused(side):
+    text = side.stdout() + side.stderr()
+    return any(word in text for word in ["REJECTED", "Connection refused", "UNREACHABLE"])
 
 
 def await_words(side, says):

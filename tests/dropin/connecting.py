@@ -18,7 +18,7 @@ def connecting_cases():
             yield mckey(place)
         yield from samples(place, guest)
         if not guest:
-            yield Case(f"cmtime/{place}", place, Program(("cmtime", "-s", "{server}", "-c", 20), (r"total.*",)),
+            yield Case(f"cmtime/{place}", place, Program(("cmtime", "-s", "{server}", "-c", 20), (r"connect\s+:.*",)),
                        Program(("cmtime", "-c", 20), endless=True), ready=CM)
     yield refused()
 

@@ -24,10 +24,11 @@ def devices():
 
 def watch():
     """The cable is pulled and plugged in again."""
-    says = (r"roce_watch0: async event FD \d+", r"event_type PORT_ERR.*|event_type port error.*", r"event_type .*port.*active.*")
+    says = (r"roce_watch0: async event FD \d+", r"event_type IBV_EVENT_PORT_ERR \(10\), port 1", r"event_type IBV_EVENT_PORT_ACTIVE \(9\), port 1")
     return Case("asyncwatch", "alone", Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), says, endless=True),
-                before=("ip link add watch0 type dummy", "ip addr add 10.79.0.1/24 dev watch0", "ip link set watch0 up"),
-                during=("ip link set watch0 down", "ip link set watch0 up"), after=("ip link del watch0",))
+                before=("ip link add watch0 type veth peer name watch1", "ip addr add 10.79.0.1/24 dev watch0", "ip link set watch0 up",
+                        "ip link set watch1 up"),
+                during=("ip link set watch1 down", "ip link set watch1 up"), after=("ip link del watch0",))
 
 
 def plain():

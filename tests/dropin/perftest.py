@@ -15,7 +15,6 @@ def perftest_cases():
         for tool in tools:
             yield test(tool, "loopback", service.lower(), 1024, 500, "-c", service)
     yield test("send_bw", "loopback", "ud-inline-pairs", 64, 500, "-c", "UD", "-I", 64, "-q", 4)
-    yield test("send_bw", "loopback", "uc-all", SIZES, 20, "-c", "UC", "-a")
     yield test("write_bw", "loopback", "mtu256", 65536, 100, "-m", 256)
     yield test("write_bw", "loopback", "post-list", 64, 512, "-l", 32)
     yield test("write_bw", "loopback", "old-post-send", 4096, 500, "--use_old_post_send")

@@ -39,16 +39,24 @@ class Home:
 
     def __init__(self, namespace, roce):
         self.namespace, self.roce = namespace, roce
+        # What programs leave behind is neither in the way of others nor seen by them.
+        self.scratch = roce.parent / f"tmp-{namespace.name}"
+        self.scratch.mkdir()
+        self.scratch.chmod(0o1777)
         # Where users may have no namespaces, root must be the one who sees what --sysfs shows.
         self.nobody_sees = subprocess.run([*self.as_nobody(), "unshare", "-Urm", "true"], stderr=subprocess.DEVNULL).returncode == 0
 
     def as_nobody(self):
         # The last setpriv: giving up root takes back what was asked for the parent's death.
-        return ["ip", "netns", "exec", self.namespace.name, "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
+        return [*self.as_root(), "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
                 "--pdeathsig", "KILL"]
 
+    def as_root(self):
+        bind = f'mount --bind {self.scratch} /tmp && exec "$@"'
+        return self.namespace.command(["sh", "-c", bind, "sh"])
+
     def command(self, argv, sysfs=False):
-        user = self.as_nobody() if self.nobody_sees or not sysfs else self.namespace.command([])
+        user = self.as_nobody() if self.nobody_sees or not sysfs else self.as_root()
         return [*user, "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", str(self.roce), "run",
                 *(["--sysfs"] if sysfs else []), "--", *map(str, argv)]
 
