@@ -128,7 +128,8 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_rd_atom: attr.max_qp_rd_atom.into(),
         max_res_rd_atom: int(attr.max_res_rd_atom),
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
-        atomic_cap: 2, // IBV_ATOMIC_GLOB
+        // IBV_ATOMIC_HCA: true, and what programs look for; that they are atomic against processors too, few ask for
+        atomic_cap: 1,
         max_mw: int(limits.max_mw),
         max_mcast_grp: int(limits.max_mcast_grp),
         max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
