@@ -34,7 +34,7 @@ class Guest:
         self.qemu = net.start([
             "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(processors), "-m", "1024",
             "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
-            "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1",
+            "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
             "-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
             "-device", f"virtio-net-pci,netdev=n0,mac=52:54:00:77:00:{number:02x},host_mtu={MTU},romfile=",
             "-serial", f"file:{self.console}",
