@@ -32,20 +32,27 @@ const RUN: usize = 65_487 / DATAGRAM;
 const WINDOW: u64 = 128;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let mut writer = Writer::new(false)?;
-    let mut foreign = Writer::new(true)?;
+    let mut writer = Writer::new(false, true)?;
+    let mut foreign = Writer::new(true, true)?;
+    let mut sharing = Writer::new(false, false)?;
     let mut pump = Pump::new()?;
-    let (mut ours, mut theirs, mut bare) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut shared, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.push(writer.round()?);
         theirs.push(foreign.round()?);
+        shared.push(sharing.round()?);
         bare.push(pump.round()?);
     }
-    let (ours, theirs, bare) = (median(&mut ours), median(&mut theirs), median(&mut bare));
+    let (ours, theirs, shared, bare) = (median(&mut ours), median(&mut theirs), median(&mut shared), median(&mut bare));
     println!("64 KiB RDMA WRITE, path MTU 4096, {DEPTH} outstanding:  {ours:6.2} GB/s");
     println!("the same between memory that the program owns:    {theirs:6.2} GB/s");
+    println!("the same through shared memory:                   {shared:6.2} GB/s");
     println!("bare UDP pump of the same datagrams:              {bare:6.2} GB/s");
-    println!("ratio, medians of {ROUNDS} rounds each in one run:        {:6.2}", ours / bare);
+    println!(
+        "ratios, medians of {ROUNDS} rounds each in one run:       {:6.2} through sockets, {:.2} shared",
+        ours / bare,
+        shared / bare
+    );
     Ok(())
 }
 
@@ -64,9 +71,9 @@ struct Writer {
 }
 
 impl Writer {
-    /// Between memory of the adapter's, or `foreign` memory.
-    fn new(foreign: bool) -> Result<Self, Box<dyn Error>> {
-        let open = || Device::named("roce_lo")?.open(OpenOptions::default());
+    /// Between memory of the adapter's, or `foreign` memory; by way of sockets, or as devices of one host do by default.
+    fn new(foreign: bool, sockets_only: bool) -> Result<Self, Box<dyn Error>> {
+        let open = || Device::named("roce_lo")?.open(OpenOptions { sockets_only, ..OpenOptions::default() });
         let (a, b) = (open()?, open()?);
         let (pd_a, pd_b) = (a.alloc_pd()?, b.alloc_pd()?);
         let (cq, cq_b) = (a.create_cq(64, None)?, b.create_cq(64, None)?);

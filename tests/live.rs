@@ -24,6 +24,8 @@ mod memory;
 mod misuse;
 #[path = "live/multicast.rs"]
 mod multicast;
+#[path = "live/neighbours.rs"]
+mod neighbours;
 #[path = "live/process.rs"]
 mod process;
 

@@ -70,6 +70,10 @@ pub struct OpenOptions {
     /// packet. A file that this process has written before, or that another that still runs is writing, is not touched: then
     /// it is `name.2.pcapng` instead of `name.pcapng`, and so on. One of a process that has ended is overwritten.
     pub pcap: Option<PathBuf>,
+    /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it. Without it, packets between devices of
+    /// the same user on this host go through memory that the two processes share. The variable `ROCE_SOCKETS_ONLY` of the
+    /// environment, if it is anything but empty or 0, says the same for all devices.
+    pub sockets_only: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
     /// What is to go wrong on the way to and from the link. By default nothing. With faults, packets leave one by one.
@@ -248,7 +252,7 @@ impl Device {
             return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu: self.state.link_mtu });
         }
         let first = self.addresses.first().map(|address| address.ip);
-        let (link, follows) = match self.kind {
+        let (mut link, follows) = match self.kind {
             Kind::Loopback => (UdpLink::bind_loopback()?, Follows::State),
             Kind::Address | Kind::Interface => {
                 let addresses: Vec<_> = self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
@@ -260,6 +264,9 @@ impl Device {
                 (UdpLink::bind(&addresses)?, follows)
             }
         };
+        if !options.sockets_only && !environment::sockets_only() {
+            link.share_memory()?;
+        }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
         let publisher = Publisher::new(&self.name, gids);
@@ -295,7 +302,7 @@ pub(crate) fn open_link(
     surroundings: Surroundings,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
-    let OpenOptions { progress, pcap, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
+    let OpenOptions { progress, pcap, sockets_only: _, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
     let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, &faults, fault_seed)) };
     let seed = match seed {

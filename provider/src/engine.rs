@@ -2,8 +2,8 @@
 //!
 //! Whoever has the lock serves the adapter. A program that posts or polls does it on its own thread; a background thread
 //! does it when the program does neither, because a peer's READ or WRITE must be served while its target sleeps. The thread
-//! keeps out of the way of a program that polls: it does not wait on the sockets then, but looks every millisecond whether
-//! the polling has stopped, and takes over when it has.
+//! keeps out of the way of a program that polls: it does not wait on the sockets then, but looks every few milliseconds
+//! whether the polling has stopped, and takes over when it has.
 
 mod fork;
 mod shard;
@@ -36,6 +36,12 @@ pub(crate) use shard::{Shard, Wakers};
 
 /// How often the background thread looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
+
+/// After so many looks at a program that polls it looks less often: to be looked at costs the program time.
+const STEADY: u32 = 16;
+
+/// How often then.
+const LOOK_LESS: Duration = Duration::from_millis(4);
 
 /// How long the background thread goes on looking after the last packet before it sleeps.
 const LINGER: Duration = Duration::from_micros(50);
@@ -130,6 +136,9 @@ impl Engine {
             epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
         let mut shard = Shard::new(adapter, link, observer, wakers);
+        if progress == Progress::Manual {
+            shard.rest(); // the program may sleep at any time, and says nothing of it
+        }
         shard.publication = publisher.as_ref().map(|_| clock::now().plus(PUBLISH));
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
@@ -280,9 +289,13 @@ impl Engine {
     /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires or `limit` has passed.
     pub(crate) fn drive(&self, wanted: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<()> {
         self.drivers.fetch_add(1, Ordering::SeqCst);
-        let due = self.lock().deadline().map(|deadline| deadline.since(clock::now()));
+        let (due, quiet) = {
+            let mut shard = self.lock();
+            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.rest())
+        };
         let timeout = [due, limit].into_iter().flatten().min();
-        let result = wait(&[wanted, self.sockets.as_fd()], timeout);
+        let result = if quiet { wait(&[wanted, self.sockets.as_fd()], timeout) } else { Ok(()) };
+        self.lock().wake();
         self.drivers.fetch_sub(1, Ordering::SeqCst);
         self.activity.fetch_add(1, Ordering::Relaxed);
         result
@@ -333,6 +346,7 @@ impl Engine {
     /// The background thread.
     fn run(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
+        let mut looks = 0;
         loop {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
             // looked at behind the wake-up: whoever stops the engine sets it before, and wakes once
@@ -345,11 +359,13 @@ impl Engine {
             let drivers = self.drivers.load(Ordering::SeqCst) > 0;
             self.attend();
             if program_serves && !drivers && !self.handed_over.load(Ordering::SeqCst) {
-                let _ = self.sleep(false, Some(LOOK));
+                looks += 1;
+                let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
                 continue;
             }
+            looks = 0;
             let received = !drivers && self.linger(activity);
-            let (deadline, lost) = {
+            let (deadline, for_packets, quiet) = {
                 let mut shard = self.lock();
                 shard.serve_timers(clock::now());
                 if !received && program_serves {
@@ -360,15 +376,21 @@ impl Engine {
                 shard.told = publish_at.is_some();
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
-                (deadline, shard.is_lost())
+                let for_packets = !drivers && !shard.is_lost();
+                (deadline, for_packets, !for_packets || shard.rest())
             };
             let timeout = deadline.map(|deadline| deadline.since(clock::now()));
             let result = if drivers {
                 // A driver that leaves does not say so; this thread looks now and then.
                 self.sleep(false, Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
+            } else if quiet {
+                self.sleep(for_packets, timeout)
             } else {
-                self.sleep(!lost, timeout)
+                Ok(())
             };
+            if for_packets {
+                self.lock().wake();
+            }
             self.sleeps_until.store(0, Ordering::SeqCst);
             if result.is_err() {
                 thread::sleep(LOOK); // nothing that waiting can fail with goes away by asking again at once

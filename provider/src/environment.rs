@@ -7,8 +7,10 @@
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
 //! | `ROCE_FAULT` | what is to go wrong, see [`FaultPlan`](crate::fabric::FaultPlan) |
 //! | `ROCE_FAULT_SEED` | where the chance of faults comes from: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
+//! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //!
-//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP`, which changes nothing for the program, and none of the others: a
+//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change nothing for the program, and none
+//! of the others: a
 //! program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because somebody has
 //! exported a variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 
@@ -26,6 +28,9 @@ pub const PCAP: &str = "ROCE_PCAP";
 pub const FAULT: &str = "ROCE_FAULT";
 /// The variable with the seed of the faults.
 pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
+
+/// The variable that has every packet take the network stack.
+pub const SOCKETS_ONLY: &str = "ROCE_SOCKETS_ONLY";
 
 /// What is wrong with the environment: one line that says what to do. The C library prints it and has no device then.
 #[derive(Debug, Error)]
@@ -92,6 +97,11 @@ pub fn parse_seed(text: &str) -> Option<u64> {
 /// The file that `ROCE_PCAP` names.
 pub(crate) fn pcap() -> Option<PathBuf> {
     env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// Whether every packet is to take the network stack.
+pub(crate) fn sockets_only() -> bool {
+    env::var_os(SOCKETS_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
 }
 
 /// A variable's value; empty if there is none.

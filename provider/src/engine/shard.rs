@@ -34,6 +34,8 @@ pub struct LinkCounters {
     pub send_calls: u64,
     /// Runs of datagrams handed to the link.
     pub sent_runs: u64,
+    /// Of these, runs that went to another device of this host through shared memory.
+    pub shared_runs: u64,
     /// Calls in which something could not be sent.
     pub send_errors: u64,
     /// What the last of them said.
@@ -52,6 +54,11 @@ impl LinkCounters {
         [
             ("link_send_calls", "Calls that sent something.", self.send_calls),
             ("link_sent_runs", "Runs of datagrams handed to the link, each with one call's worth of segments.", self.sent_runs),
+            (
+                "link_shared_runs",
+                "Of these, runs that went to another device of this host through shared memory.",
+                self.shared_runs,
+            ),
             ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
             ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
             ("link_bind_errors", "Addresses of the interface that came but could not be used.", self.bind_errors),
@@ -229,6 +236,16 @@ impl Shard {
         self.publication = None;
     }
 
+    /// Someone is about to sleep until the link's descriptors are readable. Returns whether there is nothing to receive.
+    pub(super) fn rest(&mut self) -> bool {
+        self.link.rest()
+    }
+
+    /// One of those who slept is awake again.
+    pub(super) fn wake(&mut self) {
+        self.link.wake();
+    }
+
     pub(super) fn link(&self) -> &dyn Link {
         &*self.link
     }
@@ -257,6 +274,7 @@ impl Shard {
             if let Err(error) = self.link.send(now, self.buffer.bytes(), self.buffer.runs()) {
                 self.note_send_error(&error);
             }
+            self.link_counters.shared_runs = self.link.shared_runs();
         }
         while let Some(event) = self.adapter.poll_event() {
             match event {

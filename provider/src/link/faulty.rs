@@ -87,6 +87,18 @@ impl Link for FaultyLink {
         self.inner.descriptors()
     }
 
+    fn rest(&mut self) -> bool {
+        self.inner.rest()
+    }
+
+    fn wake(&mut self) {
+        self.inner.wake();
+    }
+
+    fn shared_runs(&self) -> u64 {
+        self.inner.shared_runs()
+    }
+
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
         self.inner.add_address(address, interface)
     }

@@ -4,6 +4,7 @@ mod capture;
 mod capture_file;
 mod fabric;
 mod faulty;
+mod neighbour;
 mod nowhere;
 mod udp;
 
@@ -86,6 +87,20 @@ pub trait Link: Send {
     /// Descriptors that become readable when something has arrived. They stay the same but for the addresses that
     /// are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
+
+    /// Told before someone sleeps on the descriptors: until [`wake`](Self::wake) they become readable when something arrives,
+    /// which they need not while nobody waits for it. Returns whether there is nothing to receive already. Sleepers are counted.
+    fn rest(&mut self) -> bool {
+        true
+    }
+
+    /// One of those who slept is awake again.
+    fn wake(&mut self) {}
+
+    /// Runs handed to other devices of this host without the network stack.
+    fn shared_runs(&self) -> u64 {
+        0
+    }
 
     /// Begins to use another address, of the interface with this index. Its descriptor is new among
     /// [`descriptors`](Self::descriptors).

@@ -1,11 +1,11 @@
 //! Pages straight from the kernel.
 
-use std::{io, sync::atomic::AtomicU64};
+use std::{fs::File, io, sync::atomic::AtomicU64};
 
 use memmap2::{Advice, MmapOptions, MmapRaw};
 use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
 
-/// Zeroed pages of our own, never behind a reference to their bytes.
+/// Zeroed pages, never behind a reference to their bytes.
 #[derive(Debug)]
 pub struct MmapMemory {
     map: MmapRaw,
@@ -29,6 +29,11 @@ impl MmapMemory {
         Self::map(MmapOptions::new().no_reserve_swap(), len)
     }
 
+    /// The first `len` bytes of memory that other processes may have, too; it must be so long, and stay so.
+    pub(crate) fn shared(memory: &File, len: usize) -> io::Result<Self> {
+        Ok(Self { map: MmapOptions::new().len(len).map_raw(memory)?, len })
+    }
+
     fn map(options: &mut MmapOptions, len: usize) -> io::Result<Self> {
         let whole_words = len.next_multiple_of(8).max(8);
         Ok(Self { map: options.len(whole_words).map_anon()?.into(), len })
@@ -42,9 +47,10 @@ impl MmapMemory {
 
     #[allow(unsafe_code, reason = "the one place where a mapping becomes atomic words")]
     fn slice(&self) -> &[AtomicU64] {
-        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, a multiple of eight, readable and writable,
-        // and lives as long as `self`. It is private to this process and this value hands out no other pointer to it, so
-        // every access is through these atomics. All bit patterns are valid.
+        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words are used, readable and
+        // writable, and lives as long as `self`. This value hands out no other pointer to it, so every access in this process
+        // is through these atomics; another process that has the memory, too, can change it at any time, as atomics may be
+        // changed. All bit patterns are valid.
         unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>(), self.map.len() / 8) }
     }
 }

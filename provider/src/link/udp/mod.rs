@@ -7,6 +7,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use roce_transport::{
@@ -18,7 +19,7 @@ use roce_transport::{
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
-use super::{Arrived, Link};
+use super::{Arrived, Link, neighbour::Neighbours};
 use groups::Groups;
 use message::{Outgoing, Receiver};
 
@@ -26,6 +27,11 @@ use message::{Outgoing, Receiver};
 const MAX_RUN: usize = 65_487;
 /// Asked of the kernel; it grants what its limit allows.
 const RECEIVE_BUFFER: usize = 4 << 20;
+/// How often the sockets are looked at when packets come by a shorter way, too, and none has come by these lately: looking costs
+/// more than such a packet.
+const LOOK: Duration = Duration::from_micros(100);
+/// How long ago is lately.
+const LATELY: Duration = Duration::from_millis(1);
 
 /// Why an address cannot be used.
 #[derive(Debug, Error)]
@@ -71,6 +77,12 @@ pub struct UdpLink {
     limits: TransmitLimits,
     outgoing: Outgoing,
     receiver: Receiver,
+    /// Other devices of this host, unless everything is to take the network stack.
+    neighbours: Option<Neighbours>,
+    /// When the sockets are looked at next, if there are neighbours.
+    look_at: Instant,
+    /// When something last came by the sockets.
+    last_arrival: Instant,
 }
 
 impl UdpLink {
@@ -99,7 +111,24 @@ impl UdpLink {
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
             outgoing: Outgoing::default(),
             receiver: Receiver::new(),
+            neighbours: None,
+            look_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
         })
+    }
+
+    /// Lets packets to and from devices of the same user on this host take a short way: memory that the two processes share.
+    /// They are the same packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
+    ///
+    /// # Errors
+    /// What the system says: usually that there are too many descriptors.
+    pub fn share_memory(&mut self) -> io::Result<()> {
+        let mut neighbours = Neighbours::new()?;
+        for port in &self.ports {
+            neighbours.listen(port.address, port.interface);
+        }
+        self.neighbours = Some(neighbours);
+        Ok(())
     }
 
     /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254.
@@ -164,25 +193,40 @@ impl Link for UdpLink {
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
-    fn send(&mut self, _now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut result = Ok(());
-        // runs of one source address go out with one call
+        let Self { ports, neighbours, outgoing, .. } = self;
         for group in runs.chunk_by(|a, b| a.src == b.src) {
-            let Some(port) = self.ports.iter().find(|port| port.address == group[0].src) else {
+            let Some(port) = ports.iter().find(|port| port.address == group[0].src) else {
                 let message = format!("{} is no address of this device any more", group[0].src);
                 result = Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
                 continue;
             };
             let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
-            if let Err(error) = self.outgoing.send(&port.socket, bytes, group, to) {
-                result = Err(error);
+            let Some(neighbours) = neighbours else {
+                result = outgoing.send(&port.socket, bytes, group, to).and(result);
+                continue;
+            };
+            // runs that go the same way go out with one call
+            let mut rest = group;
+            while let Some(first) = rest.first() {
+                let mut reached = |run: &Transmit| neighbours.reaches(now, run.src, run.dst, port.interface);
+                let short = reached(first);
+                let count = rest.iter().take_while(|run| run.dst == first.dst || !short && !reached(run)).count();
+                let (these, others) = rest.split_at(count);
+                rest = others;
+                let sent = match short {
+                    true => neighbours.send(now, bytes, these),
+                    false => outgoing.send(&port.socket, bytes, these, to),
+                };
+                result = sent.and(result);
             }
         }
         result
     }
 
-    fn receive(&mut self, _now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-        let Self { ports, groups, receiver, .. } = self;
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+        let Self { ports, groups, receiver, neighbours, look_at, last_arrival, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket, dst: IpAddr| {
             receiver.receive(socket, |meta, payload| {
@@ -199,13 +243,45 @@ impl Link for UdpLink {
                 }
             })
         };
-        for port in ports {
-            count += receive(&port.socket, port.address)?;
+        let settled = neighbours.as_mut().is_some_and(|neighbours| {
+            neighbours.attend(now);
+            neighbours.are_settled()
+        });
+        // before the first that comes by the short way: what was sent before it is here
+        if !settled || *look_at <= now {
+            for port in ports {
+                count += receive(&port.socket, port.address)?;
+            }
+            for (group, socket) in groups.ready()? {
+                count += receive(socket, *group)?;
+            }
+            if count > 0 {
+                *last_arrival = now;
+            }
+            *look_at = if now.since(*last_arrival) < LATELY { now } else { now.plus(LOOK) };
         }
-        for (group, socket) in groups.ready()? {
-            count += receive(socket, *group)?;
+        if let Some(neighbours) = neighbours {
+            count += neighbours.receive(sink);
         }
         Ok(count)
+    }
+
+    fn rest(&mut self) -> bool {
+        self.neighbours.as_mut().is_none_or(Neighbours::rest)
+    }
+
+    fn wake(&mut self) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.wake();
+        }
+    }
+
+    fn shared_runs(&self) -> u64 {
+        self.neighbours.as_ref().map_or(0, Neighbours::sent_runs)
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.neighbours.as_ref().and_then(Neighbours::deadline)
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
@@ -218,15 +294,22 @@ impl Link for UdpLink {
 
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
         self.ports.push(Port::open(address, interface)?);
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.listen(address, interface);
+        }
         Ok(())
     }
 
     fn remove_address(&mut self, address: IpAddr) {
         self.ports.retain(|port| port.address != address);
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.forget(address);
+        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.ports.iter().map(|port| port.socket.as_fd()).chain([self.groups.descriptor()]).collect()
+        let sockets = self.ports.iter().map(|port| port.socket.as_fd());
+        sockets.chain([self.groups.descriptor()]).chain(self.neighbours.as_ref().map(Neighbours::descriptor)).collect()
     }
 }
 

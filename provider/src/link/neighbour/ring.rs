@@ -1,0 +1,405 @@
+//! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
+//!
+//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side believes the other: a position or a
+//! record that cannot be means that the ring is broken, and nothing that the other writes can make this side read or write
+//! outside of the ring.
+
+use std::{
+    fs::File,
+    io,
+    os::fd::{AsFd, OwnedFd},
+    sync::atomic::{AtomicU64, Ordering, fence},
+};
+
+use roce_transport::{
+    adapter::Transmit,
+    mem::{Memory, read_words, write_words},
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use thiserror::Error;
+
+use crate::region::MmapMemory;
+
+/// Bytes of records that are written and not yet read. A power of two.
+const CAPACITY: u64 = 2 << 20;
+/// As long as the reader keeps up, the writer stays in this much of it, which fits into caches and is never missing.
+const HOT: u64 = 512 << 10;
+const PAGE: u64 = 4096;
+/// Where records begin: behind a page with the positions.
+const START: u64 = PAGE;
+const SIZE: u64 = START + CAPACITY;
+
+/// Words of the first page, each in a cache line of its own.
+const HEAD: usize = 0;
+const TAIL: usize = 8;
+const ASLEEP: usize = 16;
+
+/// The longest run: what a UDP datagram can carry.
+pub(super) const LONGEST: usize = 65_536;
+
+/// Stands where the next record is at the beginning of the ring.
+const SKIP: u64 = u64::MAX;
+const WORD: u64 = 8;
+
+/// The other side wrote something that cannot be.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the memory shared with another process holds nonsense")]
+pub(super) struct Broken;
+
+/// What is told of a run besides its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct RunHeader {
+    pub(super) length: usize,
+    /// Length of every datagram but the last.
+    pub(super) segment: usize,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+}
+
+impl RunHeader {
+    pub(super) fn of(run: &Transmit) -> Self {
+        let &Transmit { traffic_class, hop_limit, segment, ref range, .. } = run;
+        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit }
+    }
+
+    const fn word(self) -> u64 {
+        self.length as u64 | (self.segment as u64) << 24 | (self.traffic_class as u64) << 48 | (self.hop_limit as u64) << 56
+    }
+
+    const fn parse(word: u64) -> Result<Self, Broken> {
+        let [.., traffic_class, hop_limit] = word.to_le_bytes();
+        let (length, segment) = ((word & 0xFF_FFFF) as usize, (word >> 24 & 0xFF_FFFF) as usize);
+        if segment == 0 || segment > length || length > LONGEST {
+            return Err(Broken);
+        }
+        Ok(Self { length, segment, traffic_class, hop_limit })
+    }
+
+    /// Bytes of the ring that it takes.
+    const fn room(self) -> u64 {
+        WORD + (self.length as u64).next_multiple_of(WORD)
+    }
+}
+
+/// Both sides' view.
+struct Ring(MmapMemory);
+
+impl Ring {
+    fn words(&self) -> &[AtomicU64] {
+        self.0.words().unwrap_or_default()
+    }
+
+    fn word(&self, index: usize) -> &AtomicU64 {
+        &self.words()[index]
+    }
+
+    /// Has the pages that are used first brought in.
+    fn bring_in(&self) {
+        for page in (0..HOT).step_by(PAGE as usize) {
+            self.at(page).fetch_add(0, Ordering::Relaxed);
+        }
+    }
+
+    /// The word at a position.
+    fn at(&self, position: u64) -> &AtomicU64 {
+        self.word(((START + position % CAPACITY) / WORD) as usize)
+    }
+}
+
+/// The side that writes.
+pub(super) struct Writer {
+    ring: Ring,
+    head: u64,
+    /// Up to where the other side had read when it was last looked at.
+    tail: u64,
+    /// The page that was written to last.
+    page: u64,
+}
+
+impl Writer {
+    /// A new ring, and the descriptor by which another process reaches it.
+    pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
+        let memory = rustix::fs::memfd_create("roce", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&memory, SIZE)?;
+        rustix::fs::fcntl_add_seals(&memory, seals())?;
+        let file = File::from(memory);
+        let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
+        ring.bring_in();
+        Ok((Self { ring, head: 0, tail: 0, page: 0 }, file.into()))
+    }
+
+    /// Writes a run; `false`: there is no room for it now.
+    pub(super) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
+        debug_assert!(bytes.len() == header.length, "the header says how long it is");
+        let position = self.head % CAPACITY;
+        let skipped = if position + header.room() > CAPACITY || self.may_begin_anew(position) { CAPACITY - position } else { 0 };
+        let end = self.head + skipped + header.room();
+        if end - self.tail > CAPACITY {
+            self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
+            if self.head.checked_sub(self.tail).is_none_or(|filled| filled > CAPACITY) {
+                return Err(Broken);
+            }
+            if end - self.tail > CAPACITY {
+                return Ok(false);
+            }
+        }
+        if skipped > 0 {
+            self.ring.at(self.head).store(SKIP, Ordering::Relaxed);
+        }
+        let start = self.head + skipped;
+        self.ring.at(start).store(header.word(), Ordering::Relaxed);
+        write_words(self.ring.words(), START + start % CAPACITY + WORD, bytes).map_err(|_| Broken)?;
+        self.head = end;
+        self.ring.word(HEAD).store(end, Ordering::Release);
+        Ok(true)
+    }
+
+    /// Whether it has written enough and the reader has read it all, which is worth a look only now and then.
+    fn may_begin_anew(&mut self, position: u64) -> bool {
+        if position < HOT || position / PAGE == self.page {
+            return false;
+        }
+        self.page = position / PAGE;
+        self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
+        self.tail == self.head
+    }
+
+    /// Whether the other side sleeps and must be woken. True once for each time that it went to sleep.
+    pub(super) fn must_wake(&self) -> bool {
+        // Either this sees that it sleeps, or it sees, after it said so, what was written.
+        fence(Ordering::SeqCst);
+        let asleep = self.ring.word(ASLEEP);
+        asleep.load(Ordering::Relaxed) != 0 && asleep.swap(0, Ordering::Relaxed) != 0
+    }
+}
+
+/// The side that reads.
+pub(super) struct Reader {
+    ring: Ring,
+    tail: u64,
+    /// Up to where the other side had written when it was last looked at.
+    head: u64,
+}
+
+impl Reader {
+    /// The ring that another process has made, if it is one.
+    pub(super) fn new(memory: OwnedFd) -> io::Result<Self> {
+        let file = File::from(memory);
+        // memory that can be cut short would kill whoever reads it
+        let sealed = rustix::fs::fcntl_get_seals(file.as_fd())?.contains(seals());
+        if !sealed || file.metadata()?.len() != SIZE {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
+        ring.bring_in();
+        Ok(Self { ring, tail: 0, head: 0 })
+    }
+
+    /// Copies the next run into `buffer`, which holds [`LONGEST`] bytes.
+    pub(super) fn pop(&mut self, buffer: &mut [u8]) -> Result<Option<RunHeader>, Broken> {
+        loop {
+            if self.head == self.tail {
+                self.head = self.ring.word(HEAD).load(Ordering::Acquire);
+                match self.head.checked_sub(self.tail) {
+                    Some(0) => return Ok(None),
+                    Some(filled) if filled <= CAPACITY && filled.is_multiple_of(WORD) => {}
+                    _ => return Err(Broken),
+                }
+            }
+            let position = self.tail % CAPACITY;
+            let word = self.ring.at(self.tail).load(Ordering::Relaxed);
+            let mut found = None;
+            let taken = if word == SKIP {
+                CAPACITY - position
+            } else {
+                let header = found.insert(RunHeader::parse(word)?);
+                header.room()
+            };
+            if position + taken > CAPACITY || taken > self.head - self.tail {
+                return Err(Broken);
+            }
+            if let Some(header) = found {
+                let to = buffer.get_mut(..header.length).ok_or(Broken)?;
+                read_words(self.ring.words(), START + position + WORD, to).map_err(|_| Broken)?;
+            }
+            self.tail += taken;
+            self.ring.word(TAIL).store(self.tail, Ordering::Release);
+            if found.is_some() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Whether nothing was ever read.
+    pub(super) const fn is_fresh(&self) -> bool {
+        self.tail == 0
+    }
+
+    /// Whether everything is read.
+    pub(super) fn is_empty(&self) -> bool {
+        self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
+    }
+
+    /// Has the other side wake this one with the next run that it writes, or not.
+    pub(super) fn set_asleep(&self, asleep: bool) {
+        self.ring.word(ASLEEP).store(u64::from(asleep), Ordering::Relaxed);
+        fence(Ordering::SeqCst); // see `must_wake`
+    }
+}
+
+fn seals() -> SealFlags {
+    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ring() -> (Writer, Reader) {
+        let (writer, memory) = Writer::new().unwrap();
+        (writer, Reader::new(memory).unwrap())
+    }
+
+    fn header(length: usize) -> RunHeader {
+        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF }
+    }
+
+    fn bytes(length: usize, seed: usize) -> Vec<u8> {
+        (0..length).map(|index| (index.wrapping_mul(31) ^ seed) as u8).collect()
+    }
+
+    #[test]
+    fn runs_come_out_as_they_went_in_many_times_around() {
+        let (mut writer, mut reader) = ring();
+        let mut buffer = vec![0; LONGEST];
+        let mut lengths = [1, 7, 8, 9, 24, 4096, 65_487, LONGEST].into_iter().cycle();
+        for round in 0..400 {
+            let batch: Vec<_> = lengths.by_ref().take(1 + round % 13).collect();
+            for (index, &length) in batch.iter().enumerate() {
+                assert_eq!(writer.push(header(length), &bytes(length, index)), Ok(true));
+            }
+            assert!(!reader.is_empty());
+            for (index, &length) in batch.iter().enumerate() {
+                assert_eq!(reader.pop(&mut buffer), Ok(Some(header(length))));
+                assert_eq!(buffer[..length], bytes(length, index));
+            }
+            assert_eq!((reader.pop(&mut buffer), reader.is_empty()), (Ok(None), true));
+        }
+    }
+
+    #[test]
+    fn a_full_ring_takes_no_more_until_something_is_read() {
+        let (mut writer, mut reader) = ring();
+        let mut buffer = vec![0; LONGEST];
+        let run = bytes(60_000, 1);
+        for _ in 0..5 {
+            while writer.push(header(run.len()), &run).unwrap() {}
+            let small = (0..LONGEST).take_while(|_| writer.push(header(1), &[9]).unwrap()).count();
+            let mut large = 0;
+            while let Some(found) = reader.pop(&mut buffer).unwrap() {
+                large += usize::from(found.length > 1);
+            }
+            assert!(large * 60_008 + small * 16 > CAPACITY as usize - 70_000, "{large} and {small}");
+        }
+    }
+
+    #[test]
+    fn a_reader_that_keeps_up_keeps_the_ring_small() {
+        let (mut writer, mut reader) = ring();
+        let mut buffer = vec![0; LONGEST];
+        for number in 0..2000 {
+            writer.push(header(5000), &bytes(5000, number)).unwrap();
+            reader.pop(&mut buffer).unwrap().unwrap();
+            assert_eq!(buffer[..5000], bytes(5000, number));
+            assert!(writer.head % CAPACITY < HOT + 10_000);
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_noticed() {
+        let mut buffer = vec![0; LONGEST];
+        for head in [3, 7, CAPACITY + 8, u64::MAX, u64::MAX - 7] {
+            let (_writer, mut reader) = ring();
+            reader.ring.word(HEAD).store(head, Ordering::Relaxed);
+            assert_eq!(reader.pop(&mut buffer), Err(Broken), "{head}");
+        }
+        let segment = |segment: u64| segment << 24;
+        for word in [0, 5, segment(1), 5 | segment(6), 65_537 | segment(8), 0xFF_FFFF | segment(1), 9 | segment(9), SKIP - 1] {
+            let (writer, mut reader) = ring();
+            writer.ring.at(0).store(word, Ordering::Relaxed);
+            writer.ring.word(HEAD).store(16, Ordering::Relaxed); // eight bytes of a record
+            assert_eq!(reader.pop(&mut buffer), Err(Broken), "{word:#x}");
+        }
+        let (mut writer, mut reader) = ring();
+        writer.ring.at(0).store(SKIP, Ordering::Relaxed);
+        writer.ring.word(HEAD).store(8, Ordering::Relaxed);
+        assert_eq!(reader.pop(&mut buffer), Err(Broken));
+        for tail in [8, u64::MAX] {
+            writer.ring.word(TAIL).store(tail, Ordering::Relaxed);
+            let mut result = Ok(true);
+            while result == Ok(true) {
+                result = writer.push(header(60_000), &bytes(60_000, 0));
+            }
+            assert_eq!(result, if tail == 8 { Ok(false) } else { Err(Broken) });
+        }
+    }
+
+    #[test]
+    fn memory_that_can_be_cut_short_is_refused() {
+        let open = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&open, SIZE).unwrap();
+        assert!(Reader::new(open).is_err());
+        let short = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&short, SIZE - 1).unwrap();
+        rustix::fs::fcntl_add_seals(&short, seals()).unwrap();
+        assert!(Reader::new(short).is_err());
+        let file = tempfile();
+        assert!(Reader::new(file).is_err());
+    }
+
+    fn tempfile() -> OwnedFd {
+        File::open("/dev/null").unwrap().into()
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_once() {
+        let (mut writer, reader) = ring();
+        assert!(!writer.must_wake());
+        reader.set_asleep(true);
+        writer.push(header(3), &[1, 2, 3]).unwrap();
+        assert_eq!([writer.must_wake(), writer.must_wake()], [true, false]);
+        reader.set_asleep(true);
+        reader.set_asleep(false);
+        assert!(!writer.must_wake());
+    }
+
+    #[test]
+    fn a_sleeper_and_a_writer_never_miss_each_other() {
+        const RUNS: u64 = 20_000;
+        let (mut writer, mut reader) = ring();
+        let (wake, woken) = std::sync::mpsc::channel();
+        let write = std::thread::spawn(move || {
+            for number in 0..RUNS {
+                while !writer.push(header(8), &number.to_ne_bytes()).unwrap() {
+                    std::thread::yield_now();
+                }
+                if writer.must_wake() {
+                    wake.send(()).unwrap();
+                }
+            }
+        });
+        let mut buffer = vec![0; LONGEST];
+        for number in 0..RUNS {
+            while reader.pop(&mut buffer).unwrap().is_none() {
+                reader.set_asleep(true);
+                if reader.is_empty() {
+                    woken.recv_timeout(std::time::Duration::from_secs(20)).unwrap();
+                } else {
+                    reader.set_asleep(false);
+                }
+            }
+            assert_eq!(buffer[..8], number.to_ne_bytes());
+        }
+        write.join().unwrap();
+    }
+}

@@ -1,0 +1,120 @@
+//! Devices of one host, with the network stack between them and without.
+
+use super::*;
+
+fn side(sockets_only: bool) -> Side {
+    Side::on(loopback(OpenOptions { sockets_only, ..OpenOptions::default() }))
+}
+
+fn shared_runs(side: &Side) -> u64 {
+    side.context.link_counters().shared_runs
+}
+
+/// A message there and back, with its bytes; of any length, so that it may take one packet or many.
+fn exchange(a: &Side, b: &Side, round: usize) {
+    let size = [1, 64, 4097, 200_000][round % 4];
+    for (from, to) in [(a, b), (b, a)] {
+        let data = noise(size, round as u32 + 1);
+        from.memory.write_at(0, &data).unwrap();
+        to.qp.post_recv(&[RecvWr::new(1, [to.memory.sge(1 << 19..1 << 20)])]).unwrap();
+        from.qp.post_send(&[SendWr::send(2, from.memory.sge(0..size))]).unwrap();
+        assert_eq!(to.next().result.unwrap().byte_len as usize, size);
+        from.next().result.unwrap();
+        assert!(to.memory.to_vec(1 << 19..(1 << 19) + size).unwrap() == data, "round {round}");
+    }
+}
+
+#[test]
+fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
+    let (a, b) = (side(false), side(false));
+    connect(&a, &b);
+    let start = Instant::now();
+    let mut round = 0;
+    while round < 400 || shared_runs(&a) < 100 || shared_runs(&b) < 100 {
+        exchange(&a, &b, round);
+        round += 1;
+        assert!(start.elapsed() < PATIENCE, "{:?}", a.context.link_counters());
+    }
+    for side in [&a, &b] {
+        assert_eq!(side.context.link_counters().send_errors, 0);
+        assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn whoever_wants_the_network_stack_has_it() {
+    let (a, b) = (side(true), side(false));
+    connect(&a, &b);
+    for round in 0..200 {
+        exchange(&a, &b, round);
+    }
+    assert_eq!((shared_runs(&a), shared_runs(&b)), (0, 0));
+}
+
+#[test]
+fn an_address_with_another_device_behind_it() {
+    let address = own_address();
+    let open = || {
+        let device = Device::named(&format!("udp:{address}")).unwrap();
+        Side::on(device.open(OpenOptions::default()).unwrap())
+    };
+    let here = side(false);
+    for _ in 0..4 {
+        let (a, b) = (Side::on(here.context.clone()), open());
+        connect(&a, &b);
+        let before = shared_runs(&a);
+        let start = Instant::now();
+        let mut round = 0;
+        while shared_runs(&a) < before + 50 {
+            exchange(&a, &b, round);
+            round += 1;
+            assert!(start.elapsed() < PATIENCE);
+        }
+    }
+}
+
+/// Both sleep until a message comes, on their channels.
+#[test]
+fn sleepers_are_woken_by_the_short_way() {
+    let (a, b) = (side(false), side(false));
+    connect(&a, &b);
+    let start = Instant::now();
+    while shared_runs(&a) == 0 || shared_runs(&b) == 0 {
+        exchange(&a, &b, 0);
+        assert!(start.elapsed() < PATIENCE);
+    }
+    const MESSAGES: u64 = 2000;
+    let post_recv = |side: &Side| side.qp.post_recv(&[RecvWr::new(0, [side.memory.sge(0..64)])]).unwrap();
+    let send = |side: &Side| side.qp.post_send(&[SendWr::send(0, side.memory.sge(64..128))]).unwrap();
+    let answer = |side: &Side| {
+        let (mut sent, mut received) = (0, 0);
+        while sent < MESSAGES || received < MESSAGES {
+            side.cq.arm(ArmKind::Next);
+            let mut found = false;
+            while let Some(wc) = side.cq.poll_one() {
+                found = true;
+                if wc.result.unwrap().opcode != roce::WcOpcode::Recv {
+                    sent += 1;
+                    continue;
+                }
+                received += 1;
+                post_recv(side);
+                if received < MESSAGES || side.qp.qpn() == b.qp.qpn() {
+                    send(side);
+                }
+            }
+            if !found {
+                side.channel.wait(Some(PATIENCE)).unwrap();
+            }
+        }
+    };
+    for side in [&a, &b] {
+        post_recv(side);
+        post_recv(side);
+    }
+    send(&a);
+    std::thread::scope(|scope| {
+        scope.spawn(|| answer(&a));
+        answer(&b);
+    });
+}
