@@ -17,7 +17,7 @@ use roce_transport::{
 use crate::{
     clock,
     cm::Routes,
-    link::{Arrived, Direction, Link, Observed, Observer},
+    link::{Arrived, BATCH, Direction, Link, Observed, Observer},
     port::{self, InterfaceState, TableChange, Watch},
     verbs::{AsyncQueue, CqWaker},
 };
@@ -137,7 +137,7 @@ impl Shard {
             let batch = self.receive(now);
             received += batch;
             self.serve_timers(now);
-            if batch == 0 {
+            if batch < BATCH {
                 break;
             }
         }

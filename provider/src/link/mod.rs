@@ -25,6 +25,9 @@ pub(crate) use nowhere::Nowhere;
 pub(crate) use udp::is_loopback;
 pub use udp::{BindError, UdpLink};
 
+/// Messages of a link that [`Link::receive`] hands over at a time, if there are so many.
+pub const BATCH: usize = 16;
+
 /// A datagram that a link hands over.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrived<'a> {
@@ -63,7 +66,8 @@ pub trait Link: Send {
     /// The last thing that went wrong, with the rest sent all the same.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
 
-    /// Hands over datagrams that have arrived, some at a time; returns how many. Zero: there are no more for now.
+    /// Hands over what has arrived, some at a time; returns how many messages there were, each a datagram or a run of them. Fewer
+    /// than [`BATCH`]: there are no more for now.
     ///
     /// # Errors
     /// When the link cannot be read.

@@ -28,7 +28,7 @@ use rustix::{
     },
 };
 
-use super::Arrived;
+use super::{Arrived, BATCH};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
 
 /// How often a link that nobody sleeps on looks whether others come or go.
@@ -43,8 +43,6 @@ const MOST: usize = 1024;
 const STRANGERS: usize = 64;
 /// Bytes that wait for room in a ring; more are lost, as when a socket's buffer is full.
 const BACKLOG: usize = 16 << 20;
-/// Runs that are read from one ring before others get their turn.
-const BATCH: usize = 16;
 
 /// First in what a sender says; its last part changes with everything about the ring.
 const GREETING: [u8; 8] = *b"roce\0\0\0\x01";

@@ -13,8 +13,8 @@ use libc::{c_int, c_void};
 use roce_transport::adapter::Transmit;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-/// Datagrams, or runs of them, that one call takes from the kernel.
-const BATCH: usize = 16;
+use crate::link::BATCH;
+
 /// The most that a merged run of datagrams can hold.
 const BUFFER: usize = 65_536;
 /// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit take 72 bytes.
