@@ -63,13 +63,13 @@ def mckey(place):
 
 
 def samples(place, guest):
-    yield Case(f"rdma_client/{place}", place, Program(("rdma_client", "-s", "{server}"), ("rdma_client: end 0",)),
-               Program(("rdma_server",), ("rdma_server: end 0",)), CM)
-    yield Case(f"rdma_xclient/{place}/rc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "r"), ("rdma_client: end 0",)),
-               Program(("rdma_xserver", "-c", "r"), ("rdma_server: end 0",)), CM)
+    yield Case(f"rdma_client/{place}", place, Program(("rdma_client", "-s", "{server}"), (r"rdma_x?client: end 0",)),
+               Program(("rdma_server",), (r"rdma_x?server: end 0",)), CM)
+    yield Case(f"rdma_xclient/{place}/rc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "r"), (r"rdma_x?client: end 0",)),
+               Program(("rdma_xserver", "-c", "r"), (r"rdma_x?server: end 0",)), CM)
     if not guest:  # rxe has no XRC
-        yield Case(f"rdma_xclient/{place}/xrc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "x"), ("rdma_client: end 0",)),
-                   Program(("rdma_xserver", "-c", "x"), ("rdma_server: end 0",)), CM)
+        yield Case(f"rdma_xclient/{place}/xrc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "x"), (r"rdma_x?client: end 0",)),
+                   Program(("rdma_xserver", "-c", "x"), (r"rdma_x?server: end 0",)), CM)
 
 
 def refused():
