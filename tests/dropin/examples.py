@@ -3,6 +3,8 @@
 from casting import Case, Program
 
 NEVER = ("invalid data", "Couldn't", "Failed")
+# What one side does by itself, and rxe does not.
+ONE_SIDED = {"timestamps": ["-t"], "device-memory": ["-j"], "new-send": ["-N"], "on-demand": ["-o"], "implicit-on-demand": ["-O"]}
 
 
 def example_cases():
@@ -17,6 +19,7 @@ def devices():
     yield Case("devices", "alone", Program(("ibv_devices",), (r"roce_lo\s+[0-9a-f]{16}", r"roce_eth0\s+[0-9a-f]{16}")))
     says = (r"hca_id:\s+roce_lo", r"transport:\s+InfiniBand \(0\)", r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet",
             r"active_mtu:\s+4096 \(5\)", r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2")
+    yield Case("devices/nonsense", "alone", Program(("env", "ROCE_DEVICES=nonsense", "ibv_devices"), ("roce: .*nonsense.*",), ("roce_",)))
     yield Case("devinfo", "alone", Program(("ibv_devinfo", "-v", "-d", "{device}"), says, ("Failed", "failed")))
     yield Case("devinfo/all", "alone", Program(("ibv_devinfo",), (says[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")))
     yield Case("devinfo/list", "alone", Program(("ibv_devinfo", "-l"), ("2 HCAs found:", "roce_lo", "roce_eth0")))
@@ -52,9 +55,7 @@ def options():
         yield pingpong(kind, "hosts", "events", 300, 1024, "-c", "-e")
         yield pingpong(kind, "hosts", "plain", 300, 1024, "-c")
     # Not events with timestamps: the tool takes it for an error when an event comes for what it has polled already.
-    variants = {"timestamps": ["-t"], "device-memory": ["-j"], "new-send": ["-N"], "on-demand": ["-o"], "implicit-on-demand": ["-O"],
-                "prefetch": ["-o", "-P"], "new-send-device-memory": ["-N", "-j"],
-                "new-send-events": ["-N", "-e"]}
+    variants = {**ONE_SIDED, "prefetch": ["-o", "-P"], "new-send-device-memory": ["-N", "-j"], "new-send-events": ["-N", "-e"]}
     for name, words in variants.items():
         says = (r"Max receive completion clock cycles = \d+",) if "-t" in words else ()
         yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, says=says)
@@ -70,13 +71,18 @@ def against_rxe():
     for place in ["rxe-client", "rxe-server"]:
         for kind in ["rc", "uc", "ud", "srq"]:
             yield pingpong(kind, place, "plain", 20, 2048, "-c")
-        for mtu in [256, 4096]:
-            yield pingpong("rc", place, f"mtu{mtu}", 10, 65539, "-c", "-m", mtu)
-        yield pingpong("rc", place, "events", 20, 2048, "-c", "-e")
+            yield pingpong(kind, place, "events", 20, 2048, "-c", "-e")
+        for kind in ["rc", "uc"]:
+            for mtu in [256, 512, 1024, 2048, 4096]:
+                yield pingpong(kind, place, f"mtu{mtu}", 10, 65539, "-c", "-m", mtu)
+        for name, words in ONE_SIDED.items():
+            yield pingpong("rc", place, f"ours-{name}", 20, 4096, "-c", ours=words)
 
 
-def pingpong(kind, place, name, count, size, *words, says=()):
+def pingpong(kind, place, name, count, size, *words, ours=(), says=()):
+    """`ours`: words for our side only, in a conversation with rxe."""
     common = (f"ibv_{kind}_pingpong", "-d", "{device}", "-g", "{gid}", "-n", count, "-s", size, *words)
     says = (rf"{count} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
-    # What the stock library cannot do with rxe, and what only measures, our side does alone.
-    return Case(f"pingpong/{kind}/{place}/{name}", place, Program((*common, "{server}"), says, NEVER), Program(common, says, NEVER))
+    client, server = (ours, ()) if place == "rxe-server" else ((), ours)
+    return Case(f"pingpong/{kind}/{place}/{name}", place, Program((*common, *client, "{server}"), says, NEVER),
+                Program((*common, *server), says, NEVER))
