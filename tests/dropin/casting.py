@@ -36,6 +36,7 @@ class Case:
     ready: str = "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
     seconds: float = 30
     sysfs: bool = False  # our side looks into /sys and /dev, too
+    run: tuple = ()  # further options of `roce run`
     # Commands of root in the first side's namespace; those of `during` come when an endless program has begun to speak.
     before: tuple = ()
     during: tuple = ()
@@ -126,7 +127,7 @@ def play(case, server_host, client_host, directory, built):
 def start(case, program, host, who, address, stem):
     facts = {**host.facts(), **address}
     argv = [re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word)) for word in program.words]
-    side = host.start(argv, f"{stem}-{who}", case.sysfs)
+    side = host.start(argv, f"{stem}-{who}", case.sysfs, case.run)
     side.who, side.program = who, program
     return side
 

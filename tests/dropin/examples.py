@@ -1,5 +1,7 @@
 """The examples of libibverbs: devices, what they tell, their events, and the pingpongs."""
 
+from dataclasses import replace
+
 from casting import Case, Program
 
 NEVER = ("invalid data", "Couldn't", "Failed")
@@ -12,6 +14,7 @@ def example_cases():
     yield watch()
     yield from plain()
     yield from options()
+    yield from faults()
     yield from against_rxe()
 
 
@@ -65,6 +68,16 @@ def options():
         common = ("ibv_xsrq_pingpong", "-d", "{device}", "-g", "{gid}", "-n", 20, *words)
         yield Case(f"pingpong/xsrq/loopback/{name}", "loopback", Program((*common, "{server}"), never=("Failed",)),
                    Program(common, never=("Failed",)))
+
+
+def faults():
+    """What `roce run --fault` does to both sides."""
+    for name, rules in {"loss": "drop send every 40", "damage": "corrupt send every 100", "not-ready": "rnr 20%"}.items():
+        yield replace(pingpong("rc", "loopback", f"fault-{name}", 300, 4096, "-c"), run=("--fault", rules))
+    given_up = (r"Failed status transport retry counter exceeded \(12\) for wr_id 2",)
+    common = ("ibv_rc_pingpong", "-d", "{device}", "-g", "{gid}")
+    yield Case("pingpong/rc/loopback/fault-nothing-arrives", "loopback", Program((*common, "{server}"), given_up, status=1),
+               Program(common, endless=True), run=("--fault", "drop send tx"))
 
 
 def against_rxe():
