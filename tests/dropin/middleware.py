@@ -80,7 +80,7 @@ def fabric():
 def mpi():
     for transport in ["rc_v", "ud_v"]:
         yield Case(f"openmpi/{transport}/allreduce", "alone",
-                   Program(("mpirun", "-n", 2, "--oversubscribe", "--mca", "pml", "ucx", "--mca", "osc", "ucx", "--mca", "pml_ucx_tls", "any",
-                            "--mca", "pml_ucx_devices", "any", "--mca", "btl", "^openib", "--mca", "orte_tmpdir_base", "/tmp",
+                   Program(("mpirun", "-n", 2, "--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ucx", "--mca", "osc", "ucx",
+                            "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "--mca", "btl", "^openib", "--mca", "orte_tmpdir_base", "/tmp",
                             "-x", f"UCX_TLS={transport}", "-x", "UCX_NET_DEVICES={device}:1", "{allreduce}"),
                            (r"2 ranks, \d+ sums, all right",)), seconds=60, sysfs=True)
