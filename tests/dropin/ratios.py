@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from matrix import Result
 
 ROUNDS = 3
+PATIENCE = 4
 # How far below a claim a measurement may stay, for the guest shares two cores with everything else.
 TOLERANCE = 0.8
 LIBRARY = "/roce"
@@ -34,10 +35,11 @@ class RatioCase:
 
 
 def ratio_cases():
-    # Columns of bandwidth: bytes, iterations, peak, average, millions of messages; of latency: bytes, iterations, min, max, typical.
+    # Columns of bandwidth: bytes, iterations, peak, average, millions of messages; of latency: bytes, iterations, min, max, typical,
+    # in cycles of the processor.
     yield RatioCase("write-bandwidth-64k", ("ib_write_bw", "-s", "65536", "-n", "300"), 3, True, 2.0)
     yield RatioCase("send-rate-64", ("ib_send_bw", "-s", "64", "-n", "3000"), 4, True, 1.0)
-    yield RatioCase("send-latency-64", ("ib_send_lat", "-s", "64", "-n", "1000"), 4, False, 1.0)
+    yield RatioCase("send-latency-64", ("ib_send_lat", "-s", "64", "-n", "1000", "-C"), 4, False, 1.0)
 
 
 class Ratios:
@@ -51,7 +53,7 @@ class Ratios:
         result, seen = Result(), {"rxe": [], "ours": []}
         for _ in range(ROUNDS):
             for who, values in seen.items():
-                status, output = self.guest.run(self.command(case, who), timeout=60)
+                status, output = self.measure(case, who)
                 row = re.findall(r"^ *\d+ +\d+ +[\d.]+ .*$", output, re.MULTILINE)
                 if status != 0 or not row:
                     result.problems.append(f"{who}: exit status {status}")
@@ -69,6 +71,14 @@ class Ratios:
                 result.problems.append(f"ours is {ratio:.2f} times as good as rxe, wanted {case.claim}: {seen}")
         result.seconds = time.monotonic() - started
         return result
+
+    def measure(self, case, who):
+        """Once more, if the tool has found that the clock and the processor's disagree, by which it counts bandwidth."""
+        for _ in range(PATIENCE):
+            status, output = self.guest.run(self.command(case, who), timeout=60)
+            if "-C" in case.words or "Correlation coefficient" not in output:
+                break
+        return status, output
 
     def command(self, case, who):
         device = ("-d", "rxe0", "-x", str(self.gid)) if who == "rxe" else ("-d", "roce_lo", "-x", "0")
