@@ -278,9 +278,9 @@ impl Neighbours {
         }
     }
 
-    /// Whether there are rings from others, and each has brought something before.
+    /// Whether there are rings from others, each of which has brought something before, and nobody sleeps.
     pub(super) fn are_settled(&self) -> bool {
-        !self.incoming.is_empty() && self.incoming.iter().all(|incoming| !incoming.reader.is_fresh())
+        self.sleepers == 0 && !self.incoming.is_empty() && self.incoming.iter().all(|incoming| !incoming.reader.is_fresh())
     }
 
     /// Hands over runs that have arrived, some at a time; returns how many.

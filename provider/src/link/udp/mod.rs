@@ -274,6 +274,7 @@ impl Link for UdpLink {
         if let Some(neighbours) = &mut self.neighbours {
             neighbours.wake();
         }
+        self.look_at = Instant::ZERO; // it may be the sockets that have woken it
     }
 
     fn shared_runs(&self) -> u64 {
