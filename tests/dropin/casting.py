@@ -11,6 +11,8 @@ READY_SECONDS = 15
 # Between the port's being open and the program's listening on it, where nothing tells that it does.
 BREATH_SECONDS = 0.3
 ROCE_PORT = 4791
+# For Case.variables: no packet takes the short way within a host.
+SOCKETS = ("ROCE_SOCKETS_ONLY=1",)
 
 
 @dataclass(frozen=True)
@@ -37,6 +39,7 @@ class Case:
     seconds: float = 30
     sysfs: bool = False  # our side looks into /sys and /dev, too
     run: tuple = ()  # further options of `roce run`
+    variables: tuple = ()  # of the environment of our side, as NAME=VALUE
     # Commands of root in the first side's namespace; those of `during` come when an endless program has begun to speak.
     before: tuple = ()
     during: tuple = ()
@@ -127,7 +130,7 @@ def play(case, server_host, client_host, directory, built):
 def start(case, program, host, who, address, stem):
     facts = {**host.facts(), **address}
     argv = [re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word)) for word in program.words]
-    side = host.start(argv, f"{stem}-{who}", case.sysfs, case.run)
+    side = host.start(argv, f"{stem}-{who}", case.sysfs, case.run, case.variables)
     side.who, side.program = who, program
     return side
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from casting import Case, Program
+from casting import SOCKETS, Case, Program
 
 NEVER = ("invalid data", "Couldn't", "Failed")
 # What one side does by itself, and rxe does not.
@@ -14,6 +14,7 @@ def example_cases():
     yield watch()
     yield from plain()
     yield from options()
+    yield from sockets()
     yield from faults()
     yield from against_rxe()
 
@@ -68,6 +69,13 @@ def options():
         common = ("ibv_xsrq_pingpong", "-d", "{device}", "-g", "{gid}", "-n", 20, *words)
         yield Case(f"pingpong/xsrq/loopback/{name}", "loopback", Program((*common, "{server}"), never=("Failed",)),
                    Program(common, never=("Failed",)))
+
+
+def sockets():
+    """The same by the network stack, which packets within a host do not take by themselves."""
+    for kind in ["rc", "uc", "ud", "srq"]:
+        yield replace(pingpong(kind, "loopback", "sockets", 300, 4096, "-c"), variables=SOCKETS)
+        yield replace(pingpong(kind, "loopback", "sockets-events", 300, 1024, "-c", "-e"), variables=SOCKETS)
 
 
 def faults():

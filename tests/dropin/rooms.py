@@ -55,13 +55,14 @@ class Home:
         bind = f'mount --bind {self.scratch} /tmp && exec "$@"'
         return self.namespace.command(["sh", "-c", bind, "sh"])
 
-    def command(self, argv, sysfs=False, options=()):
+    def command(self, argv, sysfs=False, options=(), variables=()):
         user = self.as_nobody() if self.nobody_sees or not sysfs else self.as_root()
-        return [*user, "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", str(self.roce), "run",
+        return [*user, "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", *variables, str(self.roce), "run",
                 *(["--sysfs"] if sysfs else []), *options, "--", *map(str, argv)]
 
-    def start(self, argv, sysfs=False, options=(), **rest):
-        return subprocess.Popen(self.command(argv, sysfs, options), start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **rest)
+    def start(self, argv, sysfs=False, options=(), variables=(), **rest):
+        argv = self.command(argv, sysfs, options, variables)
+        return subprocess.Popen(argv, start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **rest)
 
     def output(self, argv):
         return output_of(self.command(argv))
@@ -90,8 +91,8 @@ class Host:
                 return int(index)
         raise LabError(f"{self.device} has no GID of {self.address}:\n{shown}")
 
-    def start(self, argv, path, sysfs, options):
-        return OurSide(self.home, argv, Path(path), sysfs=sysfs, options=options)
+    def start(self, argv, path, sysfs, options, variables):
+        return OurSide(self.home, argv, Path(path), sysfs=sysfs, options=options, variables=variables)
 
     def as_root(self, command):
         self.home.namespace.output(command.split())
