@@ -2,11 +2,18 @@
 //!
 //! A fault is survived if our handlers are in front and the thread does not block their signals: a fault whose signal is
 //! blocked kills the process at once. The signals are unblocked on the thread for the time of a [`Section`] in which foreign
-//! memory is reached, which is one system call each, so the engine has one section as long as it holds its lock.
+//! memory is reached, which is one system call each, so the engine has one section as long as it holds its lock. A thread on which
+//! they were not blocked is believed for a moment, because that call takes as long as a small message.
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
-use std::{cell::Cell, ffi::c_int, marker::PhantomData, mem, ptr};
+use std::{
+    cell::Cell,
+    ffi::c_int,
+    marker::PhantomData,
+    mem, ptr,
+    time::{Duration, Instant},
+};
 
 use roce_transport::mem::MemoryFault;
 
@@ -18,6 +25,9 @@ pub(crate) struct Section {
     outermost: bool,
     of_this_thread: PhantomData<*const ()>,
 }
+
+/// So long a thread is believed not to have blocked the signals meanwhile.
+const BELIEVED: Duration = Duration::from_micros(100);
 
 /// What is known of the thread.
 #[derive(Clone, Copy)]
@@ -36,6 +46,8 @@ enum State {
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Outside) };
+    /// When the signals were last found not to be blocked.
+    static FOUND_FREE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 impl Section {
@@ -75,6 +87,10 @@ impl Drop for Section {
 
 /// Sees to it that the signals of faults are not blocked.
 fn unblock() -> State {
+    let now = Instant::now();
+    if FOUND_FREE.get().is_some_and(|found| now.duration_since(found) < BELIEVED) {
+        return State::Safe;
+    }
     let wanted = set_of(faults::SIGNALS);
     // SAFETY: all zero is an empty set
     let mut before = unsafe { mem::zeroed() };
@@ -85,8 +101,10 @@ fn unblock() -> State {
     // SAFETY: the set is initialised
     let is_blocked = |signal: &c_int| unsafe { libc::sigismember(&before, *signal) } == 1;
     if !faults::SIGNALS.iter().any(is_blocked) {
+        FOUND_FREE.set(Some(now));
         return State::Safe;
     }
+    FOUND_FREE.set(None);
     State::Unblocked(set_of(faults::SIGNALS.into_iter().filter(is_blocked)))
 }
 
