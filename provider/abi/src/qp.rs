@@ -94,7 +94,7 @@ pub(crate) fn state_number(state: State) -> c_uint {
 
 /// As much as is given without being asked for.
 const MAX_INLINE_GIVEN: u32 = 512;
-const PD: u32 = 1;
+pub(crate) const PD: u32 = 1;
 const XRCD: u32 = 1 << 1;
 const CREATE_FLAGS: u32 = 1 << 2;
 const SEND_OPS_FLAGS: u32 = 1 << 6;
@@ -240,22 +240,16 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ib
     errno::pointer(open())
 }
 
+/// The longer structure with what the shorter one says.
+pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
+    let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
+    let zeroed = ibv_qp_init_attr_ex::zeroed();
+    ibv_qp_init_attr_ex { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, comp_mask: PD, pd, ..zeroed }
+}
+
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     let make = || -> Result<_> {
-        let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } =
-            *attr.as_ref().ok_or(Errno::INVAL)?;
-        let mut full = ibv_qp_init_attr_ex {
-            qp_context,
-            send_cq,
-            recv_cq,
-            srq,
-            cap,
-            qp_type,
-            sq_sig_all,
-            comp_mask: PD,
-            pd,
-            ..ibv_qp_init_attr_ex::zeroed()
-        };
+        let mut full = with_pd(attr.as_ref().ok_or(Errno::INVAL)?, pd);
         let qp = create(Pd::get(pd)?.context(), &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)

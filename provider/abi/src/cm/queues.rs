@@ -23,7 +23,7 @@ use crate::{
         },
     },
     object::Object,
-    qp::{self, Qp, ibv_destroy_qp, state_number},
+    qp::{self, PD, Qp, ibv_destroy_qp, state_number, with_pd},
     srq, xrc,
 };
 
@@ -34,8 +34,7 @@ pub(super) struct Template(pub(super) ibv_qp_init_attr);
 // SAFETY: What it points to may be used from any thread; it is there for as long as the endpoint is, says the program.
 unsafe impl Send for Template {}
 
-/// `IBV_QP_INIT_ATTR_PD`, `IBV_QP_INIT_ATTR_XRCD`.
-const QP_PD: u32 = 1;
+/// `IBV_QP_INIT_ATTR_XRCD`.
 const QP_XRCD: u32 = 1 << 1;
 /// `IBV_SRQ_INIT_ATTR_TYPE`, `…_PD`, `…_XRCD`, `…_CQ`.
 const SRQ_TYPE: u32 = 1;
@@ -102,8 +101,8 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
     if c.verbs.is_null() || !c.qp.is_null() {
         return Err(Errno::INVAL);
     }
-    if attr.comp_mask & QP_PD == 0 || attr.pd.is_null() {
-        attr.comp_mask |= QP_PD;
+    if attr.comp_mask & PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= PD;
         attr.pd = c.pd;
     }
     // an endpoint's may be of another device
@@ -148,19 +147,7 @@ unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_in
 
 /// Makes a queue pair from the shorter structure, and writes back what has become of it.
 pub(super) unsafe fn create_plain_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
-    let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
-    let mut full = ibv_qp_init_attr_ex {
-        qp_context,
-        send_cq,
-        recv_cq,
-        srq,
-        cap,
-        qp_type,
-        sq_sig_all,
-        comp_mask: QP_PD,
-        pd,
-        ..ibv_qp_init_attr_ex::zeroed()
-    };
+    let mut full = with_pd(attr, pd);
     create_qp(id, &mut full)?;
     let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, .. } = full;
     *attr = ibv_qp_init_attr { send_cq, recv_cq, srq, cap, ..*attr };
