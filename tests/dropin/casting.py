@@ -66,6 +66,10 @@ class GuestHost:
     def start(self, argv, *_):
         return StockSide(self.guest, argv)
 
+    def look(self, _):
+        """What is there of connections; for when a program does not end."""
+        return self.guest.run("rdma resource show qp; rdma resource show cm_id; cat /proc/net/tcp")[1]
+
     def ready(self, sign):
         if sign.startswith("tcp:"):
             return listens(self.guest.socket_table(), int(sign.removeprefix("tcp:")))
@@ -115,6 +119,9 @@ def play(case, server_host, client_host, directory, built):
             if case.ready == "cm":
                 knock_again(case, sides, lambda: start(case, case.client, client_host, "client", address, stem))
             wait([side for side in sides if not side.program.endless], case.seconds)
+        for side, host in zip(sides, [server_host, client_host]):
+            if side.poll() is None and not side.program.endless:
+                result.report.append((f"{side.who}, which goes on", host.look(side)))
     finally:
         for side in sides:
             side.end()

@@ -97,6 +97,12 @@ class Host:
     def as_root(self, command):
         self.home.namespace.output(command.split())
 
+    def look(self, side):
+        """What the program's threads wait for, and what its devices have counted; for when it does not end."""
+        threads = Path(f"/proc/{side.process.pid}/task").glob("*")
+        shown = [f"{(one / 'comm').read_text().strip()}: {(one / 'wchan').read_text()} {(one / 'syscall').read_text()}" for one in threads]
+        return "\n".join(shown) + output_of([*self.home.as_nobody(), str(self.home.roce), "devinfo", "--counters", "-v"])
+
     def ready(self, sign):
         return ready_here(self.home, sign)
 
