@@ -15,7 +15,7 @@ use std::{
 
 use roce::{
     Access, Device, OpenOptions, ProtectionDomain, QpAttr, QpType, SendWr,
-    link::{Link, UdpLink},
+    link::{Link, Locality, UdpLink},
     transport::{adapter::Transmit, time::Instant as Moment},
 };
 
@@ -125,7 +125,8 @@ struct Pump {
 
 impl Pump {
     fn new() -> Result<Self, Box<dyn Error>> {
-        let (sender, receiver) = (UdpLink::bind_loopback()?, UdpLink::bind_loopback()?);
+        let bind = || UdpLink::bind_loopback(Locality::Network);
+        let (sender, receiver) = (bind()?, bind()?);
         let addresses = [sender.addresses()[0], receiver.addresses()[0]];
         Ok(Self { sender, receiver, addresses, bytes: vec![0xA5; RUN * DATAGRAM] })
     }

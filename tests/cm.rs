@@ -15,6 +15,8 @@ mod life;
 mod many;
 #[path = "cm/random.rs"]
 mod random;
+#[path = "cm/sharing.rs"]
+mod sharing;
 
 use std::{
     net::SocketAddr,

@@ -14,6 +14,7 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
     addr::{Gid, Mtu},
     cm::CmConfig,
+    share::Slot,
 };
 use thiserror::Error;
 
@@ -22,7 +23,7 @@ use crate::{
     engine::{Engine, Parts, Progress, Wakers},
     environment,
     fabric::FaultPlan,
-    link::{BindError, CaptureFile, FaultyLink, Link, Nowhere, Observer, UdpLink, is_loopback},
+    link::{BindError, CaptureFile, FaultyLink, Link, Locality, Nowhere, Observer, UdpLink, is_loopback},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
@@ -42,8 +43,8 @@ pub struct Device {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Takes the first free address of 127.0.0.0/24 when it is opened.
-    Loopback,
+    /// Takes the first free address of 127.0.0.0/24 when it is opened, or this one.
+    Loopback(Option<IpAddr>),
     /// Uses one address.
     Address,
     /// Uses every address of its interface, as they come and go.
@@ -153,7 +154,7 @@ impl Device {
     }
 
     fn loopback(interface: Option<&NetworkInterface>) -> Self {
-        Self::on(interface, "roce_lo".into(), Kind::Loopback, &[Ipv4Addr::LOCALHOST.into()])
+        Self::on(interface, "roce_lo".into(), Kind::Loopback(None), &[Ipv4Addr::LOCALHOST.into()])
     }
 
     fn of_interface(interface: &NetworkInterface) -> Self {
@@ -201,6 +202,17 @@ impl Device {
             return Ok(Self::loopback(interfaces.iter().find(|interface| interface.is_loopback())));
         }
         Self::at(local)
+    }
+
+    /// The same device, which will have this address if it has a choice.
+    pub(crate) fn preferring(self, ip: IpAddr) -> Self {
+        match self.kind {
+            Kind::Loopback(_) if ip.is_ipv4() && ip.is_loopback() => {
+                let addresses = vec![DeviceAddress { ip, interface: self.index }];
+                Self { kind: Kind::Loopback(Some(ip)), addresses, ..self }
+            }
+            _ => self,
+        }
     }
 
     /// Its name.
@@ -252,8 +264,15 @@ impl Device {
             return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu: self.state.link_mtu });
         }
         let first = self.addresses.first().map(|address| address.ip);
-        let (mut link, follows) = match self.kind {
-            Kind::Loopback => (UdpLink::bind_loopback()?, Follows::State),
+        let locality = match options.progress {
+            _ if options.sockets_only || environment::sockets_only() => Locality::Network,
+            // a program that does nothing for a while would keep others from what is theirs
+            Progress::Manual => Locality::SharedMemory,
+            Progress::Automatic => Locality::SharedAddress,
+        };
+        let (link, follows) = match self.kind {
+            Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
+            Kind::Loopback(Some(ip)) => (UdpLink::bind(&[(ip, 0)], locality)?, Follows::State),
             Kind::Address | Kind::Interface => {
                 let addresses: Vec<_> = self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
                 let follows = match first.filter(|_| self.kind == Kind::Address) {
@@ -261,12 +280,9 @@ impl Device {
                     Some(ip) if ip.is_loopback() => Follows::State,
                     Some(ip) => Follows::Only(ip),
                 };
-                (UdpLink::bind(&addresses)?, follows)
+                (UdpLink::bind(&addresses, locality)?, follows)
             }
         };
-        if !options.sockets_only && !environment::sockets_only() {
-            link.share_memory()?;
-        }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
         let publisher = Publisher::new(&self.name, gids);
@@ -320,12 +336,15 @@ pub(crate) fn open_link(
         }
         None => observer,
     };
+    let slot = link.slot();
+    let (all_qpns, all_ids) = (AdapterConfig::new(seed).qpns, cm.ids.clone());
     let config = AdapterConfig {
+        qpns: slot.map_or(all_qpns, Slot::qpns),
         port_mtu: port.active_mtu,
         source_port: link.source_port(),
         pkeys,
         limits,
-        cm,
+        cm: CmConfig { ids: slot.map_or(all_ids, Slot::ids), ..cm },
         ..AdapterConfig::new(seed)
     };
     let mut adapter = Adapter::new(config);

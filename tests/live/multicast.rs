@@ -20,17 +20,17 @@ use rustix::net::{AddressFamily, RecvFlags, SocketType};
 use super::{ALL, PATIENCE, loopback, noise, own_address};
 
 /// A datagram queue pair that is in a group, or only sends to it.
-struct Member {
+pub(super) struct Member {
     cq: CompletionQueue,
     channel: CompletionChannel,
-    qp: QueuePair,
-    memory: MemoryRegion,
+    pub(super) qp: QueuePair,
+    pub(super) memory: MemoryRegion,
 }
 
 impl Member {
-    const QKEY: QKey = QKey(0x1234);
+    pub(super) const QKEY: QKey = QKey(0x1234);
 
-    fn on(context: &Context) -> Self {
+    pub(super) fn on(context: &Context) -> Self {
         let pd = context.alloc_pd().unwrap();
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(64, Some(&channel)).unwrap();
@@ -59,7 +59,7 @@ impl Member {
     }
 
     /// What it receives until nothing more comes: of each datagram the bytes behind the GRH area.
-    fn hear(&self, least: usize) -> Vec<Vec<u8>> {
+    pub(super) fn hear(&self, least: usize) -> Vec<Vec<u8>> {
         let start = Instant::now();
         let mut heard = Vec::new();
         let mut last = start;
@@ -77,7 +77,7 @@ impl Member {
 }
 
 /// A group that no other test, and no other run of the tests, has.
-fn own_group(v6: bool) -> IpAddr {
+pub(super) fn own_group(v6: bool) -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     let [.., high, low] = std::process::id().to_be_bytes();
     let last = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -89,7 +89,7 @@ fn own_group(v6: bool) -> IpAddr {
 }
 
 /// Devices of their own, as of several programs; the sender's own copy comes back through the system.
-fn everyone_hears(contexts: &[Context], group: IpAddr) {
+pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     let sender = Member::of(&contexts[0], group);
     let mut others: Vec<_> = contexts.iter().map(|context| Member::of(context, group)).collect();
     others.push(sender);

@@ -24,6 +24,7 @@ pub mod mem;
 mod pkeys;
 pub mod psn;
 pub mod qp;
+pub mod share;
 pub mod time;
 pub mod wire;
 pub mod work;

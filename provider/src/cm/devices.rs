@@ -92,10 +92,10 @@ pub(super) fn at(ip: IpAddr) -> Result<Place, OpenError> {
     if let Some(context) = open_contexts().into_iter().find(|context| index_of(context, ip).is_some()) {
         return Ok(Place { context, ip, opened: false });
     }
-    let context = open(&with_address(ip)?)?;
+    let mut context = open(&with_address(ip)?.preferring(ip))?;
     if index_of(&context, ip).is_none() {
-        // the loopback device has another one, since this is another program's
-        return Err(BindError::Taken(ip).into());
+        // it is open with another address
+        context = open(&Device::at(ip)?)?;
     }
     Ok(Place { context, ip, opened: true })
 }

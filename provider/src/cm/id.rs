@@ -307,8 +307,8 @@ impl Drop for Handle {
         let parts = parts.get_mut().unwrap_or_else(PoisonError::into_inner);
         for context in &parts.listening {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, routes) = shard.adapter_and_routes();
-                routes.unlisten(shared, adapter);
+                let (adapter, link, routes) = shard.parts();
+                routes.unlisten(shared, adapter, link);
                 routes.detach(shared);
             });
         }

@@ -20,7 +20,8 @@ impl CmId {
     /// id that is not bound at all gets a free port.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port; [`CmError::NoListenDevice`];
+    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port, or one of
+    /// another process that has the same address; [`CmError::NoListenDevice`];
     /// those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut parts = self.parts();
@@ -42,6 +43,7 @@ impl CmId {
         };
         self.shared().state().listening = Some(listening);
         let mut contexts: Vec<Context> = Vec::new();
+        let mut in_use = false;
         for (context, opened) in devices {
             if !context.gids().into_iter().any(|gid| !gid.is_zero() && listening.takes(gid.to_ip())) {
                 continue;
@@ -50,16 +52,27 @@ impl CmId {
             let place = contexts.len();
             let own = (!local.ip().is_unspecified()).then_some(local.ip());
             let result = context.inner.engine.command_shard(|shard, _| {
-                let (adapter, routes) = shard.adapter_and_routes();
+                let (adapter, link, routes) = shard.parts();
                 routes.attach(self.shared(), own);
-                routes.listen(self.shared(), place, adapter)
+                let result = routes.listen(self.shared(), place, adapter, link);
+                if result.is_err() && own.is_none() {
+                    routes.detach(self.shared());
+                }
+                result
             });
+            // another process that has the same addresses does, or somebody past this one's table of ports
+            if result == Err(roce_transport::cm::CmError::InUse) && own.is_none() {
+                in_use = true;
+                continue;
+            }
             contexts.push(context);
-            // somebody listens there past the process's table of ports
             if let Err(error) = result {
                 self.unlisten(&contexts, parts.place.is_some());
                 return Err(error.into());
             }
+        }
+        if contexts.is_empty() && in_use {
+            return Err(CmError::PortInUse(local.port()));
         }
         if contexts.is_empty() {
             return Err(CmError::NoListenDevice("none has an address of this family".into()));
@@ -82,8 +95,8 @@ impl CmId {
     fn unlisten(&self, contexts: &[Context], keep: bool) {
         for context in contexts {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, routes) = shard.adapter_and_routes();
-                routes.unlisten(self.shared(), adapter);
+                let (adapter, link, routes) = shard.parts();
+                routes.unlisten(self.shared(), adapter, link);
                 if !keep {
                     routes.detach(self.shared());
                 }

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeMap,
+    io,
     net::{IpAddr, SocketAddr},
     sync::Arc,
 };
@@ -10,7 +11,7 @@ use std::{
 use roce_transport::{
     adapter::Adapter,
     addr::{AddressVector, Gid, QKey, Qpn},
-    cm::{CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, SidrRep, SidrReq},
+    cm::{CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId, SidrRep, SidrReq},
     event::Event,
     qp::QpType,
     time::Instant,
@@ -22,6 +23,7 @@ use super::{
     event::{ConnParam, EventKind, Param, Status, UdParam},
     shared::{Incoming, Listening, Shared},
 };
+use crate::link::Link;
 
 /// Who wants to hear of what, on one device.
 #[derive(Default)]
@@ -38,6 +40,7 @@ struct Listener {
     /// The place of this device among the id's.
     device: usize,
     address: IpAddr,
+    service_id: ServiceId,
 }
 
 /// A request on its way to a listener.
@@ -103,33 +106,57 @@ impl Routes {
         self.ids.remove(&Arc::as_ptr(id).addr());
     }
 
-    /// Has the adapter listen for `id` on every address of its own that the id wants and does not listen on yet.
-    pub(super) fn listen(&mut self, id: &Arc<Shared>, device: usize, adapter: &mut Adapter) -> Result<(), CmError> {
+    /// Has the adapter listen for `id` on every address of its own that the id wants and does not listen on yet. Where somebody
+    /// else listens for the same it does not.
+    ///
+    /// # Errors
+    /// [`CmError::InUse`] when that is so everywhere.
+    pub(super) fn listen(
+        &mut self,
+        id: &Arc<Shared>,
+        device: usize,
+        adapter: &mut Adapter,
+        link: &mut dyn Link,
+    ) -> Result<(), CmError> {
         let Some(listening) = id.state().listening else { return Ok(()) };
         let Listening { service_id, backlog, .. } = listening;
         let own: Vec<IpAddr> = adapter.gids().entries().iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip()).collect();
+        let (mut listens, mut in_use) = (false, false);
         for address in own.into_iter().filter(|&ip| listening.takes(ip)) {
+            let claimed = link.claim(service_id, address);
             if self.listeners.values().any(|other| Arc::ptr_eq(&other.id, id) && other.address == address) {
+                listens = true;
                 continue;
             }
-            let name = adapter.cm_listen(Listen { service_id, address: Some(address), backlog })?;
-            self.listeners.insert(name, Listener { id: id.clone(), device, address });
+            if claimed.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
+                in_use = true;
+                continue;
+            }
+            match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
+                Ok(name) => {
+                    self.listeners.insert(name, Listener { id: id.clone(), device, address, service_id });
+                    listens = true;
+                }
+                Err(CmError::InUse) => in_use = true,
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
+        if in_use && !listens { Err(CmError::InUse) } else { Ok(()) }
     }
 
-    pub(super) fn unlisten(&mut self, id: &Arc<Shared>, adapter: &mut Adapter) {
+    pub(super) fn unlisten(&mut self, id: &Arc<Shared>, adapter: &mut Adapter, link: &mut dyn Link) {
         self.listeners.retain(|&name, other| {
             let is_own = Arc::ptr_eq(&other.id, id);
             if is_own {
                 let _ = adapter.cm_unlisten(name); // it was there
+                link.release(other.service_id, other.address);
             }
             !is_own
         });
     }
 
     /// Takes an asynchronous event of the device to the ids that it concerns.
-    pub(crate) fn note(&mut self, event: Event, adapter: &mut Adapter) {
+    pub(crate) fn note(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         match event {
             Event::DeviceFatal => {
                 for (id, _) in self.ids.values() {
@@ -145,7 +172,7 @@ impl Routes {
                 let mut devices: Vec<_> = self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
                 devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
                 for (id, device) in devices {
-                    let _ = self.listen(&id, device, adapter); // a program's listener may be there already
+                    let _ = self.listen(&id, device, adapter, link); // somebody's listener may be there already
                 }
             }
             _ => {}

@@ -36,6 +36,8 @@ pub struct LinkCounters {
     pub sent_runs: u64,
     /// Of these, runs that went to another device of this host through shared memory.
     pub shared_runs: u64,
+    /// Datagrams handed on to other processes of this host that have the same address.
+    pub handed_on: u64,
     /// Calls in which something could not be sent.
     pub send_errors: u64,
     /// What the last of them said.
@@ -59,6 +61,7 @@ impl LinkCounters {
                 "Of these, runs that went to another device of this host through shared memory.",
                 self.shared_runs,
             ),
+            ("link_handed_on", "Datagrams handed on to other processes of this host that have the same address.", self.handed_on),
             ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
             ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
             ("link_bind_errors", "Addresses of the interface that came but could not be used.", self.bind_errors),
@@ -129,6 +132,11 @@ impl Shard {
         (&mut self.adapter, &mut self.wakers.cm)
     }
 
+    /// The adapter, its link, and where what it tells of connections goes.
+    pub(crate) fn parts(&mut self) -> (&mut Adapter, &mut dyn Link, &mut Routes) {
+        (&mut self.adapter, &mut *self.link, &mut self.wakers.cm)
+    }
+
     /// Receives, handles, sends and tells, until there is nothing more or others should have a turn. Returns how many
     /// messages of the link were received.
     pub(super) fn serve(&mut self, now: Instant) -> usize {
@@ -183,6 +191,7 @@ impl Shard {
         match result {
             Ok(received) => {
                 self.failures = 0;
+                self.link_counters.handed_on = self.link.handed_on();
                 self.counted |= received > 0;
                 received
             }
@@ -284,7 +293,7 @@ impl Shard {
                     }
                 }
                 other => {
-                    self.wakers.cm.note(other, &mut self.adapter);
+                    self.wakers.cm.note(other, &mut self.adapter, &mut *self.link);
                     self.wakers.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.push(other));
                     self.wakers.events.push(other);
                 }

@@ -4,6 +4,8 @@ use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
+    cm::ServiceId,
+    share::Slot,
     time::Instant,
     wire::NetHeader,
 };
@@ -97,6 +99,22 @@ impl Link for FaultyLink {
 
     fn shared_runs(&self) -> u64 {
         self.inner.shared_runs()
+    }
+
+    fn handed_on(&self) -> u64 {
+        self.inner.handed_on()
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        self.inner.slot()
+    }
+
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        self.inner.claim(service, address)
+    }
+
+    fn release(&mut self, service: ServiceId, address: IpAddr) {
+        self.inner.release(service, address);
     }
 
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {

@@ -12,6 +12,8 @@ use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
+    cm::ServiceId,
+    share::Slot,
     time::Instant,
     wire::NetHeader,
 };
@@ -23,7 +25,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use nowhere::Nowhere;
 pub(crate) use udp::is_loopback;
-pub use udp::{BindError, UdpLink};
+pub use udp::{BindError, Locality, UdpLink};
 
 /// Messages of a link that [`Link::receive`] hands over at a time, if there are so many.
 pub const BATCH: usize = 16;
@@ -104,6 +106,30 @@ pub trait Link: Send {
     /// Runs handed to other devices of this host without the network stack.
     fn shared_runs(&self) -> u64 {
         0
+    }
+
+    /// Datagrams handed on to other processes of this host that have the same address.
+    fn handed_on(&self) -> u64 {
+        0
+    }
+
+    /// Which part of an address's numbers the adapter on this link must keep to; `None`: it has them all.
+    fn slot(&self) -> Option<Slot> {
+        None
+    }
+
+    /// The adapter listens for a service at one of its addresses, so that requests for it are to come here.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process that has the same address does so already.
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        let _ = (service, address);
+        Ok(())
+    }
+
+    /// It listens for it no more.
+    fn release(&mut self, service: ServiceId, address: IpAddr) {
+        let _ = (service, address);
     }
 
     /// Begins to use another address, of the interface with this index. Its descriptor is new among

@@ -6,30 +6,40 @@
 //! which it can wake the receiver. Until the answer is there, and wherever there is no such socket, packets take the network
 //! stack. The ring carries what the network would: runs of whole packets, ICRC included.
 //!
+//! By the same socket a process finds whoever has the address that it wants itself, and [shares](house) it.
+//!
 //! A connection of Unix sockets also tells at once when the other process ends, however it ends.
 
+mod house;
+mod register;
 mod ring;
+mod socket;
+mod way;
 
 use std::{
-    collections::{BTreeMap, VecDeque},
-    io::{self, IoSlice, IoSliceMut},
+    collections::BTreeMap,
+    io,
     mem::{self, MaybeUninit},
     net::{IpAddr, Ipv6Addr},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::Arc,
+    thread,
     time::Duration,
 };
 
-use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant};
+use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, cm::ServiceId, share::Slot, time::Instant};
 use rustix::{
     event::{EventfdFlags, Timespec, epoll, eventfd},
-    net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
-    },
+    net::SocketFlags,
 };
+use socket2::Socket;
 
-use super::{Arrived, BATCH};
+use super::{Arrived, BATCH, BindError};
+use crate::engine::wait;
+use house::{House, Note, Role, Room};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
+use socket::{connect, is_over, is_same_user, receive_with, send_with, watch};
+use way::Way;
 
 /// How often a link that nobody sleeps on looks whether others come or go.
 const LOOK: Duration = Duration::from_millis(1);
@@ -41,12 +51,17 @@ const WRITE_AGAIN: Duration = Duration::from_micros(50);
 const MOST: usize = 1024;
 /// Who has connected and not yet said what for.
 const STRANGERS: usize = 64;
-/// Bytes that wait for room in a ring; more are lost, as when a socket's buffer is full.
-const BACKLOG: usize = 16 << 20;
+/// How long the host of an address has time to let in a lodger.
+const HOST_ANSWERS: Duration = Duration::from_secs(1);
+/// How often it is tried to have an address while it passes from one process to another, and how soon again.
+const HANDOVER_TRIES: usize = 10;
+const HANDOVER: Duration = Duration::from_millis(2);
 
-/// First in what a sender says; its last part changes with everything about the ring.
-const GREETING: [u8; 8] = *b"roce\0\0\0\x01";
+/// First in what one says who connects; its last part changes with everything about the ring.
+const GREETING: [u8; 8] = *b"roce\0\0\0\x02";
 const GREETING_LEN: usize = GREETING.len() + 16;
+/// What one says who wants to share the address.
+const WANTS_ROOM: [u8; 8] = *b"room\0\0\0\x02";
 
 /// Devices of this host, and the rings to and from them.
 pub(super) struct Neighbours {
@@ -58,6 +73,9 @@ pub(super) struct Neighbours {
     strangers: Vec<Stranger>,
     outgoing: BTreeMap<(IpAddr, IpAddr), Outgoing>,
     incoming: Vec<Incoming>,
+    /// Whether addresses may be shared.
+    shares: bool,
+    house: House,
     look_at: Instant,
     /// When pairs without a short way may be forgotten next.
     sweep_at: Instant,
@@ -85,23 +103,15 @@ enum Outgoing {
     None(Instant),
     /// It is asked for.
     Asked(OwnedFd, Writer),
-    Open(Box<Open>),
-}
-
-struct Open {
-    socket: OwnedFd,
-    writer: Writer,
-    bell: OwnedFd,
-    /// Runs that found no room, in order.
-    backlog: VecDeque<(RunHeader, Box<[u8]>)>,
-    backlog_bytes: usize,
+    Open(OwnedFd, Box<Way>),
 }
 
 /// The way from another device.
 struct Incoming {
-    src: IpAddr,
+    /// `None`: from the host of the own address, which says of each datagram where it comes from.
+    src: Option<IpAddr>,
     dst: IpAddr,
-    socket: OwnedFd,
+    socket: Arc<OwnedFd>,
     reader: Reader,
     /// The other has ended; what it wrote before is still to be read.
     over: bool,
@@ -109,8 +119,17 @@ struct Incoming {
     broken: bool,
 }
 
+/// What a stranger wants.
+enum Wish {
+    /// To send from this address.
+    Ring(IpAddr, Reader),
+    /// To share the address, and to be woken by this.
+    Room(OwnedFd),
+}
+
 impl Neighbours {
-    pub(super) fn new() -> io::Result<Self> {
+    /// `shares`: others may have the same addresses.
+    pub(super) fn new(shares: bool) -> io::Result<Self> {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         watch(&epoll, &bell)?;
@@ -121,6 +140,8 @@ impl Neighbours {
             strangers: Vec::new(),
             outgoing: BTreeMap::new(),
             incoming: Vec::new(),
+            shares,
+            house: House::default(),
             look_at: Instant::ZERO,
             sweep_at: Instant::ZERO,
             sleepers: 0,
@@ -135,18 +156,124 @@ impl Neighbours {
         self.epoll.as_fd()
     }
 
-    /// Can be found at this address from now on. If the name is taken, packets for it take the network stack.
-    pub(super) fn listen(&mut self, address: IpAddr, interface: u32) {
-        let listen = || -> io::Result<OwnedFd> {
-            let socket = unix_socket()?;
-            rustix::net::bind(&socket, &name(address, interface)?)?;
-            rustix::net::listen(&socket, 128)?;
-            watch(&self.epoll, &socket)?;
-            Ok(socket)
-        };
-        if let Ok(socket) = listen() {
-            self.listeners.push(Listener { address, socket });
+    /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the process that has it, whose socket
+    /// it is given. `exclusive`: rather not at all than shared.
+    ///
+    /// # Errors
+    /// Those of `bind`; [`BindError::Taken`].
+    pub(super) fn settle(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        exclusive: bool,
+        bind: impl Fn() -> Result<Socket, BindError>,
+    ) -> Result<Socket, BindError> {
+        for attempt in 1.. {
+            let last = exclusive || !self.shares || attempt == HANDOVER_TRIES;
+            // whoever has the name has the address, or is about to
+            match self.listen(address, interface) {
+                Ok(()) => match bind() {
+                    Ok(socket) => {
+                        self.found(address, interface, &socket).map_err(|source| BindError::System { address, source })?;
+                        return Ok(socket);
+                    }
+                    // Perhaps its lodgers have it, of whom none has become its host yet.
+                    Err(BindError::Taken(_)) if !last => self.forget(address),
+                    Err(error) => {
+                        self.forget(address);
+                        return Err(error);
+                    }
+                },
+                // somebody has the name, and perhaps not the address
+                Err(_) if exclusive || !self.shares => return bind(),
+                Err(_) => match self.lodge(address, interface) {
+                    Ok(socket) => return Ok(socket),
+                    // it has just ended, perhaps
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !last => {}
+                    Err(_) => {
+                        self.forget(address);
+                        return Err(BindError::Taken(address));
+                    }
+                },
+            }
+            thread::sleep(HANDOVER);
         }
+        Err(BindError::Taken(address))
+    }
+
+    /// Can be found at this address from now on.
+    fn listen(&mut self, address: IpAddr, interface: u32) -> io::Result<()> {
+        let socket = socket::listen(address, interface)?;
+        watch(&self.epoll, &socket)?;
+        self.listeners.push(Listener { address, socket });
+        Ok(())
+    }
+
+    fn found(&mut self, address: IpAddr, interface: u32, socket: &Socket) -> io::Result<()> {
+        if self.shares {
+            self.house.found(address, interface, socket.as_fd().try_clone_to_owned()?)?;
+        }
+        Ok(())
+    }
+
+    /// Shares an address with the process that has it. This waits for its answer.
+    fn lodge(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
+        let host = Arc::new(ask_for_room(&self.epoll, &self.bell, address, interface)?);
+        wait(&[host.as_fd()], Some(HOST_ANSWERS))?;
+        let Room { ring, udp, register } = Room::receive(&host)?.ok_or(io::ErrorKind::TimedOut)?;
+        let socket = Socket::from(udp.try_clone()?);
+        self.move_in(address, ring, host.clone())?;
+        self.house.join(address, interface, udp, &register, host)?;
+        Ok(socket)
+    }
+
+    /// Receives what the host of an address hands on.
+    fn move_in(&mut self, address: IpAddr, ring: OwnedFd, host: Arc<OwnedFd>) -> io::Result<()> {
+        let reader = Reader::new(ring)?;
+        reader.set_asleep(self.sleepers > 0);
+        self.incoming.push(Incoming { src: None, dst: address, socket: host, reader, over: false, broken: false });
+        Ok(())
+    }
+
+    /// Chooses the part of the numbers that this device has, if it may share its addresses.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
+    pub(super) fn choose_slot(&mut self) -> io::Result<()> {
+        let mut first = [0];
+        getrandom::fill(&mut first).map_err(|error| io::Error::other(error.to_string()))?;
+        self.house.choose_slot(first[0])
+    }
+
+    pub(super) const fn slot(&self) -> Option<Slot> {
+        self.house.slot()
+    }
+
+    /// Listens for a service at an address, which one process can.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`].
+    pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        self.house.claim(service, address)
+    }
+
+    pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
+        self.house.release(service, address);
+    }
+
+    /// Whether another process reads the UDP socket of this address.
+    pub(super) fn is_lodger(&self, address: IpAddr) -> bool {
+        self.house.is_lodger(address)
+    }
+
+    /// Hands a datagram on to the process that it is for. Returns whether that is another than this one.
+    pub(super) fn hand_on(&mut self, arrived: &Arrived<'_>) -> bool {
+        self.house.hand_on(arrived)
+    }
+
+    /// Datagrams handed on to other processes with the same address.
+    pub(super) const fn handed_on(&self) -> u64 {
+        self.house.handed_on()
     }
 
     /// The address is this link's no more.
@@ -154,12 +281,16 @@ impl Neighbours {
         self.listeners.retain(|listener| listener.address != address);
         self.outgoing.retain(|(src, _), _| *src != address);
         self.incoming.retain(|incoming| incoming.dst != address);
+        if let Some(home) = self.house.forget(address) {
+            // others have the same socket, so that closing it is not the end of it
+            let _ = epoll::delete(&self.epoll, &home.udp);
+        }
     }
 
     /// Whether what is sent between the two takes the short way. If it is not known yet, it is asked for.
     pub(super) fn reaches(&mut self, now: Instant, src: IpAddr, dst: IpAddr, interface: u32) -> bool {
         match self.outgoing.get(&(src, dst)) {
-            Some(Outgoing::Open(_)) => return true,
+            Some(Outgoing::Open(..)) => return true,
             Some(Outgoing::Asked(..)) => return false,
             Some(Outgoing::None(until)) if now < *until => return false,
             Some(Outgoing::None(_)) => {}
@@ -190,17 +321,16 @@ impl Neighbours {
     pub(super) fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let Some(first) = runs.first() else { return Ok(()) };
         let key = (first.src, first.dst);
-        let Some(Outgoing::Open(open)) = self.outgoing.get_mut(&key) else { return Ok(()) };
+        let Some(Outgoing::Open(_, way)) = self.outgoing.get_mut(&key) else { return Ok(()) };
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            match open.send(RunHeader::of(run), payload) {
+            match way.send(RunHeader::of(run), payload) {
                 Ok(()) => self.sent_runs += 1,
                 Err(error) => result = Err(error),
             }
         }
-        open.wake();
-        if !open.backlog.is_empty() {
+        if !way.wake() {
             self.write_at = Some(now.plus(WRITE_AGAIN));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
@@ -215,8 +345,8 @@ impl Neighbours {
     }
 
     /// When it wants to be [attended](Self::attend) to although its descriptor is not readable.
-    pub(super) const fn deadline(&self) -> Option<Instant> {
-        self.write_at
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.house.looks_at().into_iter().chain(self.write_at).min()
     }
 
     /// Does what is due besides receiving: who comes, who goes, what found no room.
@@ -224,16 +354,17 @@ impl Neighbours {
         if self.write_at.is_some_and(|due| due <= now) {
             self.write_at = None;
             for outgoing in self.outgoing.values_mut() {
-                let Outgoing::Open(open) = outgoing else { continue };
-                if open.write_backlog().is_err() {
+                let Outgoing::Open(_, way) = outgoing else { continue };
+                if way.write_backlog().is_err() {
                     *outgoing = Outgoing::None(now.plus(ASK_AGAIN));
-                    continue;
-                }
-                open.wake();
-                if !open.backlog.is_empty() {
+                } else if !way.wake() {
                     self.write_at = Some(now.plus(WRITE_AGAIN));
                 }
             }
+            self.flush(now);
+        }
+        if self.house.looks_at().is_some_and(|due| due <= now) {
+            self.look_for_hosts(now);
         }
         if now < self.look_at && self.sleepers == 0 {
             return;
@@ -245,6 +376,8 @@ impl Neighbours {
         }
         let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         self.welcome();
+        self.house.hear();
+        self.look_for_hosts(now);
         for outgoing in self.outgoing.values_mut() {
             outgoing.look(now);
         }
@@ -266,15 +399,66 @@ impl Neighbours {
         for stranger in mem::take(&mut self.strangers) {
             match stranger.greeting() {
                 Ok(None) => self.strangers.push(stranger),
-                Ok(Some((src, reader)))
-                    if self.incoming.len() < MOST && send_with(&stranger.socket, &[0], &self.bell).is_ok() =>
+                Ok(Some(Wish::Ring(src, reader)))
+                    if self.incoming.len() < MOST && send_with(&stranger.socket, &[0], &[self.bell.as_fd()]).is_ok() =>
                 {
                     let Stranger { dst, socket } = stranger;
                     reader.set_asleep(self.sleepers > 0);
+                    let (src, socket) = (Some(src), Arc::new(socket));
                     self.incoming.push(Incoming { src, dst, socket, reader, over: false, broken: false });
+                }
+                Ok(Some(Wish::Room(bell))) => {
+                    let _ = self.house.let_in(stranger.dst, stranger.socket, bell); // who is not let in sees that it is over
                 }
                 _ => {}
             }
+        }
+    }
+
+    /// Has each address whose host has ended find the next, which may be this process.
+    fn look_for_hosts(&mut self, now: Instant) {
+        let Self { epoll, bell, listeners, house, .. } = self;
+        let mut moving = Vec::new();
+        for home in house.homes() {
+            let again = Role::Looking(now.plus(HANDOVER));
+            home.role = match mem::replace(&mut home.role, again) {
+                Role::Lodger(host) if is_over(&host) => Role::Looking(now),
+                Role::Asking(socket) => match Room::receive(&socket) {
+                    Ok(None) => Role::Asking(socket),
+                    Ok(Some(room)) => {
+                        let host = Arc::new(socket);
+                        moving.push((home.address, room, host.clone()));
+                        Role::Lodger(host)
+                    }
+                    Err(_) => continue,
+                },
+                other => other,
+            };
+            if !matches!(home.role, Role::Looking(due) if due <= now) {
+                continue;
+            }
+            home.role = if let Ok(socket) = socket::listen(home.address, home.interface) {
+                // What comes by the UDP socket is this process's to read now. Who sleeps does so on the descriptor of these here.
+                let _ = watch(epoll, &socket).and_then(|()| watch(epoll, &home.udp));
+                listeners.push(Listener { address: home.address, socket });
+                Role::Host
+            } else {
+                let asked = ask_for_room(epoll, bell, home.address, home.interface);
+                asked.map_or(Role::Looking(now.plus(HANDOVER)), Role::Asking)
+            };
+        }
+        for (address, room, host) in moving {
+            match self.move_in(address, room.ring, host) {
+                Ok(()) => self.house.announce(address),
+                Err(_) => self.house.look_again(address, now.plus(HANDOVER)),
+            }
+        }
+    }
+
+    /// Has those read who share an address, and tries again later what finds no room.
+    fn flush(&mut self, now: Instant) {
+        if !self.house.flush() {
+            self.write_at = Some(now.plus(WRITE_AGAIN));
         }
     }
 
@@ -284,16 +468,21 @@ impl Neighbours {
     }
 
     /// Hands over runs that have arrived, some at a time; returns how many.
-    pub(super) fn receive(&mut self, sink: &mut dyn FnMut(&Arrived<'_>)) -> usize {
+    pub(super) fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> usize {
         let mut count = 0;
         let mut broken = false;
-        let Self { incoming, buffer, sleepers, .. } = self;
+        let Self { incoming, buffer, sleepers, house, .. } = self;
+        let mut sink = |arrived: &Arrived<'_>| {
+            if !house.hand_on(arrived) {
+                sink(arrived);
+            }
+        };
         for incoming in incoming.iter_mut() {
             for _ in 0..BATCH {
                 match incoming.reader.pop(buffer) {
                     Ok(Some(header)) => {
                         count += 1;
-                        incoming.hand_over(header, buffer, sink);
+                        incoming.hand_over(header, buffer, &mut sink);
                     }
                     Ok(None) if *sleepers > 0 => {
                         incoming.reader.set_asleep(true);
@@ -313,6 +502,7 @@ impl Neighbours {
         if broken {
             self.incoming.retain(|incoming| !incoming.broken);
         }
+        self.flush(now);
         count
     }
 
@@ -336,7 +526,13 @@ impl Neighbours {
 impl Incoming {
     fn hand_over(&self, header: RunHeader, buffer: &[u8], sink: &mut dyn FnMut(&Arrived<'_>)) {
         let RunHeader { length, segment, traffic_class, hop_limit } = header;
-        let Self { src, dst, .. } = *self;
+        let dst = self.dst;
+        let Some(src) = self.src else {
+            if let Some((net, datagram)) = Note::read(&header, dst, &buffer[..length]) {
+                sink(&Arrived::new(&net, datagram));
+            }
+            return;
+        };
         let run = Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class, hop_limit, segment, range: 0..length };
         for (index, datagram) in buffer[..length].chunks(segment).enumerate() {
             sink(&Arrived::new(&run.net_header(index), datagram));
@@ -349,87 +545,56 @@ impl Outgoing {
     fn look(&mut self, now: Instant) {
         *self = match mem::replace(self, Self::None(now)) {
             Self::Asked(socket, writer) => match receive_with(&socket, &mut [0]) {
-                Ok((1.., Some(bell))) => {
-                    Self::Open(Box::new(Open { socket, writer, bell, backlog: VecDeque::new(), backlog_bytes: 0 }))
+                Ok((1.., mut given)) if given.len() == 1 => {
+                    let bell = given.remove(0);
+                    Self::Open(socket, Box::new(Way::new(writer, bell)))
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Self::Asked(socket, writer),
                 _ => Self::None(now.plus(ASK_AGAIN)),
             },
-            Self::Open(open) if is_over(&open.socket) => Self::None(now),
+            Self::Open(socket, _) if is_over(&socket) => Self::None(now),
             other => other,
         };
     }
 }
 
-impl Open {
-    fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
-        self.write_backlog()?;
-        if self.backlog.is_empty() && self.writer.push(header, bytes).map_err(broken)? {
-            return Ok(());
-        }
-        if self.backlog_bytes + bytes.len() > BACKLOG {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, "the other process does not read what it is sent"));
-        }
-        self.backlog_bytes += bytes.len();
-        self.backlog.push_back((header, bytes.into()));
-        Ok(())
-    }
-
-    /// Writes of what waits as much as there is room for.
-    fn write_backlog(&mut self) -> io::Result<()> {
-        while let Some((header, bytes)) = self.backlog.front() {
-            if !self.writer.push(*header, bytes).map_err(broken)? {
-                break;
-            }
-            self.backlog_bytes -= bytes.len();
-            self.backlog.pop_front();
-        }
-        Ok(())
-    }
-
-    fn wake(&self) {
-        if self.writer.must_wake() {
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes()); // full means that it is awake already
-        }
-    }
-}
-
 impl Stranger {
     /// What it wants, once it has said so.
-    fn greeting(&self) -> io::Result<Option<(IpAddr, Reader)>> {
+    fn greeting(&self) -> io::Result<Option<Wish>> {
         let mut said = [0; GREETING_LEN];
-        let (length, memory) = match receive_with(&self.socket, &mut said) {
+        let (length, mut given) = match receive_with(&self.socket, &mut said) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             other => other?,
         };
-        match (said.split_first_chunk(), memory) {
+        match (said.split_first_chunk(), given.pop()) {
             (Some((&GREETING, address)), Some(memory)) if length == GREETING_LEN => {
                 let address: [u8; 16] = address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-                Ok(Some((Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
+                Ok(Some(Wish::Ring(Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
             }
+            (Some((&WANTS_ROOM, _)), Some(bell)) if length == WANTS_ROOM.len() => Ok(Some(Wish::Room(bell))),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
 }
 
-fn broken(error: Broken) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, error)
-}
-
 /// Asks whoever has `dst` for the short way there.
 fn ask(src: IpAddr, dst: IpAddr, interface: u32) -> io::Result<(OwnedFd, Writer)> {
-    let socket = unix_socket()?;
-    rustix::net::connect(&socket, &name(dst, interface)?)?;
-    if !is_same_user(&socket) {
-        return Err(io::ErrorKind::PermissionDenied.into());
-    }
+    let socket = connect(dst, interface)?;
     let (writer, memory) = Writer::new()?;
     let mut greeting = [0; GREETING_LEN];
     let (first, address) = greeting.split_at_mut(GREETING.len());
     first.copy_from_slice(&GREETING);
     address.copy_from_slice(&mapped(src).octets());
-    send_with(&socket, &greeting, &memory)?;
+    send_with(&socket, &greeting, &[memory.as_fd()])?;
     Ok((socket, writer))
+}
+
+/// Asks the host of an address to share it.
+fn ask_for_room(epoll: &OwnedFd, bell: &OwnedFd, address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    let socket = connect(address, interface)?;
+    watch(epoll, &socket)?;
+    send_with(&socket, &WANTS_ROOM, &[bell.as_fd()])?;
+    Ok(socket)
 }
 
 fn mapped(address: IpAddr) -> Ipv6Addr {
@@ -439,269 +604,5 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The name of an address's socket. A link-local address means something only together with an interface.
-fn name(address: IpAddr, interface: u32) -> io::Result<SocketAddrUnix> {
-    let name = match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("roce {ROCE_UDP_PORT} {v6}%{interface}"),
-        _ => format!("roce {ROCE_UDP_PORT} {address}"),
-    };
-    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
-}
-
-fn unix_socket() -> io::Result<OwnedFd> {
-    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
-}
-
-/// Whether the process at the other end is of the user of this one: others can neither read what is sent nor pretend to be
-/// someone by it.
-fn is_same_user(socket: &OwnedFd) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
-}
-
-/// Whether the process at the other end has ended.
-fn is_over(socket: &OwnedFd) -> bool {
-    match rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT) {
-        Ok((_, length)) => length == 0,
-        Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
-    }
-}
-
-fn watch(epoll: &OwnedFd, descriptor: &OwnedFd) -> io::Result<()> {
-    Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
-}
-
-fn send_with(socket: &OwnedFd, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<()> {
-    let descriptors = [descriptor.as_fd()];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = SendAncillaryBuffer::new(&mut space);
-    ancillary.push(SendAncillaryMessage::ScmRights(&descriptors));
-    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
-    Ok(())
-}
-
-/// Receives bytes, and the descriptor that came with them.
-fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
-    let descriptor = ancillary.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
-        _ => None,
-    });
-    Ok((received.bytes, descriptor))
-}
-
 #[cfg(test)]
-mod tests {
-    use std::{net::Ipv4Addr, ops::Range};
-
-    use super::*;
-
-    /// Nobody else's addresses: the tests of one process have a network of their own each.
-    fn addresses(test: u8) -> [IpAddr; 2] {
-        let [.., high, low] = std::process::id().to_be_bytes();
-        [1, 2].map(|host| Ipv4Addr::new(240 | test, high, low, host).into())
-    }
-
-    fn at(micros: u64) -> Instant {
-        Instant::ZERO.plus(Duration::from_micros(micros))
-    }
-
-    fn device(address: IpAddr) -> Neighbours {
-        let mut neighbours = Neighbours::new().unwrap();
-        neighbours.listen(address, 0);
-        neighbours
-    }
-
-    /// Two devices, of which the first reaches the second; and the time then.
-    fn pair(test: u8) -> (Neighbours, Neighbours, [IpAddr; 2]) {
-        let [src, dst] = addresses(test);
-        let (mut a, mut b) = (device(src), device(dst));
-        assert!(!a.reaches(at(0), src, dst, 0));
-        b.attend(at(0));
-        a.attend(at(0));
-        assert!(a.reaches(at(1), src, dst, 0));
-        (a, b, [src, dst])
-    }
-
-    fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit {
-        Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class: 0xB8, hop_limit: 64, segment, range }
-    }
-
-    /// Everything that has arrived: source, place in its run, bytes.
-    fn take(neighbours: &mut Neighbours) -> Vec<(IpAddr, u16, Vec<u8>)> {
-        let mut taken = Vec::new();
-        while neighbours.receive(&mut |arrived| {
-            let roce_transport::wire::Ident::Known { id, dont_fragment: true } = arrived.net.ident else { panic!("{arrived:?}") };
-            assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
-            taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
-        }) > 0
-        {}
-        taken
-    }
-
-    #[test]
-    fn packets_take_the_short_way_once_it_is_there() {
-        let (mut a, mut b, ends) = pair(1);
-        let [src, _] = ends;
-        assert!(!b.are_settled());
-        a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap();
-        assert_eq!(
-            take(&mut b),
-            [(src, 0, b"abc".into()), (src, 1, b"def".into()), (src, 2, b"gh".into()), (src, 0, b"cd".into())]
-        );
-        assert!(b.are_settled());
-        assert_eq!(a.sent_runs(), 2);
-        // back again is another way
-        let [there, back] = [ends[1], ends[0]];
-        assert!(!b.reaches(at(3), there, back, 0));
-    }
-
-    #[test]
-    fn nobody_there_is_asked_again_later() {
-        let [src, dst] = addresses(2);
-        let mut a = device(src);
-        assert!(!a.reaches(at(0), src, dst, 0));
-        let mut b = device(dst);
-        assert!(!a.reaches(at(99_999), src, dst, 0));
-        b.attend(at(99_999));
-        assert!(b.incoming.is_empty());
-        assert!(!a.reaches(at(100_000), src, dst, 0));
-        b.attend(at(101_000));
-        a.attend(at(101_000));
-        assert!(a.reaches(at(101_001), src, dst, 0));
-        assert!(!a.reaches(at(0), src, [239, 1, 1, 1].into(), 0), "a group is no neighbour");
-    }
-
-    #[test]
-    fn who_goes_is_noticed_and_what_it_sent_before_is_received() {
-        let (mut a, mut b, ends) = pair(3);
-        let [src, dst] = ends;
-        a.send(at(2), b"last words", &[run(ends, 10, 0..10)]).unwrap();
-        drop(a);
-        b.attend(at(2000));
-        assert_eq!(take(&mut b), [(src, 0, b"last words".into())]);
-        b.attend(at(4000));
-        assert!(b.incoming.is_empty());
-        // the other way round: the receiver goes, and comes back
-        let mut a = device(src);
-        a.reaches(at(5000), src, dst, 0);
-        b.attend(at(6000));
-        a.attend(at(6000));
-        assert!(a.reaches(at(6001), src, dst, 0));
-        drop(b);
-        a.attend(at(8000));
-        let mut b = device(dst);
-        assert!(!a.reaches(at(8001), src, dst, 0));
-        b.attend(at(9000));
-        a.attend(at(9000));
-        assert!(a.reaches(at(9001), src, dst, 0));
-    }
-
-    #[test]
-    fn what_finds_no_room_waits_in_order() {
-        let (mut a, mut b, ends) = pair(4);
-        let bytes: Vec<u8> = (0..60_000).map(|index| index as u8).collect();
-        let whole = run(ends, 60_000, 0..60_000);
-        for _ in 0..60 {
-            a.send(at(2), &bytes, std::slice::from_ref(&whole)).unwrap();
-        }
-        let first = run(ends, 60_000, 0..7);
-        a.send(at(3), &bytes, std::slice::from_ref(&first)).unwrap();
-        assert_eq!(a.deadline(), Some(at(53)));
-        let mut taken = take(&mut b);
-        assert!(taken.len() < 60);
-        let mut now = 53;
-        while a.deadline().is_some() {
-            a.attend(at(now));
-            taken.extend(take(&mut b));
-            now += 50;
-        }
-        assert_eq!(taken.len(), 61);
-        assert!(taken[..60].iter().all(|(.., datagram)| *datagram == bytes));
-        assert_eq!(taken[60].2, bytes[..7]);
-        // and what nobody ever reads is lost in the end, not kept
-        let kept = (0..1000).take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).is_ok()).count();
-        assert!((200..400).contains(&kept), "{kept}");
-    }
-
-    #[test]
-    fn whoever_sleeps_is_woken() {
-        let (mut a, mut b, ends) = pair(5);
-        let is_readable = |neighbours: &Neighbours| {
-            let mut events = [const { MaybeUninit::uninit() }; 1];
-            matches!(epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _)))
-        };
-        let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap();
-        send();
-        assert!(!is_readable(&b), "it polls");
-        assert!(!b.rest(), "there is something already");
-        b.wake();
-        take(&mut b);
-        assert!(b.rest());
-        assert!(!is_readable(&b));
-        send();
-        assert!(is_readable(&b));
-        // another thread takes it, and the sleeper sleeps on
-        b.attend(at(3));
-        assert_eq!(take(&mut b).len(), 1);
-        assert!(!is_readable(&b));
-        send();
-        assert!(is_readable(&b));
-        b.wake();
-        b.attend(at(4));
-        assert_eq!(take(&mut b).len(), 1);
-        send();
-        assert!(!is_readable(&b), "it polls again");
-    }
-
-    #[test]
-    fn what_strangers_say_is_believed_only_if_it_makes_sense() {
-        let [src, dst] = addresses(6);
-        let mut b = device(dst);
-        let connect = || {
-            let socket = unix_socket().unwrap();
-            rustix::net::connect(&socket, &name(dst, 0).unwrap()).unwrap();
-            socket
-        };
-        let nothing = connect();
-        let words = connect();
-        rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
-        let (other_version, no_ring) = (connect(), connect());
-        let mut greeting = [0; GREETING_LEN];
-        greeting[..8].copy_from_slice(&GREETING);
-        send_with(&no_ring, &greeting, &nothing).unwrap();
-        let (_writer, memory) = Writer::new().unwrap();
-        greeting[7] += 1;
-        send_with(&other_version, &greeting, &memory).unwrap();
-        b.attend(at(0));
-        assert_eq!((b.incoming.len(), b.strangers.len()), (0, 1));
-        drop(nothing);
-        b.attend(at(2000));
-        assert_eq!((b.incoming.len(), b.strangers.len()), (0, 0));
-        let crowd: Vec<_> = (0..STRANGERS + 10).map(|_| connect()).collect();
-        b.attend(at(4000));
-        assert_eq!(b.strangers.len(), STRANGERS);
-        drop(crowd);
-        b.attend(at(6000));
-        assert!(b.strangers.is_empty());
-        // and still it is there for others
-        let mut a = device(src);
-        a.reaches(at(6000), src, dst, 0);
-        b.attend(at(8000));
-        a.attend(at(8000));
-        assert!(a.reaches(at(8001), src, dst, 0));
-    }
-
-    #[test]
-    fn an_address_that_goes_takes_its_ways_with_it() {
-        let (mut a, mut b, [src, dst]) = pair(7);
-        b.forget(dst);
-        assert!(b.incoming.is_empty() && b.listeners.is_empty());
-        a.attend(at(2000));
-        assert!(!a.reaches(at(2001), src, dst, 0));
-        a.forget(src);
-        assert!(a.outgoing.is_empty());
-    }
-}
+mod tests;

@@ -13,6 +13,8 @@ use std::{
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
+    cm::ServiceId,
+    share::Slot,
     time::Instant,
     wire::{Ident, NetHeader},
 };
@@ -59,6 +61,19 @@ pub enum BindError {
     },
 }
 
+/// How a link treats other processes of the same user on the same host.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Locality {
+    /// As any other host: all packets take the network stack.
+    Network,
+    /// Packets to and from them take a short way: memory that the two processes share. They are the same packets, but nothing on the
+    /// host sees them pass, neither a packet filter nor tcpdump.
+    SharedMemory,
+    /// Moreover they can have the same addresses at the same time. Each then has a [part](Link::slot) of the numbers. The first
+    /// receives for all, so it must [receive](Link::receive) whether or not it expects something itself.
+    SharedAddress,
+}
+
 struct Port {
     socket: Socket,
     address: IpAddr,
@@ -91,68 +106,76 @@ impl UdpLink {
     ///
     /// # Errors
     /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none is left.
-    pub fn bind(addresses: &[(IpAddr, u32)]) -> Result<Self, BindError> {
-        let mut ports = Vec::new();
-        let mut missing = None;
-        for &(address, interface) in addresses {
-            match Port::open(address, interface) {
-                Ok(port) => ports.push(port),
-                Err(error @ BindError::NotLocal(_)) => missing = Some(error),
-                Err(error) => return Err(error),
-            }
-        }
-        let Some(first) = ports.first() else {
-            return Err(missing.unwrap_or(BindError::NotLocal(Ipv4Addr::UNSPECIFIED.into())));
-        };
-        let groups = Groups::new().map_err(|source| BindError::System { address: first.address, source })?;
-        Ok(Self {
-            ports,
-            groups,
-            limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
-            outgoing: Outgoing::default(),
-            receiver: Receiver::new(),
-            neighbours: None,
-            look_at: Instant::ZERO,
-            last_arrival: Instant::ZERO,
-        })
-    }
-
-    /// Lets packets to and from devices of the same user on this host take a short way: memory that the two processes share.
-    /// They are the same packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
-    ///
-    /// # Errors
-    /// What the system says: usually that there are too many descriptors.
-    pub fn share_memory(&mut self) -> io::Result<()> {
-        let mut neighbours = Neighbours::new()?;
-        for port in &self.ports {
-            neighbours.listen(port.address, port.interface);
-        }
-        self.neighbours = Some(neighbours);
-        Ok(())
+    pub fn bind(addresses: &[(IpAddr, u32)], locality: Locality) -> Result<Self, BindError> {
+        Self::on(addresses, locality, false)
     }
 
     /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254.
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`] or [`BindError::System`].
-    pub fn bind_loopback() -> Result<Self, BindError> {
+    pub fn bind_loopback(locality: Locality) -> Result<Self, BindError> {
         for last in 1..255 {
-            match Self::bind(&[(Ipv4Addr::new(127, 0, 0, last).into(), 0)]) {
+            match Self::on(&[(Ipv4Addr::new(127, 0, 0, last).into(), 0)], locality, true) {
                 Err(BindError::Taken(_)) => {}
                 other => return other,
             }
         }
         Err(BindError::LoopbackFull)
     }
+
+    fn on(addresses: &[(IpAddr, u32)], locality: Locality, exclusive: bool) -> Result<Self, BindError> {
+        let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
+        let system = |source| BindError::System { address: first, source };
+        let mut neighbours = match locality {
+            Locality::Network => None,
+            Locality::SharedMemory => Some(Neighbours::new(false).map_err(system)?),
+            Locality::SharedAddress => Some(Neighbours::new(true).map_err(system)?),
+        };
+        let mut ports = Vec::new();
+        let mut missing = None;
+        for &(address, interface) in addresses {
+            match Port::open(address, interface, neighbours.as_mut(), exclusive) {
+                Ok(port) => ports.push(port),
+                Err(error @ BindError::NotLocal(_)) => missing = Some(error),
+                Err(error) => return Err(error),
+            }
+        }
+        if ports.is_empty() {
+            return Err(missing.unwrap_or(BindError::NotLocal(first)));
+        }
+        if let Some(neighbours) = &mut neighbours {
+            neighbours.choose_slot().map_err(|error| match error.kind() {
+                io::ErrorKind::AddrInUse => BindError::Taken(first),
+                _ => system(error),
+            })?;
+        }
+        Ok(Self {
+            ports,
+            groups: Groups::new().map_err(system)?,
+            limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
+            outgoing: Outgoing::default(),
+            receiver: Receiver::new(),
+            neighbours,
+            look_at: Instant::ZERO,
+            last_arrival: Instant::ZERO,
+        })
+    }
 }
 
 impl Port {
-    fn open(address: IpAddr, interface: u32) -> Result<Self, BindError> {
-        let socket = Self::socket(address, interface).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => BindError::Taken(address),
-            io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
-            _ => BindError::System { address, source },
-        })?;
+    fn open(address: IpAddr, interface: u32, neighbours: Option<&mut Neighbours>, exclusive: bool) -> Result<Self, BindError> {
+        let bind = || {
+            Self::socket(address, interface).map_err(|source| match source.kind() {
+                io::ErrorKind::AddrInUse => BindError::Taken(address),
+                io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
+                _ => BindError::System { address, source },
+            })
+        };
+        let socket = match neighbours {
+            Some(neighbours) => neighbours.settle(address, interface, exclusive, bind)?,
+            None => bind()?,
+        };
         Ok(Self { socket, address, interface })
     }
 
@@ -228,7 +251,7 @@ impl Link for UdpLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receiver, neighbours, look_at, last_arrival, .. } = self;
         let mut count = 0;
-        let mut receive = |socket: &Socket, dst: IpAddr| {
+        let mut receive = |socket: &Socket, dst: IpAddr, neighbours: &mut Option<Neighbours>| {
             receiver.receive(socket, |meta, payload| {
                 for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
                     let net = NetHeader {
@@ -239,7 +262,10 @@ impl Link for UdpLink {
                         hop_limit: meta.hop_limit,
                         ident: Ident::Likely(index as u16),
                     };
-                    sink(&Arrived::new(&net, datagram));
+                    let arrived = Arrived::new(&net, datagram);
+                    if !neighbours.as_mut().is_some_and(|neighbours| neighbours.hand_on(&arrived)) {
+                        sink(&arrived);
+                    }
                 }
             })
         };
@@ -250,10 +276,12 @@ impl Link for UdpLink {
         // before the first that comes by the short way: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
-                count += receive(&port.socket, port.address)?;
+                if !neighbours.as_ref().is_some_and(|neighbours| neighbours.is_lodger(port.address)) {
+                    count += receive(&port.socket, port.address, neighbours)?;
+                }
             }
             for (group, socket) in groups.ready()? {
-                count += receive(socket, *group)?;
+                count += receive(socket, *group, neighbours)?;
             }
             if count > 0 {
                 *last_arrival = now;
@@ -261,7 +289,7 @@ impl Link for UdpLink {
             *look_at = if now.since(*last_arrival) < LATELY { now } else { now.plus(LOOK) };
         }
         if let Some(neighbours) = neighbours {
-            count += neighbours.receive(sink);
+            count += neighbours.receive(now, sink);
         }
         Ok(count)
     }
@@ -281,6 +309,24 @@ impl Link for UdpLink {
         self.neighbours.as_ref().map_or(0, Neighbours::sent_runs)
     }
 
+    fn handed_on(&self) -> u64 {
+        self.neighbours.as_ref().map_or(0, Neighbours::handed_on)
+    }
+
+    fn slot(&self) -> Option<Slot> {
+        self.neighbours.as_ref().and_then(Neighbours::slot)
+    }
+
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        self.neighbours.as_mut().map_or(Ok(()), |neighbours| neighbours.claim(service, address))
+    }
+
+    fn release(&mut self, service: ServiceId, address: IpAddr) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.release(service, address);
+        }
+    }
+
     fn deadline(&self) -> Option<Instant> {
         self.neighbours.as_ref().and_then(Neighbours::deadline)
     }
@@ -294,10 +340,7 @@ impl Link for UdpLink {
     }
 
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.ports.push(Port::open(address, interface)?);
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.listen(address, interface);
-        }
+        self.ports.push(Port::open(address, interface, self.neighbours.as_mut(), false)?);
         Ok(())
     }
 
@@ -309,7 +352,9 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        let sockets = self.ports.iter().map(|port| port.socket.as_fd());
+        // of a socket that others read, nobody here is told until it is this link's to read
+        let is_own = |port: &&Port| !self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is_lodger(port.address));
+        let sockets = self.ports.iter().filter(is_own).map(|port| port.socket.as_fd());
         sockets.chain([self.groups.descriptor()]).chain(self.neighbours.as_ref().map(Neighbours::descriptor)).collect()
     }
 }

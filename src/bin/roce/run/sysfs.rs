@@ -8,7 +8,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use roce::{Device, Gid, Limits, PKey, link::Link as _, link::UdpLink};
+use roce::{
+    Device, Gid, Limits, PKey,
+    link::{Link as _, Locality, UdpLink},
+};
 
 /// The classes below /sys/class that `classes` makes.
 pub(super) const CLASSES: [&str; 2] = ["infiniband", "infiniband_verbs"];
@@ -112,7 +115,7 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
 /// faster, its GID differs from the one that is shown.
 fn addresses(device: &Device) -> Vec<IpAddr> {
     if device.name() == "roce_lo"
-        && let Ok(link) = UdpLink::bind_loopback()
+        && let Ok(link) = UdpLink::bind_loopback(Locality::Network)
     {
         return link.addresses();
     }

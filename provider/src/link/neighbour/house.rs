@@ -1,0 +1,407 @@
+//! An address that several processes share.
+//!
+//! The first process that opens an address is its *host*, by the socket that has the address's name. It alone reads the UDP socket.
+//! Who opens the address later becomes a *lodger*: it is given the UDP socket, to send from, and a ring, into which the host
+//! writes whatever [is for](Addressee) the lodger's slot, or for a service that only the lodger listens for. When the host ends,
+//! one of the lodgers gets the name and is the host from then on; the UDP socket has never been closed meanwhile, and the others
+//! become its lodgers.
+
+use std::{
+    collections::BTreeSet,
+    io, mem,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::{AsFd, OwnedFd},
+    sync::Arc,
+};
+
+use roce_transport::{
+    cm::ServiceId,
+    share::{Addressee, Slot},
+    time::Instant,
+    wire::{Ident, NetHeader},
+};
+use rustix::net::RecvFlags;
+
+use super::{
+    Arrived,
+    register::{Entry, Register},
+    ring::{LONGEST, RunHeader, Writer},
+    socket::{receive_with, send_with},
+    way::Way,
+};
+
+/// What a lodger can say in one message: its slot and its services.
+const MOST_SERVICES: usize = 8192;
+
+/// Requests that wait for somebody to say that they are for it.
+const MOST_WAITING: usize = 64;
+
+/// The addresses of a device, as far as others may share them.
+#[derive(Default)]
+pub(super) struct House {
+    /// Which part of the numbers this device has, on all its addresses.
+    slot: Option<Slot>,
+    homes: Vec<Home>,
+    lodgers: Vec<Lodger>,
+    /// Requests for services that are listened for by one who has not yet said so.
+    waiting: Vec<(ServiceId, NetHeader, Box<[u8]>)>,
+    scratch: Vec<u8>,
+    handed_on: u64,
+    /// Something was written to a lodger's ring since they were woken.
+    written: bool,
+    /// Whether there is, or was, anybody else at any of the addresses.
+    is_shared: bool,
+}
+
+/// An address.
+pub(super) struct Home {
+    pub(super) address: IpAddr,
+    pub(super) interface: u32,
+    /// The UDP socket.
+    pub(super) udp: OwnedFd,
+    register: Register,
+    /// For which this device listens.
+    services: BTreeSet<ServiceId>,
+    pub(super) role: Role,
+}
+
+pub(super) enum Role {
+    Host,
+    /// With a connection to the host, which is over when the host is.
+    Lodger(Arc<OwnedFd>),
+    /// Has asked the new host for a room.
+    Asking(OwnedFd),
+    /// The host has ended. Who is the next is looked at from this time on.
+    Looking(Instant),
+}
+
+/// Another process at one of this one's addresses.
+struct Lodger {
+    address: IpAddr,
+    socket: OwnedFd,
+    /// Not yet said.
+    slot: Option<Slot>,
+    services: BTreeSet<ServiceId>,
+    way: Way,
+}
+
+/// What a lodger gets.
+pub(super) struct Room {
+    pub(super) ring: OwnedFd,
+    pub(super) udp: OwnedFd,
+    pub(super) register: OwnedFd,
+}
+
+impl Room {
+    /// What the host has given; nothing while it has not answered.
+    pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
+        match receive_with(socket, &mut [0]) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+            Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Ok((_, given)) => {
+                let [ring, udp, register] = given.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                Ok(Some(Self { ring, udp, register }))
+            }
+        }
+    }
+}
+
+impl House {
+    pub(super) const fn slot(&self) -> Option<Slot> {
+        self.slot
+    }
+
+    /// Datagrams that were for lodgers.
+    pub(super) const fn handed_on(&self) -> u64 {
+        self.handed_on
+    }
+
+    /// Whether someone else reads the UDP socket of this address.
+    pub(super) fn is_lodger(&self, address: IpAddr) -> bool {
+        self.homes.iter().any(|home| home.address == address && !matches!(home.role, Role::Host))
+    }
+
+    /// When it is to be looked at next who is the host of an address.
+    pub(super) fn looks_at(&self) -> Option<Instant> {
+        let due = |home: &Home| if let Role::Looking(due) = home.role { Some(due) } else { None };
+        self.homes.iter().filter_map(due).min()
+    }
+
+    /// Has it looked for the host of an address at this time.
+    pub(super) fn look_again(&mut self, address: IpAddr, due: Instant) {
+        self.homes.iter_mut().filter(|home| home.address == address).for_each(|home| home.role = Role::Looking(due));
+    }
+
+    pub(super) fn homes(&mut self) -> impl Iterator<Item = &mut Home> {
+        self.homes.iter_mut()
+    }
+
+    /// This process is the host of an address.
+    pub(super) fn found(&mut self, address: IpAddr, interface: u32, udp: OwnedFd) -> io::Result<()> {
+        self.add(address, interface, udp, Register::new()?, Role::Host)
+    }
+
+    /// This process has become a lodger.
+    pub(super) fn join(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        udp: OwnedFd,
+        register: &OwnedFd,
+        host: Arc<OwnedFd>,
+    ) -> io::Result<()> {
+        self.add(address, interface, udp, Register::join(register)?, Role::Lodger(host))?;
+        self.is_shared = true;
+        Ok(())
+    }
+
+    fn add(&mut self, address: IpAddr, interface: u32, udp: OwnedFd, register: Register, role: Role) -> io::Result<()> {
+        if let Some(slot) = self.slot {
+            register.take(Entry::Slot(slot))?;
+        }
+        self.homes.push(Home { address, interface, udp, register, services: BTreeSet::new(), role });
+        self.announce(address);
+        Ok(())
+    }
+
+    /// Chooses a slot that nobody else has on any of the addresses; `first` is tried first. Without addresses that can be shared
+    /// there is no need for one.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
+    pub(super) fn choose_slot(&mut self, first: u8) -> io::Result<()> {
+        if self.homes.is_empty() {
+            return Ok(());
+        }
+        let numbers = (0..Slot::COUNT).filter_map(|step| Slot::new((first % Slot::COUNT + step) % Slot::COUNT + 1));
+        for slot in numbers {
+            let had = |home: &Home| home.register.take(Entry::Slot(slot)).is_err();
+            let Some(taken) = self.homes.iter().position(had) else {
+                self.slot = Some(slot);
+                let addresses: Vec<_> = self.homes.iter().map(|home| home.address).collect();
+                addresses.into_iter().for_each(|address| self.announce(address));
+                return Ok(());
+            };
+            self.homes[..taken].iter().for_each(|home| home.register.give_back(Entry::Slot(slot)));
+        }
+        Err(io::ErrorKind::AddrInUse.into())
+    }
+
+    /// The address is this process's no more.
+    pub(super) fn forget(&mut self, address: IpAddr) -> Option<Home> {
+        self.lodgers.retain(|lodger| lodger.address != address);
+        let place = self.homes.iter().position(|home| home.address == address)?;
+        Some(self.homes.swap_remove(place))
+    }
+
+    /// Listens for a service.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
+    pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return Ok(()) };
+        home.register.take(Entry::Service(service))?;
+        home.services.insert(service);
+        self.announce(address);
+        Ok(())
+    }
+
+    /// Listens for it no more.
+    pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
+        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return };
+        if home.services.remove(&service) {
+            home.register.give_back(Entry::Service(service));
+            self.announce(address);
+        }
+    }
+
+    /// Tells the host of an address, if it is another process, what is for this one.
+    pub(super) fn announce(&mut self, address: IpAddr) {
+        let Some(slot) = self.slot else { return };
+        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return };
+        let Role::Lodger(host) = &home.role else { return };
+        let services = home.services.iter().take(MOST_SERVICES).flat_map(|service| service.0.to_ne_bytes());
+        let message: Vec<u8> = [slot.get()].into_iter().chain(services).collect();
+        if send_with(host, &message, &[]).is_err() {
+            home.role = Role::Looking(Instant::ZERO); // it is gone, or so busy that it must be asked anew
+        }
+    }
+
+    /// Lets in a lodger, who is woken by `bell`.
+    pub(super) fn let_in(&mut self, address: IpAddr, socket: OwnedFd, bell: OwnedFd) -> io::Result<()> {
+        let home = self.homes.iter().find(|home| home.address == address && matches!(home.role, Role::Host));
+        let home = home.ok_or(io::ErrorKind::PermissionDenied)?;
+        let (writer, memory) = Writer::new()?;
+        send_with(&socket, &[0], &[memory.as_fd(), home.udp.as_fd(), home.register.as_fd()])?;
+        let way = Way::new(writer, bell);
+        self.is_shared = true;
+        self.lodgers.push(Lodger { address, socket, slot: None, services: BTreeSet::new(), way });
+        Ok(())
+    }
+
+    /// Listens to what lodgers have to say, and takes leave of those that have gone.
+    pub(super) fn hear(&mut self) {
+        self.hear_lodgers();
+        for (service, net, bytes) in mem::take(&mut self.waiting) {
+            self.ask(service, &Arrived::new(&net, &bytes));
+        }
+    }
+
+    fn hear_lodgers(&mut self) {
+        let mut message = Vec::new();
+        self.lodgers.retain_mut(|lodger| {
+            loop {
+                message.resize(1 + 8 * MOST_SERVICES, 0);
+                match rustix::net::recv(&lodger.socket, &mut message[..], RecvFlags::DONTWAIT) {
+                    Ok((_, 0)) => return false,
+                    Ok((_, length)) => lodger.note(&message[..length]),
+                    Err(error) => return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+                }
+            }
+        });
+    }
+
+    /// Hands a datagram on to whom it is for, if that is not this device. Returns whether it was.
+    pub(super) fn hand_on(&mut self, arrived: &Arrived<'_>) -> bool {
+        if !self.is_shared {
+            return false;
+        }
+        let dst = arrived.net.dst;
+        let to = match Addressee::of(arrived.bytes) {
+            Addressee::Unknown => return false,
+            Addressee::Slot(slot) if Some(slot) == self.slot => return false,
+            Addressee::Slot(slot) => self.lodger(|lodger| lodger.address == dst && lodger.slot == Some(slot)),
+            Addressee::Service(service) => {
+                if self.homes.iter().any(|home| home.address == dst && home.services.contains(&service)) {
+                    return false;
+                }
+                self.hear_lodgers(); // one may have begun to listen just now
+                return self.ask(service, arrived);
+            }
+            Addressee::Somebody => {
+                let places: Vec<_> = (0..self.lodgers.len()).filter(|&place| self.lodgers[place].address == dst).collect();
+                places.into_iter().for_each(|place| self.hand_to(place, arrived));
+                return false;
+            }
+        };
+        if let Some(place) = to {
+            self.hand_to(place, arrived);
+        }
+        to.is_some()
+    }
+
+    /// Hands a request on to whoever listens for the service. Returns whether anybody does.
+    fn ask(&mut self, service: ServiceId, request: &Arrived<'_>) -> bool {
+        let dst = request.net.dst;
+        if let Some(place) = self.lodger(|lodger| lodger.address == dst && lodger.services.contains(&service)) {
+            self.hand_to(place, request);
+            return true;
+        }
+        // when the host has changed, it may take a moment until all have come
+        let is_had = self.homes.iter().any(|home| home.address == dst && home.register.is_had(Entry::Service(service)));
+        if is_had && self.waiting.len() < MOST_WAITING {
+            self.waiting.push((service, *request.net, request.bytes.into()));
+        }
+        is_had
+    }
+
+    fn lodger(&self, is: impl Fn(&Lodger) -> bool) -> Option<usize> {
+        self.lodgers.iter().position(is)
+    }
+
+    fn hand_to(&mut self, place: usize, arrived: &Arrived<'_>) {
+        let &Arrived { net, bytes, .. } = arrived;
+        let length = Note::LEN + bytes.len();
+        if length > LONGEST {
+            return; // no packet is as long
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&Note::of(net).0);
+        self.scratch.extend_from_slice(bytes);
+        let NetHeader { traffic_class, hop_limit, .. } = *net;
+        let header = RunHeader { length, segment: length, traffic_class, hop_limit };
+        // a ring that is full or broken loses it, as a wire would
+        let _ = self.lodgers[place].way.send(header, &self.scratch);
+        self.handed_on += 1;
+        self.written = true;
+    }
+
+    /// Writes what found no room and wakes those who sleep. Returns whether nothing is left to write.
+    pub(super) fn flush(&mut self) -> bool {
+        if !self.written {
+            return true;
+        }
+        self.lodgers.retain_mut(|lodger| lodger.way.write_backlog().is_ok());
+        let all = self.lodgers.iter().fold(true, |all, lodger| lodger.way.wake() && all);
+        self.written = !all;
+        all
+    }
+}
+
+impl Lodger {
+    fn note(&mut self, message: &[u8]) {
+        let Some((&slot, services)) = message.split_first() else { return };
+        self.slot = Slot::new(slot);
+        self.services = services.as_chunks().0.iter().map(|service| ServiceId(u64::from_ne_bytes(*service))).collect();
+    }
+}
+
+/// What stands before a datagram that is handed on: where it comes from, and what is known of its identification.
+pub(super) struct Note([u8; Note::LEN]);
+
+impl Note {
+    pub(super) const LEN: usize = 24;
+
+    fn of(net: &NetHeader) -> Self {
+        let mut note = [0; Self::LEN];
+        let (kind, id) = match net.ident {
+            Ident::Likely(id) => (0, id),
+            Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
+        };
+        note[..16].copy_from_slice(&super::mapped(net.src).octets());
+        note[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
+        note[18..20].copy_from_slice(&id.to_ne_bytes());
+        note[20] = kind;
+        Self(note)
+    }
+
+    /// The note and the datagram behind it, with what the ring says of it.
+    pub(super) fn read<'a>(header: &RunHeader, dst: IpAddr, bytes: &'a [u8]) -> Option<(NetHeader, &'a [u8])> {
+        let (note, datagram) = bytes.split_first_chunk::<{ Self::LEN }>()?;
+        let (src, rest) = note.split_first_chunk::<16>()?;
+        let word = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
+        let (src_port, id) = (word(0), word(2));
+        let ident = match rest[4] {
+            0 => Ident::Likely(id),
+            kind => Ident::Known { id, dont_fragment: kind > 1 },
+        };
+        let src = Ipv6Addr::from(*src).to_canonical();
+        let &RunHeader { traffic_class, hop_limit, .. } = header;
+        Some((NetHeader { src, dst, src_port, traffic_class, hop_limit, ident }, datagram))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_says_what_was_known() {
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fe80::1", "2001:db8::2")] {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            for ident in [
+                Ident::Likely(0x1234),
+                Ident::Known { id: 0xFFFF, dont_fragment: false },
+                Ident::Known { id: 1, dont_fragment: true },
+            ] {
+                let net = NetHeader { src, dst, src_port: 49_152, traffic_class: 3, hop_limit: 64, ident };
+                let bytes = [&Note::of(&net).0[..], b"datagram"].concat();
+                let header = RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64 };
+                assert_eq!(Note::read(&header, dst, &bytes), Some((net, &b"datagram"[..])));
+            }
+        }
+        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0 };
+        assert_eq!(Note::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
+    }
+}

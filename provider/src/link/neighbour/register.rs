@@ -1,0 +1,121 @@
+//! Who of those that share an address has which slot, and who listens for which service: locks in a file that all of them have
+//! open. A lock ends with the process that has it, however that ends.
+
+#![allow(unsafe_code, reason = "locks of open files have no safe interface")]
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+};
+
+use roce_transport::{cm::ServiceId, share::Slot};
+use rustix::fs::MemfdFlags;
+
+/// Something that one of them has at a time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Entry {
+    Slot(Slot),
+    Service(ServiceId),
+}
+
+impl Entry {
+    /// Its byte in the file. Positions have 63 bits; of services that differ in the uppermost two alone the second is refused.
+    const fn position(self) -> i64 {
+        match self {
+            Self::Slot(slot) => slot.get() as i64,
+            Self::Service(service) => 64 + (service.0 & (u64::MAX >> 2)) as i64,
+        }
+    }
+}
+
+pub(super) struct Register(File);
+
+impl Register {
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self(File::from(rustix::fs::memfd_create("roce register", MemfdFlags::CLOEXEC)?)))
+    }
+
+    /// The register that another process has open. Its descriptor stands for the same opening, whose locks are that process's, so
+    /// it is opened once more.
+    pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
+        let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
+        Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    /// Takes an entry.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] if another has it.
+    pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
+        self.lock(libc::F_WRLCK, entry).map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => io::ErrorKind::AddrInUse.into(),
+            _ => error,
+        })
+    }
+
+    /// Gives an entry back; nothing if it had none.
+    pub(super) fn give_back(&self, entry: Entry) {
+        let _ = self.lock(libc::F_UNLCK, entry);
+    }
+
+    /// Whether another has it.
+    pub(super) fn is_had(&self, entry: Entry) -> bool {
+        let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, entry);
+        found.is_ok_and(|lock| libc::c_int::from(lock.l_type) != libc::F_UNLCK)
+    }
+
+    fn lock(&self, kind: libc::c_int, entry: Entry) -> io::Result<()> {
+        self.control(libc::F_OFD_SETLK, kind, entry).map(drop)
+    }
+
+    fn control(&self, command: libc::c_int, kind: libc::c_int, entry: Entry) -> io::Result<libc::flock> {
+        let mut lock = libc::flock {
+            l_type: kind as libc::c_short,
+            l_whence: libc::SEEK_SET as libc::c_short,
+            l_start: entry.position(),
+            l_len: 1,
+            l_pid: 0,
+        };
+        // SAFETY: The descriptor is open, and the call reads and writes the structure that it is given, nothing else.
+        match unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) } {
+            0 => Ok(lock),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+impl AsFd for Register {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_had_by_one_until_it_ends() {
+        let slot = Entry::Slot(Slot::new(7).unwrap());
+        let service = |number| Entry::Service(ServiceId(number));
+        let first = Register::new().unwrap();
+        let join = || Register::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let (second, third) = (join(), join());
+        let is_had = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+        for entry in [slot, service(0), service(0x0106_0001), service(u64::MAX)] {
+            first.take(entry).unwrap();
+            first.take(entry).unwrap();
+            assert!(is_had(second.take(entry)), "{entry:?}");
+            assert_eq!((first.is_had(entry), second.is_had(entry)), (false, true));
+            first.give_back(entry);
+            second.take(entry).unwrap();
+            assert!(is_had(first.take(entry)), "{entry:?}");
+        }
+        third.take(service(0x0106_0002)).unwrap();
+        third.give_back(slot); // which it does not have
+        assert!(is_had(third.take(slot)));
+        drop(second);
+        third.take(slot).unwrap();
+    }
+}

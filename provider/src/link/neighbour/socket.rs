@@ -1,0 +1,90 @@
+//! Unix sockets in the abstract name space, one name per address, and what is said through them.
+
+use std::{
+    io::{self, IoSlice, IoSliceMut},
+    mem::MaybeUninit,
+    net::IpAddr,
+    os::fd::{BorrowedFd, OwnedFd},
+};
+
+use roce_transport::addr::ROCE_UDP_PORT;
+use rustix::{
+    event::epoll,
+    net::{
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+        SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+    },
+};
+
+/// Descriptors that come with one message.
+const MOST_DESCRIPTORS: usize = 3;
+
+/// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
+pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    rustix::net::bind(&socket, &name(address, interface)?)?;
+    rustix::net::listen(&socket, 128)?;
+    Ok(socket)
+}
+
+/// A connection to whoever has the name of an address, if it is of the same user.
+pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    let socket = unix_socket()?;
+    rustix::net::connect(&socket, &name(address, interface)?)?;
+    if is_same_user(&socket) { Ok(socket) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// The name of an address's socket. A link-local address means something only together with an interface.
+fn name(address: IpAddr, interface: u32) -> io::Result<SocketAddrUnix> {
+    let name = match address {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("roce {ROCE_UDP_PORT} {v6}%{interface}"),
+        _ => format!("roce {ROCE_UDP_PORT} {address}"),
+    };
+    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+}
+
+fn unix_socket() -> io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
+}
+
+/// Whether the process at the other end is of the user of this one: others can neither read what is sent nor pretend to be
+/// someone by it.
+pub(super) fn is_same_user(socket: &OwnedFd) -> bool {
+    sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
+}
+
+/// Whether the process at the other end has ended.
+pub(super) fn is_over(socket: &OwnedFd) -> bool {
+    match rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT) {
+        Ok((_, length)) => length == 0,
+        Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+    }
+}
+
+pub(super) fn watch(epoll: &OwnedFd, descriptor: &OwnedFd) -> io::Result<()> {
+    Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
+}
+
+/// Sends bytes, and descriptors with them.
+pub(super) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut ancillary = SendAncillaryBuffer::new(&mut space);
+    if !descriptors.is_empty() {
+        ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
+    }
+    rustix::net::sendmsg(socket, &[IoSlice::new(bytes)], &mut ancillary, SendFlags::NOSIGNAL)?;
+    Ok(())
+}
+
+/// Receives bytes, and the descriptors that came with them.
+pub(super) fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let descriptors = ancillary.drain().flat_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
+        _ => Vec::new(),
+    });
+    Ok((received.bytes, descriptors.collect()))
+}

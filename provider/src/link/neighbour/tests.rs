@@ -1,0 +1,353 @@
+//! Devices of one process stand for those of several.
+
+use std::{
+    net::{Ipv4Addr, UdpSocket},
+    ops::Range,
+    sync::atomic::{AtomicBool, Ordering},
+};
+
+use roce_transport::wire::Ident;
+use rustix::net::SendFlags;
+
+use super::*;
+
+/// Nobody else's addresses: the tests of one process have a network of their own each.
+fn addresses(test: u8) -> [IpAddr; 2] {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    [1, 2].map(|host| Ipv4Addr::new(240 | test, high, low, host).into())
+}
+
+fn at(micros: u64) -> Instant {
+    Instant::ZERO.plus(Duration::from_micros(micros))
+}
+
+fn device(address: IpAddr) -> Neighbours {
+    let mut neighbours = Neighbours::new(false).unwrap();
+    neighbours.listen(address, 0).unwrap();
+    neighbours
+}
+
+/// Two devices, of which the first reaches the second; and the time then.
+fn pair(test: u8) -> (Neighbours, Neighbours, [IpAddr; 2]) {
+    let [src, dst] = addresses(test);
+    let (mut a, mut b) = (device(src), device(dst));
+    assert!(!a.reaches(at(0), src, dst, 0));
+    b.attend(at(0));
+    a.attend(at(0));
+    assert!(a.reaches(at(1), src, dst, 0));
+    (a, b, [src, dst])
+}
+
+fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit {
+    Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class: 0xB8, hop_limit: 64, segment, range }
+}
+
+/// Everything that has arrived: source, place in its run, bytes.
+fn take(neighbours: &mut Neighbours) -> Vec<(IpAddr, u16, Vec<u8>)> {
+    let mut taken = Vec::new();
+    while neighbours.receive(at(0), &mut |arrived| {
+        let Ident::Known { id, dont_fragment: true } = arrived.net.ident else { panic!("{arrived:?}") };
+        assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
+        taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
+    }) > 0
+    {}
+    taken
+}
+
+#[test]
+fn packets_take_the_short_way_once_it_is_there() {
+    let (mut a, mut b, ends) = pair(1);
+    let [src, _] = ends;
+    assert!(!b.are_settled());
+    a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap();
+    assert_eq!(take(&mut b), [(src, 0, b"abc".into()), (src, 1, b"def".into()), (src, 2, b"gh".into()), (src, 0, b"cd".into())]);
+    assert!(b.are_settled());
+    assert_eq!(a.sent_runs(), 2);
+    // back again is another way
+    let [there, back] = [ends[1], ends[0]];
+    assert!(!b.reaches(at(3), there, back, 0));
+}
+
+#[test]
+fn nobody_there_is_asked_again_later() {
+    let [src, dst] = addresses(2);
+    let mut a = device(src);
+    assert!(!a.reaches(at(0), src, dst, 0));
+    let mut b = device(dst);
+    assert!(!a.reaches(at(99_999), src, dst, 0));
+    b.attend(at(99_999));
+    assert!(b.incoming.is_empty());
+    assert!(!a.reaches(at(100_000), src, dst, 0));
+    b.attend(at(101_000));
+    a.attend(at(101_000));
+    assert!(a.reaches(at(101_001), src, dst, 0));
+    assert!(!a.reaches(at(0), src, [239, 1, 1, 1].into(), 0), "a group is no neighbour");
+}
+
+#[test]
+fn who_goes_is_noticed_and_what_it_sent_before_is_received() {
+    let (mut a, mut b, ends) = pair(3);
+    let [src, dst] = ends;
+    a.send(at(2), b"last words", &[run(ends, 10, 0..10)]).unwrap();
+    drop(a);
+    b.attend(at(2000));
+    assert_eq!(take(&mut b), [(src, 0, b"last words".into())]);
+    b.attend(at(4000));
+    assert!(b.incoming.is_empty());
+    // the other way round: the receiver goes, and comes back
+    let mut a = device(src);
+    a.reaches(at(5000), src, dst, 0);
+    b.attend(at(6000));
+    a.attend(at(6000));
+    assert!(a.reaches(at(6001), src, dst, 0));
+    drop(b);
+    a.attend(at(8000));
+    let mut b = device(dst);
+    assert!(!a.reaches(at(8001), src, dst, 0));
+    b.attend(at(9000));
+    a.attend(at(9000));
+    assert!(a.reaches(at(9001), src, dst, 0));
+}
+
+#[test]
+fn what_finds_no_room_waits_in_order() {
+    let (mut a, mut b, ends) = pair(4);
+    let bytes: Vec<u8> = (0..60_000).map(|index| index as u8).collect();
+    let whole = run(ends, 60_000, 0..60_000);
+    for _ in 0..60 {
+        a.send(at(2), &bytes, std::slice::from_ref(&whole)).unwrap();
+    }
+    let first = run(ends, 60_000, 0..7);
+    a.send(at(3), &bytes, std::slice::from_ref(&first)).unwrap();
+    assert_eq!(a.deadline(), Some(at(53)));
+    let mut taken = take(&mut b);
+    assert!(taken.len() < 60);
+    let mut now = 53;
+    while a.deadline().is_some() {
+        a.attend(at(now));
+        taken.extend(take(&mut b));
+        now += 50;
+    }
+    assert_eq!(taken.len(), 61);
+    assert!(taken[..60].iter().all(|(.., datagram)| *datagram == bytes));
+    assert_eq!(taken[60].2, bytes[..7]);
+    // and what nobody ever reads is lost in the end, not kept
+    let kept = (0..1000).take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).is_ok()).count();
+    assert!((200..400).contains(&kept), "{kept}");
+}
+
+#[test]
+fn whoever_sleeps_is_woken() {
+    let (mut a, mut b, ends) = pair(5);
+    let is_readable = |neighbours: &Neighbours| {
+        let mut events = [const { MaybeUninit::uninit() }; 1];
+        matches!(epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _)))
+    };
+    let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap();
+    send();
+    assert!(!is_readable(&b), "it polls");
+    assert!(!b.rest(), "there is something already");
+    b.wake();
+    take(&mut b);
+    assert!(b.rest());
+    assert!(!is_readable(&b));
+    send();
+    assert!(is_readable(&b));
+    // another thread takes it, and the sleeper sleeps on
+    b.attend(at(3));
+    assert_eq!(take(&mut b).len(), 1);
+    assert!(!is_readable(&b));
+    send();
+    assert!(is_readable(&b));
+    b.wake();
+    b.attend(at(4));
+    assert_eq!(take(&mut b).len(), 1);
+    send();
+    assert!(!is_readable(&b), "it polls again");
+}
+
+#[test]
+fn what_strangers_say_is_believed_only_if_it_makes_sense() {
+    let [src, dst] = addresses(6);
+    let mut b = device(dst);
+    let connect = || socket::connect(dst, 0).unwrap();
+    let nothing = connect();
+    let words = connect();
+    rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
+    let (other_version, no_ring) = (connect(), connect());
+    let mut greeting = [0; GREETING_LEN];
+    greeting[..8].copy_from_slice(&GREETING);
+    send_with(&no_ring, &greeting, &[nothing.as_fd()]).unwrap();
+    let (_writer, memory) = Writer::new().unwrap();
+    greeting[7] += 1;
+    send_with(&other_version, &greeting, &[memory.as_fd()]).unwrap();
+    b.attend(at(0));
+    assert_eq!((b.incoming.len(), b.strangers.len()), (0, 1));
+    drop(nothing);
+    b.attend(at(2000));
+    assert_eq!((b.incoming.len(), b.strangers.len()), (0, 0));
+    let crowd: Vec<_> = (0..STRANGERS + 10).map(|_| connect()).collect();
+    b.attend(at(4000));
+    assert_eq!(b.strangers.len(), STRANGERS);
+    drop(crowd);
+    b.attend(at(6000));
+    assert!(b.strangers.is_empty());
+    // and still it is there for others
+    let mut a = device(src);
+    a.reaches(at(6000), src, dst, 0);
+    b.attend(at(8000));
+    a.attend(at(8000));
+    assert!(a.reaches(at(8001), src, dst, 0));
+}
+
+#[test]
+fn an_address_that_goes_takes_its_ways_with_it() {
+    let (mut a, mut b, [src, dst]) = pair(7);
+    b.forget(dst);
+    assert!(b.incoming.is_empty() && b.listeners.is_empty());
+    a.attend(at(2000));
+    assert!(!a.reaches(at(2001), src, dst, 0));
+    a.forget(src);
+    assert!(a.outgoing.is_empty());
+}
+
+/// Any UDP socket stands for the one of the address.
+fn udp() -> Result<Socket, BindError> {
+    Ok(Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap()))
+}
+
+fn host(address: IpAddr) -> Neighbours {
+    let mut neighbours = Neighbours::new(true).unwrap();
+    neighbours.settle(address, 0, false, udp).unwrap();
+    neighbours.choose_slot().unwrap();
+    neighbours
+}
+
+/// One more at the address that `host` has.
+fn lodger(host: &mut Neighbours, address: IpAddr) -> Result<Neighbours, BindError> {
+    let mut neighbours = Neighbours::new(true).unwrap();
+    let done = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for now in (0..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
+                host.attend(at(now));
+                thread::yield_now();
+            }
+        });
+        let settled = neighbours.settle(address, 0, false, || Err(BindError::Taken(address)));
+        done.store(true, Ordering::SeqCst);
+        settled
+    })?;
+    neighbours.choose_slot().unwrap();
+    host.rest(); // has it look each time
+    host.attend(at(0));
+    Ok(neighbours)
+}
+
+fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
+    let ident = Ident::Known { id: 0, dont_fragment: true };
+    roce_transport::wire::NetHeader { src: [10, 0, 0, 9].into(), dst, src_port: 4791, traffic_class: 0xB8, hop_limit: 64, ident }
+}
+
+/// The beginning of a packet to a queue pair with this slot.
+fn packet(slot: Slot) -> Vec<u8> {
+    [&[4, 0x40, 0xFF, 0xFF][..], &slot.qpns().start().to_be_bytes(), b"rest"].concat()
+}
+
+#[test]
+fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
+    let [address, other] = addresses(8);
+    let mut a = host(address);
+    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
+    let slots = [&a, &b, &c].map(|each| each.slot().unwrap());
+    assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[0] != slots[2]);
+    assert_eq!([&a, &b, &c].map(|each| each.is_lodger(address)), [false, true, true]);
+    let net = net(address);
+    let packets = slots.map(packet);
+    assert_eq!(packets.each_ref().map(|bytes| a.hand_on(&Arrived::new(&net, bytes))), [false, true, true]);
+    a.flush(at(1));
+    let free = (1..=Slot::COUNT).filter_map(Slot::new).find(|slot| !slots.contains(slot)).unwrap();
+    assert!(!a.hand_on(&Arrived::new(&net, &packet(free))), "nobody has it");
+    let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
+    assert!(!a.hand_on(&Arrived::new(&elsewhere, &packets[1])), "they do not share that one");
+    assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
+    assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
+    assert_eq!(a.handed_on(), 2);
+    // who has gone is handed nothing
+    drop(b);
+    a.attend(at(2));
+    assert!(!a.hand_on(&Arrived::new(&net, &packets[1])));
+}
+
+#[test]
+fn a_service_is_one_processs_at_an_address() {
+    let [address, other] = addresses(9);
+    let mut a = host(address);
+    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
+    let service = ServiceId(0x0106_1234);
+    let is_in_use = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+    b.claim(service, address).unwrap();
+    assert!(is_in_use(a.claim(service, address)) && is_in_use(c.claim(service, address)));
+    c.claim(service, other).unwrap();
+    b.release(service, address);
+    c.claim(service, address).unwrap();
+    drop(c);
+    a.claim(service, address).unwrap();
+    assert!(is_in_use(b.claim(service, address)));
+}
+
+#[test]
+fn when_the_host_ends_one_of_the_others_is_the_host() {
+    let [address, _] = addresses(10);
+    let mut a = host(address);
+    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
+    let slots = [&b, &c].map(|each| each.slot().unwrap());
+    b.rest();
+    c.rest();
+    drop(a);
+    b.attend(at(10));
+    assert!(!b.is_lodger(address));
+    for now in [20, 30, 40] {
+        c.attend(at(now));
+        b.attend(at(now));
+    }
+    assert!(c.is_lodger(address));
+    assert_eq!([&b, &c].map(|each| each.slot().unwrap()), slots);
+    let bytes = packet(slots[1]);
+    assert!(b.hand_on(&Arrived::new(&net(address), &bytes)));
+    b.flush(at(50));
+    assert_eq!(take(&mut c).len(), 1);
+    // one that comes now finds the new host, and no slot twice
+    let d = lodger(&mut b, address).unwrap();
+    assert!(!slots.contains(&d.slot().unwrap()));
+    // the last one is left alone
+    drop((b, d));
+    c.attend(at(60));
+    c.attend(at(2060));
+    assert!(!c.is_lodger(address));
+}
+
+#[test]
+fn an_address_has_room_for_as_many_as_there_are_slots() {
+    let [address, _] = addresses(11);
+    let mut a = host(address);
+    let mut others: Vec<_> = (1..Slot::COUNT).map(|_| lodger(&mut a, address).unwrap()).collect();
+    let mut slots: Vec<_> = others.iter().map(|other| other.slot().unwrap()).chain(a.slot()).collect();
+    slots.sort();
+    slots.dedup();
+    assert_eq!(slots.len(), usize::from(Slot::COUNT));
+    let one = others.remove(20);
+    let slot = one.slot();
+    drop(one);
+    a.attend(at(5000));
+    assert_eq!(lodger(&mut a, address).unwrap().slot(), slot);
+}
+
+#[test]
+fn who_does_not_share_says_so_at_once() {
+    let [address, _] = addresses(12);
+    let mut a = Neighbours::new(false).unwrap();
+    a.settle(address, 0, false, udp).unwrap();
+    assert_eq!(a.slot(), None);
+    assert!(matches!(lodger(&mut a, address), Err(BindError::Taken(_))));
+}

@@ -1,0 +1,60 @@
+//! The open way to another process: a ring that this one writes, and what found no room in it.
+
+use std::{collections::VecDeque, io, os::fd::OwnedFd};
+
+use super::ring::{Broken, RunHeader, Writer};
+
+/// Bytes that wait for room in a ring; more are lost, as when a socket's buffer is full.
+const BACKLOG: usize = 16 << 20;
+
+pub(super) struct Way {
+    writer: Writer,
+    /// Wakes the reader.
+    bell: OwnedFd,
+    /// Runs that found no room, in order.
+    backlog: VecDeque<(RunHeader, Box<[u8]>)>,
+    backlog_bytes: usize,
+}
+
+impl Way {
+    pub(super) const fn new(writer: Writer, bell: OwnedFd) -> Self {
+        Self { writer, bell, backlog: VecDeque::new(), backlog_bytes: 0 }
+    }
+
+    pub(super) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
+        self.write_backlog()?;
+        if self.backlog.is_empty() && self.writer.push(header, bytes).map_err(broken)? {
+            return Ok(());
+        }
+        if self.backlog_bytes + bytes.len() > BACKLOG {
+            return Err(io::Error::new(io::ErrorKind::WouldBlock, "the other process does not read what it is sent"));
+        }
+        self.backlog_bytes += bytes.len();
+        self.backlog.push_back((header, bytes.into()));
+        Ok(())
+    }
+
+    /// Writes of what waits as much as there is room for.
+    pub(super) fn write_backlog(&mut self) -> io::Result<()> {
+        while let Some((header, bytes)) = self.backlog.front() {
+            if !self.writer.push(*header, bytes).map_err(broken)? {
+                break;
+            }
+            self.backlog_bytes -= bytes.len();
+            self.backlog.pop_front();
+        }
+        Ok(())
+    }
+
+    /// Wakes the reader if it sleeps. Returns whether everything is written.
+    pub(super) fn wake(&self) -> bool {
+        if self.writer.must_wake() {
+            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes()); // full means that it is awake already
+        }
+        self.backlog.is_empty()
+    }
+}
+
+fn broken(error: Broken) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, error)
+}

@@ -1,0 +1,134 @@
+//! Several devices with one address. Those of one process stand for those of several.
+
+use roce::{AddressVector, UdDestination};
+
+use super::{
+    multicast::{Member, everyone_hears, own_group},
+    *,
+};
+
+fn open(address: IpAddr) -> Side {
+    Side::on(Device::at(address).unwrap().open(OpenOptions::default()).unwrap())
+}
+
+fn handed_on(side: &Side) -> u64 {
+    side.context.link_counters().handed_on
+}
+
+/// Bytes there, there and back.
+fn exchange(a: &Side, b: &Side, seed: u32) {
+    for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
+        let data = noise(50_000, seed);
+        from.memory.write_at(0, &data).unwrap();
+        to.qp.post_recv(&[RecvWr::new(1, [to.memory.sge(1 << 19..1 << 20)])]).unwrap();
+        from.qp.post_send(&[SendWr::send(2, from.memory.sge(0..data.len()))]).unwrap();
+        to.next().result.unwrap();
+        from.next().result.unwrap();
+        assert!(to.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
+        from.qp.post_send(&[SendWr::read(3, to.memory.remote(1 << 19), from.memory.sge(1 << 19..(1 << 19) + 50_000))]).unwrap();
+        from.next().result.unwrap();
+        assert!(from.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
+    }
+}
+
+#[test]
+fn devices_with_one_address_talk_with_each_other_and_with_others() {
+    let address = own_address();
+    let sides: Vec<Side> = (0..3).map(|_| open(address)).collect();
+    let gids: Vec<_> = sides.iter().map(|side| side.context.gids()).collect();
+    assert!(gids.iter().all(|own| *own == gids[0]));
+    for (from, to) in [(0, 1), (1, 2), (2, 0)] {
+        let (a, b) = (Side::on(sides[from].context.clone()), Side::on(sides[to].context.clone()));
+        connect(&a, &b);
+        (0..20).for_each(|round| exchange(&a, &b, round));
+    }
+    for side in &sides {
+        for sockets_only in [true, false] {
+            let other = Side::on(loopback(OpenOptions { sockets_only, ..OpenOptions::default() }));
+            let own = Side::on(side.context.clone());
+            connect(&own, &other);
+            (0..20).for_each(|round| exchange(&own, &other, round));
+        }
+    }
+    assert!(handed_on(&sides[0]) > 100);
+    assert_eq!(handed_on(&sides[1]) + handed_on(&sides[2]), 0);
+    for side in &sides {
+        assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+    }
+}
+
+#[test]
+fn connections_outlive_the_device_that_received_for_them() {
+    let address = own_address();
+    let mut sides: Vec<Side> = (0..4).map(|_| open(address)).collect();
+    for sockets_only in [true, false] {
+        let far = Side::on(loopback(OpenOptions { sockets_only, ..OpenOptions::default() }));
+        let near = Side::on(sides[sides.len() - 1].context.clone());
+        connect(&near, &far);
+        exchange(&near, &far, 1);
+        drop(sides.remove(0)); // the one that receives for all
+        (0..20).for_each(|round| exchange(&near, &far, round));
+    }
+    // and who comes now is let in by whoever it is then
+    let new = open(address);
+    connect(&sides[0], &new);
+    exchange(&sides[0], &new, 5);
+    drop((sides, new));
+    open(address);
+}
+
+#[test]
+fn datagrams_find_their_receiver() {
+    let address = own_address();
+    let contexts: Vec<Context> = (0..3).map(|_| open(address).context).collect();
+    let members: Vec<Member> = contexts.iter().map(Member::on).collect();
+    for (from, sender) in members.iter().enumerate() {
+        for receiver in &members {
+            let to = UdDestination::new(AddressVector::new(contexts[0].gids()[0], 0), receiver.qp.qpn(), Member::QKEY);
+            receiver.qp.post_recv(&[RecvWr::new(1, [receiver.memory.sge(4096..8192)])]).unwrap();
+            sender.memory.write_at(0, &[from as u8; 64]).unwrap();
+            let send = SendWr::send_to(2, to, sender.memory.sge(0..64)).with_flags(SendFlags::empty());
+            sender.qp.post_send(&[send]).unwrap();
+            assert_eq!(receiver.hear(1), [[from as u8; 64]]);
+        }
+    }
+}
+
+#[test]
+fn a_group_has_members_at_one_address() {
+    let address = own_address();
+    let contexts: Vec<Context> = (0..3).map(|_| open(address).context).collect();
+    everyone_hears(&contexts, own_group(false));
+}
+
+#[test]
+fn queue_pair_numbers_do_not_meet() {
+    let address = own_address();
+    let contexts: Vec<Context> = (0..3).map(|_| open(address).context).collect();
+    let mut slots = Vec::new();
+    for context in &contexts {
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(64, None).unwrap();
+        let qps: Vec<QueuePair> = (0..50).map(|_| pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap()).collect();
+        let mut own: Vec<u32> = qps.iter().map(|qp| qp.qpn().get() >> 18).collect();
+        own.dedup();
+        assert_eq!(own.len(), 1);
+        slots.extend(own);
+        assert!(context.query_device().limits.max_qp >= 1 << 17);
+    }
+    slots.sort_unstable();
+    slots.dedup();
+    assert_eq!(slots.len(), 3);
+}
+
+#[test]
+fn whoever_moves_its_packets_by_hand_shares_with_nobody() {
+    let address = own_address();
+    let device = Device::at(address).unwrap();
+    let by_hand = || OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+    let first = device.open(OpenOptions::default()).unwrap();
+    assert!(matches!(device.open(by_hand()), Err(OpenError::Bind(BindError::Taken(_)))));
+    drop(first);
+    let _first = device.open(by_hand()).unwrap();
+    assert!(matches!(device.open(OpenOptions::default()), Err(OpenError::Bind(BindError::Taken(_)))));
+}

@@ -1,0 +1,179 @@
+//! Several adapters behind one address: each has a part of the numbers by which packets name their receiver.
+//!
+//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its adapter's [`Slot`]. What names no
+//! such number, a request for a service, goes to whoever waits for that. So one of the adapters can receive everything and hand
+//! on what is not its own, knowing nothing of the others but their slots and services.
+
+use core::ops::RangeInclusive;
+
+use crate::{
+    addr::Qpn,
+    cm::{CmMad, Message, ServiceId},
+    wire::Packet,
+};
+
+const QPN_BITS: u32 = 18;
+const ID_BITS: u32 = 26;
+
+/// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since QP0, QP1, the multicast queue
+/// pair and the communication ID 0 are nobody's.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct Slot(u8);
+
+impl Slot {
+    /// How many there are.
+    pub const COUNT: u8 = 62;
+
+    /// The slot of this number.
+    #[must_use]
+    pub const fn new(number: u8) -> Option<Self> {
+        if 1 <= number && number <= Self::COUNT { Some(Self(number)) } else { None }
+    }
+
+    /// Its number.
+    #[must_use]
+    pub const fn get(self) -> u8 {
+        self.0
+    }
+
+    /// Its queue pair numbers (see [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns)).
+    #[must_use]
+    pub const fn qpns(self) -> RangeInclusive<u32> {
+        let first = (self.0 as u32) << QPN_BITS;
+        first..=first | ((1 << QPN_BITS) - 1)
+    }
+
+    /// Its communication IDs (see [`CmConfig::ids`](crate::cm::CmConfig::ids)).
+    #[must_use]
+    pub const fn ids(self) -> RangeInclusive<u32> {
+        let first = (self.0 as u32) << ID_BITS;
+        first..=first | ((1 << ID_BITS) - 1)
+    }
+}
+
+/// Whom a datagram is for, as far as it says so itself.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Addressee {
+    /// The adapter with this slot.
+    Slot(Slot),
+    /// Whoever waits for requests for this service.
+    Service(ServiceId),
+    /// Whoever knows the connection, which is named only by what its peer calls it.
+    Somebody,
+    /// It does not say.
+    Unknown,
+}
+
+impl Addressee {
+    /// Whom a UDP payload, BTH to ICRC, is for. Nothing but the numbers is looked at: whether the rest makes sense its receiver
+    /// will see.
+    #[must_use]
+    pub fn of(bytes: &[u8]) -> Self {
+        let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else { return Self::Unknown };
+        let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
+        if qpn != Qpn::GSI {
+            return Self::slot((qpn.get() >> QPN_BITS) as u8);
+        }
+        let mad = Packet::parse(bytes).ok().and_then(|packet| CmMad::parse(packet.payload).ok());
+        let Some(CmMad { message, .. }) = mad else { return Self::Unknown };
+        let own_id = match message {
+            Message::Req(req) => return Self::Service(req.service_id),
+            Message::SidrReq(req) => return Self::Service(req.service_id),
+            // its sender never learned what the receiver calls the connection
+            Message::Rej(rej) if rej.remote_id == 0 => return Self::Somebody,
+            Message::Rej(rej) => rej.remote_id,
+            Message::Mra(mra) => mra.remote_id,
+            Message::Rep(rep) => rep.remote_id,
+            Message::Rtu(rtu) => rtu.remote_id,
+            Message::Dreq(dreq) => dreq.remote_id,
+            Message::Drep(drep) => drep.remote_id,
+            Message::SidrRep(rep) => rep.request_id,
+        };
+        Self::slot((own_id >> ID_BITS) as u8)
+    }
+
+    fn slot(number: u8) -> Self {
+        Slot::new(number).map_or(Self::Unknown, Self::Slot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use alloc::{vec, vec::Vec};
+
+    use super::*;
+    use crate::{
+        addr::QKey,
+        cm::{PrivateData, Rtu},
+        wire::{Bth, Deth, Ext, Headers, ICRC_LEN, MAD_LEN, Opcode, Operation, Service},
+    };
+
+    fn packet(qpn: u32, payload: &[u8]) -> Vec<u8> {
+        let bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::new(qpn), crate::psn::Psn::new(0));
+        let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
+        let mut bytes = vec![0; 64];
+        let length = headers.encode(payload.len(), &mut bytes);
+        bytes.truncate(length);
+        bytes.extend_from_slice(payload);
+        bytes.extend_from_slice(&[0; ICRC_LEN]);
+        bytes
+    }
+
+    /// A message with these words at its beginning.
+    fn message(attribute: u8, words: [u32; 4]) -> Addressee {
+        let rtu = Message::Rtu(Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() });
+        let mut mad = CmMad { transaction: 1, modifier: 0, message: rtu }.encode();
+        mad[17] = attribute;
+        mad[24..40].copy_from_slice(&words.map(u32::to_be_bytes).concat());
+        Addressee::of(&packet(1, &mad))
+    }
+
+    #[test]
+    fn slots_divide_the_numbers() {
+        assert_eq!(Slot::new(0), None);
+        assert_eq!(Slot::new(63), None);
+        let slots: Vec<Slot> = (1..=Slot::COUNT).map(|number| Slot::new(number).unwrap()).collect();
+        for pair in slots.windows(2) {
+            assert_eq!(pair[0].qpns().end() + 1, *pair[1].qpns().start());
+            assert_eq!(pair[0].ids().end() + 1, *pair[1].ids().start());
+        }
+        assert_eq!((*slots[0].qpns().start(), *slots[61].qpns().end()), (0x04_0000, 0xFB_FFFF));
+        assert_eq!((*slots[0].ids().start(), *slots[61].ids().end()), (0x0400_0000, 0xFBFF_FFFF));
+    }
+
+    #[test]
+    fn a_packet_is_for_the_slot_of_its_queue_pair() {
+        for slot in (1..=Slot::COUNT).filter_map(Slot::new) {
+            for qpn in [*slot.qpns().start(), *slot.qpns().end()] {
+                assert_eq!(Addressee::of(&packet(qpn, b"data")), Addressee::Slot(slot));
+            }
+        }
+        for nobodys in [0, 2, 0x03_FFFF, 0xFC_0000, 0xFF_FFFF] {
+            assert_eq!(Addressee::of(&packet(nobodys, b"")), Addressee::Unknown);
+        }
+        for length in 0..8 {
+            assert_eq!(Addressee::of(&packet(0x04_0000, b"")[..length]), Addressee::Unknown);
+        }
+    }
+
+    #[test]
+    fn a_message_is_for_whoever_it_names() {
+        let (own, peers) = (0x1234_5678, 0xFFFF_FFFF);
+        let slot = Slot::new(4).unwrap();
+        assert!(slot.ids().contains(&own));
+        // MRA, REJ, REP, RTU, DREQ, DREP
+        for attribute in 0x11..=0x16 {
+            assert_eq!(message(attribute, [peers, own, 0, 0]), Addressee::Slot(slot));
+        }
+        let [sidr_req, sidr_rep, lap] = [0x17, 0x18, 0x19];
+        assert_eq!(message(sidr_rep, [own, 0, 0, 0]), Addressee::Slot(slot));
+        for asking in [0x10, sidr_req] {
+            assert_eq!(message(asking, [own, 0, 0, 0x0106_1234]), Addressee::Service(ServiceId(0x0106_1234)));
+        }
+        assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::Somebody);
+        assert_eq!(message(0x14, [own, 0, 0, 0]), Addressee::Unknown);
+        assert_eq!(message(lap, [own, own, 0, 0]), Addressee::Unknown);
+        assert_eq!(Addressee::of(&packet(1, &[0; MAD_LEN])), Addressee::Unknown);
+        assert_eq!(Addressee::of(&packet(1, b"")), Addressee::Unknown);
+    }
+}
