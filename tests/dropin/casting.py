@@ -28,7 +28,8 @@ class Program:
 
 @dataclass(frozen=True)
 class Case:
-    """`place`: "alone" and "loopback" are one host with `roce_lo`, "hosts" are two, with a wire; in "rxe-client" and "rxe-server"
+    """`place`: "alone" and "loopback" are one host with `roce_lo`, "shared" is one where both have the same address,
+    "hosts" are two, with a wire; in "rxe-client" and "rxe-server"
     the stock tool has that role, in the guest, on the kernel's rxe and with the stock libraries."""
 
     name: str

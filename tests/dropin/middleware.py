@@ -73,14 +73,15 @@ def fabric():
     for endpoint in ["msg", "rdm"]:
         common = ("fi_pingpong", "-p", "verbs", "-e", endpoint, "-c", "-I", 50)
         row = r"(1m|1048576|64k|65536)\s+\d+\s.*"
-        yield Case(f"libfabric/fi_pingpong/{endpoint}", "hosts", Program((*common, "{server}"), (row,)), Program(common, (row,)),
-                   "tcp:47592", seconds=60)
+        for place in ["hosts", "shared"]:
+            yield Case(f"libfabric/fi_pingpong/{endpoint}/{place}", place, Program((*common, "{server}"), (row,)), Program(common, (row,)),
+                       "tcp:47592", seconds=60)
 
 
 def mpi():
-    for transport in ["rc_v", "ud_v"]:
-        yield Case(f"openmpi/{transport}/allreduce", "alone",
-                   Program(("mpirun", "-n", 2, "--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ucx", "--mca", "osc", "ucx",
+    for transport, place, ranks in [("rc_v", "loopback", 2), ("ud_v", "loopback", 2), ("rc_v", "shared", 4), ("ud_v", "shared", 4)]:
+        yield Case(f"openmpi/{transport}/{place}/allreduce", place,
+                   Program(("mpirun", "-n", ranks, "--oversubscribe", "--allow-run-as-root", "--mca", "pml", "ucx", "--mca", "osc", "ucx",
                             "--mca", "pml_ucx_tls", "any", "--mca", "pml_ucx_devices", "any", "--mca", "btl", "^openib", "--mca", "orte_tmpdir_base", "/tmp",
                             "-x", f"UCX_TLS={transport}", "-x", "UCX_NET_DEVICES={device}:1", "{allreduce}"),
-                           (r"2 ranks, \d+ sums, all right",)), seconds=60, sysfs=True)
+                           (rf"{ranks} ranks, \d+ sums, all right",)), seconds=60, sysfs=True)

@@ -23,18 +23,13 @@ SHIPPED = "usr/share/doc/rdma-core/tests"
 FOR_ONE_MAKER = ("test_mlx5", "test_efa")
 MODULE_SECONDS = 120
 
-# Those that must fail, and why.
-ONE_ADDRESS = "both its processes and the one that started them want the same address at one time, and an address is one process's"
-KNOWN_FAILURES = {f"tests.test_rdmacm.CMTestCase.test_rdmacm_async_{kind}multicast_traffic": ONE_ADDRESS
-                  for kind in ["", "ex_", "ex_leave_"]}
-
 HEAD = """\
 # rdma-core's own tests
 
 What rdma-core's test suite for the verbs (pyverbs, version {version}, as Debian ships it) finds on this adapter. `tests/dropin/run`
 plays it and compares; `tests/dropin/run --pin` writes this page and the list of those that pass.
 
-Of the {total} tests that are for devices of any kind {passed} pass, {skipped} are skipped, and {failed} fail, for a reason that is known.
+Of the {total} tests that are for devices of any kind {passed} pass, {skipped} are skipped, and none fails.
 How to play them by hand is said in the chapter on [existing programs](programs.md).
 
 """
@@ -138,9 +133,7 @@ def judge(module, outcomes):
     passed = {name for name, (word, _) in outcomes.items() if word == "pass"}
     failed = {name for name, (word, _) in outcomes.items() if word == "fail"}
     told = {name: outcomes.get(name, ("", "it did not run"))[1] for name in expected - passed - failed}
-    passing = sorted(passed & KNOWN_FAILURES.keys())
-    return [*(f"{name} fails" for name in sorted(failed - KNOWN_FAILURES.keys())),
-            *(f"{name} passes, and stands among the known failures" for name in passing),
+    return [*(f"{name} fails" for name in sorted(failed)),
             *(f"{name} does not pass: {why}" for name, why in sorted(told.items())),
             *(f"{name} passes and is not in {EXPECTED.name}: --pin" for name in sorted(passed - expected))]
 
@@ -148,14 +141,12 @@ def judge(module, outcomes):
 def table(outcomes):
     words = Counter(word for word, _ in outcomes.values())
     version = output_of(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"])
-    lines = [HEAD.format(version=version, passed=words["pass"], total=len(outcomes), skipped=words["skip"], failed=words["fail"])]
-    lines += ["| module | pass | skip | fail |\n", "|---|---|---|---|\n"]
+    lines = [HEAD.format(version=version, passed=words["pass"], total=len(outcomes), skipped=words["skip"])]
+    lines += ["| module | pass | skip |\n", "|---|---|---|\n"]
     modules = dict.fromkeys(name.split(".")[1] for name in sorted(outcomes))
     for module in modules:
         own = Counter(word for name, (word, _) in outcomes.items() if name.split(".")[1] == module)
-        lines.append(f"| `{module}` | {own['pass']} | {own['skip'] or ''} | {own['fail'] or ''} |\n")
-    lines += ["\n## Failing, and why\n\n", "| test | why |\n", "|---|---|\n"]
-    lines += [f"| `{name.removeprefix('tests.')}` | {why} |\n" for name, why in sorted(KNOWN_FAILURES.items())]
+        lines.append(f"| `{module}` | {own['pass']} | {own['skip'] or ''} |\n")
     lines += ["\n## Skipped, and why\n\n", "In the suite's own words.\n\n", "| why | tests |\n", "|---|---|\n"]
     reasons = {}
     for name, (word, text) in sorted(outcomes.items()):

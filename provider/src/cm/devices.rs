@@ -127,8 +127,8 @@ pub(super) fn towards(peer: SocketAddr) -> Result<Place, Unroutable> {
 /// The place from which to talk to `peer` with the own address `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<Place, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
-    // Whoever listens on an address of this host that is not open here is another program, and loopback leads there. To open the
-    // address would only keep that program from having it.
+    // Whoever listens on an address of this host that is not open here is another program. From loopback the way there is shorter
+    // than from an address that both would share.
     if local.is_ipv4() && local == peer && !is_open() {
         return loopback();
     }

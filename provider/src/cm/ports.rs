@@ -1,4 +1,5 @@
-//! Port numbers of this process. Another process has other addresses, so its ports are its own.
+//! Port numbers of this process. Another process has other addresses, so its ports are its own; if it has the same ones, who listens
+//! [claims](crate::link::Link::claim) the port besides.
 
 use std::{
     collections::BTreeMap,
@@ -23,12 +24,12 @@ struct Use {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Where the next ephemeral port is looked for.
-    hint: u16,
+    /// Where the next ephemeral port is looked for. It begins anywhere, since processes may share an address.
+    hint: Option<u16>,
     uses: BTreeMap<(PortSpace, u16), Vec<Use>>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: 0, uses: BTreeMap::new() });
+static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
 fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -100,10 +101,11 @@ impl Table {
     fn free(&mut self, space: PortSpace) -> Result<u16, CmError> {
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
+        let hint = *self.hint.get_or_insert_with(|| getrandom::u32().unwrap_or_default() as u16 % count);
         for step in 0..count {
-            let port = first + (self.hint + step) % count;
+            let port = first + (hint + step) % count;
             if !self.uses.contains_key(&(space, port)) {
-                self.hint = (self.hint + step + 1) % count;
+                self.hint = Some((hint + step + 1) % count);
                 return Ok(port);
             }
         }

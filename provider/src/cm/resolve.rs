@@ -42,7 +42,17 @@ impl CmId {
     }
 
     fn bind(&self, parts: &mut Parts, address: SocketAddr, place: Option<Place>) -> Result<(), CmError> {
-        let lease = PortLease::take(self.port_space(), address.ip(), address.port(), parts.options.reuse_addr)?;
+        let space = self.port_space();
+        let take = || PortLease::take(space, address.ip(), address.port(), parts.options.reuse_addr);
+        let mut lease = take()?;
+        if let Some(place) = place.as_ref().filter(|_| address.port() == 0) {
+            let is_claimed = |port| {
+                place.context.inner.engine.command_shard(|shard, _| shard.parts().1.is_claimed(space.service(port), address.ip()))
+            };
+            while is_claimed(lease.port()) {
+                lease = take()?;
+            }
+        }
         let mut local = address;
         local.set_port(lease.port());
         parts.local = Some(local);

@@ -113,6 +113,10 @@ impl Link for FaultyLink {
         self.inner.claim(service, address)
     }
 
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.inner.is_claimed(service, address)
+    }
+
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         self.inner.release(service, address);
     }

@@ -127,6 +127,12 @@ pub trait Link: Send {
         Ok(())
     }
 
+    /// Whether another process that has the same address listens for a service.
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        let _ = (service, address);
+        false
+    }
+
     /// It listens for it no more.
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         let _ = (service, address);

@@ -207,6 +207,11 @@ impl House {
         Ok(())
     }
 
+    /// Whether another process listens for it.
+    pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.homes.iter().any(|home| home.address == address && home.register.is_had(Entry::Service(service)))
+    }
+
     /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
         let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return };
@@ -299,7 +304,7 @@ impl House {
             return true;
         }
         // when the host has changed, it may take a moment until all have come
-        let is_had = self.homes.iter().any(|home| home.address == dst && home.register.is_had(Entry::Service(service)));
+        let is_had = self.is_claimed(service, dst);
         if is_had && self.waiting.len() < MOST_WAITING {
             self.waiting.push((service, *request.net, request.bytes.into()));
         }

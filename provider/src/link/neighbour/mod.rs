@@ -257,6 +257,10 @@ impl Neighbours {
         self.house.claim(service, address)
     }
 
+    pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.house.is_claimed(service, address)
+    }
+
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
         self.house.release(service, address);
     }

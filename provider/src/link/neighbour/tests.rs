@@ -288,6 +288,7 @@ fn a_service_is_one_processs_at_an_address() {
     let is_in_use = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
     b.claim(service, address).unwrap();
     assert!(is_in_use(a.claim(service, address)) && is_in_use(c.claim(service, address)));
+    assert_eq!([&a, &b, &c].map(|each| each.is_claimed(service, address)), [true, false, true]);
     c.claim(service, other).unwrap();
     b.release(service, address);
     c.claim(service, address).unwrap();

@@ -40,9 +40,8 @@ const LATELY: Duration = Duration::from_millis(1);
 pub enum BindError {
     /// Another program has the port.
     #[error(
-        "port 4791 on {0} is taken: rdma_rxe is loaded or another roce device has this address; unload it (rmmod rdma_rxe), \
-         close the other, or choose another address (udp:ADDRESS) or device, \
-         such as roce_lo"
+        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device that shares it with nobody has this address; unload it \
+         (rmmod rdma_rxe), close the other, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
     /// The address is not (or not yet) one of this host's.
@@ -319,6 +318,10 @@ impl Link for UdpLink {
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
         self.neighbours.as_mut().map_or(Ok(()), |neighbours| neighbours.claim(service, address))
+    }
+
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
