@@ -338,9 +338,11 @@ impl House {
             return true;
         }
         self.lodgers.retain_mut(|lodger| lodger.way.write_backlog().is_ok());
-        let all = self.lodgers.iter().fold(true, |all, lodger| lodger.way.wake() && all);
-        self.written = !all;
-        all
+        self.written = false;
+        for lodger in &self.lodgers {
+            self.written |= !lodger.way.wake();
+        }
+        !self.written
     }
 }
 

@@ -170,7 +170,7 @@ fn whoever_sleeps_is_woken() {
 fn what_strangers_say_is_believed_only_if_it_makes_sense() {
     let [src, dst] = addresses(6);
     let mut b = device(dst);
-    let connect = || socket::connect(dst, 0).unwrap();
+    let connect = || connect(dst, 0).unwrap();
     let nothing = connect();
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
