@@ -270,7 +270,7 @@ impl Device {
             Progress::Manual => Locality::SharedMemory,
             Progress::Automatic => Locality::SharedAddress,
         };
-        let (link, follows) = match self.kind {
+        let (mut link, follows) = match self.kind {
             Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
             Kind::Loopback(Some(ip)) => (UdpLink::bind(&[(ip, 0)], locality)?, Follows::State),
             Kind::Address | Kind::Interface => {
@@ -283,6 +283,9 @@ impl Device {
                 (UdpLink::bind(&addresses, locality)?, follows)
             }
         };
+        if options.faults == FaultPlan::default() {
+            link.vouch();
+        }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
         let publisher = Publisher::new(&self.name, gids);

@@ -72,7 +72,8 @@ fn a_device_is_opened_by_its_address() {
     id.bind_addr(SocketAddr::new(address, 5)).unwrap();
     assert_eq!(own(&id.context().unwrap()), address);
     drop(id);
-    let taken = || Device::at(address).unwrap().open(OpenOptions::default()).is_err();
+    let alone = || OpenOptions { sockets_only: true, ..OpenOptions::default() };
+    let taken = || Device::at(address).unwrap().open(alone()).is_err();
     assert!(taken(), "it stays open");
     // the port is free again
     let id = channel.create_id(PortSpace::Tcp);

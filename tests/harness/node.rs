@@ -4,7 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use roce_provider::fabric::Datagram;
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
+    adapter::{Adapter, AdapterConfig, Limits, PdId, Reception, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
     cm::CmEvent,
     event::{Disposition, DropReason, Event},
@@ -270,10 +270,8 @@ impl Node {
     /// The same for one that comes from a network, and may have to find this node not ready.
     pub fn handle(&mut self, now: Instant, datagram: &Datagram) -> (Disposition, Vec<DropReason>) {
         let Datagram { net, bytes, not_ready, .. } = datagram;
-        self.watch(|adapter| match not_ready {
-            true => adapter.handle_datagram_not_ready(now, net, bytes),
-            false => adapter.handle_datagram(now, net, bytes),
-        })
+        let reception = Reception { not_ready: *not_ready, ..Reception::default() };
+        self.watch(|adapter| adapter.handle_special(now, net, bytes, reception))
     }
 
     fn watch(&mut self, take: impl FnOnce(&mut Adapter) -> Disposition) -> (Disposition, Vec<DropReason>) {

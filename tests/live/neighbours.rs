@@ -37,6 +37,7 @@ fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
     }
     for side in [&a, &b] {
         assert_eq!(side.context.link_counters().send_errors, 0);
+        assert!(side.context.counters().icrc_vouched > 100);
         assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
     }
 }
@@ -49,6 +50,24 @@ fn whoever_wants_the_network_stack_has_it() {
         exchange(&a, &b, round);
     }
     assert_eq!((shared_runs(&a), shared_runs(&b)), (0, 0));
+    assert_eq!((a.context.counters().icrc_vouched, b.context.counters().icrc_vouched), (0, 0));
+}
+
+/// What spoils packets on their way vouches for none.
+#[test]
+fn damage_is_found_on_the_short_way_too() {
+    let options = || OpenOptions { faults: "corrupt send every 5 rx".parse().unwrap(), ..OpenOptions::default() };
+    let (a, b) = (Side::on(loopback(options())), side(false));
+    connect(&a, &b);
+    let start = Instant::now();
+    let mut round = 0;
+    while round < 100 || shared_runs(&b) < 100 {
+        exchange(&a, &b, round);
+        round += 1;
+        assert!(start.elapsed() < PATIENCE);
+    }
+    assert!(a.context.counters().dropped(roce::DropReason::Icrc) > 0);
+    assert_eq!(b.context.counters().icrc_vouched, 0, "what leaves with faults is not vouched for");
 }
 
 #[test]

@@ -289,6 +289,8 @@ totals! {
     icrc_exact;
     /// Packets whose ICRC was right for some IPv4 identification that was not known.
     icrc_solved;
+    /// Packets whose ICRC was not computed again, since they came through memory shared with another process of this host.
+    icrc_vouched;
     /// Packets received with "congestion experienced" in their IP header.
     ecn_marked;
     /// Multicast packets received for a group with members, whatever became of their copies.

@@ -173,11 +173,8 @@ impl Shard {
             return 0;
         }
         let Self { adapter, link, observer, .. } = self;
-        let result = link.receive(now, &mut |&Arrived { net, bytes, not_ready }| {
-            let disposition = match not_ready {
-                true => adapter.handle_datagram_not_ready(now, net, bytes),
-                false => adapter.handle_datagram(now, net, bytes),
-            };
+        let result = link.receive(now, &mut |&Arrived { net, bytes, reception }| {
+            let disposition = adapter.handle_special(now, net, bytes, reception);
             if let Some(observer) = observer {
                 observer.observe(&Observed {
                     at: clock::wall(now),

@@ -9,7 +9,7 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
+    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
     addr::Mtu,
     time::Instant,
 };
@@ -172,7 +172,8 @@ impl Link for FabricLink {
             node.map(|node| std::mem::take(&mut node.inbox)).unwrap_or_default()
         };
         for datagram in &inbox {
-            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, not_ready: datagram.not_ready });
+            let reception = Reception { not_ready: datagram.not_ready, vouched: false };
+            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
         }
         Ok(inbox.len())
     }

@@ -3,7 +3,7 @@
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
+    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
     share::Slot,
     time::Instant,
@@ -71,7 +71,8 @@ impl Link for FaultyLink {
             inward.send(now, arrived.net, arrived.bytes);
         })?;
         while let Some(datagram) = self.inward.poll_deliver(now) {
-            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, not_ready: datagram.not_ready });
+            let reception = Reception { not_ready: datagram.not_ready, vouched: false };
+            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
             count += 1;
         }
         Ok(count)
@@ -177,7 +178,8 @@ mod tests {
         }
 
         fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-            sink(&Arrived::new(&net(), &SEND_ONLY));
+            let reception = Reception { not_ready: false, vouched: true };
+            sink(&Arrived { net: &net(), bytes: &SEND_ONLY, reception });
             Ok(1)
         }
 
@@ -195,7 +197,11 @@ mod tests {
         let mut ready = Vec::new();
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
-            link.receive(Instant::ZERO, &mut |arrived| ready.push(!arrived.not_ready)).unwrap();
+            let mut note = |arrived: &Arrived<'_>| {
+                assert!(!arrived.reception.vouched, "something may have happened to it");
+                ready.push(!arrived.reception.not_ready);
+            };
+            link.receive(Instant::ZERO, &mut note).unwrap();
         }
         let sent = *sent.lock().unwrap();
         (sent, ready)

@@ -11,7 +11,7 @@ mod udp;
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
-    adapter::{SourcePort, Transmit, TransmitLimits},
+    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
     share::Slot,
     time::Instant,
@@ -37,16 +37,15 @@ pub struct Arrived<'a> {
     pub net: &'a NetHeader,
     /// UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// A fault: it is to find its receiver not ready (see
-    /// [`Adapter::handle_datagram_not_ready`](roce_transport::adapter::Adapter::handle_datagram_not_ready)).
-    pub not_ready: bool,
+    /// What is special about it: a fault, or that it has come a way on which there are none.
+    pub reception: Reception,
 }
 
 impl<'a> Arrived<'a> {
     /// A datagram with which nothing is wrong.
     #[must_use]
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
-        Self { net, bytes, not_ready: false }
+        Self { net, bytes, reception: Reception { not_ready: false, vouched: false } }
     }
 }
 

@@ -316,7 +316,7 @@ impl House {
     }
 
     fn hand_to(&mut self, place: usize, arrived: &Arrived<'_>) {
-        let &Arrived { net, bytes, .. } = arrived;
+        let &Arrived { net, bytes, reception } = arrived;
         let length = Note::LEN + bytes.len();
         if length > LONGEST {
             return; // no packet is as long
@@ -325,7 +325,7 @@ impl House {
         self.scratch.extend_from_slice(&Note::of(net).0);
         self.scratch.extend_from_slice(bytes);
         let NetHeader { traffic_class, hop_limit, .. } = *net;
-        let header = RunHeader { length, segment: length, traffic_class, hop_limit };
+        let header = RunHeader { length, segment: length, traffic_class, hop_limit, vouched: reception.vouched };
         // a ring that is full or broken loses it, as a wire would
         let _ = self.lodgers[place].way.send(header, &self.scratch);
         self.handed_on += 1;
@@ -404,11 +404,12 @@ mod tests {
             ] {
                 let net = NetHeader { src, dst, src_port: 49_152, traffic_class: 3, hop_limit: 64, ident };
                 let bytes = [&Note::of(&net).0[..], b"datagram"].concat();
-                let header = RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64 };
+                let header =
+                    RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64, vouched: false };
                 assert_eq!(Note::read(&header, dst, &bytes), Some((net, &b"datagram"[..])));
             }
         }
-        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0 };
+        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0, vouched: false };
         assert_eq!(Note::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
     }
 }

@@ -27,7 +27,13 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, cm::ServiceId, share::Slot, time::Instant};
+use roce_transport::{
+    adapter::{Reception, Transmit},
+    addr::ROCE_UDP_PORT,
+    cm::ServiceId,
+    share::Slot,
+    time::Instant,
+};
 use rustix::{
     event::{EventfdFlags, Timespec, epoll, eventfd},
     net::SocketFlags,
@@ -75,6 +81,8 @@ pub(super) struct Neighbours {
     incoming: Vec<Incoming>,
     /// Whether addresses may be shared.
     shares: bool,
+    /// Whether all that is sent is what an adapter has built.
+    vouches: bool,
     house: House,
     look_at: Instant,
     /// When pairs without a short way may be forgotten next.
@@ -141,6 +149,7 @@ impl Neighbours {
             outgoing: BTreeMap::new(),
             incoming: Vec::new(),
             shares,
+            vouches: false,
             house: House::default(),
             look_at: Instant::ZERO,
             sweep_at: Instant::ZERO,
@@ -154,6 +163,11 @@ impl Neighbours {
     /// Readable when there is something to do. Runs make it so only while someone [rests](Self::rest).
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
+    }
+
+    /// All that is sent from now on is, byte for byte, what an adapter has built.
+    pub(super) const fn vouch(&mut self) {
+        self.vouches = true;
     }
 
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the process that has it, whose socket
@@ -329,7 +343,7 @@ impl Neighbours {
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            match way.send(RunHeader::of(run), payload) {
+            match way.send(RunHeader::of(run, self.vouches), payload) {
                 Ok(()) => self.sent_runs += 1,
                 Err(error) => result = Err(error),
             }
@@ -529,17 +543,18 @@ impl Neighbours {
 
 impl Incoming {
     fn hand_over(&self, header: RunHeader, buffer: &[u8], sink: &mut dyn FnMut(&Arrived<'_>)) {
-        let RunHeader { length, segment, traffic_class, hop_limit } = header;
+        let RunHeader { length, segment, traffic_class, hop_limit, vouched } = header;
+        let reception = Reception { not_ready: false, vouched };
         let dst = self.dst;
         let Some(src) = self.src else {
             if let Some((net, datagram)) = Note::read(&header, dst, &buffer[..length]) {
-                sink(&Arrived::new(&net, datagram));
+                sink(&Arrived { net: &net, bytes: datagram, reception });
             }
             return;
         };
         let run = Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class, hop_limit, segment, range: 0..length };
         for (index, datagram) in buffer[..length].chunks(segment).enumerate() {
-            sink(&Arrived::new(&run.net_header(index), datagram));
+            sink(&Arrived { net: &run.net_header(index), bytes: datagram, reception });
         }
     }
 }

@@ -54,25 +54,32 @@ pub(super) struct RunHeader {
     pub(super) segment: usize,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
+    /// Its datagrams are what an adapter has built.
+    pub(super) vouched: bool,
 }
 
+/// Of a header's first 24 bits, which lengths do not need.
+const VOUCHED: u64 = 1 << 23;
+
 impl RunHeader {
-    pub(super) fn of(run: &Transmit) -> Self {
+    pub(super) fn of(run: &Transmit, vouched: bool) -> Self {
         let &Transmit { traffic_class, hop_limit, segment, ref range, .. } = run;
-        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit }
+        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit, vouched }
     }
 
     const fn word(self) -> u64 {
-        self.length as u64 | (self.segment as u64) << 24 | (self.traffic_class as u64) << 48 | (self.hop_limit as u64) << 56
+        let vouched = if self.vouched { VOUCHED } else { 0 };
+        let (traffic_class, hop_limit) = ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
+        self.length as u64 | vouched | (self.segment as u64) << 24 | traffic_class | hop_limit
     }
 
     const fn parse(word: u64) -> Result<Self, Broken> {
         let [.., traffic_class, hop_limit] = word.to_le_bytes();
-        let (length, segment) = ((word & 0xFF_FFFF) as usize, (word >> 24 & 0xFF_FFFF) as usize);
+        let (length, segment) = ((word & (VOUCHED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
         if segment == 0 || segment > length || length > LONGEST {
             return Err(Broken);
         }
-        Ok(Self { length, segment, traffic_class, hop_limit })
+        Ok(Self { length, segment, traffic_class, hop_limit, vouched: word & VOUCHED != 0 })
     }
 
     /// Bytes of the ring that it takes.
@@ -261,7 +268,7 @@ mod tests {
     }
 
     fn header(length: usize) -> RunHeader {
-        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF }
+        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, vouched: length % 2 == 0 }
     }
 
     fn bytes(length: usize, seed: usize) -> Vec<u8> {

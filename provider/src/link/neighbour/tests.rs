@@ -63,6 +63,14 @@ fn packets_take_the_short_way_once_it_is_there() {
     assert_eq!(take(&mut b), [(src, 0, b"abc".into()), (src, 1, b"def".into()), (src, 2, b"gh".into()), (src, 0, b"cd".into())]);
     assert!(b.are_settled());
     assert_eq!(a.sent_runs(), 2);
+    // what the sender vouches for the receiver is told
+    for vouched in [false, true] {
+        a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap();
+        let mut told = None;
+        b.receive(at(2), &mut |arrived| told = Some(arrived.reception.vouched));
+        assert_eq!(told, Some(vouched));
+        a.vouch();
+    }
     // back again is another way
     let [there, back] = [ends[1], ends[0]];
     assert!(!b.reaches(at(3), there, back, 0));
