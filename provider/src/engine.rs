@@ -243,6 +243,18 @@ impl Engine {
         result
     }
 
+    /// Posts where to put what comes. Nothing is sent for that; but completions may be due at once.
+    pub(crate) fn post_recv<R>(&self, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+        let mut shard = self.lock();
+        let now = clock::now();
+        let result = post(shard.adapter(), now);
+        if shard.adapter().has_events() {
+            shard.transmit(now);
+        }
+        self.after_service(&mut shard);
+        result
+    }
+
     /// Serves the adapter on the caller's thread, unless another thread is at it.
     pub(crate) fn progress(&self) {
         self.activity.fetch_add(1, Ordering::Relaxed);

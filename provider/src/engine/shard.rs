@@ -281,6 +281,9 @@ impl Shard {
                 self.note_send_error(&error);
             }
             self.link_counters.shared_runs = self.link.shared_runs();
+            if !self.buffer.is_full() {
+                break;
+            }
         }
         while let Some(event) = self.adapter.poll_event() {
             match event {

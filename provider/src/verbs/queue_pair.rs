@@ -8,6 +8,7 @@ use roce_transport::{
     mem::Access,
     psn::Psn,
     qp::{Changes, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts, State},
+    time::Instant,
     work::{RecvWr, SendWr},
 };
 use thiserror::Error;
@@ -369,7 +370,7 @@ impl QueuePair {
     /// # Errors
     /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
-        self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
+        self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
     /// Takes back every completion of this queue pair that nobody has taken yet: whoever polls does not find them. Drivers of
@@ -387,7 +388,7 @@ impl QueuePair {
 
     /// The same for receive requests.
     pub fn post_recv_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R) -> R {
-        self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_recv(now, qpn, wr)))
+        self.receive(|adapter, now, qpn| requests(&mut |wr| adapter.post_recv(now, qpn, wr)))
     }
 
     /// Posts all of these requests or none (`ibv_wr_complete`).
@@ -403,8 +404,12 @@ impl QueuePair {
         })
     }
 
-    fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, roce_transport::time::Instant, Qpn) -> R) -> R {
+    fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
         self.inner.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
+    }
+
+    fn receive<R>(&self, post: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
+        self.inner.context.inner.engine.post_recv(|adapter, now| post(adapter, now, self.inner.qpn))
     }
 }
 

@@ -432,6 +432,12 @@ impl Adapter {
         [qps, cqs, self.cm.poll_timeout()].into_iter().flatten().min()
     }
 
+    /// Whether there are events.
+    #[must_use]
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()

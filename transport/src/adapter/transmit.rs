@@ -117,6 +117,12 @@ impl TransmitBuffer {
         self.runs.is_empty()
     }
 
+    /// Whether there is no room for another packet: there may be more to send than it holds.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.len + PACKET_MAX > self.bytes.len()
+    }
+
     /// Empties it.
     pub fn clear(&mut self) {
         self.len = 0;

@@ -335,11 +335,11 @@ impl Neighbours {
         self.outgoing.len() < MOST
     }
 
-    /// Sends runs between two addresses for which [`reaches`](Self::reaches) is true.
-    pub(super) fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
-        let Some(first) = runs.first() else { return Ok(()) };
+    /// Sends runs between two addresses by the short way; `None` if there is none.
+    pub(super) fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> Option<io::Result<()>> {
+        let first = runs.first()?;
         let key = (first.src, first.dst);
-        let Some(Outgoing::Open(_, way)) = self.outgoing.get_mut(&key) else { return Ok(()) };
+        let Some(Outgoing::Open(_, way)) = self.outgoing.get_mut(&key) else { return None };
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
@@ -354,7 +354,7 @@ impl Neighbours {
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.outgoing.insert(key, Outgoing::None(now.plus(ASK_AGAIN)));
         }
-        result
+        Some(result)
     }
 
     /// Runs handed to others since the link was opened.

@@ -240,15 +240,15 @@ impl Link for UdpLink {
             // runs that go the same way go out with one call
             let mut rest = group;
             while let Some(first) = rest.first() {
-                let mut reached = |run: &Transmit| neighbours.reaches(now, run.src, run.dst, port.interface);
-                let short = reached(first);
-                let count = rest.iter().take_while(|run| run.dst == first.dst || !short && !reached(run)).count();
-                let (these, others) = rest.split_at(count);
+                let count = rest.iter().take_while(|run| run.dst == first.dst).count();
+                let (mut these, mut others) = rest.split_at(count);
+                let sent = neighbours.send(now, bytes, these).unwrap_or_else(|| {
+                    let far = |run: &&Transmit| !neighbours.reaches(now, run.src, run.dst, port.interface);
+                    let count = count.max(rest.iter().take_while(far).count());
+                    (these, others) = rest.split_at(count);
+                    outgoing.send(&port.socket, bytes, these, to)
+                });
                 rest = others;
-                let sent = match short {
-                    true => neighbours.send(now, bytes, these),
-                    false => outgoing.send(&port.socket, bytes, these, to),
-                };
                 result = sent.and(result);
             }
         }
