@@ -29,9 +29,9 @@ use message::{Outgoing, Receiver};
 const MAX_RUN: usize = 65_487;
 /// Asked of the kernel; it grants what its limit allows.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// How often the sockets are looked at when packets come by a shorter way, too, and none has come by these lately: looking costs
-/// more than such a packet.
-const LOOK: Duration = Duration::from_micros(100);
+/// When packets come by a shorter way, too, and none has come by the sockets lately, these are looked at when the silence has become
+/// an eighth longer, but this often at least: looking costs more than such a packet.
+const LOOK: Duration = Duration::from_millis(1);
 /// How long ago is lately.
 const LATELY: Duration = Duration::from_millis(1);
 
@@ -293,7 +293,8 @@ impl Link for UdpLink {
             if count > 0 {
                 *last_arrival = now;
             }
-            *look_at = if now.since(*last_arrival) < LATELY { now } else { now.plus(LOOK) };
+            let silence = now.since(*last_arrival);
+            *look_at = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
         }
         if let Some(neighbours) = neighbours {
             count += neighbours.receive(now, sink);
