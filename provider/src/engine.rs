@@ -53,7 +53,7 @@ const LINGER_MOST: Duration = Duration::from_millis(10);
 const PUBLISH: Duration = Duration::from_secs(1);
 
 /// After so many polls in vain a program's thread lets others run, if there are any.
-const YIELD_AFTER: u32 = 64;
+const YIELD_AFTER: u64 = 64;
 
 /// Who moves packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -76,7 +76,7 @@ pub(crate) struct Engine {
     /// Grows with every call of the program that served the adapter.
     activity: AtomicU64,
     /// Polls in a row that found nothing.
-    idle_polls: AtomicU32,
+    idle_polls: AtomicU64,
     /// Threads of the program that wait on the sockets themselves.
     drivers: AtomicU32,
     /// Someone sleeps on a descriptor that only the background thread makes readable.
@@ -148,7 +148,7 @@ impl Engine {
             sockets,
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
-            idle_polls: AtomicU32::new(0),
+            idle_polls: AtomicU64::new(0),
             drivers: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
             sleeps_until: AtomicU64::new(0),
@@ -257,7 +257,7 @@ impl Engine {
 
     /// Serves the adapter on the caller's thread, unless another thread is at it.
     pub(crate) fn progress(&self) {
-        self.activity.fetch_add(1, Ordering::Relaxed);
+        grow(&self.activity);
         let shard = match self.shard.try_lock() {
             Ok(shard) => shard,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -273,7 +273,7 @@ impl Engine {
         // A program that polls in vain may keep the peer's program from the processor.
         if received > 0 {
             self.idle_polls.store(0, Ordering::Relaxed);
-        } else if self.idle_polls.fetch_add(1, Ordering::Relaxed) % YIELD_AFTER == YIELD_AFTER - 1 {
+        } else if grow(&self.idle_polls) % YIELD_AFTER == 0 {
             thread::yield_now();
         }
     }
@@ -409,6 +409,13 @@ impl Engine {
             }
         }
     }
+}
+
+/// Counts one more, and returns how many. Threads that do so at the same moment may count as one, which costs less than to count each.
+fn grow(count: &AtomicU64) -> u64 {
+    let grown = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(grown, Ordering::Relaxed);
+    grown
 }
 
 /// Has `sockets` tell of everything that the link waits on.

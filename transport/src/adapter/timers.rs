@@ -60,7 +60,8 @@ impl Timers {
 
     /// Takes a queue pair whose deadline is `now` or earlier.
     pub(super) fn pop_due(&mut self, now: Instant, current: impl Fn(usize) -> Option<Instant>) -> Option<usize> {
-        if self.next(current)? > now {
+        // an entry that is late is corrected when its time comes, not before
+        if self.heap.peek().is_none_or(|Reverse((at, _))| *at > now) || self.next(current)? > now {
             return None;
         }
         let Reverse((_, index)) = self.heap.pop()?;
