@@ -276,7 +276,12 @@ impl House {
         let to = match Addressee::of(arrived.bytes) {
             Addressee::Unknown => return false,
             Addressee::Slot(slot) if Some(slot) == self.slot => return false,
-            Addressee::Slot(slot) => self.lodger(|lodger| lodger.address == dst && lodger.slot == Some(slot)),
+            Addressee::Slot(slot) => {
+                if self.lodgers.iter().any(|lodger| lodger.slot.is_none()) {
+                    self.hear_lodgers(); // it may have said just now which one it has
+                }
+                self.lodger(|lodger| lodger.address == dst && lodger.slot == Some(slot))
+            }
             Addressee::Service(service) => {
                 if self.homes.iter().any(|home| home.address == dst && home.services.contains(&service)) {
                     return false;

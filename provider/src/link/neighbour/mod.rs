@@ -198,6 +198,8 @@ impl Neighbours {
                         return Err(error);
                     }
                 },
+                // perhaps it is about to close
+                Err(error) if exclusive && error.kind() == io::ErrorKind::AddrInUse => return Err(BindError::Taken(address)),
                 // somebody has the name, and perhaps not the address
                 Err(_) if exclusive || !self.shares => return bind(),
                 Err(_) => match self.lodge(address, interface) {
