@@ -273,7 +273,7 @@ impl Engine {
         // A program that polls in vain may keep the peer's program from the processor.
         if received > 0 {
             self.idle_polls.store(0, Ordering::Relaxed);
-        } else if grow(&self.idle_polls) % YIELD_AFTER == 0 {
+        } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
             thread::yield_now();
         }
     }
