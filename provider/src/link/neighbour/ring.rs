@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn header(length: usize) -> RunHeader {
-        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, vouched: length % 2 == 0 }
+        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, vouched: length.is_multiple_of(2) }
     }
 
     fn bytes(length: usize, seed: usize) -> Vec<u8> {
