@@ -73,7 +73,8 @@ pub struct OpenOptions {
     pub pcap: Option<PathBuf>,
     /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it. Without it, packets between devices of
     /// the same user on this host go through memory that the two processes share. The variable `ROCE_SOCKETS_ONLY` of the
-    /// environment, if it is anything but empty or 0, says the same for all devices.
+    /// environment, if it is anything but empty or 0, says the same for all devices. The device then has its addresses for itself,
+    /// while others share them with whatever other process of the same user opens them.
     pub sockets_only: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
@@ -256,6 +257,10 @@ impl Device {
     /// The port follows its network interface from then on: its state, its MTU, and, for a device of a whole interface, the
     /// addresses that come and go. The device's counters are published for
     /// [`published_counters`](crate::published_counters), where there is a place for them.
+    ///
+    /// Up to 62 processes of one user can have the same address, unless one of them wants only sockets
+    /// ([`OpenOptions::sockets_only`]) or is moved by hand ([`Progress::Manual`]). The first receives for all. To ask it takes this
+    /// call a moment, at most a second. The device for loopback does not share, it takes an address that nobody has.
     ///
     /// # Errors
     /// See [`OpenError`].
