@@ -273,7 +273,8 @@ impl Device {
             _ if options.sockets_only || environment::sockets_only() => Locality::Network,
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
-            Progress::Automatic => Locality::SharedAddress,
+            // as unpredictable as all other numbers
+            Progress::Automatic => Locality::SharedAddress { slot: options.seed.map_or_else(random_seed, Ok)?[0] },
         };
         let (mut link, follows) = match self.kind {
             Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
@@ -329,14 +330,7 @@ pub(crate) fn open_link(
     let OpenOptions { progress, pcap, sockets_only: _, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
     let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, &faults, fault_seed)) };
-    let seed = match seed {
-        Some(seed) => seed,
-        None => {
-            let mut seed = [0; 32];
-            getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-            seed
-        }
-    };
+    let seed = seed.map_or_else(random_seed, Ok)?;
     let observer = match pcap.or_else(environment::pcap) {
         Some(path) => {
             let capture = CaptureFile::new(&path, &name).map_err(|source| OpenError::Capture { path, source })?;
@@ -374,6 +368,12 @@ pub(crate) fn open_link(
     open.retain(|other| other.strong_count() > 0);
     open.push(Arc::downgrade(&context.inner));
     Ok(context)
+}
+
+fn random_seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(seed)
 }
 
 /// Every open device of the process, for those who look for one by its address.

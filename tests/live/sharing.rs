@@ -132,3 +132,19 @@ fn whoever_moves_its_packets_by_hand_shares_with_nobody() {
     let _first = device.open(by_hand()).unwrap();
     assert!(matches!(device.open(OpenOptions::default()), Err(OpenError::Bind(BindError::Taken(_)))));
 }
+
+#[test]
+fn the_same_seed_draws_the_same_numbers() {
+    let device = Device::at(own_address()).unwrap();
+    let draw = || {
+        let context = device.open(OpenOptions { seed: Some([9; 32]), ..OpenOptions::default() }).unwrap();
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(4, None).unwrap());
+        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        (qp.qpn(), context)
+    };
+    let (first, context) = draw();
+    let (other, _) = draw();
+    assert_ne!(first, other, "while the first has its part of them, another has another");
+    drop(context);
+    assert_eq!(draw().0, first);
+}

@@ -251,14 +251,12 @@ impl Neighbours {
         Ok(())
     }
 
-    /// Chooses the part of the numbers that this device has, if it may share its addresses.
+    /// Chooses the part of the numbers that this device has, `first` if nobody has it.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
-    pub(super) fn choose_slot(&mut self) -> io::Result<()> {
-        let mut first = [0];
-        getrandom::fill(&mut first).map_err(|error| io::Error::other(error.to_string()))?;
-        self.house.choose_slot(first[0])
+    pub(super) fn choose_slot(&mut self, first: u8) -> io::Result<()> {
+        self.house.choose_slot(first)
     }
 
     pub(super) const fn slot(&self) -> Option<Slot> {

@@ -227,7 +227,7 @@ fn udp() -> Result<Socket, BindError> {
 fn host(address: IpAddr) -> Neighbours {
     let mut neighbours = Neighbours::new(true).unwrap();
     neighbours.settle(address, 0, false, udp).unwrap();
-    neighbours.choose_slot().unwrap();
+    neighbours.choose_slot(7).unwrap();
     neighbours
 }
 
@@ -246,7 +246,7 @@ fn lodger(host: &mut Neighbours, address: IpAddr) -> Result<Neighbours, BindErro
         done.store(true, Ordering::SeqCst);
         settled
     })?;
-    neighbours.choose_slot().unwrap();
+    neighbours.choose_slot(7).unwrap();
     host.rest(); // has it look each time
     host.attend(at(0));
     Ok(neighbours)

@@ -70,7 +70,10 @@ pub enum Locality {
     SharedMemory,
     /// Moreover they can have the same addresses at the same time. Each then has a [part](Link::slot) of the numbers. The first
     /// receives for all, so it must [receive](Link::receive) whether or not it expects something itself.
-    SharedAddress,
+    SharedAddress {
+        /// Which part is taken if it is free, modulo the number of parts; else the next one that is.
+        slot: u8,
+    },
 }
 
 struct Port {
@@ -137,7 +140,7 @@ impl UdpLink {
         let mut neighbours = match locality {
             Locality::Network => None,
             Locality::SharedMemory => Some(Neighbours::new(false).map_err(system)?),
-            Locality::SharedAddress => Some(Neighbours::new(true).map_err(system)?),
+            Locality::SharedAddress { .. } => Some(Neighbours::new(true).map_err(system)?),
         };
         let mut ports = Vec::new();
         let mut missing = None;
@@ -151,8 +154,8 @@ impl UdpLink {
         if ports.is_empty() {
             return Err(missing.unwrap_or(BindError::NotLocal(first)));
         }
-        if let Some(neighbours) = &mut neighbours {
-            neighbours.choose_slot().map_err(|error| match error.kind() {
+        if let (Some(neighbours), Locality::SharedAddress { slot }) = (&mut neighbours, locality) {
+            neighbours.choose_slot(slot).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(first),
                 _ => system(error),
             })?;
