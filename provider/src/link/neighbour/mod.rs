@@ -198,17 +198,19 @@ impl Neighbours {
                         return Err(error);
                     }
                 },
+                // such names are not to be had here
+                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
                 // perhaps it is about to close
-                Err(error) if exclusive && error.kind() == io::ErrorKind::AddrInUse => return Err(BindError::Taken(address)),
-                // somebody has the name, and perhaps not the address
-                Err(_) if exclusive || !self.shares => return bind(),
+                Err(_) if exclusive => return Err(BindError::Taken(address)),
+                Err(_) if !self.shares => return bind(),
                 Err(_) => match self.lodge(address, interface) {
                     Ok(socket) => return Ok(socket),
                     // it has just ended, perhaps
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !last => {}
+                    // somebody has the name, and perhaps not the address
                     Err(_) => {
                         self.forget(address);
-                        return Err(BindError::Taken(address));
+                        return bind();
                     }
                 },
             }

@@ -352,6 +352,22 @@ fn an_address_has_room_for_as_many_as_there_are_slots() {
     assert_eq!(lodger(&mut a, address).unwrap().slot(), slot);
 }
 
+/// Whoever has only taken the name does not keep others from the address.
+#[test]
+fn a_name_alone_is_no_address() {
+    let [address, _] = addresses(13);
+    let name = socket::listen(address, 0).unwrap();
+    let squat = || {
+        let mut a = Neighbours::new(true).unwrap();
+        a.settle(address, 0, false, udp).unwrap();
+        a.choose_slot(7).unwrap();
+        a.slot()
+    };
+    assert_eq!(squat(), None, "it does not answer");
+    drop(name);
+    assert!(squat().is_some());
+}
+
 #[test]
 fn who_does_not_share_says_so_at_once() {
     let [address, _] = addresses(12);
