@@ -22,6 +22,8 @@ UNTOUCHED = (("b", "far", 0, SIZE, FAR_SEED),)
 
 # Quick to give up: 16 ms, twice.
 IMPATIENT = End(timeout=12, retry_cnt=1)
+# The same, but with time for a kernel that says on its console what is wrong before it answers.
+LESS_IMPATIENT = End(timeout=15, retry_cnt=1)
 
 
 def rows():
@@ -145,7 +147,7 @@ def windows():
                           a=End(regions={"spare": region}), rxe=rxe, why=why)
     for what, key in [("unknown-key", {"values": {"rkey": UNKNOWN_KEY}}), ("region", {"far": Place("far")})]:
         yield bad_request(f"send-invalidate/{what}", Wr("send_invalidate", NEAR, **key),
-                          Expect(a="ok ok RETRY_EXC_ERR", own="flush", b="ok REM_INV_REQ_ERR flush", states="ERR ERR"), a=IMPATIENT)
+                          Expect(a="ok ok RETRY_EXC_ERR", own="flush", b="ok REM_INV_REQ_ERR flush", states="ERR ERR"), a=LESS_IMPATIENT)
     yield bad_request("local-invalidate/unknown-key", Wr("local_invalidate", values={"rkey": UNKNOWN_KEY}),
                       replace(failed, a="ok LOC_QP_OP_ERR flush"), staged=True, rxe=lost, why=LOST)
 
