@@ -93,9 +93,10 @@ def against_rxe():
         for kind in ["rc", "uc", "ud", "srq"]:
             yield pingpong(kind, place, "plain", 20, 2048, "-c")
             yield pingpong(kind, place, "events", 20, 2048, "-c", "-e")
-        for kind in ["rc", "uc"]:
+        # By UC no more at once than a socket holds: who has to wait for the processor loses the rest, and waits for it for ever.
+        for kind, size in [("rc", 65539), ("uc", 16387)]:
             for mtu in [256, 512, 1024, 2048, 4096]:
-                yield pingpong(kind, place, f"mtu{mtu}", 10, 65539, "-c", "-m", mtu)
+                yield pingpong(kind, place, f"mtu{mtu}", 10, size, "-c", "-m", mtu)
         for name, words in ONE_SIDED.items():
             yield pingpong("rc", place, f"ours-{name}", 20, 4096, "-c", ours=words)
 
