@@ -14,7 +14,6 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
     addr::{Gid, Mtu},
     cm::CmConfig,
-    share::Slot,
 };
 use thiserror::Error;
 
@@ -338,17 +337,17 @@ pub(crate) fn open_link(
         }
         None => observer,
     };
-    let slot = link.slot();
-    let (all_qpns, all_ids) = (AdapterConfig::new(seed).qpns, cm.ids.clone());
-    let config = AdapterConfig {
-        qpns: slot.map_or(all_qpns, Slot::qpns),
+    let mut config = AdapterConfig {
         port_mtu: port.active_mtu,
         source_port: link.source_port(),
         pkeys,
         limits,
-        cm: CmConfig { ids: slot.map_or(all_ids, Slot::ids), ..cm },
+        cm,
         ..AdapterConfig::new(seed)
     };
+    if let Some(slot) = link.slot() {
+        (config.qpns, config.cm.ids) = (slot.qpns(), slot.ids());
+    }
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());

@@ -182,8 +182,9 @@ impl Neighbours {
         exclusive: bool,
         bind: impl Fn() -> Result<Socket, BindError>,
     ) -> Result<Socket, BindError> {
-        for attempt in 1.. {
-            let last = exclusive || !self.shares || attempt == HANDOVER_TRIES;
+        let mut tries = if exclusive || !self.shares { 1 } else { HANDOVER_TRIES };
+        loop {
+            tries -= 1;
             // whoever has the name has the address, or is about to
             match self.listen(address, interface) {
                 Ok(()) => match bind() {
@@ -191,11 +192,12 @@ impl Neighbours {
                         self.found(address, interface, &socket).map_err(|source| BindError::System { address, source })?;
                         return Ok(socket);
                     }
-                    // Perhaps its lodgers have it, of whom none has become its host yet.
-                    Err(BindError::Taken(_)) if !last => self.forget(address),
                     Err(error) => {
                         self.forget(address);
-                        return Err(error);
+                        // Perhaps its lodgers have it, of whom none has become its host yet.
+                        if tries == 0 || !matches!(error, BindError::Taken(_)) {
+                            return Err(error);
+                        }
                     }
                 },
                 // such names are not to be had here
@@ -206,7 +208,7 @@ impl Neighbours {
                 Err(_) => match self.lodge(address, interface) {
                     Ok(socket) => return Ok(socket),
                     // it has just ended, perhaps
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && !last => {}
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {}
                     // somebody has the name, and perhaps not the address
                     Err(_) => {
                         self.forget(address);
@@ -216,7 +218,6 @@ impl Neighbours {
             }
             thread::sleep(HANDOVER);
         }
-        Err(BindError::Taken(address))
     }
 
     /// Can be found at this address from now on.

@@ -189,6 +189,11 @@ impl Port {
         Ok(Self { socket, address, interface })
     }
 
+    /// Whether no other process reads its socket.
+    fn is_read_here(&self, neighbours: Option<&Neighbours>) -> bool {
+        !neighbours.is_some_and(|neighbours| neighbours.is_lodger(self.address))
+    }
+
     fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
         let socket = Socket::new(Domain::for_address(SocketAddr::new(address, 0)), Type::DGRAM, Some(Protocol::UDP))?;
         // a smaller buffer than asked for only means more loss under load
@@ -243,15 +248,13 @@ impl Link for UdpLink {
             // runs that go the same way go out with one call
             let mut rest = group;
             while let Some(first) = rest.first() {
-                let count = rest.iter().take_while(|run| run.dst == first.dst).count();
-                let (mut these, mut others) = rest.split_at(count);
-                let sent = neighbours.send(now, bytes, these).unwrap_or_else(|| {
+                let mut count = rest.iter().take_while(|run| run.dst == first.dst).count();
+                let sent = neighbours.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
                     let far = |run: &&Transmit| !neighbours.reaches(now, run.src, run.dst, port.interface);
-                    let count = count.max(rest.iter().take_while(far).count());
-                    (these, others) = rest.split_at(count);
-                    outgoing.send(&port.socket, bytes, these, to)
+                    count = count.max(rest.iter().take_while(far).count());
+                    outgoing.send(&port.socket, bytes, &rest[..count], to)
                 });
-                rest = others;
+                rest = &rest[count..];
                 result = sent.and(result);
             }
         }
@@ -286,7 +289,7 @@ impl Link for UdpLink {
         // before the first that comes by the short way: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
-                if !neighbours.as_ref().is_some_and(|neighbours| neighbours.is_lodger(port.address)) {
+                if port.is_read_here(neighbours.as_ref()) {
                     count += receive(&port.socket, port.address, neighbours)?;
                 }
             }
@@ -368,8 +371,8 @@ impl Link for UdpLink {
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // of a socket that others read, nobody here is told until it is this link's to read
-        let is_own = |port: &&Port| !self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is_lodger(port.address));
-        let sockets = self.ports.iter().filter(is_own).map(|port| port.socket.as_fd());
+        let own = self.ports.iter().filter(|port| port.is_read_here(self.neighbours.as_ref()));
+        let sockets = own.map(|port| port.socket.as_fd());
         sockets.chain([self.groups.descriptor()]).chain(self.neighbours.as_ref().map(Neighbours::descriptor)).collect()
     }
 }
