@@ -217,7 +217,7 @@ impl Engine {
             }
             (shard.counted, shard.told, shard.publication) = (false, false, Some(now.plus(PUBLISH)));
             let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
-            (shard.adapter().counters().clone(), shard.link_counters.clone(), gids)
+            (shard.adapter().counters().clone(), shard.link_counters(), gids)
         };
         publisher.set_gids(gids);
         let _ = publisher.publish(&counters, &link_counters); // it is tried again when there is more to tell

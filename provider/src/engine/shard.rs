@@ -132,6 +132,14 @@ impl Shard {
         (&mut self.adapter, &mut self.wakers.cm)
     }
 
+    /// The link's totals, those that it keeps itself among them.
+    pub(crate) fn link_counters(&self) -> LinkCounters {
+        let mut totals = self.link_counters.clone();
+        totals.shared_runs += self.link.shared_runs();
+        totals.handed_on += self.link.handed_on();
+        totals
+    }
+
     /// The adapter, its link, and where what it tells of connections goes.
     pub(crate) fn parts(&mut self) -> (&mut Adapter, &mut dyn Link, &mut Routes) {
         (&mut self.adapter, &mut *self.link, &mut self.wakers.cm)
@@ -188,7 +196,6 @@ impl Shard {
         match result {
             Ok(received) => {
                 self.failures = 0;
-                self.link_counters.handed_on = self.link.handed_on();
                 self.counted |= received > 0;
                 received
             }
@@ -237,6 +244,7 @@ impl Shard {
 
     /// Goes on without the link and without whoever watched it.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
+        self.link_counters = self.link_counters();
         self.link = instead;
         std::mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
@@ -280,7 +288,6 @@ impl Shard {
             if let Err(error) = self.link.send(now, self.buffer.bytes(), self.buffer.runs()) {
                 self.note_send_error(&error);
             }
-            self.link_counters.shared_runs = self.link.shared_runs();
             if !self.buffer.is_full() {
                 break;
             }

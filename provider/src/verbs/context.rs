@@ -165,7 +165,7 @@ impl Context {
     /// Totals of the link, since the device was opened.
     #[must_use]
     pub fn link_counters(&self) -> LinkCounters {
-        self.inner.engine.lock().link_counters.clone()
+        self.inner.engine.lock().link_counters()
     }
 
     /// A random PSN to start a connection with.
