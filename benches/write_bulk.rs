@@ -14,7 +14,7 @@ use std::{
 };
 
 use roce::{
-    Access, Device, OpenOptions, ProtectionDomain, QpAttr, QpType, SendWr,
+    Access, Device, OpenOptions, ProtectionDomain, QpInitAttr, QpType, SendWr,
     link::{Link, Locality, UdpLink},
     transport::{adapter::Transmit, time::Instant as Moment},
 };
@@ -87,8 +87,8 @@ impl Writer {
         };
         let source = register(&pd_a, Access::empty())?;
         let target = register(&pd_b, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
-        let qp = pd_a.create_qp(&QpAttr::new(QpType::Rc, &cq))?;
-        let peer = pd_b.create_qp(&QpAttr::new(QpType::Rc, &cq_b))?;
+        let qp = pd_a.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
+        let peer = pd_b.create_qp(&QpInitAttr::new(QpType::Rc, &cq_b))?;
         let (end, peer_end) = (qp.endpoint(0).ok_or("no address")?, peer.endpoint(0).ok_or("no address")?);
         qp.connect_to(peer_end)?;
         peer.connect_to(end)?;

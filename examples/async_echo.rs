@@ -7,7 +7,7 @@
 use std::{error::Error, net::SocketAddr, time::Duration};
 
 use roce::{
-    ArmKind, CompletionQueue, Device, OpenOptions, SendFlags, Wc,
+    NotifyKind, CompletionQueue, Device, OpenOptions, SendFlags, Wc,
     cm::{CmEvent, CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
     tokio::{AsyncCompletionChannel, AsyncEventChannel},
 };
@@ -41,7 +41,7 @@ async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
     let id = request.id();
     id.create_qp(None, &CmQpAttr::default())?;
     let (inbox, mut queues) = (id.reg_msgs(64)?, Queues::of(id)?);
-    id.post_recv(0, [inbox.whole()])?;
+    id.post_recv(0, [inbox.sge_all()])?;
     id.accept(&ConnParam::default())?;
     expect(events, EventKind::Established).await?;
     for _ in 0..MESSAGES {
@@ -49,7 +49,7 @@ async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
         id.post_send(1, inbox.sge(0..length), SendFlags::SIGNALED)?;
         queues.sent().await?.result?;
         // the client sends again only when it has the echo, and by then this is posted or the peer waits for it
-        id.post_recv(0, [inbox.whole()])?;
+        id.post_recv(0, [inbox.sge_all()])?;
     }
     expect(events, EventKind::Disconnected).await?;
     id.disconnect()?;
@@ -70,7 +70,7 @@ async fn call(server: SocketAddr) -> Result<(), Failure> {
     for number in 1..=MESSAGES {
         let text = format!("message {number}");
         outbox.write_at(0, text.as_bytes())?;
-        id.post_recv(0, [inbox.whole()])?;
+        id.post_recv(0, [inbox.sge_all()])?;
         id.post_send(1, outbox.sge(0..text.len()), SendFlags::SIGNALED)?;
         queues.sent().await?.result?;
         let length = queues.received().await?.result?.byte_len as usize;
@@ -116,7 +116,7 @@ async fn next((cq, channel): &(CompletionQueue, AsyncCompletionChannel)) -> Resu
         if let Some(wc) = cq.poll_one() {
             return Ok(wc);
         }
-        cq.arm(ArmKind::Next);
+        cq.req_notify(NotifyKind::Next);
         if let Some(wc) = cq.poll_one() {
             return Ok(wc);
         }

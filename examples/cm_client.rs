@@ -40,7 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outbox = id.reg_msgs(64)?;
     let header = if udp { 40 } else { 0 };
     // 10. ibv_post_recv, before the server can send
-    id.post_recv(1, [inbox.whole()])?;
+    id.post_recv(1, [inbox.sge_all()])?;
     // 11. rdma_resolve_route: finds the path MTU
     id.resolve_route(TIMEOUT)?;
     // 12. rdma_get_cm_event: wait for RDMA_CM_EVENT_ROUTE_RESOLVED

@@ -47,7 +47,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let outbox = id.reg_msgs(64)?;
     let header = if udp { 40 } else { 0 };
     // 10. ibv_post_recv, before the client can send
-    id.post_recv(1, [inbox.whole()])?;
+    id.post_recv(1, [inbox.sge_all()])?;
     // 11. rdma_accept; datagrams: tells the client the queue pair, and that was all
     id.accept(&ConnParam { private_data: b"come in".to_vec(), ..ConnParam::default() })?;
     // 12. rdma_get_cm_event: wait for RDMA_CM_EVENT_ESTABLISHED

@@ -38,7 +38,7 @@ fn serve() -> Result<(), Box<dyn Error>> {
     let id = listener.get_request()?;
     let inbox = id.reg_msgs(12)?;
     let memory = id.reg_msgs(LENGTH)?;
-    id.post_recv(1, [inbox.whole()])?;
+    id.post_recv(1, [inbox.sge_all()])?;
     id.accept(&ConnParam::default())?;
     id.get_recv_comp()?.result?;
     let told = inbox.to_vec(0..12)?;
@@ -46,13 +46,13 @@ fn serve() -> Result<(), Box<dyn Error>> {
         Remote { address: u64::from_be_bytes(told[..8].try_into()?), rkey: RKey(u32::from_be_bytes(told[8..].try_into()?)) };
     println!("the client's memory is at {:#x}, key {:#x}", remote.address, remote.rkey.0);
 
-    id.post_read(2, memory.whole(), SendFlags::SIGNALED, remote)?;
+    id.post_read(2, memory.sge_all(), SendFlags::SIGNALED, remote)?;
     id.get_send_comp()?.result?;
     let found = memory.to_vec(0..LENGTH)?;
     println!("there stands {:?}", String::from_utf8_lossy(&found).trim_end_matches('\0'));
     let answer: Vec<u8> = found.iter().map(u8::to_ascii_uppercase).collect();
     memory.write_at(0, &answer)?;
-    id.post_write(3, memory.whole(), SendFlags::SIGNALED, remote)?;
+    id.post_write(3, memory.sge_all(), SendFlags::SIGNALED, remote)?;
     id.get_send_comp()?.result?;
     id.post_send(4, Data::inline(b"done"), SendFlags::SIGNALED)?;
     id.get_send_comp()?.result?;
@@ -66,7 +66,7 @@ fn call(server: &str) -> Result<(), Box<dyn Error>> {
     let memory = id.pd()?.allocate(LENGTH, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)?;
     memory.write_at(0, b"whatever the client has to say")?;
     let inbox = id.reg_msgs(4)?;
-    id.post_recv(1, [inbox.whole()])?;
+    id.post_recv(1, [inbox.sge_all()])?;
     id.connect(&ConnParam::default())?;
     let Remote { address, rkey } = memory.remote(0);
     let told = [&address.to_be_bytes()[..], &rkey.0.to_be_bytes()].concat();

@@ -6,9 +6,9 @@ pub use roce_provider::tokio;
 pub use roce_provider::{
     AddressHandle, AsyncEvent, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel, CompletionQueue,
     ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory,
-    DeviceMemoryError, Endpoint, EnvironmentError, FileMemory, ForeignMemory, FromWcError, GidEntry, GidType, Guid, LinkCounters,
-    MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, PostFailed, Progress, ProtectionDomain,
-    Published, PublishedCounter, QpAttr, QueuePair, RegionError, Rereg, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain,
+    DeviceMemoryError, Endpoint, EnvironmentError, FileMemory, ForeignMemory, AhFromWcError, GidEntry, GidType, Guid, LinkCounters,
+    MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, BadWorkRequest, Progress, ProtectionDomain,
+    Published, PublishedCounter, QpInitAttr, QueuePair, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain,
     cm, devices, environment, fabric, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
@@ -19,12 +19,12 @@ pub use roce_transport::{
     mem::{Access, AccessError, LKey, Memory, MemoryFault, RKey, RegisterError, WindowBind, WindowError, WindowType},
     psn::Psn,
     qp::{
-        Attribute, Changes, CongestionCounters, Init, ModifyError, PathMigration, PostError, QpCaps, QpInfo, QpType, Quirks, Rtr,
+        Attribute, QpUpdate, CongestionCounters, Init, ModifyError, PathMigration, PostError, QpCaps, QpInfo, QpType, Quirks, Rtr,
         Rts, State,
     },
     wire::Immediate,
     work::{
-        ArmKind, CqModeration, Data, GrhArea, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError,
+        NotifyKind, CqModeration, Data, GrhArea, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError,
         SrqId, SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };

@@ -10,7 +10,7 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress, QpAttr, QpType, Rtr, Rts, SendWr,
+    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress, QpInitAttr, QpType, Rtr, Rts, SendWr,
 };
 use roce_transport::psn::Psn;
 
@@ -84,7 +84,7 @@ fn works_over(context: &Context, sgid_index: u16) {
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(16, None).unwrap();
     let memory = pd.allocate(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
-    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.to_init(Init { access: Access::REMOTE_WRITE, ..Init::default() }).unwrap();
     qp.to_rtr(Rtr::Rc {
         dest_qpn: qp.qpn(),
@@ -146,7 +146,7 @@ fn addresses_come_and_go() {
     let errors = context.link_counters().send_errors;
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(16, None).unwrap();
-    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.connect_to(qp.endpoint(1).unwrap()).unwrap();
     let used = context.gids().iter().position(|gid| gid.to_ip().is_ipv4()).unwrap();
     assert_eq!(used, 1);
@@ -230,7 +230,7 @@ fn a_single_address_by_hand() {
         context.progress();
     }
     let cq = context.create_cq(16, None).unwrap();
-    let qp = context.alloc_pd().unwrap().create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
     qp.post_send(&[SendWr::write(1, roce::Remote { address: 0, rkey: roce::RKey(0) }, Data::empty())]).unwrap();
     assert!(progress_is_due(&context, PATIENCE));

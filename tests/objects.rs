@@ -2,16 +2,14 @@
 
 use std::{
     fs,
-    path::PathBuf,
-    process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
     thread,
     time::{Duration, Instant, SystemTime},
 };
 
 use roce::{
-    Access, AddressVector, ArmKind, CompletionQueue, Context, CqModeration, Data, Device, DeviceMemoryError, FromWcError, Gid,
-    GidType, Init, Limits, MemoryFault, ObjectError, OpenOptions, PKey, PostError, PostFailed, Progress, QKey, QpAttr, QpCaps,
+    Access, AddressVector, NotifyKind, CompletionQueue, Context, CqModeration, Data, Device, DeviceMemoryError, AhFromWcError, Gid,
+    GidType, Init, Limits, MemoryFault, ObjectError, OpenOptions, PKey, PostError, BadWorkRequest, Progress, QKey, QpInitAttr, QpCaps,
     QpType, Qpn, QueuePair, RecvWr, Rtr, Rts, SendWr, SrqAttr, State, Wc, link::Fabric, published_counters,
 };
 use roce_transport::{psn::Psn, wire::GRH_LEN};
@@ -49,7 +47,7 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
 }
 
 fn connected(a: &Context, cq_a: &CompletionQueue, b: &Context, cq_b: &CompletionQueue) -> (QueuePair, QueuePair) {
-    let qp = |context: &Context, cq| context.alloc_pd().unwrap().create_qp(&QpAttr::new(QpType::Rc, cq)).unwrap();
+    let qp = |context: &Context, cq| context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, cq)).unwrap();
     let (qp_a, qp_b) = (qp(a, cq_a), qp(b, cq_b));
     qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
     qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
@@ -101,7 +99,7 @@ fn a_moderated_event_comes_after_its_period() {
     let too_long = CqModeration { count: 0, period: Duration::from_millis(66) };
     assert!(matches!(cq_b.moderate(too_long), Err(ObjectError::Size { .. })));
     let send = |count| {
-        cq_b.arm(ArmKind::Next);
+        cq_b.req_notify(NotifyKind::Next);
         let start = Instant::now();
         for id in 0..count {
             qp_b.post_recv(&[RecvWr::new(id, [])]).unwrap();
@@ -146,7 +144,7 @@ struct Datagrams {
 
 fn datagrams(context: &Context) -> Datagrams {
     let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(16, None).unwrap());
-    let qp = pd.create_qp(&QpAttr::new(QpType::Ud, &cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
     qp.to_init(Init { qkey: QKEY, ..Init::default() }).unwrap();
     qp.to_rtr(Rtr::Ud).unwrap();
     qp.to_rts(Rts::Ud { sq_psn: Psn::new(0) }).unwrap();
@@ -160,8 +158,8 @@ fn address_handles_there_and_back() {
     let (a, b) = (datagrams(&context_a), datagrams(&context_b));
     let there = a.pd.create_ah(AddressVector::new(context_b.gids()[0], 0)).unwrap();
     assert_eq!(there.address_vector().dgid, context_b.query_gid(0).unwrap());
-    b.qp.post_recv(&[RecvWr::new(1, [b.memory.whole()])]).unwrap();
-    a.qp.post_recv(&[RecvWr::new(2, [a.memory.whole()])]).unwrap();
+    b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])]).unwrap();
+    a.qp.post_recv(&[RecvWr::new(2, [a.memory.sge_all()])]).unwrap();
     a.qp.post_send(&[SendWr::send_to(3, there.to(b.qp.qpn(), QKEY), Data::inline(b"who?"))]).unwrap();
     let received = next(&b.cq);
     let area: [u8; GRH_LEN] = b.memory.to_vec(0..GRH_LEN).unwrap().try_into().unwrap();
@@ -172,14 +170,14 @@ fn address_handles_there_and_back() {
     assert_eq!(a.memory.to_vec(GRH_LEN..GRH_LEN + 2).unwrap(), b"me");
 
     let sent = next(&b.cq);
-    assert_eq!(b.pd.create_ah_from_wc(&sent, &area).err(), Some(FromWcError::NotDatagram));
-    assert_eq!(b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(), Some(FromWcError::NoHeader));
+    assert_eq!(b.pd.create_ah_from_wc(&sent, &area).err(), Some(AhFromWcError::NotDatagram));
+    assert_eq!(b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(), Some(AhFromWcError::NoHeader));
     // the same datagram, had it been received by the other device
-    assert_eq!(a.pd.create_ah_from_wc(&received, &area).err(), Some(FromWcError::NoAddress));
+    assert_eq!(a.pd.create_ah_from_wc(&received, &area).err(), Some(AhFromWcError::NoAddress));
 
-    assert_eq!(context_b.way_to_sender(&area), Ok(back.address_vector()));
-    assert_eq!(context_b.way_to_sender(&[0; GRH_LEN]), Err(FromWcError::NoHeader));
-    assert_eq!(context_a.way_to_sender(&area), Err(FromWcError::NoAddress));
+    assert_eq!(context_b.init_ah_from_wc(&area), Ok(back.address_vector()));
+    assert_eq!(context_b.init_ah_from_wc(&[0; GRH_LEN]), Err(AhFromWcError::NoHeader));
+    assert_eq!(context_a.init_ah_from_wc(&area), Err(AhFromWcError::NoAddress));
 }
 
 /// Requests that are made while they are posted stop at the first that is wrong; a batch is posted as a whole or not at all.
@@ -189,11 +187,11 @@ fn ways_to_post() {
     let (cq_a, cq_b) = (a.create_cq(64, None).unwrap(), b.create_cq(64, None).unwrap());
     let (pd_a, pd_b) = (a.alloc_pd().unwrap(), b.alloc_pd().unwrap());
     let caps = QpCaps { max_send_wr: 4, max_inline_data: 8, ..QpCaps::default() };
-    let qp_a = pd_a.create_qp(&QpAttr { caps, ..QpAttr::new(QpType::Rc, &cq_a) }).unwrap();
+    let qp_a = pd_a.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq_a) }).unwrap();
     let srq = pd_b.create_srq(SrqAttr { max_wr: 16, max_sge: 1 }).unwrap();
-    let qp_b = pd_b.create_qp(&QpAttr { srq: Some(srq.clone()), ..QpAttr::new(QpType::Rc, &cq_b) }).unwrap();
+    let qp_b = pd_b.create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) }).unwrap();
     let send = |id| SendWr::send(id, Data::inline(b"x"));
-    assert_eq!(qp_a.post_send_all(&[send(0)]), Err(PostFailed { index: 0, error: PostError::State(State::Reset) }));
+    assert_eq!(qp_a.post_send_all(&[send(0)]), Err(BadWorkRequest { index: 0, error: PostError::State(State::Reset) }));
     qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
     qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
     let memory = pd_b.allocate(64, ALL).unwrap();
@@ -207,7 +205,7 @@ fn ways_to_post() {
     let wrs = [send(1), send(2), too_long(), send(3)];
     assert_eq!(qp_a.post_send_with(|post| wrs.iter().try_for_each(post)), Err(refused));
     assert_eq!([next(&cq_a), next(&cq_a)].map(|wc| wc.wr_id), [1, 2]);
-    let failed = |index, error| Err(PostFailed { index, error });
+    let failed = |index, error| Err(BadWorkRequest { index, error });
     assert_eq!(qp_a.post_send_all(&wrs), failed(2, refused));
     let wrs: Vec<_> = (4..9).map(send).collect();
     assert_eq!(qp_a.post_send_all(&wrs), failed(4, PostError::QueueFull));
@@ -259,7 +257,7 @@ fn a_parent_domain_is_the_domain_under_another_handle() {
     assert!(parent.thread_domain().is_some() && pd.thread_domain().is_none());
     // a queue pair of the one with memory of the other
     let cq = context.create_cq(16, None).unwrap();
-    let (memory, qp) = (pd.allocate(8, ALL).unwrap(), parent.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap());
+    let (memory, qp) = (pd.allocate(8, ALL).unwrap(), parent.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap());
     drop((pd, parent, td));
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
     qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"parental"))]).unwrap();
@@ -331,12 +329,12 @@ fn device_memory_is_copied_registered_and_bounded() {
     // addresses count from the start of the range
     let region = pd.register_dm(&memory, 1000..1020, ALL).unwrap();
     assert_eq!((region.address(), region.len()), (0, 20));
-    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
     qp.post_send(&[SendWr::write(1, region.remote(16), Data::inline(b"tail"))]).unwrap();
     next(&cq).result.unwrap();
     let plain = pd.allocate(8, ALL).unwrap();
-    qp.post_send(&[SendWr::fetch_add(2, region.remote(8), 5, plain.whole())]).unwrap();
+    qp.post_send(&[SendWr::fetch_add(2, region.remote(8), 5, plain.sge_all())]).unwrap();
     next(&cq).result.unwrap();
     let mut bytes = [0; 22];
     memory.read_at(999, &mut bytes).unwrap();
@@ -397,74 +395,6 @@ fn a_network_in_the_process_has_no_interface() {
 
 // Published counters.
 
-/// A place of its own for what is published.
-struct Runtime(PathBuf);
-
-impl Runtime {
-    fn new(name: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("roce-test-{}-{name}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    fn roce(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
-        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
-    }
-
-    fn list(&self) -> Vec<serde_json::Value> {
-        let output = self.roce(&["devinfo", "--counters", "--json"]).output().unwrap();
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    }
-
-    fn files(&self) -> usize {
-        fs::read_dir(self.0.join("roce")).map_or(0, Iterator::count)
-    }
-}
-
-impl Drop for Runtime {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
-/// Ends with the test, whatever becomes of it.
-struct Running(Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn counters_of_other_processes() {
-    let runtime = Runtime::new("processes");
-    assert_eq!(runtime.list(), Vec::<serde_json::Value>::new());
-    let address = format!("127.78.{}.1", std::process::id() as u8);
-    let device = format!("udp:{address}");
-    let port = (20_000 + std::process::id() % 10_000).to_string();
-    let mut dying = Running(runtime.roce(&["pingpong", "rc", "-d", &device, "-p", &port]).spawn().unwrap());
-    eventually("the server publishes its device", || runtime.list().len() == 1);
-    let published = &runtime.list()[0];
-    assert_eq!((&published["name"], &published["pid"]), (&device.as_str().into(), &dying.0.id().into()));
-    assert_eq!(published["program"], "roce");
-    assert_eq!(published["gids"][0], format!("::ffff:{address}"));
-    assert_eq!(published["counters"]["sent_packets"]["value"], 0);
-    assert!(published["counters"]["bad_icrc"]["explanation"].as_str().unwrap().len() > 5);
-    assert!(published["counters"]["link_send_errors"].is_object());
-
-    // what a process leaves that cannot clean up goes with the next look
-    dying.0.kill().unwrap();
-    dying.0.wait().unwrap();
-    assert_eq!(runtime.files(), 1);
-    assert_eq!(runtime.list().len(), 0);
-    assert_eq!(runtime.files(), 0);
-}
-
 /// In this process, so that the moment of closing is known.
 #[test]
 fn counters_are_published_within_seconds_and_go_with_the_device() {
@@ -507,7 +437,7 @@ fn a_device_served_by_hand_publishes_too() {
         own.unwrap().counters.iter().find(|counter| counter.name == "sent_packets").unwrap().value
     };
     let cq = context.create_cq(16, None).unwrap();
-    let qp = context.alloc_pd().unwrap().create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
     qp.post_recv(&[RecvWr::new(1, [])]).unwrap();
     qp.post_send(&[SendWr::send(2, Data::empty())]).unwrap();

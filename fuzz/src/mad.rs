@@ -235,11 +235,11 @@ impl Run {
         let before = self.adapter.cm_state(conn);
         let Self { adapter, now, .. } = self;
         let result = match how % 7 {
-            0 => adapter.cm_ready(conn, data),
+            0 => adapter.cm_establish(conn, data),
             1 => adapter.cm_notify(conn),
             2 => adapter.cm_reject(*now, conn, RejectReason(u16::from(how)), data),
             3 => adapter.cm_disconnect(*now, conn, data),
-            4 => adapter.cm_answer(conn, if how & 8 == 0 { Ok((Qpn::new(5), QKey(1))) } else { Err(how) }, data),
+            4 => adapter.sidr_respond(conn, if how & 8 == 0 { Ok((Qpn::new(5), QKey(1))) } else { Err(how) }, data),
             5 => {
                 let _setup = adapter.cm_qp_setup(conn);
                 Ok(())

@@ -18,9 +18,9 @@ use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
     event::Counters,
     mem::{Access, Region},
-    qp::{Changes, PathMigration, QpType, Rts, State},
+    qp::{QpUpdate, PathMigration, QpType, Rts, State},
     wire::{ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
-    work::{ArmKind, Data, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
+    work::{NotifyKind, Data, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
 };
 
 use crate::input::Input;
@@ -205,7 +205,7 @@ impl Run {
             (1, 3) if member.qp_type == QpType::Rc => SendWr::atomic_write(id, far, self.word()),
             (2, 3) if member.qp_type == QpType::Rc => match kind & 4 {
                 0 => SendWr::flush(id, far, length.into(), Placement::GLOBAL),
-                _ => SendWr::flush_whole(id, far.rkey, Placement::GLOBAL),
+                _ => SendWr::flush_all(id, far.rkey, Placement::GLOBAL),
             },
             (3, 1 | 2) => self.atomic(id, kind, at(u64::from(length) * 4), data),
             (3, _) => SendWr::send_to(id, self.destination(target), data),
@@ -306,7 +306,7 @@ impl Run {
             let changes = changes(world, member, input.array());
             let now = world.now;
             let result = if how & 1 == 0 {
-                world.adapter.change(now, member.qpn, &changes)
+                world.adapter.update(now, member.qpn, &changes)
             } else {
                 world.adapter.to_rts_with(now, member.qpn, &Rts::Resume, &changes)
             };
@@ -345,9 +345,9 @@ impl Run {
         let how = input.byte();
         match how & 7 {
             0 => world.renew_open(),
-            1 => world.send_cq.arm(ArmKind::Next),
-            2 => world.recv_cq.arm(ArmKind::Solicited),
-            3 => world.tiny_cq.arm(ArmKind::Next),
+            1 => world.send_cq.req_notify(NotifyKind::Next),
+            2 => world.recv_cq.req_notify(NotifyKind::Solicited),
+            3 => world.tiny_cq.req_notify(NotifyKind::Next),
             4 => {
                 let (limit, before) = (u32::from(how >> 3), world.adapter.query_srq(world.srq));
                 if world.adapter.set_srq_limit(world.srq, limit).is_err() {
@@ -366,8 +366,8 @@ impl Run {
 }
 
 /// Up to three attributes with values that are right, mostly: what each edge takes is left to the adapter.
-fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> Changes {
-    let mut changes = Changes::NONE;
+fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> QpUpdate {
+    let mut changes = QpUpdate::NONE;
     for which in [which & 0x0F, which >> 4, other & 0x0F] {
         match which {
             0 => changes.current_state = world.adapter.query_qp(member.qpn).map(|info| info.state),

@@ -22,7 +22,7 @@ use crate::{
     engine::{Engine, Parts, Progress, Wakers},
     environment,
     fabric::FaultPlan,
-    link::{BindError, CaptureFile, FaultyLink, Link, Locality, Nowhere, Observer, UdpLink, is_loopback},
+    link::{BindError, CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink, is_loopback},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
@@ -273,7 +273,7 @@ impl Device {
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
             // as unpredictable as all other numbers
-            Progress::Automatic => Locality::SharedAddress { slot: options.seed.map_or_else(random_seed, Ok)?[0] },
+            Progress::Automatic => Locality::SharedAddress { partition: options.seed.map_or_else(random_seed, Ok)?[0] },
         };
         let (mut link, follows) = match self.kind {
             Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
@@ -306,7 +306,7 @@ impl Device {
     pub fn open_down(&self, options: OpenOptions) -> Result<Context, OpenError> {
         let port = PortAttr { active: false, ..self.port() };
         let surroundings = Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
-        open_link(self.name.clone(), port, Box::new(Nowhere), surroundings, options)
+        open_link(self.name.clone(), port, Box::new(NullLink), surroundings, options)
     }
 }
 
@@ -345,8 +345,8 @@ pub(crate) fn open_link(
         cm,
         ..AdapterConfig::new(seed)
     };
-    if let Some(slot) = link.slot() {
-        (config.qpns, config.cm.ids) = (slot.qpns(), slot.ids());
+    if let Some(partition) = link.partition() {
+        (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);

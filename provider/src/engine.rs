@@ -137,7 +137,7 @@ impl Engine {
         }
         let mut shard = Shard::new(adapter, link, observer, wakers);
         if progress == Progress::Manual {
-            shard.rest(); // the program may sleep at any time, and says nothing of it
+            shard.park(); // the program may sleep at any time, and says nothing of it
         }
         shard.publication = publisher.as_ref().map(|_| clock::now().plus(PUBLISH));
         let engine = Arc::new(Self {
@@ -303,11 +303,11 @@ impl Engine {
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
             let mut shard = self.lock();
-            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.rest())
+            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
         };
         let timeout = [due, limit].into_iter().flatten().min();
         let result = if quiet { wait(&[wanted, self.sockets.as_fd()], timeout) } else { Ok(()) };
-        self.lock().wake();
+        self.lock().unpark();
         self.drivers.fetch_sub(1, Ordering::SeqCst);
         self.activity.fetch_add(1, Ordering::Relaxed);
         result
@@ -389,7 +389,7 @@ impl Engine {
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
                 self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
                 let for_packets = !drivers && !shard.is_lost();
-                (deadline, for_packets, !for_packets || shard.rest())
+                (deadline, for_packets, !for_packets || shard.park())
             };
             let timeout = deadline.map(|deadline| deadline.since(clock::now()));
             let result = if drivers {
@@ -401,7 +401,7 @@ impl Engine {
                 Ok(())
             };
             if for_packets {
-                self.lock().wake();
+                self.lock().unpark();
             }
             self.sleeps_until.store(0, Ordering::SeqCst);
             if result.is_err() {

@@ -27,8 +27,8 @@ pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
 pub use verbs::{
     AddressHandle, AsyncEvent, AsyncEvents, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel,
     CompletionQueue, ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
-    Endpoint, FromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, PostFailed, ProtectionDomain, QpAttr, QueuePair,
-    RegionError, Rereg, SharedReceiveQueue, ThreadDomain, XrcDomain,
+    Endpoint, AhFromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, BadWorkRequest, ProtectionDomain, QpInitAttr, QueuePair,
+    RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 
 /// The protocol and its vocabulary.

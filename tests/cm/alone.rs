@@ -38,7 +38,7 @@ fn calls_that_wait() {
         let Remote { address, rkey } = target.remote(0);
         let told = [&address.to_be_bytes()[..], &rkey.0.to_be_bytes()].concat();
         let inbox = id.reg_msgs(8).unwrap();
-        id.post_recv(1, [inbox.whole()]).unwrap();
+        id.post_recv(1, [inbox.sge_all()]).unwrap();
         id.accept(&ConnParam { private_data: told, ..ConnParam::default() }).unwrap();
         id.get_recv_comp().unwrap().result.unwrap();
         assert_eq!(target.to_vec(0..7).unwrap(), b"written");
@@ -133,13 +133,13 @@ fn by_name() {
         let client = CmId::create_ep(&info[0], None, Some(&CmQpAttr::default())).unwrap();
         client.connect(&ConnParam::default()).unwrap();
         let memory = client.reg_msgs(16).unwrap();
-        client.post_send(1, memory.whole(), SendFlags::SIGNALED).unwrap();
+        client.post_send(1, memory.sge_all(), SendFlags::SIGNALED).unwrap();
         client.get_send_comp().unwrap().result.unwrap();
         client.disconnect().unwrap();
     });
     let server = listener.get_request().unwrap();
     let inbox = server.reg_msgs(16).unwrap();
-    server.post_recv(1, [inbox.whole()]).unwrap();
+    server.post_recv(1, [inbox.sge_all()]).unwrap();
     server.accept(&ConnParam::default()).unwrap();
     assert_eq!(server.get_recv_comp().unwrap().result.unwrap().byte_len, 16);
     drop(server);

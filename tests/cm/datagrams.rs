@@ -25,7 +25,7 @@ fn a_service_is_asked_for_and_used() {
     server.create_qp(None, &CmQpAttr::default()).unwrap();
     assert!(matches!(server.accept(&with(137)), Err(CmError::PrivateData(136))));
     let inbox = server.reg_msgs(256).unwrap();
-    server.post_recv(3, [inbox.whole()]).unwrap();
+    server.post_recv(3, [inbox.sge_all()]).unwrap();
     server.accept(&with(136)).unwrap();
     assert_eq!(server.state(), IdState::Established);
     let established = expect(&world.a_channel, EventKind::Established);
@@ -42,7 +42,7 @@ fn a_service_is_asked_for_and_used() {
     assert_eq!(inbox.to_vec(40..62).unwrap(), b"to whom it may concern");
     // an address handle does as well
     let handle = client.pd().unwrap().create_ah(ud.av).unwrap();
-    server.post_recv(5, [inbox.whole()]).unwrap();
+    server.post_recv(5, [inbox.sge_all()]).unwrap();
     client.post_ud_send(6, outbox.sge(0..1), SendFlags::SIGNALED, handle.to(ud.qpn, ud.qkey)).unwrap();
     assert_eq!(server.get_recv_comp().unwrap().wr_id, 5);
     assert!(matches!(client.disconnect(), Err(CmError::WrongService(_))));
@@ -100,7 +100,7 @@ fn groups() {
     expect(&world.a_channel, EventKind::Established);
     let inboxes = [client.reg_msgs(256).unwrap(), server.reg_msgs(256).unwrap()];
     for (id, channel, inbox) in [(&client, &world.a_channel, &inboxes[0]), (&server, &world.b_channel, &inboxes[1])] {
-        id.post_recv(1, [inbox.whole()]).unwrap();
+        id.post_recv(1, [inbox.sge_all()]).unwrap();
         id.join_multicast(group).unwrap();
         let joined = expect(channel, EventKind::MulticastJoin);
         let ud = joined.ud().unwrap();
@@ -117,7 +117,7 @@ fn groups() {
         expect(&world.a_channel, EventKind::MulticastJoin).ud().unwrap().destination()
     };
     let outbox = client.reg_msgs(8).unwrap();
-    client.post_ud_send(2, outbox.whole(), SendFlags::SIGNALED, to).unwrap();
+    client.post_ud_send(2, outbox.sge_all(), SendFlags::SIGNALED, to).unwrap();
     assert_eq!(server.get_recv_comp().unwrap().result.unwrap().byte_len, 48);
     client.get_send_comp().unwrap().result.unwrap();
     assert!(client.recv_cq().unwrap().poll_one().is_none(), "who only sends hears nothing");
@@ -126,11 +126,11 @@ fn groups() {
     server.join_multicast(group).unwrap();
     expect(&world.b_channel, EventKind::MulticastJoin);
     server.destroy_qp();
-    client.post_ud_send(3, outbox.whole(), SendFlags::SIGNALED, to).unwrap();
+    client.post_ud_send(3, outbox.sge_all(), SendFlags::SIGNALED, to).unwrap();
     client.get_send_comp().unwrap().result.unwrap();
     server.create_qp(None, &CmQpAttr::default()).unwrap();
-    server.post_recv(1, [inboxes[1].whole()]).unwrap();
-    client.post_ud_send(4, outbox.whole(), SendFlags::SIGNALED, to).unwrap();
+    server.post_recv(1, [inboxes[1].sge_all()]).unwrap();
+    client.post_ud_send(4, outbox.sge_all(), SendFlags::SIGNALED, to).unwrap();
     client.get_send_comp().unwrap().result.unwrap();
     assert!(server.recv_cq().unwrap().poll_one().is_none(), "the new queue pair is in no group");
     let connected = World::new(PortSpace::Tcp);

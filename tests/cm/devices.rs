@@ -111,8 +111,8 @@ fn everywhere_at_once() {
         expect(&own_channel, EventKind::Established);
         expect(&channel, EventKind::Established);
         let (inbox, outbox) = (server.reg_msgs(9000).unwrap(), client.reg_msgs(9000).unwrap());
-        server.post_recv(1, [inbox.whole()]).unwrap();
-        client.post_send(1, outbox.whole(), SendFlags::SIGNALED).unwrap();
+        server.post_recv(1, [inbox.sge_all()]).unwrap();
+        client.post_send(1, outbox.sge_all(), SendFlags::SIGNALED).unwrap();
         client.get_send_comp().unwrap().result.unwrap();
     }
     let second = channel.create_id(PortSpace::Tcp);

@@ -27,7 +27,7 @@ fn nobody_listens() {
     super::resolve(&world.a_channel, &client, SocketAddr::new(world.address().ip(), port()));
     client.create_qp(None, &CmQpAttr::default()).unwrap();
     let inbox = client.reg_msgs(8).unwrap();
-    client.post_recv(5, [inbox.whole()]).unwrap();
+    client.post_recv(5, [inbox.sge_all()]).unwrap();
     client.connect(&ConnParam::default()).unwrap();
     fails(&world, &client, EventKind::Rejected, Status::Rejected(RejectReason::INVALID_SERVICE_ID));
     assert_eq!(client.qp().unwrap().query().state, State::Err);

@@ -27,7 +27,7 @@ fn a_connection_lives_and_ends() {
         // what is posted before the connection is there receives what comes over it
         server.create_qp(None, &CmQpAttr::default()).unwrap();
         let inbox = server.reg_msgs(64).unwrap();
-        server.post_recv(7, [inbox.whole()]).unwrap();
+        server.post_recv(7, [inbox.sge_all()]).unwrap();
         server.accept(&ConnParam { private_data: b"it is I".to_vec(), ..ConnParam::default() }).unwrap();
         let established = expect(&world.a_channel, EventKind::Established);
         assert_eq!((established.id(), &established.private_data()[..8]), (&client, &b"it is I\0"[..]));
@@ -42,7 +42,7 @@ fn a_connection_lives_and_ends() {
         assert_eq!((received.wr_id, received.result.unwrap().byte_len), (7, 5));
         assert_eq!(inbox.to_vec(0..5).unwrap(), b"hello");
 
-        server.post_recv(9, [inbox.whole()]).unwrap();
+        server.post_recv(9, [inbox.sge_all()]).unwrap();
         let (one, one_channel, other, other_channel) = if client_ends {
             (&client, &world.a_channel, server, &world.b_channel)
         } else {
@@ -132,7 +132,7 @@ fn queue_pairs_of_the_programs_own() {
     let (mine, yours) = (world.client(), world.client());
     let (a_qp, b_pd) = (mine.qp().unwrap(), world.b.alloc_pd().unwrap());
     let b_cq = world.b.create_cq(4, None).unwrap();
-    let b_qp = b_pd.create_qp(&roce::QpAttr::new(QpType::Rc, &b_cq)).unwrap();
+    let b_qp = b_pd.create_qp(&roce::QpInitAttr::new(QpType::Rc, &b_cq)).unwrap();
     b_qp.to_init(roce::Init::default()).unwrap();
     drop(yours);
     let client = world.bare_client();
@@ -186,7 +186,7 @@ fn queue_pairs_that_an_id_adopts() {
         let world = World::new(PortSpace::Tcp);
         let client = world.bare_client();
         let (a_pd, a_cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
-        let make = |qp_type| a_pd.create_qp(&roce::QpAttr::new(qp_type, &a_cq)).unwrap();
+        let make = |qp_type| a_pd.create_qp(&roce::QpInitAttr::new(qp_type, &a_cq)).unwrap();
         let a_qp = make(QpType::Rc);
         assert!(matches!(client.adopt_qp(&make(QpType::Ud)), Err(CmError::WrongService(QpType::Ud))));
         client.adopt_qp(&a_qp).unwrap();
@@ -220,7 +220,7 @@ fn an_adopted_queue_pair_is_let_go_of() {
     let world = World::new(PortSpace::Tcp);
     let client = world.bare_client();
     let (pd, cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
-    let [first, second] = [(); 2].map(|()| pd.create_qp(&roce::QpAttr::new(QpType::Rc, &cq)).unwrap());
+    let [first, second] = [(); 2].map(|()| pd.create_qp(&roce::QpInitAttr::new(QpType::Rc, &cq)).unwrap());
     client.adopt_qp(&first).unwrap();
     client.destroy_qp();
     client.adopt_qp(&second).unwrap();
@@ -398,8 +398,8 @@ fn a_device_talks_to_itself() {
     }
     assert!(established == [client.clone(), server.clone()]);
     let (inbox, outbox) = (server.reg_msgs(8).unwrap(), client.reg_msgs(8).unwrap());
-    server.post_recv(1, [inbox.whole()]).unwrap();
-    client.post_send(2, outbox.whole(), SendFlags::SIGNALED).unwrap();
+    server.post_recv(1, [inbox.sge_all()]).unwrap();
+    client.post_send(2, outbox.sge_all(), SendFlags::SIGNALED).unwrap();
     server.get_recv_comp().unwrap().result.unwrap();
     client.get_send_comp().unwrap().result.unwrap();
 }

@@ -10,7 +10,7 @@ use roce_transport::{
     wire::{Bth, Deth, Ext, Headers, Ident, NetHeader, Opcode, Operation, Packet, Service},
 };
 
-use crate::harness::{Pair, Side, encode};
+use crate::common::{Pair, Side, encode};
 
 /// The queue key of QP1.
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);

@@ -13,7 +13,7 @@ use roce_transport::{
 };
 
 use super::{SERVICE, Talk, accept, connect, hand, listen, rejection, reply};
-use crate::harness::{Pair, Side, all_ok};
+use crate::common::{Pair, Side, all_ok};
 
 #[test]
 fn both_sides_use_it_and_either_ends_it() {
@@ -98,7 +98,7 @@ fn queue_pairs_of_the_programs_own() {
     };
     talk.pair.a.adapter.to_rtr(a_qp.qpn, &rtr).unwrap();
     assert_eq!(talk.take(Side::B), []);
-    talk.pair.a.adapter.cm_ready(a, b"ready").unwrap();
+    talk.pair.a.adapter.cm_establish(a, b"ready").unwrap();
     talk.settle();
     let events = talk.take(Side::B);
     let [CmEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else { panic!("{events:?}") };
@@ -312,12 +312,12 @@ fn commands_at_the_wrong_time() {
     let now = talk.pair.now;
     let adapter = &mut talk.pair.a.adapter;
     let state = CmError::State(CmState::ReqSent);
-    assert_eq!(adapter.cm_ready(a, b""), Err(state));
+    assert_eq!(adapter.cm_establish(a, b""), Err(state));
     assert_eq!(adapter.cm_notify(a), Err(state));
     assert_eq!(adapter.cm_reject(now, a, RejectReason::CONSUMER, b""), Err(state));
     assert_eq!(adapter.cm_disconnect(now, a, b""), Err(state));
     assert_eq!(adapter.cm_accept(now, a, &accept(&a_qp), true), Err(state));
-    assert_eq!(adapter.cm_answer(a, Err(1), b""), Err(state));
+    assert_eq!(adapter.sidr_respond(a, Err(1), b""), Err(state));
     adapter.cm_destroy(now, a);
     assert_eq!(adapter.cm_notify(a), Err(CmError::Unknown));
     assert_eq!(adapter.cm_disconnect(now, a, b""), Err(CmError::Unknown));
@@ -392,7 +392,7 @@ fn a_peer_that_starts_anew() {
 fn patient() -> Talk {
     let mut pair = Pair::new();
     let mut config = AdapterConfig::new([9; 32]);
-    config.cm.patience = Duration::from_millis(100);
+    config.cm.listen_grace = Duration::from_millis(100);
     pair.a.adapter = Adapter::new(config);
     pair.a.adapter.set_gids(vec![pair.a.ip.into()]);
     pair.a.pd = pair.a.adapter.alloc_pd().unwrap();
@@ -442,7 +442,7 @@ fn a_service_that_is_offered_a_little_later_is_found() {
     let mut talk = patient();
     let av = roce_transport::addr::AddressVector::new(talk.pair.b.ip.into(), 0);
     let service = PortSpace::Udp.service(7);
-    talk.pair.a.adapter.cm_ask(talk.pair.now, service, &av, b"").unwrap();
+    talk.pair.a.adapter.sidr_request(talk.pair.now, service, &av, b"").unwrap();
     talk.settle();
     assert_eq!(talk.take(Side::A), []);
     listen(&mut talk.pair.b, service, 1);

@@ -8,7 +8,7 @@ use roce_transport::{
 };
 
 use super::{Talk, connect, hand};
-use crate::harness::Side;
+use crate::common::Side;
 
 /// The stock answers to a repeat that comes when the connection has gone on.
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
@@ -66,7 +66,7 @@ fn each_message_late() {
     }
 }
 
-/// A program that needs longer than its peer waits: the peer asks again, is told so, and has patience then.
+/// A program that needs longer than its peer waits: the peer asks again, is told so, and has listen_grace then.
 #[test]
 fn a_program_that_thinks_for_a_minute() {
     let mut talk = Talk::new();
@@ -152,7 +152,7 @@ fn a_caller_that_thinks_for_a_minute() {
     assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::MraRepRcvd));
     assert_eq!(talk.pair.trace.records.len(), 4, "request, reply, its repeat, and the acknowledgement of its receipt");
-    talk.pair.a.adapter.cm_ready(a, b"").unwrap();
+    talk.pair.a.adapter.cm_establish(a, b"").unwrap();
     talk.settle();
     assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));
 }

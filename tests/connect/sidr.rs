@@ -7,7 +7,7 @@ use roce_transport::{
 };
 
 use super::{Talk, listen};
-use crate::harness::Side;
+use crate::common::Side;
 
 const SERVICE: ServiceId = PortSpace::Udp.service(7174);
 
@@ -19,7 +19,7 @@ fn talk() -> Talk {
 
 fn ask(talk: &mut Talk, service: ServiceId, private_data: &[u8]) -> ConnId {
     let av = AddressVector::new(talk.pair.b.ip.into(), 0);
-    talk.pair.a.adapter.cm_ask(talk.pair.now, service, &av, private_data).unwrap()
+    talk.pair.a.adapter.sidr_request(talk.pair.now, service, &av, private_data).unwrap()
 }
 
 fn questions(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
@@ -45,7 +45,7 @@ fn answered_with_a_queue_pair() {
     talk.settle();
     let (b, req) = questions(&mut talk)[0];
     assert_eq!((req.service_id, &req.private_data.0[..5]), (SERVICE, &b"who?\0"[..]));
-    talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
+    talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
     talk.settle();
     let (conn, rep) = answers(&mut talk)[0];
     assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), 0x0123_4567));
@@ -66,7 +66,7 @@ fn nobody_listens_or_wants_to() {
         if destroy {
             talk.destroy(Side::B, b);
         } else {
-            talk.pair.b.adapter.cm_answer(b, Err(SidrRep::REJECTED), b"").unwrap();
+            talk.pair.b.adapter.sidr_respond(b, Err(SidrRep::REJECTED), b"").unwrap();
         }
         talk.settle();
         assert_eq!(answers(&mut talk)[0].1.status, SidrRep::REJECTED);
@@ -86,7 +86,7 @@ fn lost_and_repeated() {
         for _ in 0..3 {
             talk.pair.run_for(std::time::Duration::from_millis(900));
             for (b, _) in questions(&mut talk) {
-                talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(0x55), QKey(7))), b"").unwrap();
+                talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(7))), b"").unwrap();
             }
         }
         talk.settle();
@@ -126,18 +126,18 @@ fn bounds() {
     let av = AddressVector::new(talk.pair.b.ip.into(), 0);
     let now = talk.pair.now;
     let adapter = &mut talk.pair.a.adapter;
-    assert_eq!(adapter.cm_ask(now, SERVICE, &av, &[1; 217]), Err(CmError::PrivateData(216)));
+    assert_eq!(adapter.sidr_request(now, SERVICE, &av, &[1; 217]), Err(CmError::PrivateData(216)));
     let elsewhere = AddressVector::new("fd00::2".parse::<std::net::IpAddr>().unwrap().into(), 0);
-    assert_eq!(adapter.cm_ask(now, SERVICE, &elsewhere, b""), Err(CmError::NoRoute));
-    let a = adapter.cm_ask(now, SERVICE, &av, &[1; 216]).unwrap();
-    assert!(matches!(adapter.cm_answer(a, Err(1), b""), Err(CmError::State(_))));
+    assert_eq!(adapter.sidr_request(now, SERVICE, &elsewhere, b""), Err(CmError::NoRoute));
+    let a = adapter.sidr_request(now, SERVICE, &av, &[1; 216]).unwrap();
+    assert!(matches!(adapter.sidr_respond(a, Err(1), b""), Err(CmError::State(_))));
     talk.destroy(Side::A, a);
     talk.settle();
     let (b, _) = questions(&mut talk)[0];
-    let long = talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
+    let long = talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
     assert_eq!(long, Err(CmError::PrivateData(136)));
     talk.pair.allow(DropReason::CmUnknownConnection);
-    talk.pair.b.adapter.cm_answer(b, Ok((Qpn::new(5), QKey(0))), &[1; 136]).unwrap();
+    talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 136]).unwrap();
     talk.settle();
     talk.assert_gone();
 }

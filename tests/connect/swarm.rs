@@ -12,7 +12,7 @@ use roce_transport::{
 };
 
 use super::{SERVICE, Talk};
-use crate::harness::{Pair, Side};
+use crate::common::{Pair, Side};
 
 /// What a program has heard of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -13,7 +13,7 @@ use roce_transport::{
 };
 
 use super::{SERVICE, Talk, accept, connect, hand};
-use crate::harness::Side;
+use crate::common::Side;
 
 /// The peer that the test plays: its name for the connection, its adapter, its queue pair.
 const PEER_ID: u32 = 0x0BAD_CAFE;
@@ -56,7 +56,7 @@ impl Subject {
 
     fn accepted() -> Self {
         let mut subject = Self::passive();
-        let end = crate::harness::End {
+        let end = crate::common::End {
             qpn: subject.qpn,
             ..subject.talk.qp(Side::B) // only for its queues; the number is the one that the table's messages name
         };
@@ -94,7 +94,7 @@ impl Subject {
             "Established" => after(Self::accepted(), &["RTU"]),
             "Established, active" => {
                 let mut subject = after(Self::active(), &["REP"]);
-                subject.talk.pair.a.adapter.cm_ready(subject.conn, b"").unwrap();
+                subject.talk.pair.a.adapter.cm_establish(subject.conn, b"").unwrap();
                 subject
             }
             "DreqSent" => ended(after(Self::accepted(), &["RTU"])),
@@ -104,7 +104,7 @@ impl Subject {
                 let mut subject = Self::active();
                 let av = roce_transport::addr::AddressVector::new(subject.talk.pair.b.ip.into(), 0);
                 let now = subject.talk.pair.now;
-                subject.conn = subject.talk.pair.a.adapter.cm_ask(now, SERVICE, &av, b"").unwrap();
+                subject.conn = subject.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
                 let Message::SidrReq(req) = hand::sent(&mut subject.talk.pair, Side::A).remove(0).message else { unreachable!() };
                 subject.id = req.request_id;
                 subject

@@ -8,7 +8,7 @@ use roce_transport::{
 };
 
 use super::{SERVICE, Talk, hand, listen};
-use crate::harness::{Pair, Side};
+use crate::common::{Pair, Side};
 
 const STRANGER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
 

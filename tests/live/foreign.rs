@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-use roce::{Data, ForeignMemory, Memory, MemoryFault, RecvWr, RegionError, RegisterError, Rereg, SendWr, State, Unreachable};
+use roce::{Data, ForeignMemory, Memory, MemoryFault, RecvWr, RegionError, RegisterError, ReregMr, SendWr, State, Unreachable};
 
 use super::*;
 
@@ -123,8 +123,8 @@ fn a_programs_own_memory_is_written_and_read() {
     a.qp.post_send(&[SendWr::read(2, target.remote(3), source.sge(11..100_011))]).unwrap();
     a.next().result.unwrap();
     assert!(source.to_vec(11..100_011).unwrap() == data[5..100_005]);
-    b.qp.post_recv(&[RecvWr::new(3, [target.whole()])]).unwrap();
-    a.qp.post_send(&[SendWr::send(4, source.whole())]).unwrap();
+    b.qp.post_recv(&[RecvWr::new(3, [target.sge_all()])]).unwrap();
+    a.qp.post_send(&[SendWr::send(4, source.sge_all())]).unwrap();
     b.next().result.unwrap();
     a.next().result.unwrap();
     assert!(target.to_vec(0..64 * PAGE).unwrap() == source.to_vec(0..64 * PAGE).unwrap());
@@ -157,7 +157,7 @@ fn a_receive_buffer_that_is_gone() {
     let (a, b) = pair();
     let pages = Pages::new(3);
     let buffer = pages.region(&b, ALL);
-    b.qp.post_recv(&[RecvWr::new(1, [buffer.whole()])]).unwrap();
+    b.qp.post_recv(&[RecvWr::new(1, [buffer.sge_all()])]).unwrap();
     pages.unmap_page(1);
     a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..3 * PAGE))]).unwrap();
     assert_eq!(status(&a), Some(WcStatus::RemOpErr));
@@ -166,9 +166,9 @@ fn a_receive_buffer_that_is_gone() {
 
 #[test]
 fn a_local_buffer_that_is_gone() {
-    let send = |_: &Side, _: &Side, source: &MemoryRegion| SendWr::send(1, source.whole());
-    let write = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::write(1, b.memory.remote(0), source.whole());
-    let read = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::read(1, b.memory.remote(0), source.whole());
+    let send = |_: &Side, _: &Side, source: &MemoryRegion| SendWr::send(1, source.sge_all());
+    let write = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::write(1, b.memory.remote(0), source.sge_all());
+    let read = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::read(1, b.memory.remote(0), source.sge_all());
     let add = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::fetch_add(1, b.memory.remote(0), 1, source.sge(PAGE..PAGE + 8));
     source_is_gone(Pages::unmap, send);
     source_is_gone(Pages::unmap, write);
@@ -250,7 +250,7 @@ fn what_cannot_be_registered() {
     let pages = Pages::new(1);
     // SAFETY: no region comes of it
     let refused = unsafe { pd.register_raw(pages.start, PAGE, u64::MAX - 100, Access::empty()) };
-    assert!(matches!(refused.err(), Some(RegionError::Register(RegisterError::AddressOverflow))));
+    assert!(matches!(refused.err(), Some(RegionError::ClaimTable(RegisterError::AddressOverflow))));
 }
 
 #[test]
@@ -313,7 +313,7 @@ fn another_place_for_a_region() {
     let region = first.region(&b, Access::REMOTE_READ);
     // SAFETY: no reference to these pages is ever made
     let memory = unsafe { ForeignMemory::new(second.start, 2 * PAGE, ALL) }.unwrap();
-    let change = Rereg { memory: Some((Arc::new(memory), 0x7000)), access: Some(ALL), ..Rereg::default() };
+    let change = ReregMr { memory: Some((Arc::new(memory), 0x7000)), access: Some(ALL), ..ReregMr::default() };
     let moved = region.reregister(change).unwrap();
     first.unmap();
     assert_eq!((moved.rkey(), moved.len(), moved.address()), (region.rkey(), 2 * PAGE, 0x7000));

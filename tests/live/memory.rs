@@ -3,7 +3,7 @@
 use std::{fs, os::unix::fs::FileExt, sync::Arc};
 
 use roce::{
-    Access, FileMemory, MmapMemory, ObjectError, Placement, RegisterError, Rereg, SendFlags, SendWr, WcOpcode, WcStatus,
+    Access, FileMemory, MmapMemory, ObjectError, Placement, RegisterError, ReregMr, SendFlags, SendWr, WcOpcode, WcStatus,
     WindowType,
 };
 
@@ -15,7 +15,7 @@ fn a_window() {
     let (a, b) = pair();
     let pd = b.memory.domain();
     let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::MW_BIND).unwrap();
-    let window = pd.alloc_window(WindowType::TwoB).unwrap();
+    let window = pd.alloc_window(WindowType::Type2B).unwrap();
     for round in 0..3 {
         let bind = window.bind_to(&region, 100 * round, 100, Access::REMOTE_CHANGE);
         assert_eq!(bind.rkey, window.rkey());
@@ -50,7 +50,7 @@ fn a_file_that_is_flushed() {
     a.qp.post_send(&[
         SendWr::write(1, region.remote(3), a.memory.sge(0..5000)).with_flags(SendFlags::empty()),
         SendWr::flush(2, region.remote(3), 5000, Placement::GLOBAL | Placement::PERSISTENT),
-        SendWr::flush_whole(3, region.rkey(), Placement::PERSISTENT),
+        SendWr::flush_all(3, region.rkey(), Placement::PERSISTENT),
     ])
     .unwrap();
     for id in [2, 3] {
@@ -120,15 +120,15 @@ fn registered_anew() {
     let (a, b) = pair();
     let region = b.memory.domain().allocate(4096, Access::LOCAL_WRITE).unwrap();
     let memory = MmapMemory::new(100).unwrap();
-    let change = Rereg { memory: Some((Arc::new(memory), 0)), access: Some(ALL), ..Rereg::default() };
+    let change = ReregMr { memory: Some((Arc::new(memory), 0)), access: Some(ALL), ..ReregMr::default() };
     let changed = region.reregister(change).unwrap();
     assert_eq!((changed.rkey(), changed.len(), changed.address()), (region.rkey(), 100, 0));
-    assert!(matches!(region.reregister(Rereg::default()), Err(RegisterError::Deregistered)));
+    assert!(matches!(region.reregister(ReregMr::default()), Err(RegisterError::Deregistered)));
     drop(region);
     a.qp.post_send(&[SendWr::write(1, changed.remote(0), a.memory.sge(0..100))]).unwrap();
     a.next().result.unwrap();
     let elsewhere = loopback(OpenOptions::default()).alloc_pd().unwrap();
-    let change = Rereg { pd: Some(elsewhere), ..Rereg::default() };
+    let change = ReregMr { pd: Some(elsewhere), ..ReregMr::default() };
     assert!(matches!(changed.reregister(change), Err(RegisterError::UnknownPd)));
     a.qp.post_send(&[SendWr::write(1, changed.remote(0), a.memory.sge(0..100))]).unwrap();
     a.next().result.unwrap();
@@ -139,8 +139,8 @@ fn as_many_windows_as_allowed() {
     let mut options = OpenOptions::default();
     options.limits.max_mw = 2;
     let pd = loopback(options).alloc_pd().unwrap();
-    let windows = [WindowType::One, WindowType::TwoA].map(|kind| pd.alloc_window(kind).unwrap());
-    assert!(matches!(pd.alloc_window(WindowType::One), Err(ObjectError::TooMany { limit: 2, .. })));
+    let windows = [WindowType::Type1, WindowType::Type2A].map(|kind| pd.alloc_window(kind).unwrap());
+    assert!(matches!(pd.alloc_window(WindowType::Type1), Err(ObjectError::TooMany { limit: 2, .. })));
     drop(windows);
-    pd.alloc_window(WindowType::One).unwrap();
+    pd.alloc_window(WindowType::Type1).unwrap();
 }

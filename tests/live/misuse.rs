@@ -4,9 +4,9 @@ use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
 use roce::{
     Access, AddressVector, ChannelError, CompletionQueue, ConnectError, Context, CqModeration, Data, DeviceMemoryError, Endpoint,
-    FromWcError, Gid, Init, Limits, McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError,
-    OpenOptions, PostError, PostFailed, ProtectionDomain, Psn, QKey, QpAttr, QpCaps, QpInfo, QpType, Qpn, QueuePair, RKey,
-    RecvWr, RegionError, RegisterError, Remote, Rereg, Rtr, Rts, SendFlags, SendWr, SharedReceiveQueue, SrqAttr, SrqError,
+    AhFromWcError, Gid, Init, Limits, McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError,
+    OpenOptions, PostError, BadWorkRequest, ProtectionDomain, Psn, QKey, QpInitAttr, QpCaps, QpInfo, QpType, Qpn, QueuePair, RKey,
+    RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts, SendFlags, SendWr, SharedReceiveQueue, SrqAttr, SrqError,
     SrqInfo, State, UdDestination, Wc, WindowType, link::Fabric,
 };
 
@@ -59,7 +59,7 @@ impl World {
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(16, None).unwrap();
         let srq = pd.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
-        let qp = pd.create_qp(&QpAttr { caps: CAPS, ..QpAttr::new(QpType::Rc, &cq) }).unwrap();
+        let qp = pd.create_qp(&QpInitAttr { caps: CAPS, ..QpInitAttr::new(QpType::Rc, &cq) }).unwrap();
         let region = pd.allocate(4096, ALL | Access::MW_BIND).unwrap();
         Self { context, pd, region, cq, srq, qp }
     }
@@ -82,8 +82,8 @@ impl World {
         error
     }
 
-    fn attr(&self, qp_type: QpType) -> QpAttr {
-        QpAttr { caps: CAPS, ..QpAttr::new(qp_type, &self.cq) }
+    fn attr(&self, qp_type: QpType) -> QpInitAttr {
+        QpInitAttr { caps: CAPS, ..QpInitAttr::new(qp_type, &self.cq) }
     }
 }
 
@@ -112,7 +112,7 @@ fn more_than_there_may_be() {
     up_to(&a, 1, too_many("protection domains", 2), || a.context.alloc_pd());
     up_to(&a, 1, too_many("XRC domains", 1), || a.context.open_xrcd());
     up_to(&a, 2, too_many("completion queues", 3), || a.context.create_cq(1, None));
-    up_to(&a, 2, too_many("memory windows", 2), || a.pd.alloc_window(WindowType::One));
+    up_to(&a, 2, too_many("memory windows", 2), || a.pd.alloc_window(WindowType::Type1));
     up_to(&a, 1, too_many("shared receive queues", 2), || a.pd.create_srq(SrqAttr { max_wr: 1, max_sge: 1 }));
     up_to(&a, 2, too_many("queue pairs", 3), || a.pd.create_qp(&a.attr(QpType::Uc)));
     let way = AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0);
@@ -120,8 +120,8 @@ fn more_than_there_may_be() {
     let xrcd = a.context.open_xrcd().unwrap();
     up_to(&a, 2, too_many("queue pairs", 3), || xrcd.create_target());
     let regions = [(); 3].map(|()| a.pd.allocate(8, ALL).unwrap());
-    assert!(matches!(a.refused(|| a.pd.allocate(8, ALL)), RegionError::Register(RegisterError::TooMany(4))));
-    assert!(matches!(a.refused(|| a.pd.null_region()), RegionError::Register(RegisterError::TooMany(4))));
+    assert!(matches!(a.refused(|| a.pd.allocate(8, ALL)), RegionError::ClaimTable(RegisterError::TooMany(4))));
+    assert!(matches!(a.refused(|| a.pd.null_region()), RegionError::ClaimTable(RegisterError::TooMany(4))));
     drop(regions);
     a.pd.null_region().unwrap();
 }
@@ -149,7 +149,7 @@ fn sizes() {
         (QpCaps { max_recv_sge: 3, ..CAPS }, size("max_recv_sge", 0, 2)),
         (QpCaps { max_inline_data: 17, ..CAPS }, size("max_inline_data", 0, 16)),
     ] {
-        assert_eq!(a.refused(|| a.pd.create_qp(&QpAttr { caps, ..a.attr(QpType::Rc) })), error);
+        assert_eq!(a.refused(|| a.pd.create_qp(&QpInitAttr { caps, ..a.attr(QpType::Rc) })), error);
     }
     let long = CqModeration { count: 1, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
     assert!(matches!(a.refused(|| a.cq.moderate(long)), ObjectError::Size { .. }));
@@ -175,16 +175,16 @@ fn of_another_device() {
     let Known { qp, .. } = b.known();
     assert_eq!(a.qp.query().qpn, qp.qpn, "they look alike");
     assert_eq!((a.srq.id(), a.region.rkey()), (b.srq.id(), b.region.rkey()));
-    let foreign_cq = QpAttr { recv_cq: b.cq.clone(), ..a.attr(QpType::Rc) };
+    let foreign_cq = QpInitAttr { recv_cq: b.cq.clone(), ..a.attr(QpType::Rc) };
     assert_eq!(a.refused(|| a.pd.create_qp(&foreign_cq).map(drop)), ObjectError::Unknown);
-    let foreign_srq = QpAttr { srq: Some(b.srq.clone()), ..a.attr(QpType::Rc) };
+    let foreign_srq = QpInitAttr { srq: Some(b.srq.clone()), ..a.attr(QpType::Rc) };
     assert_eq!(a.refused(|| a.pd.create_qp(&foreign_srq).map(drop)), ObjectError::Unknown);
     let attr = SrqAttr { max_wr: 1, max_sge: 1 };
     let (own, foreign) = (a.context.open_xrcd().unwrap(), b.context.open_xrcd().unwrap());
     assert_eq!(a.refused(|| a.pd.create_xrc_srq(attr, &foreign, &a.cq).map(drop)), ObjectError::Unknown);
     assert_eq!(a.refused(|| a.pd.create_xrc_srq(attr, &own, &b.cq).map(drop)), ObjectError::Unknown);
     assert_eq!(a.refused(|| a.pd.parent_domain(Some(&b.context.alloc_td())).map(drop)), ObjectError::Unknown);
-    let change = Rereg { pd: Some(b.pd.clone()), ..Rereg::default() };
+    let change = ReregMr { pd: Some(b.pd.clone()), ..ReregMr::default() };
     assert_eq!(a.refused(|| a.region.reregister(change).map(drop)), RegisterError::UnknownPd);
     let memory = b.context.alloc_dm(64).unwrap();
     assert!(matches!(a.refused(|| a.pd.register_dm(&memory, 0..64, ALL)), DeviceMemoryError::OtherDevice));
@@ -198,8 +198,8 @@ fn kinds_that_do_not_go_together() {
     let xrcd = a.context.open_xrcd().unwrap();
     let xrc_srq = a.pd.create_xrc_srq(SrqAttr { max_wr: 1, max_sge: 1 }, &xrcd, &a.cq).unwrap();
     for attr in [
-        QpAttr { srq: Some(xrc_srq), ..a.attr(QpType::Rc) },
-        QpAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::XrcInitiator) },
+        QpInitAttr { srq: Some(xrc_srq), ..a.attr(QpType::Rc) },
+        QpInitAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::XrcInitiator) },
         a.attr(QpType::XrcTarget),
     ] {
         assert!(matches!(a.refused(|| a.pd.create_qp(&attr).map(drop)), ObjectError::Mismatch(_)));
@@ -209,7 +209,7 @@ fn kinds_that_do_not_go_together() {
         assert_eq!(a.refused(|| a.pd.create_ah(av).map(drop)), ObjectError::GidIndex(av.sgid_index));
     }
     let area = [0; 40];
-    assert!(matches!(a.refused(|| a.pd.create_ah_from_wc(&Wc::UNUSED, &area).map(drop)), FromWcError::NotDatagram));
+    assert!(matches!(a.refused(|| a.pd.create_ah_from_wc(&Wc::UNUSED, &area).map(drop)), AhFromWcError::NotDatagram));
     assert_eq!((a.context.query_gid(u16::MAX), a.context.query_pkey(u16::MAX)), (None, None));
     assert_eq!(a.qp.endpoint(u16::MAX), None);
 }
@@ -220,16 +220,16 @@ fn memory() {
     let (a, _) = worlds();
     for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
         let error = a.refused(|| a.pd.allocate(8, access).map(drop));
-        assert!(matches!(error, RegionError::Register(RegisterError::RemoteWithoutLocalWrite)));
-        let change = Rereg { access: Some(access), ..Rereg::default() };
+        assert!(matches!(error, RegionError::ClaimTable(RegisterError::RemoteWithoutLocalWrite)));
+        let change = ReregMr { access: Some(access), ..ReregMr::default() };
         assert_eq!(a.refused(|| a.region.reregister(change).map(drop)), RegisterError::RemoteWithoutLocalWrite);
     }
     let error = a.refused(|| a.pd.allocate(8, Access::FLUSH_PERSISTENT).map(drop));
-    assert!(matches!(error, RegionError::Register(RegisterError::NotPersistent)));
+    assert!(matches!(error, RegionError::ClaimTable(RegisterError::NotPersistent)));
     assert!(matches!(a.refused(|| a.pd.allocate(usize::MAX / 2, ALL).map(drop)), RegionError::Memory(_)));
     let few = Arc::new(MmapMemory::new(8).unwrap());
     let error = a.refused(|| a.pd.register(few, u64::MAX - 3, ALL).map(drop));
-    assert!(matches!(error, RegionError::Register(RegisterError::AddressOverflow)));
+    assert!(matches!(error, RegionError::ClaimTable(RegisterError::AddressOverflow)));
 
     let outside: [Range<usize>; 4] = [4090..4097, 4097..4097, 0..usize::MAX, usize::MAX - 1..usize::MAX];
     for range in outside {
@@ -253,7 +253,7 @@ fn memory() {
     // a region of which the keys are dead
     let region = a.pd.allocate(8, ALL).unwrap();
     region.deregister().unwrap();
-    assert_eq!(a.refused(|| region.reregister(Rereg::default()).map(drop)), RegisterError::Deregistered);
+    assert_eq!(a.refused(|| region.reregister(ReregMr::default()).map(drop)), RegisterError::Deregistered);
 }
 
 fn rtr(qpn: Qpn) -> Rtr {
@@ -337,7 +337,7 @@ fn connecting() {
 #[test]
 fn posting() {
     let (a, b) = worlds();
-    let failed = |index, error| PostFailed { index, error };
+    let failed = |index, error| BadWorkRequest { index, error };
     let (send, recv) = (SendWr::send(1, Data::empty()), RecvWr::new(1, []));
     assert_eq!(a.refused(|| a.qp.post_send(std::slice::from_ref(&send))), failed(0, PostError::State(State::Reset)));
     assert_eq!(a.refused(|| a.qp.post_recv(std::slice::from_ref(&recv))), failed(0, PostError::State(State::Reset)));
@@ -364,7 +364,7 @@ fn posting() {
     }
     assert_eq!(a.refused(|| a.qp.post_recv(&[RecvWr::new(1, [sge; 3])])), failed(0, PostError::TooManySges { limit: 2 }));
     assert_eq!(a.refused(|| a.srq.post_recv(&[RecvWr::new(1, [sge; 2])])), failed(0, PostError::TooManySges { limit: 1 }));
-    let on_srq = a.pd.create_qp(&QpAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::Rc) }).unwrap();
+    let on_srq = a.pd.create_qp(&QpInitAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::Rc) }).unwrap();
     on_srq.to_init(Init::default()).unwrap();
     assert_eq!(a.refused(|| on_srq.post_recv(std::slice::from_ref(&recv))), failed(0, PostError::SharedQueue));
 

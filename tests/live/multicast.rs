@@ -10,8 +10,8 @@ use std::{
 };
 
 use roce::{
-    AddressVector, ArmKind, AttachError, CompletionChannel, CompletionQueue, Context, Device, DropReason, McastError,
-    MemoryRegion, OpenOptions, QKey, QpAttr, QpType, Qpn, QueuePair, RecvWr, SendFlags, SendWr, UdDestination,
+    AddressVector, NotifyKind, AttachError, CompletionChannel, CompletionQueue, Context, Device, DropReason, McastError,
+    MemoryRegion, OpenOptions, QKey, QpInitAttr, QpType, Qpn, QueuePair, RecvWr, SendFlags, SendWr, UdDestination,
     link::Fabric,
     transport::wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
 };
@@ -34,7 +34,7 @@ impl Member {
         let pd = context.alloc_pd().unwrap();
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(64, Some(&channel)).unwrap();
-        let qp = pd.create_qp(&QpAttr::new(QpType::Ud, &cq)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
         qp.to_init(roce::Init { qkey: Self::QKEY, ..roce::Init::default() }).unwrap();
         qp.to_rtr(roce::Rtr::Ud).unwrap();
         qp.to_rts(roce::Rts::Ud { sq_psn: roce::Psn::new(0) }).unwrap();
@@ -114,7 +114,7 @@ pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     }
     // a sleeper is woken: the descriptors of the link cover the groups that are joined later
     let sleeper = Member::of(&contexts[0], group);
-    sleeper.cq.arm(ArmKind::Next);
+    sleeper.cq.req_notify(NotifyKind::Next);
     outsider.say(group, 1, &data);
     sleeper.channel.wait(Some(PATIENCE)).unwrap();
     for member in others.iter().chain([&sleeper]) {

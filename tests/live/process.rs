@@ -105,7 +105,7 @@ fn a_device_that_is_opened_without_its_network_is_down() {
     assert_eq!(context.name(), owner.name());
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(1, None).unwrap();
-    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     let peer = Side::on(loopback(OpenOptions::default())).qp.endpoint(0).unwrap();
     assert!(matches!(qp.connect_to(peer), Err(roce::ConnectError::NoAddress(gid)) if gid == peer.gid));
 }

@@ -11,8 +11,8 @@ fn open(address: IpAddr) -> Side {
     Side::on(Device::at(address).unwrap().open(OpenOptions::default()).unwrap())
 }
 
-fn handed_on(side: &Side) -> u64 {
-    side.context.link_counters().handed_on
+fn forwarded(side: &Side) -> u64 {
+    side.context.link_counters().forwarded
 }
 
 /// Bytes there, there and back.
@@ -50,8 +50,8 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
             (0..20).for_each(|round| exchange(&own, &other, round));
         }
     }
-    assert!(handed_on(&sides[0]) > 100);
-    assert_eq!(handed_on(&sides[1]) + handed_on(&sides[2]), 0);
+    assert!(forwarded(&sides[0]) > 100);
+    assert_eq!(forwarded(&sides[1]) + forwarded(&sides[2]), 0);
     for side in &sides {
         assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
     }
@@ -109,7 +109,7 @@ fn queue_pair_numbers_do_not_meet() {
     for context in &contexts {
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(64, None).unwrap();
-        let qps: Vec<QueuePair> = (0..50).map(|_| pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap()).collect();
+        let qps: Vec<QueuePair> = (0..50).map(|_| pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap()).collect();
         let mut own: Vec<u32> = qps.iter().map(|qp| qp.qpn().get() >> 18).collect();
         own.dedup();
         assert_eq!(own.len(), 1);
@@ -139,7 +139,7 @@ fn the_same_seed_draws_the_same_numbers() {
     let draw = || {
         let context = device.open(OpenOptions { seed: Some([9; 32]), ..OpenOptions::default() }).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(4, None).unwrap());
-        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
         (qp.qpn(), context)
     };
     let (first, context) = draw();

@@ -7,7 +7,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::harness::{Half, Options, Pair, Side, ack, all_ok, pkt};
+use crate::common::{Half, Options, Pair, Side, ack, all_ok, pkt};
 
 #[test]
 fn the_last_packet_of_a_message_asks() {

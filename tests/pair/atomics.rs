@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Buffer, Half, Options, Pair, Side, ack, nak, pkt};
+use crate::common::{ALL_RIGHTS, Buffer, Half, Options, Pair, Side, ack, nak, pkt};
 
 fn word(buffer: &Buffer, index: usize) -> u64 {
     u64::from_ne_bytes(buffer.part(index * 8, 8).try_into().unwrap())
@@ -73,8 +73,8 @@ fn a_repeat_is_answered_and_not_carried_out() {
     half.send(&swap);
     let answers = half.take();
     for _ in 0..3 {
-        assert_eq!(half.send(&add), Disposition::Repeated);
-        assert_eq!(half.send(&swap), Disposition::Repeated);
+        assert_eq!(half.send(&add), Disposition::Duplicate);
+        assert_eq!(half.send(&swap), Disposition::Duplicate);
         // nothing else changes, but the message sequence number is of now
         assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
     }
@@ -88,7 +88,7 @@ fn the_unused_field_of_a_repeat_does_not_matter() {
     let far = half.buffer(8);
     half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xDEAD));
     half.take();
-    assert_eq!(half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xBEEF)), Disposition::Repeated);
+    assert_eq!(half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xBEEF)), Disposition::Duplicate);
     half.expect(&[pkt(Op::AtomicAcknowledge, 0x200).atomic_ack(1, 0)]);
 }
 

@@ -13,7 +13,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Half, Options, Pair, Pkt, nak, pkt};
+use crate::common::{ALL_RIGHTS, Half, Options, Pair, Pkt, nak, pkt};
 
 const RIGHTS: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
@@ -46,7 +46,7 @@ fn keys_are_random_and_not_given_again_soon() {
         keys.extend([buffer.region.lkey().0, buffer.region.rkey().0]);
         half.node.adapter.deregister(&buffer.region).unwrap();
         if n % 16 == 0 {
-            let rkey = half.node.adapter.alloc_window(pd, WindowType::One).unwrap();
+            let rkey = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
             keys.push(rkey.0);
             half.node.adapter.dealloc_window(WindowId::of(rkey)).unwrap();
         }
@@ -65,9 +65,9 @@ fn keys_are_random_and_not_given_again_soon() {
 #[test]
 fn another_seed_gives_other_numbers() {
     let numbers = |seed: u8| {
-        let mut node = crate::harness::Node::new([10, 0, 0, 1].into(), seed, crate::harness::UDP_SEGMENT);
+        let mut node = crate::common::Node::new([10, 0, 0, 1].into(), seed, crate::common::UDP_SEGMENT);
         let buffer = node.buffer(8);
-        let qp = node.qp(crate::harness::Side::A, QpType::Rc, &Options::default());
+        let qp = node.qp(crate::common::Side::A, QpType::Rc, &Options::default());
         [buffer.region.rkey().0, buffer.region.lkey().0, qp.qpn.get(), node.adapter.random_psn().get()]
     };
     assert_eq!(numbers(1), numbers(1));
@@ -102,7 +102,7 @@ fn addresses_that_wrap() {
                 let mut half = Half::new(options());
                 let memory = half.buffer(64);
                 let pd = half.node.pd;
-                let rkey = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+                let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
                 let (region, first) = (memory.region.lkey(), memory.region.address());
                 let bind = WindowBind { rkey, region, address: first, length: 64, access: RIGHTS, zero_based };
                 half.post_send(&SendWr::bind_window(1, bind));
@@ -134,7 +134,7 @@ fn addresses_that_wrap() {
 /// on.
 #[test]
 fn what_is_not_yours_you_cannot_invalidate() {
-    for window_type in [WindowType::One, WindowType::TwoA, WindowType::TwoB] {
+    for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
         let mut pair = Pair::new();
         let (user, owner) = pair.connect(options());
         let (thief, victim) = pair.connect(options());
@@ -266,7 +266,7 @@ fn a_guessed_queue_key() {
         pair.run();
     }
     assert_eq!((pair.dropped(DropReason::QKey), b.recv_outcomes(), memory.bytes()), (64, vec![], vec![0; 100]));
-    assert_eq!(pair.trace.from(crate::harness::Side::B).count(), 0);
+    assert_eq!(pair.trace.from(crate::common::Side::B).count(), 0);
 }
 
 // A peer's excesses.
@@ -312,8 +312,8 @@ fn every_resource_has_a_limit() {
             || MrAttr { memory: std::sync::Arc::new(roce_transport::mem::HeapMemory::new(8)), address: 0, access: ALL_RIGHTS };
         let regions = [(); 3].map(|()| adapter.register(pds[0], attr()).unwrap());
         assert_eq!(adapter.register(pds[0], attr()).map(|_| ()), Err(RegisterError::TooMany(3)));
-        let windows = [(); 2].map(|()| adapter.alloc_window(pds[0], WindowType::One).unwrap());
-        assert_eq!(adapter.alloc_window(pds[0], WindowType::TwoB), Err(too_many("memory windows", 2)));
+        let windows = [(); 2].map(|()| adapter.alloc_window(pds[0], WindowType::Type1).unwrap());
+        assert_eq!(adapter.alloc_window(pds[0], WindowType::Type2B), Err(too_many("memory windows", 2)));
         let cqs = [(); 2].map(|()| adapter.create_cq(16).unwrap());
         assert_eq!(adapter.create_cq(16).map(|_| ()), Err(too_many("completion queues", 2)));
         let srq = SrqAttr { max_wr: 4, max_sge: 2 };

@@ -3,15 +3,15 @@
 use roce_transport::{
     addr::{AddressVector, QKey, StaticRate},
     mem::Access,
-    qp::{Attribute, Changes, EDGES, ModifyError, PathMigration, QpInfo, QpType, State, optional_attributes},
+    qp::{Attribute, QpUpdate, EDGES, ModifyError, PathMigration, QpInfo, QpType, State, optional_attributes},
     time::Instant,
 };
 
 use super::states::{TYPES, go, go_with, in_state, node};
 
 /// A change of just this attribute, to a value that it has at no other time.
-fn change_of(attribute: Attribute, current: State) -> Changes {
-    let mut changes = Changes::default();
+fn change_of(attribute: Attribute, current: State) -> QpUpdate {
+    let mut changes = QpUpdate::default();
     let av = AddressVector { hop_limit: 9, ..AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0) };
     match attribute {
         Attribute::CurrentState => changes.current_state = Some(current),
@@ -153,7 +153,7 @@ fn changes_are_checked_before_anything_changes() {
     let mut node = node();
     let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
     let group = AddressVector::new(std::net::IpAddr::from([239, 0, 0, 2]).into(), 0);
-    let good = Changes {
+    let good = QpUpdate {
         access: Some(Access::REMOTE_READ),
         pkey_index: Some(1),
         av: Some(AddressVector { static_rate: StaticRate::Gbps100, ..av }),
@@ -163,28 +163,28 @@ fn changes_are_checked_before_anything_changes() {
         max_rd_atomic: Some(128),
         max_dest_rd_atomic: Some(128),
         min_rnr_timer: Some(31),
-        ..Changes::default()
+        ..QpUpdate::default()
     };
     let range = |what, limit| ModifyError::Range { what, limit };
     let qp = in_state(&mut node, QpType::Rc, State::Sqd).unwrap();
     let before = node.adapter.query_qp(qp.qpn);
     for (changes, error) in [
-        (Changes { pkey_index: Some(2), ..good }, ModifyError::PKeyIndex(2)),
-        (Changes { av: Some(AddressVector { sgid_index: 1, ..av }), ..good }, ModifyError::GidIndex(1)),
-        (Changes { av: Some(group), ..good }, ModifyError::MulticastPeer(group.dgid)),
-        (Changes { timeout: Some(32), ..good }, range("timeout", 31)),
-        (Changes { retry_cnt: Some(8), ..good }, range("retry_cnt", 7)),
-        (Changes { rnr_retry: Some(8), ..good }, range("rnr_retry", 7)),
-        (Changes { max_rd_atomic: Some(129), ..good }, range("max_rd_atomic", 128)),
-        (Changes { max_dest_rd_atomic: Some(129), ..good }, range("max_dest_rd_atomic", 128)),
-        (Changes { min_rnr_timer: Some(32), ..good }, range("min_rnr_timer", 31)),
-        (Changes { path_migration: Some(PathMigration::Rearm), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
-        (Changes { path_migration: Some(PathMigration::Armed), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
+        (QpUpdate { pkey_index: Some(2), ..good }, ModifyError::PKeyIndex(2)),
+        (QpUpdate { av: Some(AddressVector { sgid_index: 1, ..av }), ..good }, ModifyError::GidIndex(1)),
+        (QpUpdate { av: Some(group), ..good }, ModifyError::MulticastPeer(group.dgid)),
+        (QpUpdate { timeout: Some(32), ..good }, range("timeout", 31)),
+        (QpUpdate { retry_cnt: Some(8), ..good }, range("retry_cnt", 7)),
+        (QpUpdate { rnr_retry: Some(8), ..good }, range("rnr_retry", 7)),
+        (QpUpdate { max_rd_atomic: Some(129), ..good }, range("max_rd_atomic", 128)),
+        (QpUpdate { max_dest_rd_atomic: Some(129), ..good }, range("max_dest_rd_atomic", 128)),
+        (QpUpdate { min_rnr_timer: Some(32), ..good }, range("min_rnr_timer", 31)),
+        (QpUpdate { path_migration: Some(PathMigration::Rearm), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
+        (QpUpdate { path_migration: Some(PathMigration::Armed), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
     ] {
-        assert_eq!(node.adapter.change(Instant::ZERO, qp.qpn, &changes), Err(error));
+        assert_eq!(node.adapter.update(Instant::ZERO, qp.qpn, &changes), Err(error));
         assert_eq!(node.adapter.query_qp(qp.qpn), before, "{error}");
     }
-    node.adapter.change(Instant::ZERO, qp.qpn, &good).unwrap();
+    node.adapter.update(Instant::ZERO, qp.qpn, &good).unwrap();
     let info = node.adapter.query_qp(qp.qpn).unwrap();
     assert_eq!(info.av, good.av, "the static rate is kept");
     let told = (info.timeout, info.retry_cnt, info.rnr_retry, info.max_rd_atomic, info.max_dest_rd_atomic, info.min_rnr_timer);
@@ -204,8 +204,8 @@ fn the_state_that_the_program_believes_in() {
     let qp = in_state(&mut node, QpType::Rc, State::Rts).unwrap();
     let before = node.adapter.query_qp(qp.qpn);
     for believed in State::ALL.into_iter().filter(|&state| state != State::Rts) {
-        let changes = Changes { current_state: Some(believed), access: Some(Access::REMOTE_READ), ..Changes::default() };
-        let result = node.adapter.change(Instant::ZERO, qp.qpn, &changes);
+        let changes = QpUpdate { current_state: Some(believed), access: Some(Access::REMOTE_READ), ..QpUpdate::default() };
+        let result = node.adapter.update(Instant::ZERO, qp.qpn, &changes);
         assert_eq!((result, node.adapter.query_qp(qp.qpn)), (Err(ModifyError::OtherState(State::Rts)), before));
     }
 }

@@ -1,11 +1,11 @@
-//! The harness itself: captures that other programs read, and drops that fail a test.
+//! The tests' own tools: captures that other programs read, and drops that fail a test.
 
 use std::{fs::File, panic};
 
 use pcap_file::pcapng::{Block, PcapNgReader, blocks::enhanced_packet::EnhancedPacketOption};
 use roce_transport::work::{Data, RecvWr, SendWr};
 
-use crate::harness::{Options, Pair, all_ok};
+use crate::common::{Options, Pair, all_ok};
 
 #[test]
 fn a_capture_has_every_packet_with_what_became_of_it() {

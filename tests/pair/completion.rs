@@ -6,10 +6,10 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{Immediate, Operation as Op},
-    work::{ArmKind, Data, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
+    work::{NotifyKind, Data, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
 };
 
-use crate::harness::{Half, Options, Pair, Side, all_ok, pkt};
+use crate::common::{Half, Options, Pair, Side, all_ok, pkt};
 
 const UNSIGNALED: SendFlags = SendFlags::empty();
 
@@ -106,7 +106,7 @@ fn solicited_events() {
         pair.post_recv(&b, &RecvWr::new(id, []));
     }
     let wakes = |pair: &mut Pair, wr: &SendWr| {
-        b.recv_cq.arm(ArmKind::Solicited);
+        b.recv_cq.req_notify(NotifyKind::Solicited);
         pair.post_send(&a, wr);
         pair.run();
         let events = pair.events(Side::B);
@@ -142,8 +142,8 @@ fn an_event_for_the_next_completion() {
     for id in 0..3 {
         pair.post_recv(&b, &RecvWr::new(id, []));
     }
-    a.send_cq.arm(ArmKind::Next);
-    b.recv_cq.arm(ArmKind::Next);
+    a.send_cq.req_notify(NotifyKind::Next);
+    b.recv_cq.req_notify(NotifyKind::Next);
     for id in 0..3 {
         pair.post_send(&a, &SendWr::send(id, Data::empty()));
     }
@@ -201,6 +201,6 @@ fn one_queue_for_both() {
     half.post_send(&SendWr::send(2, Data::empty()));
     half.take();
     half.send(&pkt(Op::SendOnly, 0x200));
-    half.send(&crate::harness::ack(0x100, 1));
+    half.send(&crate::common::ack(0x100, 1));
     assert_eq!(half.qp.sent().iter().map(|wc| wc.wr_id).collect::<Vec<_>>(), [1, 2]);
 }

@@ -9,7 +9,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::harness::{End, Half, Node, Options, Pair, Side, all_ok, encode, pkt};
+use crate::common::{End, Half, Node, Options, Pair, Side, all_ok, encode, pkt};
 
 #[test]
 fn marked_data_is_answered_with_a_notification() {

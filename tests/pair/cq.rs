@@ -7,10 +7,10 @@ use roce_transport::{
     event::{DropReason, Event},
     qp::{ModifyError, QpInit, QpType, State},
     time::Instant,
-    work::{ArmKind, CqId, CqModeration, Data, RecvWr, SendFlags, SendWr},
+    work::{NotifyKind, CqId, CqModeration, Data, RecvWr, SendFlags, SendWr},
 };
 
-use crate::harness::{End, Half, Options, Pair, Side, all_ok, pkt};
+use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt};
 
 use roce_transport::wire::Operation as Op;
 
@@ -93,19 +93,19 @@ fn an_overflowed_queue_takes_no_more_queue_pairs() {
 const PERIOD: Duration = Duration::from_micros(100);
 
 /// A receiver whose queue is moderated and armed.
-fn moderated(count: u16, period: Duration, kind: ArmKind) -> Half {
+fn moderated(count: u16, period: Duration, kind: NotifyKind) -> Half {
     let mut half = Half::new(Options::default());
     let cq = half.qp.recv_cq.clone();
     half.node.adapter.moderate_cq(cq.id(), CqModeration { count, period }).unwrap();
     assert_eq!(cq.moderation(), CqModeration { count, period });
-    cq.arm(kind);
+    cq.req_notify(kind);
     half
 }
 
 /// One message arrives; returns whether it, or the time since the last, has woken the reader.
 fn arrival(half: &mut Half, psn: &mut u32, solicited: bool) -> bool {
     half.post_recv(&RecvWr::new(0, []));
-    let packet = crate::harness::Pkt { solicited, ..pkt(Op::SendOnly, *psn) };
+    let packet = crate::common::Pkt { solicited, ..pkt(Op::SendOnly, *psn) };
     half.send(&packet);
     *psn += 1;
     woken(half)
@@ -120,11 +120,11 @@ fn woken(half: &mut Half) -> bool {
 
 #[test]
 fn an_event_after_so_many_completions() {
-    let mut half = moderated(3, Duration::ZERO, ArmKind::Next);
+    let mut half = moderated(3, Duration::ZERO, NotifyKind::Next);
     let mut psn = 0x200;
     let woken_by: Vec<bool> = (0..7).map(|_| arrival(&mut half, &mut psn, false)).collect();
     assert_eq!(woken_by, [false, false, true, false, false, false, false], "once for being armed once");
-    half.qp.recv_cq.arm(ArmKind::Next);
+    half.qp.recv_cq.req_notify(NotifyKind::Next);
     let woken_by: Vec<bool> = (0..3).map(|_| arrival(&mut half, &mut psn, false)).collect();
     assert_eq!(woken_by, [false, false, true], "what came before arming does not count");
     assert_eq!(half.node.adapter.poll_timeout(), None);
@@ -133,7 +133,7 @@ fn an_event_after_so_many_completions() {
 #[test]
 fn an_event_after_a_period() {
     for count in [0, 100] {
-        let mut half = moderated(count, PERIOD, ArmKind::Next);
+        let mut half = moderated(count, PERIOD, NotifyKind::Next);
         let mut psn = 0x200;
         assert!(!arrival(&mut half, &mut psn, false));
         assert_eq!(half.node.adapter.poll_timeout(), Some(half.now.plus(PERIOD)), "from the first completion on");
@@ -150,21 +150,21 @@ fn an_event_after_a_period() {
 
 #[test]
 fn the_count_may_be_reached_before_the_period() {
-    let mut half = moderated(2, PERIOD, ArmKind::Next);
+    let mut half = moderated(2, PERIOD, NotifyKind::Next);
     let mut psn = 0x200;
     assert!(!arrival(&mut half, &mut psn, false));
     assert!(arrival(&mut half, &mut psn, false));
     half.advance(PERIOD * 2);
     assert!(!woken(&mut half), "the period has nothing left to tell");
     // a later one starts a period of its own
-    half.qp.recv_cq.arm(ArmKind::Next);
+    half.qp.recv_cq.req_notify(NotifyKind::Next);
     assert!(!arrival(&mut half, &mut psn, false));
     assert_eq!(half.node.adapter.poll_timeout(), Some(half.now.plus(PERIOD)));
 }
 
 #[test]
 fn only_completions_of_the_kind_count() {
-    let mut half = moderated(2, PERIOD, ArmKind::Solicited);
+    let mut half = moderated(2, PERIOD, NotifyKind::Solicited);
     let mut psn = 0x200;
     assert!(!arrival(&mut half, &mut psn, false) && half.node.adapter.poll_timeout().is_none());
     assert!(!arrival(&mut half, &mut psn, true));
@@ -174,7 +174,7 @@ fn only_completions_of_the_kind_count() {
 
 #[test]
 fn new_moderation_delivers_what_was_put_off() {
-    let mut half = moderated(10, PERIOD, ArmKind::Next);
+    let mut half = moderated(10, PERIOD, NotifyKind::Next);
     let cq = half.qp.recv_cq.id();
     let mut psn = 0x200;
     half.node.adapter.moderate_cq(cq, CqModeration::default()).unwrap();
@@ -183,7 +183,7 @@ fn new_moderation_delivers_what_was_put_off() {
     assert!(!arrival(&mut half, &mut psn, false));
     half.node.adapter.moderate_cq(cq, CqModeration::default()).unwrap();
     assert!(woken(&mut half));
-    half.qp.recv_cq.arm(ArmKind::Next);
+    half.qp.recv_cq.req_notify(NotifyKind::Next);
     assert!(arrival(&mut half, &mut psn, false), "without moderation each one wakes");
     let too_long = CqModeration { count: 0, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
     let refused = ObjectError::Size { what: "cq_period in µs", least: 0, limit: 65_535 };
@@ -194,7 +194,7 @@ fn new_moderation_delivers_what_was_put_off() {
 /// A queue that goes while an event is put off takes its timer along, and one that gets its number has none.
 #[test]
 fn a_destroyed_queue_has_no_timer() {
-    let mut half = moderated(10, PERIOD, ArmKind::Next);
+    let mut half = moderated(10, PERIOD, NotifyKind::Next);
     arrival(&mut half, &mut 0x200, false);
     let cq = half.qp.recv_cq.id();
     half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
@@ -212,7 +212,7 @@ fn a_burst_gives_one_event() {
     let mut pair = Pair::new();
     let (a, b): (End, End) = pair.connect(Options::default());
     pair.b.adapter.moderate_cq(b.recv_cq.id(), CqModeration { count: 0, period: PERIOD }).unwrap();
-    b.recv_cq.arm(ArmKind::Next);
+    b.recv_cq.req_notify(NotifyKind::Next);
     for id in 0..10 {
         pair.post_recv(&b, &RecvWr::new(id, []));
         pair.post_send(&a, &SendWr::send(id, Data::empty()).with_flags(SendFlags::empty()));

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr},
 };
 
-use crate::harness::{Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, rnr};
+use crate::common::{Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pkt, rnr};
 
 const MISSING: Disposition = Disposition::Dropped(DropReason::ReplayMissing);
 
@@ -28,7 +28,7 @@ fn a_send_is_received_once() {
     }
     half.send(&pkt(Op::SendOnly, 0x200).payload(b"once").ask());
     half.expect(&[ack(0x200, 1)]);
-    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()), Disposition::Repeated);
+    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()), Disposition::Duplicate);
     half.expect(&[ack(0x200, 1)]);
     assert_eq!(half.qp.recv_outcomes(), all_ok([1], 4));
     assert_eq!(to.part(0, 4), b"once");
@@ -54,7 +54,7 @@ fn a_write_is_written_once() {
     half.send(&write);
     half.take();
     to.put(0, b"mine");
-    assert_eq!(half.send(&write), Disposition::Repeated);
+    assert_eq!(half.send(&write), Disposition::Duplicate);
     half.expect(&[ack(0x200, 1)]);
     assert_eq!(to.part(0, 4), b"mine");
 }
@@ -118,7 +118,7 @@ fn a_read_is_answered_again() {
     half.send(&read);
     let answers = half.take();
     assert_eq!(answers.len(), 3);
-    assert_eq!(half.send(&read), Disposition::Repeated);
+    assert_eq!(half.send(&read), Disposition::Duplicate);
     half.expect(&answers);
 }
 
@@ -129,7 +129,7 @@ fn a_part_of_a_read_is_answered_again() {
     let from = half.buffer(1000).fill(1);
     half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600));
     half.take();
-    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(256), 344)), Disposition::Repeated);
+    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(256), 344)), Disposition::Duplicate);
     half.expect(&[
         response(Op::ReadResponseFirst, 0x201, 1, &from.part(256, 256)),
         response(Op::ReadResponseLast, 0x202, 1, &from.part(512, 88)),
@@ -174,7 +174,7 @@ fn the_oldest_read_is_forgotten() {
         }
         assert_eq!(half.send(&read(0x200)), MISSING);
         for psn in 1..=remembered {
-            assert_eq!(half.send(&read(0x200 + psn)), Disposition::Repeated);
+            assert_eq!(half.send(&read(0x200 + psn)), Disposition::Duplicate);
             assert_eq!(half.take().len(), 1);
         }
     }

@@ -11,7 +11,7 @@ use roce_transport::{
     work::{Cause, Data, RecvWr, Remote, SendWr, Sge, WcStatus},
 };
 
-use crate::harness::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
+use crate::common::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
@@ -27,8 +27,8 @@ impl Refused {
     /// A's request is the third of its send queue; more requests are behind it and in all other queues.
     fn check(
         mut pair: Pair,
-        a: &crate::harness::End,
-        b: &crate::harness::End,
+        a: &crate::common::End,
+        b: &crate::common::End,
         bad: &SendWr,
         expected: impl Fn(&Pair) -> Self,
         what: &str,
@@ -347,7 +347,7 @@ fn a_source_deregistered_under_way() {
     half.post_send(&SendWr::send(2, from.all()));
     assert_eq!(half.take().len(), 256);
     half.node.adapter.deregister(&from.region).unwrap();
-    half.send(&crate::harness::ack(0x100 + 64, 1));
+    half.send(&crate::common::ack(0x100 + 64, 1));
     half.expect_nothing();
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocProtErr))]);
     assert_eq!(half.state(), State::Err);
@@ -389,7 +389,7 @@ fn a_read_source_deregistered_under_a_repeat() {
         let read = pkt(Op::ReadRequest, 0x200).reth(from.remote(0), length);
         half.send(&read);
         assert_eq!(half.take().len(), length as usize / 256);
-        assert_eq!(half.send(&read), Disposition::Repeated);
+        assert_eq!(half.send(&read), Disposition::Duplicate);
         let next = 0x200 + length / 256;
         half.send(&pkt(Op::ReadRequest, next).reth(other.remote(0), 8));
         half.node.adapter.deregister(&from.region).unwrap();
@@ -479,7 +479,7 @@ fn a_local_error_is_not_replaced_by_the_peers() {
     half.post_send(&SendWr::send(2, from.all()));
     half.take();
     half.node.adapter.deregister(&from.region).unwrap();
-    half.send(&crate::harness::ack(0x100 + 64, 1));
+    half.send(&crate::common::ack(0x100 + 64, 1));
     half.expect_nothing();
     half.send(&nak(NakCode::InvalidRequest, 0x100 + 65, 1));
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocProtErr))]);

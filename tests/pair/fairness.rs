@@ -9,7 +9,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::harness::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
+use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
 
 /// One queue pair has a thousand packets to send; another a single acknowledgement, and need not wait for them all.
 #[test]
@@ -162,7 +162,7 @@ fn every_queue_pair_has_its_own_timer() {
 fn the_same_seed_gives_the_same_packets() {
     let packets = |seed| {
         let mut pair = Pair::new();
-        pair.a = crate::harness::Node::new(pair.a.ip, seed, UDP_SEGMENT);
+        pair.a = crate::common::Node::new(pair.a.ip, seed, UDP_SEGMENT);
         let (a, b) = pair.connect(Options::default());
         let (near, far) = (pair.a.buffer(5000).fill(1), pair.b.buffer(5000));
         pair.post_recv(&b, &RecvWr::new(1, [far.all()]));

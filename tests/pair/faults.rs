@@ -11,7 +11,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendOp, SendWr, WcStatus},
 };
 
-use crate::harness::{End, Options, Outcome, Pair, Side, all_ok, pattern};
+use crate::common::{End, Options, Outcome, Pair, Side, all_ok, pattern};
 
 const MTU: usize = 256;
 const COUNT: u64 = 40;

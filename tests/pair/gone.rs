@@ -11,7 +11,7 @@ use roce_transport::{
     work::{RecvWr, Remote, SendWr, Sge, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Half, Options, Pair, nak, pkt};
+use crate::common::{ALL_RIGHTS, Half, Options, Pair, nak, pkt};
 
 /// The first 512 bytes are there. The others are gone, though the region has them.
 struct CutShort(HeapMemory);

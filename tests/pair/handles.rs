@@ -8,7 +8,7 @@ use roce_transport::{
     work::{AhId, Cause, Data, RecvWr, SendWr, UdDestination, WcStatus},
 };
 
-use crate::harness::{Options, Pair, QKEY, all_ok};
+use crate::common::{Options, Pair, QKEY, all_ok};
 
 #[test]
 fn what_a_handle_must_name() {
@@ -96,7 +96,7 @@ fn an_answer_finds_its_way_back() {
         pair.run();
         let wc = b.received()[0].result.unwrap();
         let area: [u8; GRH_LEN] = far.part(0, GRH_LEN).try_into().unwrap();
-        let av = pair.b.adapter.gids().way_back(&Grh::parse(&area).unwrap()).unwrap();
+        let av = pair.b.adapter.gids().reply_path(&Grh::parse(&area).unwrap()).unwrap();
         assert_eq!(av, AddressVector { traffic_class: 0x68 | 2, ..AddressVector::new(pair.a.ip.into(), 0) });
         pair.post_recv(&a, &RecvWr::new(2, [near.all()]));
         let back = UdDestination::new(av, wc.src_qp.unwrap(), QKEY);
@@ -114,13 +114,13 @@ fn the_way_back_starts_where_the_message_went() {
     pair.a.adapter.set_gids(table.to_vec());
     let gids = pair.a.adapter.gids();
     let grh = |src, dst, traffic_class| Grh { src: ip(src), dst: ip(dst), traffic_class, flow_label: 7, hop_limit: 1 };
-    let index = |src, dst| gids.way_back(&grh(src, dst, 0)).map(|av| (av.sgid_index, av.dgid.to_ip()));
+    let index = |src, dst| gids.reply_path(&grh(src, dst, 0)).map(|av| (av.sgid_index, av.dgid.to_ip()));
     assert_eq!(index("10.0.0.2", "10.0.0.9"), Some((3, ip("10.0.0.2"))));
     assert_eq!(index("fd00::2", "fd00::9"), Some((4, ip("fd00::2"))));
     assert_eq!(index("10.0.0.2", "224.1.2.3"), Some((2, ip("10.0.0.2"))), "the first of the family for a group");
     assert_eq!(index("fd00::2", "ff0e::1"), Some((1, ip("fd00::2"))));
     assert_eq!(index("10.0.0.2", "10.0.0.3"), None);
     assert_eq!(index("::2", "::"), None, "an unused entry is no address");
-    let congested = gids.way_back(&grh("10.0.0.2", "10.0.0.9", 0x68 | 3)).unwrap();
+    let congested = gids.reply_path(&grh("10.0.0.2", "10.0.0.9", 0x68 | 3)).unwrap();
     assert_eq!((congested.traffic_class, congested.flow_label, congested.hop_limit), (0x68 | 2, 7, 64));
 }

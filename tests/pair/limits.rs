@@ -10,7 +10,7 @@ use roce_transport::{
     work::{CompletionQueue, SrqAttr},
 };
 
-use crate::harness::{Node, UDP_SEGMENT};
+use crate::common::{Node, UDP_SEGMENT};
 
 /// A node that grants this, with one protection domain already.
 fn granting(limits: Limits) -> Node {
@@ -128,10 +128,10 @@ fn xrc_domains() {
 #[test]
 fn memory_windows() {
     let mut node = granting(Limits { max_mw: 1, ..Limits::default() });
-    let first = node.adapter.alloc_window(node.pd, WindowType::One).unwrap();
-    assert_eq!(node.adapter.alloc_window(node.pd, WindowType::One), Err(too_many("memory windows", 1)));
+    let first = node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
+    assert_eq!(node.adapter.alloc_window(node.pd, WindowType::Type1), Err(too_many("memory windows", 1)));
     node.adapter.dealloc_window(WindowId::of(first)).unwrap();
-    node.adapter.alloc_window(node.pd, WindowType::One).unwrap();
+    node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
 }
 
 #[test]

@@ -10,7 +10,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
-use crate::harness::{Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt};
+use crate::common::{Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt};
 
 const MTU: usize = 256;
 
@@ -201,7 +201,7 @@ fn going_back_resumes_in_the_middle_of_a_message() {
     half.post_send(&SendWr::send(2, Data::empty()));
     let sent = half.take();
     assert_eq!(sent[0], pkt(Op::WriteFirst, 0x100).reth(target, 1024).payload(&from.part(0, MTU)));
-    assert_eq!(half.send(&nak(NakCode::PsnSequenceError, 0x102, 0)), Disposition::NakTaken(SEQUENCE_ERROR));
+    assert_eq!(half.send(&nak(NakCode::PsnSequenceError, 0x102, 0)), Disposition::NakReceived(SEQUENCE_ERROR));
     half.expect(&sent[2..]);
     assert_eq!(
         sent[2..].iter().map(|packet| packet.operation).collect::<Vec<_>>(),

@@ -10,7 +10,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr, Sge, WcStatus},
 };
 
-use crate::harness::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
+use crate::common::{Buffer, Half, Options, Pair, Side, all_ok, pattern, pkt};
 
 /// Pieces of these lengths, at odd addresses, last one first in memory.
 fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {

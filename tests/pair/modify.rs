@@ -7,27 +7,27 @@ use roce_transport::{
     event::DropReason,
     mem::Access,
     psn::Psn,
-    qp::{Changes, QpType, Rtr, Rts, State},
+    qp::{QpUpdate, QpType, Rtr, Rts, State},
     time::{Instant, ack_timeout},
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendWr, UdDestination, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pair, QKEY, Side, ack, all_ok, nak, pkt, rnr};
+use crate::common::{Half, Options, Pair, QKEY, Side, ack, all_ok, nak, pkt, rnr};
 
-const NONE: Changes = Changes::NONE;
+const NONE: QpUpdate = QpUpdate::NONE;
 
 /// RTS→SQD→SQD with these changes→RTS.
-fn change_in_sqd(half: &mut Half, changes: Changes) {
+fn change_in_sqd(half: &mut Half, changes: QpUpdate) {
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node.adapter.change(now, qpn, &changes).unwrap();
+    half.node.adapter.update(now, qpn, &changes).unwrap();
     half.node.adapter.to_rts(now, qpn, &Rts::Resume).unwrap();
 }
 
 #[test]
 fn rights_taken_away_and_given_on_every_edge() {
-    let write = Changes { access: Some(Access::REMOTE_WRITE), ..NONE };
+    let write = QpUpdate { access: Some(Access::REMOTE_WRITE), ..NONE };
     for given_by in 0..5 {
         let options = Options { access: Access::empty(), ..Options::default() };
         let mut half = Half::reset(options);
@@ -36,7 +36,7 @@ fn rights_taken_away_and_given_on_every_edge() {
         half.node.enter_init(qpn, &options);
         let adapter = &mut half.node.adapter;
         if given_by == 0 {
-            adapter.change(now, qpn, &write).unwrap();
+            adapter.update(now, qpn, &write).unwrap();
         }
         let rtr = Rtr::Rc {
             dest_qpn: Half::PEER,
@@ -58,7 +58,7 @@ fn rights_taken_away_and_given_on_every_edge() {
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS, 0)]);
         } else {
             half.expect(&[ack(Half::THEIRS, 1)]);
-            half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &Changes { access: Some(Access::empty()), ..NONE }).unwrap();
+            half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { access: Some(Access::empty()), ..NONE }).unwrap();
             half.send(&pkt(Op::WriteOnly, Half::THEIRS + 1).reth(memory.remote(0), 4).payload(&[2; 4]).ask());
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS + 1, 1)]);
         }
@@ -70,15 +70,15 @@ fn the_rnr_timer() {
     let mut half = Half::new(Options { min_rnr_timer: 12, ..Options::default() });
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(12, 0x200, 0)]);
-    half.node.adapter.change(half.now, half.qp.qpn, &Changes { min_rnr_timer: Some(5), ..NONE }).unwrap();
+    half.node.adapter.update(half.now, half.qp.qpn, &QpUpdate { min_rnr_timer: Some(5), ..NONE }).unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(5, 0x200, 0)]);
-    change_in_sqd(&mut half, Changes { min_rnr_timer: Some(31), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { min_rnr_timer: Some(31), ..NONE });
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(31, 0x200, 0)]);
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &Changes { min_rnr_timer: Some(9), ..NONE }).unwrap();
+    half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { min_rnr_timer: Some(9), ..NONE }).unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(9, 0x200, 0)]);
 }
@@ -91,7 +91,7 @@ fn the_rnr_timer_on_the_way_to_rts() {
     half.node.enter_init(qpn, &options);
     half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
     let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
-    half.node.adapter.to_rts_with(now, qpn, &rts, &Changes { min_rnr_timer: Some(5), ..NONE }).unwrap();
+    half.node.adapter.to_rts_with(now, qpn, &rts, &QpUpdate { min_rnr_timer: Some(5), ..NONE }).unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(5, 0x200, 0)]);
 }
@@ -103,8 +103,8 @@ fn timeout_and_retries() {
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     half.send(&ack(0x100, 1));
-    change_in_sqd(&mut half, Changes { retry_cnt: Some(1), ..NONE });
-    change_in_sqd(&mut half, Changes { timeout: Some(12), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { retry_cnt: Some(1), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { timeout: Some(12), ..NONE });
     half.qp.sent();
     half.post_send(&SendWr::send(2, Data::empty()));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
@@ -120,7 +120,7 @@ fn timeout_and_retries() {
 #[test]
 fn rnr_retries() {
     let mut half = Half::new(Options { rnr_retry: 7, ..Options::default() });
-    change_in_sqd(&mut half, Changes { rnr_retry: Some(0), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { rnr_retry: Some(0), ..NONE });
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     half.send(&rnr(1, 0x100, 0));
@@ -131,7 +131,7 @@ fn rnr_retries() {
 fn reads_at_once() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
     let (to, from) = (half.buffer(8), half.buffer(8));
-    change_in_sqd(&mut half, Changes { max_rd_atomic: Some(3), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { max_rd_atomic: Some(3), ..NONE });
     for id in 0..5 {
         half.post_send(&SendWr::read(id, from.remote(0), to.all()));
     }
@@ -148,12 +148,12 @@ fn reads_of_the_peer() {
         half.send(&read(psn));
     }
     half.take();
-    change_in_sqd(&mut half, Changes { max_dest_rd_atomic: Some(2), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { max_dest_rd_atomic: Some(2), ..NONE });
     for (psn, answered) in [(0x200, false), (0x201, false), (0x202, true), (0x203, true)] {
         half.send(&read(psn));
         assert_eq!(half.take().len(), usize::from(answered), "{psn:#x}");
     }
-    change_in_sqd(&mut half, Changes { max_dest_rd_atomic: Some(0), ..NONE });
+    change_in_sqd(&mut half, QpUpdate { max_dest_rd_atomic: Some(0), ..NONE });
     half.send(&read(0x204));
     half.expect(&[nak(NakCode::InvalidRequest, 0x204, 4)]);
 }
@@ -170,7 +170,7 @@ fn the_way_to_the_peer() {
         let av = AddressVector { hop_limit: 3, traffic_class: 0x68, ..AddressVector::new(pair.b.ip.into(), 0) };
         let now = pair.now;
         pair.a.adapter.to_sqd(now, a.qpn, false).unwrap();
-        pair.a.adapter.change(now, a.qpn, &Changes { av: Some(av), ..NONE }).unwrap();
+        pair.a.adapter.update(now, a.qpn, &QpUpdate { av: Some(av), ..NONE }).unwrap();
         assert_eq!(pair.a.adapter.query_qp(a.qpn).unwrap().av, Some(av));
         pair.a.adapter.to_rts(now, a.qpn, &Rts::Resume).unwrap();
         pair.post_recv(&b, &RecvWr::new(1, []));
@@ -189,7 +189,7 @@ fn the_way_to_the_peer() {
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);
-    let key = Changes { qkey: Some(other), ..NONE };
+    let key = QpUpdate { qkey: Some(other), ..NONE };
     for edge in 0..6 {
         let mut pair = Pair::new();
         let options = Options::default();
@@ -201,17 +201,17 @@ fn queue_keys() {
             pair.b.enter_init(b.qpn, &options);
             let adapter = &mut pair.b.adapter;
             if edge == 0 {
-                adapter.change(now, b.qpn, &key).unwrap();
+                adapter.update(now, b.qpn, &key).unwrap();
             }
             adapter.to_rtr_with(b.qpn, &Rtr::Ud, if edge == 1 { &key } else { &NONE }).unwrap();
             let rts = Rts::Ud { sq_psn: Psn::new(0) };
             adapter.to_rts_with(now, b.qpn, &rts, if edge == 2 { &key } else { &NONE }).unwrap();
         } else if edge == 3 {
-            adapter.change(now, b.qpn, &key).unwrap();
+            adapter.update(now, b.qpn, &key).unwrap();
         } else {
             adapter.to_sqd(now, b.qpn, false).unwrap();
             if edge == 4 {
-                adapter.change(now, b.qpn, &key).unwrap();
+                adapter.update(now, b.qpn, &key).unwrap();
             }
             adapter.to_rts_with(now, b.qpn, &Rts::Resume, if edge == 5 { &key } else { &NONE }).unwrap();
         }
@@ -239,7 +239,7 @@ fn a_queue_key_on_the_way_out_of_sqe() {
     pair.post_send(&a, &SendWr::send_to(1, nowhere, Data::empty()));
     pair.run();
     assert_eq!(pair.state(&a), State::Sqe);
-    let key = Changes { current_state: Some(State::Sqe), qkey: Some(QKey(5)), ..NONE };
+    let key = QpUpdate { current_state: Some(State::Sqe), qkey: Some(QKey(5)), ..NONE };
     pair.a.adapter.to_rts_with(Instant::ZERO, a.qpn, &Rts::Resume, &key).unwrap();
     assert_eq!(pair.a.adapter.query_qp(a.qpn).map(|info| (info.state, info.qkey)), Some((State::Rts, QKey(5))));
 }

@@ -8,13 +8,13 @@ use roce_transport::{
     event::{Disposition, DropReason},
     mem::LKey,
     psn::Psn,
-    qp::{Changes, Init, QpInit, QpType, Quirks, Rtr, State},
+    qp::{QpUpdate, Init, QpInit, QpType, Quirks, Rtr, State},
     time::Instant,
     wire::{Bth, Deth, Ext, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op, Service},
     work::{Data, RecvWr, SendWr, Sge, SrqAttr, UdDestination, WcOpcode, WcStatus},
 };
 
-use crate::harness::{Buffer, End, Node, Options, Pair, QKEY, Side, all_ok, encode, to_group};
+use crate::common::{Buffer, End, Node, Options, Pair, QKEY, Side, all_ok, encode, to_group};
 
 const GROUP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 1, 2, 3));
 const OTHER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(239, 1, 2, 4));
@@ -97,9 +97,9 @@ fn each_copy_passes_checks_of_its_own() {
     let [good, other_key, other_partition, no_request, not_ready, failed, bad_buffer] = &members;
     let adapter = &mut pair.b.adapter;
     let now = pair.now;
-    adapter.change(now, other_key.qpn, &Changes { qkey: Some(QKey(1)), ..Changes::NONE }).unwrap();
+    adapter.update(now, other_key.qpn, &QpUpdate { qkey: Some(QKey(1)), ..QpUpdate::NONE }).unwrap();
     adapter.to_sqd(now, other_partition.qpn, false).unwrap();
-    adapter.change(now, other_partition.qpn, &Changes { pkey_index: Some(1), ..Changes::NONE }).unwrap();
+    adapter.update(now, other_partition.qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE }).unwrap();
     adapter.to_error(now, failed.qpn).unwrap();
     adapter.to_reset(not_ready.qpn).unwrap();
     adapter.to_init(not_ready.qpn, &Init { qkey: QKEY, ..Init::default() }).unwrap();

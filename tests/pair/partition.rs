@@ -4,12 +4,12 @@ use roce_transport::{
     adapter::{ObjectError, PKeyTable},
     addr::PKey,
     event::{DropReason, Event},
-    qp::{Changes, Init, ModifyError, QpType, Rts},
+    qp::{QpUpdate, Init, ModifyError, QpType, Rts},
     wire::{Headers, NetHeader, Operation as Op, Service},
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
-use crate::harness::{End, Half, Options, Pair, Side, all_ok, pkt};
+use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt};
 
 fn table<const N: usize>(entries: [u16; N]) -> PKeyTable {
     PKeyTable::new(entries.map(PKey)).unwrap()
@@ -164,7 +164,7 @@ fn another_index_in_sqd() {
     half.node.adapter.set_pkeys(table([0xFFFF, 0x8004])).unwrap();
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node.adapter.change(now, qpn, &Changes { pkey_index: Some(1), ..Changes::NONE }).unwrap();
+    half.node.adapter.update(now, qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE }).unwrap();
     half.node.adapter.to_rts(now, qpn, &Rts::Resume).unwrap();
     half.post_send(&SendWr::send(1, Data::empty()));
     half.node.transmit.clear();

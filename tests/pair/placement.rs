@@ -13,7 +13,7 @@ use roce_transport::{
     work::{Data, Placement, RecvWr, Remote, SendFlags, SendWr, WcOpcode, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt};
+use crate::common::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const BOTH: Placement = Placement::all();
@@ -52,7 +52,7 @@ fn lasting() -> Arc<Lasting> {
     Arc::new(Lasting { heap: HeapMemory::new(4096), persisted: Mutex::default() })
 }
 
-fn placed(psn: u32, msn: u32) -> crate::harness::Pkt {
+fn placement_ack(psn: u32, msn: u32) -> crate::common::Pkt {
     pkt(Op::ReadResponseOnly, psn).aeth(Syndrome::ACK, msn)
 }
 
@@ -64,11 +64,11 @@ fn flusher() -> Half {
 fn a_flush_on_the_wire() {
     let mut half = Half::new(Options::default());
     half.post_send(&SendWr::flush(1, FAR, 0x1000, Placement::GLOBAL));
-    half.post_send(&SendWr::flush_whole(2, FAR.rkey, BOTH));
+    half.post_send(&SendWr::flush_all(2, FAR.rkey, BOTH));
     let whole = Remote { address: 0, ..FAR };
     half.expect(&[pkt(Op::Flush, 0x100).flush(1, 0, FAR, 0x1000).ask(), pkt(Op::Flush, 0x101).flush(3, 1, whole, 0).ask()]);
-    half.send(&placed(0x100, 1));
-    half.send(&placed(0x101, 2));
+    half.send(&placement_ack(0x100, 1));
+    half.send(&placement_ack(0x101, 2));
     let opcodes: Vec<_> = half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
     assert_eq!(opcodes, [Ok((WcOpcode::Flush, 0)); 2]);
 }
@@ -86,7 +86,7 @@ fn a_flush_is_carried_out() {
     half.send(&pkt(Op::Flush, 0x202).flush(1, 0, at(0x1000), 4096).ask());
     half.send(&pkt(Op::Flush, 0x203).flush(3, 1, at(0), 0).ask());
     half.send(&pkt(Op::Flush, 0x204).flush(3, 0, at(0x2000), 0).ask());
-    half.expect(&[placed(0x201, 2), placed(0x202, 3), placed(0x203, 4), placed(0x204, 5)]);
+    half.expect(&[placement_ack(0x201, 2), placement_ack(0x202, 3), placement_ack(0x203, 4), placement_ack(0x204, 5)]);
     assert_eq!(*memory.persisted.lock().unwrap(), [(4, 10), (0, 4096), (4096, 0)]);
 }
 
@@ -135,7 +135,7 @@ fn which_flushes_are_refused() {
 
 #[test]
 fn flush_and_atomic_write_stand_between_messages_and_have_their_lengths() {
-    type Spoil = fn(Remote) -> crate::harness::Pkt;
+    type Spoil = fn(Remote) -> crate::common::Pkt;
     let cases: [(Spoil, Refusal); 6] = [
         (|far| pkt(Op::Flush, 0x200).flush(1, 0, far, 8).payload(&[0; 4]), Refusal::Length),
         (|far| pkt(Op::AtomicWrite, 0x200).reth(far, 8).payload(&[0; 4]), Refusal::Length),
@@ -173,19 +173,19 @@ fn an_atomic_write_on_the_wire() {
     half.post_send(&SendWr::atomic_write(2, FAR, Data::inline(&[5; 8])));
     let request = |psn| pkt(Op::AtomicWrite, psn).reth(FAR, 8).ask();
     half.expect(&[request(0x100).payload(&near.bytes()), request(0x101).payload(&[5; 8])]);
-    half.send(&placed(0x100, 1));
-    half.send(&placed(0x101, 2));
+    half.send(&placement_ack(0x100, 1));
+    half.send(&placement_ack(0x101, 2));
     let opcodes: Vec<_> = half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
     assert_eq!(opcodes, [Ok((WcOpcode::AtomicWrite, 0)); 2]);
 
     half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
-    half.expect(&[placed(0x200, 1)]);
+    half.expect(&[placement_ack(0x200, 1)]);
     assert_eq!(far.part(8, 8), [7; 8]);
     // the memory has changed since; a repeat is answered and changes nothing
     far.put(8, &[8; 8]);
     let again = half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
-    assert_eq!(again, Disposition::Repeated);
-    half.expect(&[placed(0x200, 1)]);
+    assert_eq!(again, Disposition::Duplicate);
+    half.expect(&[placement_ack(0x200, 1)]);
     assert_eq!(far.part(8, 8), [8; 8]);
 }
 
@@ -213,7 +213,7 @@ fn slots() {
     half.post_send(&SendWr::atomic_write(3, FAR, Data::inline(&[0; 8])));
     half.post_send(&SendWr::atomic_write(4, FAR, Data::inline(&[0; 8])));
     assert_eq!(half.take().len(), 4);
-    half.send(&placed(0x103, 4));
+    half.send(&placement_ack(0x103, 4));
     assert_eq!(half.qp.send_outcomes(), all_ok(0..4, 0), "the answer to a later one shows that the earlier were carried out");
     assert_eq!(half.take().len(), 1);
 
@@ -222,20 +222,20 @@ fn slots() {
     half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
     half.post_send(&SendWr::flush(2, FAR, 8, Placement::GLOBAL));
     assert_eq!(half.take().len(), 1);
-    half.send(&placed(0x100, 1));
+    half.send(&placement_ack(0x100, 1));
     assert_eq!(half.take().len(), 1);
 
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
     half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
     half.post_send(&SendWr::atomic_write(2, FAR, Data::inline(&[0; 8])));
     half.take();
-    half.send(&placed(0x100, 1));
+    half.send(&placement_ack(0x100, 1));
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocQpOpErr))]);
 
     let mut half = Half::new(Options { max_dest_rd_atomic: 0, access: RIGHTS, ..Options::default() });
     let far = half.buffer(8);
     half.send(&pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask());
-    half.expect(&[placed(0x200, 1)]);
+    half.expect(&[placement_ack(0x200, 1)]);
     let disposition = half.send(&pkt(Op::AtomicWrite, 0x201).reth(far.remote(0), 8).payload(&[7; 8]));
     assert_eq!(disposition, Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::TooManyReads));
 }
@@ -246,7 +246,7 @@ fn a_fence_waits_for_an_atomic_write() {
     half.post_send(&SendWr::atomic_write(1, FAR, Data::inline(&[0; 8])));
     half.post_send(&SendWr::send(2, Data::empty()).with_flags(SendFlags::FENCE));
     assert_eq!(half.take().len(), 1);
-    half.send(&placed(0x100, 1));
+    half.send(&placement_ack(0x100, 1));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
 }
 
@@ -281,7 +281,7 @@ fn a_repeat_of_what_never_was() {
     half.post_recv(&RecvWr::new(1, []));
     half.send(&pkt(Op::SendOnly, 0x200));
     half.send(&pkt(Op::Flush, 0x201).flush(1, 0, far.remote(0), 8));
-    half.expect(&[placed(0x201, 2)]);
+    half.expect(&[placement_ack(0x201, 2)]);
     let atomic_write = |psn| pkt(Op::AtomicWrite, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask();
     let flush = |psn| pkt(Op::Flush, psn).flush(1, 0, far.remote(0), 8).ask();
     for psn in [0x200, 0x1FF, 0x80_0202] {
@@ -291,8 +291,8 @@ fn a_repeat_of_what_never_was() {
     }
     half.expect_nothing();
     assert_eq!(far.bytes(), [0; 8]);
-    assert_eq!(half.send(&flush(0x201)), Disposition::Repeated);
-    half.expect(&[placed(0x201, 2)]);
+    assert_eq!(half.send(&flush(0x201)), Disposition::Duplicate);
+    half.expect(&[placement_ack(0x201, 2)]);
 }
 
 /// A peer that sends or repeats them without end, and takes no answers, does not fill our memory.
@@ -344,7 +344,7 @@ fn the_kernels_own_icrc() {
         let far = half.buffer(8);
         let packet = pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask();
         let net = half.net();
-        let mut bytes = crate::harness::encode(&net, Headers::new(half.bth(&packet), packet.ext).unwrap(), &[]);
+        let mut bytes = crate::common::encode(&net, Headers::new(half.bth(&packet), packet.ext).unwrap(), &[]);
         let end = bytes.len() - 4;
         let icrc = rxe_flush_icrc(&net, &bytes[..end]);
         bytes[end..].copy_from_slice(&icrc.to_le_bytes());
@@ -370,7 +370,7 @@ fn what_cannot_be_posted_or_registered() {
 #[test]
 fn wrong_answers() {
     for answer in [
-        placed(0x100, 1).payload(&[0; 4]),
+        placement_ack(0x100, 1).payload(&[0; 4]),
         pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 1),
         pkt(Op::ReadResponseMiddle, 0x100),
     ] {

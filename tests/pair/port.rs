@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pair, Side, all_ok, to_group};
+use crate::common::{Half, Options, Pair, Side, all_ok, to_group};
 
 fn gid(text: &str) -> Gid {
     text.parse::<std::net::IpAddr>().unwrap().into()

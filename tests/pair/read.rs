@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, Remote, SendFlags, SendWr, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pattern, pkt};
+use crate::common::{Half, Options, Pair, Pkt, Side, ack, all_ok, nak, pattern, pkt};
 
 fn response(operation: Op, psn: u32, bytes: &[u8]) -> Pkt {
     match operation {
@@ -247,7 +247,7 @@ fn a_repeat_takes_no_place_of_a_new_read() {
     let read = |psn| pkt(Op::ReadRequest, psn).reth(from.remote(0), 8);
     half.send(&read(0x200));
     assert_eq!(half.take().len(), 1);
-    assert_eq!(half.send(&read(0x200)), Disposition::Repeated);
+    assert_eq!(half.send(&read(0x200)), Disposition::Duplicate);
     assert_eq!(half.send(&read(0x201)), Disposition::Executed);
     assert_eq!(half.take().iter().map(|packet| packet.psn).collect::<Vec<_>>(), [0x200, 0x201]);
 }

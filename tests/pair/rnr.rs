@@ -11,7 +11,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt, rnr};
+use crate::common::{Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt, rnr};
 
 const NANO: Duration = Duration::from_nanos(1);
 
@@ -22,7 +22,7 @@ fn every_timer_code_is_honoured_to_the_nanosecond() {
         half.post_send(&SendWr::send(1, Data::empty()));
         let packets = half.take();
         let disposition = half.send(&rnr(timer, 0x100, 0));
-        assert_eq!(disposition, Disposition::NakTaken(Syndrome::RnrNak { timer }));
+        assert_eq!(disposition, Disposition::NakReceived(Syndrome::RnrNak { timer }));
         half.advance(rnr_timer(timer) - NANO);
         half.expect_nothing();
         half.advance(NANO);

@@ -6,7 +6,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::harness::{Options, Pair, Side, all_ok};
+use crate::common::{Options, Pair, Side, all_ok};
 
 /// Lengths around every boundary.
 fn lengths(mtu: Mtu) -> Vec<usize> {

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{RecvWr, SendWr, SrqAttr, SrqError, SrqId, SrqInfo, WcStatus},
 };
 
-use crate::harness::{Buffer, End, Options, Pair, Side, all_ok};
+use crate::common::{Buffer, End, Options, Pair, Side, all_ok};
 
 const ATTR: SrqAttr = SrqAttr { max_wr: 8, max_sge: 2 };
 

@@ -6,33 +6,33 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     mem::LKey,
     psn::Psn,
-    qp::{Changes, EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
+    qp::{QpUpdate, EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
     time::Instant,
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
 };
 
-use crate::harness::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
+use crate::common::{End, Half, Node, Options, Pair, Side, ack, all_ok, nak, pkt};
 
 const DROPPED: Disposition = Disposition::Dropped(DropReason::QpState);
 
 pub(super) fn node() -> Node {
-    let mut node = Node::new([10, 0, 0, 1].into(), 1, crate::harness::UDP_SEGMENT);
+    let mut node = Node::new([10, 0, 0, 1].into(), 1, crate::common::UDP_SEGMENT);
     node.adapter.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap()).unwrap();
     node
 }
 
 /// Tries to move a queue pair; every attribute is right for the edge, if it exists.
 pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Result<(), ModifyError> {
-    go_with(node, qp, qp_type, to, &Changes::default())
+    go_with(node, qp, qp_type, to, &QpUpdate::default())
 }
 
 /// The same with changes, on an edge that can be taken with some.
-pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &Changes) -> Result<(), ModifyError> {
+pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &QpUpdate) -> Result<(), ModifyError> {
     let adapter = &mut node.adapter;
     let from = adapter.query_qp(qp.qpn).unwrap().state;
     match to {
-        State::Init | State::Rts | State::Sqd if from == to => adapter.change(Instant::ZERO, qp.qpn, changes),
+        State::Init | State::Rts | State::Sqd if from == to => adapter.update(Instant::ZERO, qp.qpn, changes),
         State::Reset => adapter.to_reset(qp.qpn),
         State::Init => adapter.to_init(qp.qpn, &Init::default()),
         State::Rtr => {
@@ -301,8 +301,8 @@ fn draining() {
     let before = half.node.adapter.query_qp(qpn).unwrap();
     assert!(before.sq_draining);
     assert_eq!(half.node.adapter.to_rts(half.now, qpn, &Rts::Resume), Err(ModifyError::StillDraining));
-    let changes = Changes { timeout: Some(3), ..Changes::default() };
-    assert_eq!(half.node.adapter.change(half.now, qpn, &changes), Err(ModifyError::StillDraining));
+    let changes = QpUpdate { timeout: Some(3), ..QpUpdate::default() };
+    assert_eq!(half.node.adapter.update(half.now, qpn, &changes), Err(ModifyError::StillDraining));
     assert_eq!(half.node.adapter.query_qp(qpn), Some(before));
     half.send(&ack(0x100 + 255, 0));
     assert_eq!(half.take().len(), 44, "the message goes on to its end");
@@ -312,7 +312,7 @@ fn draining() {
     assert_eq!(half.node.events, [Event::SendQueueDrained(qpn)]);
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
     assert!(!half.node.adapter.query_qp(qpn).unwrap().sq_draining);
-    half.node.adapter.change(half.now, qpn, &changes).unwrap();
+    half.node.adapter.update(half.now, qpn, &changes).unwrap();
     assert_eq!(half.node.events.len(), 1, "drained once, told once");
     half.node.adapter.to_rts(half.now, qpn, &Rts::Resume).unwrap();
     half.expect(&[pkt(Op::SendOnly, 0x100 + 300).ask()]);

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
-use crate::harness::{Half, Options, Pkt, ack, all_ok, nak, pkt, rnr};
+use crate::common::{Half, Options, Pkt, ack, all_ok, nak, pkt, rnr};
 
 const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
@@ -46,7 +46,7 @@ fn every_bit_that_the_icrc_covers() {
         half.post_recv(&RecvWr::new(1, [to.all()]));
         half.post_recv(&RecvWr::new(2, [to.all()]));
         let packet = Headers::new(half.bth(&pkt(Op::SendOnly, Half::THEIRS)), Ext::None).unwrap();
-        let bytes = crate::harness::encode(&half.net(), packet, b"payload");
+        let bytes = crate::common::encode(&half.net(), packet, b"payload");
         for bit in 0..bytes.len() * 8 {
             let mut changed = bytes.clone();
             changed[bit / 8] ^= 1 << (bit % 8);
@@ -61,7 +61,7 @@ fn every_bit_that_the_icrc_covers() {
 
 #[test]
 fn the_identification_is_part_of_the_icrc() {
-    let sealed = |half: &Half| crate::harness::encode(&half.net(), headers(half, |_| {}), b"");
+    let sealed = |half: &Half| crate::common::encode(&half.net(), headers(half, |_| {}), b"");
     let with = |ident| NetHeader { ident, ..Half::new(Options::default()).net() };
     let known = |id, dont_fragment| with(Ident::Known { id, dont_fragment });
     for (net, taken) in [
@@ -83,7 +83,7 @@ fn the_identification_is_part_of_the_icrc() {
 #[test]
 fn a_wrong_icrc() {
     let mut half = receiver();
-    let mut bytes = crate::harness::encode(&half.net(), headers(&half, |_| {}), b"");
+    let mut bytes = crate::common::encode(&half.net(), headers(&half, |_| {}), b"");
     *bytes.last_mut().unwrap() ^= 0x80;
     let disposition = half.send_bytes(&half.net(), &bytes);
     refused(half, disposition, DropReason::Icrc);
@@ -131,7 +131,7 @@ fn another_service() {
         let mut half = receiver();
         let opcode = Opcode::new(service, Op::SendOnly).unwrap();
         let ext = if service == Service::Ud {
-            Ext::Deth(roce_transport::wire::Deth { qkey: crate::harness::QKEY, source_qp: Half::PEER })
+            Ext::Deth(roce_transport::wire::Deth { qkey: crate::common::QKEY, source_qp: Half::PEER })
         } else {
             Ext::None
         };
@@ -234,8 +234,8 @@ fn the_nak_of_another_service() {
 #[test]
 fn the_duplicate_region() {
     let mut half = receiver();
-    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200 - 1)), Disposition::Repeated);
-    assert_eq!(half.send(&pkt(Op::SendOnly, (0x200u32.wrapping_sub(0x80_0000)) & 0xFF_FFFF)), Disposition::Repeated);
+    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200 - 1)), Disposition::Duplicate);
+    assert_eq!(half.send(&pkt(Op::SendOnly, (0x200u32.wrapping_sub(0x80_0000)) & 0xFF_FFFF)), Disposition::Duplicate);
     half.take();
     half.send(&pkt(Op::SendOnly, 0x200 + 0x7F_FFFF));
     half.expect(&[nak(NakCode::PsnSequenceError, 0x200, 0)]);

@@ -8,7 +8,7 @@ use roce_transport::{
     work::{Data, RecvWr, SendWr, Sge, WcStatus},
 };
 
-use crate::harness::{Buffer, End, Options, Pair, Side, all_ok, pattern};
+use crate::common::{Buffer, End, Options, Pair, Side, all_ok, pattern};
 
 const MTU: usize = 256;
 

@@ -9,7 +9,7 @@ use roce_transport::{
     work::{Cause, Data, GrhArea, RecvWr, SendWr, Sge, UdDestination, WcOpcode, WcStatus},
 };
 
-use crate::harness::{End, Options, Pair, QKEY, Side, all_ok};
+use crate::common::{End, Options, Pair, QKEY, Side, all_ok};
 
 fn pair() -> (Pair, End, End, UdDestination) {
     let mut pair = Pair::new();

@@ -9,10 +9,10 @@ use roce_transport::{
     work::{Cause, Data, RecvWr, Remote, SendFlags, SendWr, WcError, WcOpcode, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt};
+use crate::common::{ALL_RIGHTS, Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt};
 
 const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE);
-const TYPES: [WindowType; 3] = [WindowType::One, WindowType::TwoA, WindowType::TwoB];
+const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
 
 fn bind(rkey: RKey, buffer: &Buffer, offset: usize, length: usize, access: Access) -> WindowBind {
     let address = buffer.region.address() + offset as u64;
@@ -69,7 +69,7 @@ fn rights_and_bounds_are_those_of_the_window() {
         let (a, b) = pair.connect(Options::default());
         let far = pair.b.buffer_with(300, Access::LOCAL_WRITE | Access::MW_BIND);
         let pd = pair.b.pd;
-        let rkey = pair.b.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+        let rkey = pair.b.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
         pair.post_send(&b, &SendWr::bind_window(9, bind(rkey, &far, 100, 100, access)));
         pair.run();
         let near = pair.a.buffer(100);
@@ -86,7 +86,7 @@ fn zero_based() {
     let (a, b) = pair.connect(Options::default());
     let far = pair.b.buffer(300).fill(7);
     let pd = pair.b.pd;
-    let rkey = pair.b.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+    let rkey = pair.b.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
     let zero_based = WindowBind { zero_based: true, ..bind(rkey, &far, 100, 100, REMOTE) };
     pair.post_send(&b, &SendWr::bind_window(9, zero_based));
     pair.run();
@@ -110,7 +110,7 @@ fn another_queue_pair() {
         let near = pair.a.buffer(8);
         pair.post_send(&other, &SendWr::read(1, at(&far, 100, rkey), near.all()));
         pair.run();
-        let expected = if window_type == WindowType::One { Ok(8) } else { Err(WcStatus::RemAccessErr) };
+        let expected = if window_type == WindowType::Type1 { Ok(8) } else { Err(WcStatus::RemAccessErr) };
         assert_eq!(other.send_outcomes(), [(1, expected)], "{window_type:?}");
         assert_eq!(pair.state(&other_b) == State::Rts, expected.is_ok());
     }
@@ -118,7 +118,7 @@ fn another_queue_pair() {
 
 #[test]
 fn another_domain() {
-    for window_type in [WindowType::One, WindowType::TwoB] {
+    for window_type in [WindowType::Type1, WindowType::Type2B] {
         let mut half = Half::new(Options::default());
         let far = half.buffer(8);
         let own = half.node.pd;
@@ -139,7 +139,7 @@ fn type_1_is_bound_anew() {
     let mut half = Half::new(Options::default());
     let (one, two) = (half.buffer(8), half.buffer(8));
     let pd = half.node.pd;
-    let first = half.node.adapter.alloc_window(pd, WindowType::One).unwrap();
+    let first = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
     let second = first.next();
     half.post_send(&SendWr::bind_window(1, bind(first, &one, 0, 8, REMOTE)));
     half.post_send(&SendWr::bind_window(2, bind(second, &two, 0, 8, REMOTE)));
@@ -174,37 +174,37 @@ fn what_cannot_be_bound() {
     type Case = (WindowType, fn(&mut Half, WindowBind) -> WindowBind, fn(WindowBind) -> WindowError);
     let cases: &[Case] = &[
         (
-            WindowType::TwoB,
+            WindowType::Type2B,
             |_, bind| WindowBind { rkey: RKey(bind.rkey.0 ^ 0x100), ..bind },
             |bind| E::UnknownWindow(bind.rkey.0),
         ),
-        (WindowType::One, |_, bind| WindowBind { region: roce_transport::mem::LKey(5), ..bind }, |_| E::UnknownRegion(5)),
-        (WindowType::TwoA, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
-        (WindowType::TwoB, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
-        (WindowType::One, |_, bind| WindowBind { zero_based: true, ..bind }, |_| E::ZeroBased),
-        (WindowType::One, |_, bind| WindowBind { length: 65, ..bind }, |bind| E::Bounds { address: bind.address, length: 65 }),
+        (WindowType::Type1, |_, bind| WindowBind { region: roce_transport::mem::LKey(5), ..bind }, |_| E::UnknownRegion(5)),
+        (WindowType::Type2A, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
+        (WindowType::Type2B, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
+        (WindowType::Type1, |_, bind| WindowBind { zero_based: true, ..bind }, |_| E::ZeroBased),
+        (WindowType::Type1, |_, bind| WindowBind { length: 65, ..bind }, |bind| E::Bounds { address: bind.address, length: 65 }),
         (
-            WindowType::TwoB,
+            WindowType::Type2B,
             |_, bind| WindowBind { address: bind.address - 1, ..bind },
             |bind| E::Bounds { address: bind.address, length: 64 },
         ),
         (
-            WindowType::TwoB,
+            WindowType::Type2B,
             |_, bind| WindowBind { length: u64::MAX, ..bind },
             |bind| E::Bounds { address: bind.address, length: u64::MAX },
         ),
         (
-            WindowType::One,
+            WindowType::Type1,
             |_, bind| WindowBind { access: Access::LOCAL_WRITE | Access::REMOTE_READ, ..bind },
             |_| E::Rights(Access::LOCAL_WRITE),
         ),
         (
-            WindowType::One,
+            WindowType::Type1,
             |_, bind| WindowBind { access: Access::FLUSH_PERSISTENT, ..bind },
             |_| E::Rights(Access::FLUSH_PERSISTENT),
         ),
         (
-            WindowType::One,
+            WindowType::Type1,
             |half, bind| WindowBind {
                 region: half.node.buffer_with(64, Access::MW_BIND).region.lkey(),
                 access: Access::REMOTE_WRITE,
@@ -213,12 +213,12 @@ fn what_cannot_be_bound() {
             |_| E::NeedsLocalWrite,
         ),
         (
-            WindowType::TwoB,
+            WindowType::Type2B,
             |half, bind| WindowBind { region: half.node.buffer_with(64, Access::LOCAL_WRITE).region.lkey(), ..bind },
             |_| E::NotAllowed,
         ),
         (
-            WindowType::TwoB,
+            WindowType::Type2B,
             |half, bind| {
                 let pd = half.node.adapter.alloc_pd().unwrap();
                 WindowBind { region: half.node.buffer_in(pd, 64, ALL_RIGHTS).region.lkey(), ..bind }
@@ -247,7 +247,7 @@ fn type_2_is_bound_once() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
     half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
     half.post_send(&SendWr::local_invalidate(2, rkey));
     half.post_send(&SendWr::bind_window(3, bind(rkey.next(), &far, 0, 8, REMOTE)));
@@ -266,7 +266,7 @@ fn requests_keep_their_order() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
     half.post_send(&SendWr::send(1, Data::empty()).with_flags(SendFlags::empty()));
     half.post_send(&SendWr::bind_window(2, bind(rkey, &far, 0, 8, REMOTE)));
     half.post_send(&SendWr::send(3, Data::empty()));
@@ -284,7 +284,7 @@ fn a_bind_in_a_draining_queue() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::One).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     let (now, qpn) = (half.now, half.qp.qpn);
@@ -303,7 +303,7 @@ fn a_bind_in_a_draining_queue() {
 fn over_an_unreliable_connection() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect_unreliably(Options::default());
-    let (far, rkey) = bound(&mut pair, &b, WindowType::TwoB, Access::REMOTE_WRITE);
+    let (far, rkey) = bound(&mut pair, &b, WindowType::Type2B, Access::REMOTE_WRITE);
     let near = pair.a.buffer(100).fill(5);
     pair.post_send(&a, &SendWr::write(1, at(&far, 100, rkey), near.all()));
     pair.run();
@@ -340,7 +340,7 @@ fn which_services_have_them() {
 
 #[test]
 fn a_message_takes_the_key_back() {
-    for window_type in [WindowType::TwoA, WindowType::TwoB] {
+    for window_type in [WindowType::Type2A, WindowType::Type2B] {
         for length in [0, 8, 3000] {
             let mut pair = Pair::new();
             let (a, b) = pair.connect(Options::default());
@@ -386,9 +386,9 @@ fn a_key_that_cannot_be_invalidated() {
         let mut half = Half::new(Options::default());
         let far = half.buffer(8);
         let pd = half.node.pd;
-        let one = half.node.adapter.alloc_window(pd, WindowType::One).unwrap();
-        let unbound = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
-        let foreign = half.node.adapter.alloc_window(pd, WindowType::TwoA).unwrap();
+        let one = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
+        let unbound = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
+        let foreign = half.node.adapter.alloc_window(pd, WindowType::Type2A).unwrap();
         half.post_send(&SendWr::bind_window(1, bind(one, &far, 0, 8, REMOTE)));
         let other = half.node.qp(Side::A, QpType::Rc, &Options::default());
         half.node.connect(other.qpn, Half::PEER_IP, Half::PEER, 0, 0, &Options::default());
@@ -436,7 +436,7 @@ fn taken_back_under_a_write() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(4096);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
     half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 4096, REMOTE)));
     half.take();
     half.send(&pkt(Op::WriteFirst, 0x200).reth(at(&far, 0, rkey), 2048).payload(&[1; 1024]));
@@ -454,7 +454,7 @@ fn a_bound_region_stays() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::One).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
     half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
     half.take();
     let change = Default::default();
@@ -473,7 +473,7 @@ fn a_revoked_region_takes_its_windows_with_it() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     let pd = half.node.pd;
-    let rkey = half.node.adapter.alloc_window(pd, WindowType::TwoB).unwrap();
+    let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
     half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
     half.take();
     half.node.adapter.revoke(&far.region);
@@ -498,7 +498,7 @@ fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
             } else {
                 half.node.adapter.to_reset(half.qp.qpn).unwrap();
             }
-            assert_eq!(far.region.has_windows(), window_type == WindowType::One);
+            assert_eq!(far.region.has_windows(), window_type == WindowType::Type1);
         }
     }
 }
@@ -507,9 +507,9 @@ fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
 fn windows_of_a_domain_keep_it_alive() {
     let mut node = Half::reset(Options::default()).node;
     let pd = node.adapter.alloc_pd().unwrap();
-    let rkey = node.adapter.alloc_window(pd, WindowType::One).unwrap();
+    let rkey = node.adapter.alloc_window(pd, WindowType::Type1).unwrap();
     assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::InUse));
     node.adapter.dealloc_window(WindowId::of(rkey)).unwrap();
     assert_eq!(node.adapter.dealloc_pd(pd), Ok(()));
-    assert_eq!(node.adapter.alloc_window(pd, WindowType::One), Err(ObjectError::Unknown));
+    assert_eq!(node.adapter.alloc_window(pd, WindowType::Type1), Err(ObjectError::Unknown));
 }

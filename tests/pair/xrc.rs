@@ -12,7 +12,7 @@ use roce_transport::{
     work::{CompletionQueue, Data, Placement, RecvWr, Remote, SendFlags, SendWr, SrqAttr, SrqId, Wc, WcStatus},
 };
 
-use crate::harness::{ALL_RIGHTS, Buffer, End, Half, Options, Outcome, Pair, Side, all_ok, nak, outcomes, pkt};
+use crate::common::{ALL_RIGHTS, Buffer, End, Half, Options, Outcome, Pair, Side, all_ok, nak, outcomes, pkt};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
@@ -166,7 +166,7 @@ fn memory_windows() {
     let (srq, cq) = pair.b.xrc_srq();
     let far = pair.b.buffer(300);
     let (near, pd) = (pair.a.buffer(100).fill(3), pair.b.pd);
-    let windows = [WindowType::One, WindowType::TwoA, WindowType::TwoB].map(|window_type| {
+    let windows = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B].map(|window_type| {
         let rkey = pair.b.adapter.alloc_window(pd, window_type).unwrap().next();
         let (region, address) = (far.region.lkey(), far.region.address() + 100);
         let access = Access::REMOTE_READ | Access::REMOTE_CHANGE;

@@ -15,7 +15,7 @@ use roce_transport::{
 };
 
 use crate::{
-    harness::{ALL_RIGHTS, Half, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes, pattern, pkt, rnr},
+    common::{ALL_RIGHTS, Half, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes, pattern, pkt, rnr},
     xrc::small,
 };
 
@@ -65,7 +65,7 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     let answer = half.take();
     assert_eq!(answer, [pkt(Op::ReadResponseOnly, 0x200).aeth(Syndrome::ACK, 1).payload(&pattern(7, 100))]);
     half.send(&first(0x201, srq));
-    assert_eq!(half.send(&read), Disposition::Repeated);
+    assert_eq!(half.send(&read), Disposition::Duplicate);
     half.expect(&answer);
     // nor does a packet ahead of its turn
     half.send(&pkt(Op::SendOnly, 0x205).srq(other).ask());
@@ -89,7 +89,7 @@ fn a_repeat_to_a_destroyed_queue() {
     half.send(&read);
     assert_eq!(half.take().len(), 2);
     half.node.adapter.destroy_srq(srq).unwrap();
-    assert_eq!(half.send(&send), Disposition::Repeated);
+    assert_eq!(half.send(&send), Disposition::Duplicate);
     half.expect(&[ack(0x200, 2)]);
     // the key's protection domain was that queue's
     assert_eq!(half.send(&read), Disposition::Dropped(DropReason::ReplayMissing));

@@ -54,8 +54,8 @@ impl Churn {
             What::Spare { spare: talk.spares.len() - 1 }
         } else {
             // one of type 2 serves the queue pair that bound it, and an XRC target binds none
-            let types = [WindowType::One, WindowType::TwoA, WindowType::TwoB];
-            let window_type = if program.xrc { WindowType::One } else { dice.pick(&types) };
+            let types = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
+            let window_type = if program.xrc { WindowType::Type1 } else { dice.pick(&types) };
             talk.windows.push(WindowSpec { owner, window_type });
             What::Window { window: talk.windows.len() - 1, generation: 0 }
         };
@@ -77,7 +77,7 @@ impl Churn {
     /// Its window, if it is one, and whether it is of type 2.
     pub fn window(&self, talk: &Talk) -> Option<(usize, bool)> {
         match self.what {
-            What::Window { window, .. } => Some((window, talk.windows[window].window_type != WindowType::One)),
+            What::Window { window, .. } => Some((window, talk.windows[window].window_type != WindowType::Type1)),
             What::Spare { .. } => None,
         }
     }
@@ -98,7 +98,7 @@ impl Churn {
         let start = program.allocate_words(self.owner, length);
         let read = Access::REMOTE_READ | Access::FLUSH_GLOBAL;
         let access = dice.pick(&[REMOTE, REMOTE, read, Access::REMOTE_WRITE, REMOTE - Access::REMOTE_READ]);
-        let zero_based = talk.windows[window].window_type != WindowType::One && dice.one_in(3);
+        let zero_based = talk.windows[window].window_type != WindowType::Type1 && dice.one_in(3);
         let kind = Kind::Bind { window, generation, start, length, access, zero_based };
         let mut op = Op::new(kind, Vec::new());
         op.after.extend(self.released.take().map(|step| program.watch(talk, step)));
@@ -156,7 +156,7 @@ impl Churn {
         let (owner, user) = (self.owner, 1 - self.owner);
         let place = Place { at: open.start, key: open.key };
         self.open = None;
-        if talk.windows[window].window_type == WindowType::One {
+        if talk.windows[window].window_type == WindowType::Type1 {
             self.released = open.last_use;
             let What::Window { generation, .. } = self.what else { return };
             if dice.one_in(2) {

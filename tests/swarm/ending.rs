@@ -99,7 +99,7 @@ fn use_of(place: Place, side: usize, program: &mut Program, dice: &mut Dice) -> 
 
 /// A window that nothing else uses.
 fn window(owner: usize, talk: &mut Talk, dice: &mut Dice) -> usize {
-    let window_type = dice.pick(&[WindowType::One, WindowType::TwoA, WindowType::TwoB]);
+    let window_type = dice.pick(&[WindowType::Type1, WindowType::Type2A, WindowType::Type2B]);
     talk.windows.push(WindowSpec { owner, window_type });
     talk.windows.len() - 1
 }
@@ -115,7 +115,7 @@ fn foreign(side: usize, talk: &Talk, program: &mut Program, dice: &mut Dice) -> 
         let sends = other.halves[side].ops.iter().any(|op| matches!(op.kind, Kind::Send { invalidate: Some(_) }));
         ops.iter().enumerate().rev().find_map(|(index, op)| match op.kind {
             Kind::Bind { window, generation, start, length: 8.., zero_based, .. }
-                if op.fails.is_none() && last(index) && !sends && other.windows[window].window_type != WindowType::One =>
+                if op.fails.is_none() && last(index) && !sends && other.windows[window].window_type != WindowType::Type1 =>
             {
                 let key = Key::Window { talk: number, window, generation, base: zero_based.then_some(start) };
                 Some((Place { at: start, key }, Step { talk: number, side: 1 - side, op: index }))

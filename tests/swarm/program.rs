@@ -14,7 +14,7 @@ use roce_transport::{
 };
 
 use super::{churn::Churn, dice::Dice, ending, unreliable::Chat};
-use crate::harness::{ALL_RIGHTS, Options};
+use crate::common::{ALL_RIGHTS, Options};
 
 /// Bytes of a node's memory, in pieces.
 pub type Pieces = Vec<(usize, usize)>;

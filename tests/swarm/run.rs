@@ -20,7 +20,7 @@ use super::{
     unreliable::Chatting,
     view::View,
 };
-use crate::harness::{Buffer, End, Options, Pair, Side};
+use crate::common::{Buffer, End, Options, Pair, Side};
 
 /// The address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;

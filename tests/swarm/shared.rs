@@ -7,7 +7,7 @@ use roce_transport::{
 };
 
 use super::{dice::Dice, model::Received};
-use crate::harness::{Buffer, Node};
+use crate::common::{Buffer, Node};
 
 /// Numbers of its requests are this and more.
 pub const FIRST_ID: u64 = 1 << 32;

@@ -12,7 +12,7 @@ use roce_transport::{
 };
 
 use super::{dice::Dice, program::REMOTE};
-use crate::harness::{Buffer, End, Options, Pair};
+use crate::common::{Buffer, End, Options, Pair};
 
 /// Bytes before the payload of a datagram.
 const GRH: usize = 40;
@@ -117,7 +117,7 @@ impl<'a> Chatting<'a> {
             if chat.window[side].is_some() && sink.len() > 0 {
                 let node = pair.node(ends[side].side);
                 let pd = node.pd;
-                let rkey = node.adapter.alloc_window(pd, dice.pick(&[WindowType::TwoA, WindowType::TwoB])).unwrap().next();
+                let rkey = node.adapter.alloc_window(pd, dice.pick(&[WindowType::Type2A, WindowType::Type2B])).unwrap().next();
                 let (region, address, length) = (sink.region.lkey(), sink.region.address(), sink.region.length());
                 let bind = WindowBind { rkey, region, address, length, access: REMOTE, zero_based: false };
                 pair.post_send(&ends[side], &SendWr::bind_window(BIND, bind));

@@ -188,7 +188,7 @@ pub enum Disposition {
     /// A request, carried out.
     Executed,
     /// A request seen before, answered again without being carried out.
-    Repeated,
+    Duplicate,
     /// A request answered with this NAK or RNR NAK, for this reason.
     Refused(Syndrome, Refusal),
     /// A response that moved the requester on; so many work requests completed by it.
@@ -197,7 +197,7 @@ pub enum Disposition {
         completed: u32,
     },
     /// A NAK that made the requester send again, wait, or fail.
-    NakTaken(Syndrome),
+    NakReceived(Syndrome),
     /// A multicast datagram. Each copy that was not received counts as a drop of its own.
     Replicated {
         /// How many received it.
@@ -215,12 +215,12 @@ impl fmt::Display for Disposition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Executed => f.write_str("executed"),
-            Self::Repeated => f.write_str("a duplicate, answered again"),
+            Self::Duplicate => f.write_str("a duplicate, answered again"),
             Self::Refused(syndrome, why) => write!(f, "refused with {syndrome}: {why}"),
             Self::Acknowledged { completed: 0 } => f.write_str("progress"),
             Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
             Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
-            Self::NakTaken(syndrome) => write!(f, "the requester heeds {syndrome}"),
+            Self::NakReceived(syndrome) => write!(f, "the requester heeds {syndrome}"),
             Self::Replicated { taken, copies } => write!(f, "multicast: received by {taken} of {copies} queue pairs"),
             Self::Congestion => f.write_str("congestion noted"),
             Self::Dropped(reason) => write!(f, "dropped: {reason}"),
@@ -290,7 +290,7 @@ totals! {
     /// Packets whose ICRC was right for some IPv4 identification that was not known.
     icrc_solved;
     /// Packets whose ICRC was not computed again, since they came through memory shared with another process of this host.
-    icrc_vouched;
+    icrc_trusted;
     /// Packets received with "congestion experienced" in their IP header.
     ecn_marked;
     /// Multicast packets received for a group with members, whatever became of their copies.

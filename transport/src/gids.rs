@@ -71,7 +71,7 @@ impl GidTable {
     /// was a multicast group, from the first one of its family. "Congestion experienced" does not go back with the rest of the
     /// traffic class; the hop limit is a new one. `None`: it was not sent to an address of this table.
     #[must_use]
-    pub fn way_back(&self, grh: &Grh) -> Option<AddressVector> {
+    pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
         let exact = self.gids.iter().position(|&gid| !gid.is_zero() && gid == grh.dst.into());
         let of_family = || self.gids.iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
         let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;

@@ -1,8 +1,8 @@
 //! Several adapters behind one address: each has a part of the numbers by which packets name their receiver.
 //!
-//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its adapter's [`Slot`]. What names no
+//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its adapter's [`IdPartition`]. What names no
 //! such number, a request for a service, goes to whoever waits for that. So one of the adapters can receive everything and hand
-//! on what is not its own, knowing nothing of the others but their slots and services.
+//! on what is not its own, knowing nothing of the others but their partitions and services.
 
 use core::ops::RangeInclusive;
 
@@ -18,13 +18,13 @@ const ID_BITS: u32 = 26;
 /// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since QP0, QP1, the multicast queue
 /// pair and the communication ID 0 are nobody's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Slot(u8);
+pub struct IdPartition(u8);
 
-impl Slot {
+impl IdPartition {
     /// How many there are.
     pub const COUNT: u8 = 62;
 
-    /// The slot of this number.
+    /// The partition of this number.
     #[must_use]
     pub const fn new(number: u8) -> Option<Self> {
         if 1 <= number && number <= Self::COUNT { Some(Self(number)) } else { None }
@@ -54,8 +54,8 @@ impl Slot {
 /// Whom a datagram is for, as far as it says so itself.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addressee {
-    /// The adapter with this slot.
-    Slot(Slot),
+    /// The adapter with this partition.
+    Partition(IdPartition),
     /// Whoever waits for requests for this service.
     Service(ServiceId),
     /// Whoever knows the connection, which is named only by what its peer calls it.
@@ -72,7 +72,7 @@ impl Addressee {
         let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else { return Self::Unknown };
         let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
         if qpn != Qpn::GSI {
-            return Self::slot((qpn.get() >> QPN_BITS) as u8);
+            return Self::partition((qpn.get() >> QPN_BITS) as u8);
         }
         let mad = Packet::parse(bytes).ok().and_then(|packet| CmMad::parse(packet.payload).ok());
         let Some(CmMad { message, .. }) = mad else { return Self::Unknown };
@@ -89,11 +89,11 @@ impl Addressee {
             Message::Drep(drep) => drep.remote_id,
             Message::SidrRep(rep) => rep.request_id,
         };
-        Self::slot((own_id >> ID_BITS) as u8)
+        Self::partition((own_id >> ID_BITS) as u8)
     }
 
-    fn slot(number: u8) -> Self {
-        Slot::new(number).map_or(Self::Unknown, Self::Slot)
+    fn partition(number: u8) -> Self {
+        IdPartition::new(number).map_or(Self::Unknown, Self::Partition)
     }
 }
 
@@ -130,22 +130,22 @@ mod tests {
 
     #[test]
     fn slots_divide_the_numbers() {
-        assert_eq!(Slot::new(0), None);
-        assert_eq!(Slot::new(63), None);
-        let slots: Vec<Slot> = (1..=Slot::COUNT).map(|number| Slot::new(number).unwrap()).collect();
-        for pair in slots.windows(2) {
+        assert_eq!(IdPartition::new(0), None);
+        assert_eq!(IdPartition::new(63), None);
+        let partitions: Vec<IdPartition> = (1..=IdPartition::COUNT).map(|number| IdPartition::new(number).unwrap()).collect();
+        for pair in partitions.windows(2) {
             assert_eq!(pair[0].qpns().end() + 1, *pair[1].qpns().start());
             assert_eq!(pair[0].ids().end() + 1, *pair[1].ids().start());
         }
-        assert_eq!((*slots[0].qpns().start(), *slots[61].qpns().end()), (0x04_0000, 0xFB_FFFF));
-        assert_eq!((*slots[0].ids().start(), *slots[61].ids().end()), (0x0400_0000, 0xFBFF_FFFF));
+        assert_eq!((*partitions[0].qpns().start(), *partitions[61].qpns().end()), (0x04_0000, 0xFB_FFFF));
+        assert_eq!((*partitions[0].ids().start(), *partitions[61].ids().end()), (0x0400_0000, 0xFBFF_FFFF));
     }
 
     #[test]
     fn a_packet_is_for_the_slot_of_its_queue_pair() {
-        for slot in (1..=Slot::COUNT).filter_map(Slot::new) {
-            for qpn in [*slot.qpns().start(), *slot.qpns().end()] {
-                assert_eq!(Addressee::of(&packet(qpn, b"data")), Addressee::Slot(slot));
+        for partition in (1..=IdPartition::COUNT).filter_map(IdPartition::new) {
+            for qpn in [*partition.qpns().start(), *partition.qpns().end()] {
+                assert_eq!(Addressee::of(&packet(qpn, b"data")), Addressee::Partition(partition));
             }
         }
         for nobodys in [0, 2, 0x03_FFFF, 0xFC_0000, 0xFF_FFFF] {
@@ -159,14 +159,14 @@ mod tests {
     #[test]
     fn a_message_is_for_whoever_it_names() {
         let (own, peers) = (0x1234_5678, 0xFFFF_FFFF);
-        let slot = Slot::new(4).unwrap();
-        assert!(slot.ids().contains(&own));
+        let partition = IdPartition::new(4).unwrap();
+        assert!(partition.ids().contains(&own));
         // MRA, REJ, REP, RTU, DREQ, DREP
         for attribute in 0x11..=0x16 {
-            assert_eq!(message(attribute, [peers, own, 0, 0]), Addressee::Slot(slot));
+            assert_eq!(message(attribute, [peers, own, 0, 0]), Addressee::Partition(partition));
         }
         let [sidr_req, sidr_rep, lap] = [0x17, 0x18, 0x19];
-        assert_eq!(message(sidr_rep, [own, 0, 0, 0]), Addressee::Slot(slot));
+        assert_eq!(message(sidr_rep, [own, 0, 0, 0]), Addressee::Partition(partition));
         for asking in [0x10, sidr_req] {
             assert_eq!(message(asking, [own, 0, 0, 0x0106_1234]), Addressee::Service(ServiceId(0x0106_1234)));
         }

@@ -9,7 +9,7 @@ use roce_transport::{
     qp::QpType,
     wire::{
         AtomicEth, Bth, Ext, Feth, HEADERS_MAX, Headers, ICRC_LEN, Ident, InvalidateEth, NetHeader, Opcode, Operation, Packet,
-        ParseError, Place, Reth, XrcEth, icrc, padding,
+        ParseError, PacketPosition, Reth, XrcEth, icrc, padding,
     },
 };
 
@@ -103,7 +103,7 @@ fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, ke
         }
     };
     let mut payload = packet.payload.to_vec();
-    if fill && matches!(opcode.operation().place(), Place::First | Place::Middle) {
+    if fill && matches!(opcode.operation().position(), PacketPosition::First | PacketPosition::Middle) {
         payload.resize(MTU.bytes() as usize, 0x5A);
     } else if fill && opcode.operation() == Operation::AtomicWrite {
         payload.resize(8, 0x5A);
@@ -165,7 +165,7 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
     match ext {
         Ext::Reth(reth) | Ext::RethImm(reth, _) | Ext::FethReth(_, reth) => {
             let word = opcode.operation() == Operation::AtomicWrite && fits;
-            let carries = opcode.operation().place().ends() && payload > 0;
+            let carries = opcode.operation().position().ends() && payload > 0;
             *reth = Reth {
                 virtual_address: address(reth.virtual_address) & if word { !7 } else { !0 },
                 rkey: rkey.0,

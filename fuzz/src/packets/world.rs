@@ -150,7 +150,7 @@ impl World {
         };
         let (xrc_srq, foreign_srq) = (xrc_srq(pd, xrcd), xrc_srq(other_pd, other_xrcd));
         adapter.post_srq_recv(foreign_srq, &RecvWr::new(u64::MAX, [])).expect("room for one request");
-        let windows = [WindowType::One, WindowType::TwoA, WindowType::TwoB]
+        let windows = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B]
             .map(|window_type| adapter.alloc_window(pd, window_type).expect("a memory window"));
         let mut region = |pd, number: u64, access| register(&mut adapter, pd, number, access);
         let mut world = Self {

@@ -18,7 +18,7 @@ use crate::input::Input;
 /// The address of every region.
 const ADDRESS: u64 = 1 << 32;
 const QKEY: QKey = QKey(0x1111_1111);
-const TYPES: [WindowType; 3] = [WindowType::One, WindowType::TwoA, WindowType::TwoB];
+const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
 /// Completions that no queue of all these requests can be short of.
 const CQE: usize = 1024;
 
@@ -527,7 +527,7 @@ impl Side {
             self.adapter.register(pd, attr).expect("a region");
         }
         for _ in 0..LIMITS.max_mw {
-            self.adapter.alloc_window(pd, WindowType::One).expect("a window");
+            self.adapter.alloc_window(pd, WindowType::Type1).expect("a window");
         }
         let cqs: Vec<_> = (0..LIMITS.max_cq).map(|_| self.adapter.create_cq(1).expect("a completion queue")).collect();
         for _ in 0..LIMITS.max_srq {

@@ -85,7 +85,7 @@ const GRH: u32 = 1;
 const HOP_LIMIT: u8 = 0xFF;
 
 /// The way back to whoever sent the datagram that `wc` and the 40 bytes in front of it tell of.
-unsafe fn way_back(context: *mut ibv_context, port: u8, wc: *const ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
+unsafe fn reply_path(context: *mut ibv_context, port: u8, wc: *const ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
     let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::INVAL)?);
     if port != 1 {
         return Err(Errno::INVAL);
@@ -96,7 +96,7 @@ unsafe fn way_back(context: *mut ibv_context, port: u8, wc: *const ibv_wc, grh: 
         return Ok(link);
     }
     let area = grh.cast::<[u8; size_of::<ibv_grh>()]>().as_ref().ok_or(Errno::INVAL)?;
-    let mut attr = attributes(&ctx.home.context.way_to_sender(area).map_err(|_| Errno::INVAL)?);
+    let mut attr = attributes(&ctx.home.context.init_ah_from_wc(area).map_err(|_| Errno::INVAL)?);
     attr.grh.hop_limit = HOP_LIMIT;
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
 }
@@ -108,12 +108,12 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
-    errno::minus_one(way_back(context, port, wc, grh).map(|found| *attr = found))
+    errno::minus_one(reply_path(context, port, wc, grh).map(|found| *attr = found))
 }
 
 unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port: u8) -> *mut ibv_ah {
     let context = Pd::get(pd).map(Pd::context);
-    errno::pointer(context.and_then(|context| create(pd, &way_back(context, port, wc, grh)?)))
+    errno::pointer(context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)))
 }
 
 export!(ibv_create_ah, ibv_destroy_ah, ibv_init_ah_from_wc, ibv_create_ah_from_wc);

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{CompletionQueue, transport::work::ArmKind};
+use roce_provider::{CompletionQueue, transport::work::NotifyKind};
 
 use crate::{
     channel::{self, Channel},
@@ -133,7 +133,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, places: 
 
 /// `ibv_req_notify_cq`.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    let arm = |object: &Cq| object.cq.arm(if solicited_only == 0 { ArmKind::Next } else { ArmKind::Solicited });
+    let arm = |object: &Cq| object.cq.req_notify(if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited });
     errno::status(Cq::get(cq).map(arm))
 }
 

@@ -56,7 +56,7 @@ struct Open {
 
 /// For how long a peer at which nobody listens yet is asked again: programs that start both sides at one moment rely on finding
 /// addresses to take as long as it does with a kernel (perftest's, for example).
-const PATIENCE: Duration = Duration::from_millis(250);
+const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -152,7 +152,7 @@ impl Dev {
         }
         let options = || {
             let mut options = OpenOptions::from_environment().map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
-            options.cm.patience = PATIENCE;
+            options.cm.listen_grace = LISTEN_GRACE;
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {

@@ -10,7 +10,7 @@ use roce_provider::{
     transport::{
         addr::{Mtu, QKey, Qpn},
         psn::Psn,
-        qp::{Attribute, Changes, Init, PathMigration, QpInfo, QpType, Rtr, Rts, State, is_legal, optional_attributes},
+        qp::{Attribute, QpUpdate, Init, PathMigration, QpInfo, QpType, Rtr, Rts, State, is_legal, optional_attributes},
     },
 };
 
@@ -147,12 +147,12 @@ enum Transition {
     /// To where it is already, with nothing to change.
     Stay,
     Init(Init),
-    Rtr(Rtr, Changes),
-    Rts(Rts, Changes),
+    Rtr(Rtr, QpUpdate),
+    Rts(Rts, QpUpdate),
     Sqd {
         notify: bool,
     },
-    Change(Changes),
+    Change(QpUpdate),
     Error,
     Reset,
 }
@@ -189,14 +189,14 @@ impl Transition {
         })
     }
 
-    fn make(self, qp: &QueuePair) -> Result<()> {
+    fn apply(self, qp: &QueuePair) -> Result<()> {
         match self {
             Self::Stay => return Ok(()),
             Self::Init(init) => qp.to_init(init),
             Self::Rtr(rtr, changes) => qp.to_rtr_with(rtr, changes),
             Self::Rts(rts, changes) => qp.to_rts_with(rts, changes),
             Self::Sqd { notify } => qp.to_sqd(notify),
-            Self::Change(changes) => qp.change(changes),
+            Self::Change(changes) => qp.update(changes),
             Self::Error => qp.to_error(),
             Self::Reset => qp.to_reset().inspect(|()| qp.discard_completions()),
         }?;
@@ -237,10 +237,10 @@ fn rts(qp_type: QpType, attr: &ibv_qp_attr) -> Rts {
     }
 }
 
-fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<Changes> {
+fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
     let given = |bit: u32| mask & bit != 0;
     let number = |bit: u32, value: u8| given(bit).then_some(value);
-    Ok(Changes {
+    Ok(QpUpdate {
         current_state: given(CUR_STATE).then(|| state(attr.cur_qp_state)).transpose()?,
         pkey_index: given(PKEY_INDEX).then_some(attr.pkey_index),
         access: given(ACCESS_FLAGS).then(|| mr::rights(attr.qp_access_flags)).transpose()?,
@@ -261,7 +261,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
     errno::status(Qp::get(qp).and_then(|object| {
         let (attr, mask) = (attr.as_ref().ok_or(Errno::INVAL)?, known(mask)?);
         let QpInfo { qp_type, state, .. } = object.qp.query();
-        Transition::of(qp_type, state, attr, mask)?.make(&object.qp)?;
+        Transition::of(qp_type, state, attr, mask)?.apply(&object.qp)?;
         if mask & STATE != 0 {
             (*qp).state = attr.qp_state;
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use roce_provider::{
-    ForeignMemory, MemoryRegion, NullRegion, Rereg,
+    ForeignMemory, MemoryRegion, NullRegion, ReregMr,
     transport::mem::{Access, Memory},
 };
 
@@ -202,7 +202,7 @@ unsafe fn reregister(
         Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
     };
     let memory = memory.map(|memory| (Arc::new(memory) as Arc<dyn Memory>, iova));
-    let change = Rereg { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
+    let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
     if let Some(pd) = new_pd {

@@ -48,8 +48,8 @@ const ZERO_BASED: c_uint = 1 << 5;
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let window_type = match number {
-            ONE => WindowType::One,
-            TWO => WindowType::TwoB,
+            ONE => WindowType::Type1,
+            TWO => WindowType::Type2B,
             _ => return Err(Errno::INVAL),
         };
         let window = pd.domain.alloc_window(window_type)?;

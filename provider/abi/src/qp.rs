@@ -7,7 +7,7 @@ use std::{
 };
 
 use roce_provider::{
-    QpAttr, QueuePair,
+    QpInitAttr, QueuePair,
     transport::{
         addr::Gid,
         qp::{QpCaps, QpInfo, QpType, Quirks, State},
@@ -165,7 +165,7 @@ pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_at
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq);
     let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
-    // Room for an element is room for as many bytes, and devices of this kind give it: programs send inline without having asked.
+    // Grant for an element is room for as many bytes, and devices of this kind give it: programs send inline without having asked.
     let room = max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
     let max_inline_data = max_inline_data.max(min_inline).max(room);
     let mut caps = QpCaps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data };
@@ -173,7 +173,7 @@ pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_at
         (caps.max_recv_wr, caps.max_recv_sge) = (0, 0);
     }
     let sq_sig_all = attr.sq_sig_all != 0;
-    let qp = pd.domain.create_qp(&QpAttr {
+    let qp = pd.domain.create_qp(&QpInitAttr {
         qp_type,
         send_cq: send_cq.cq.clone(),
         recv_cq: recv_cq.cq.clone(),

@@ -3,7 +3,7 @@
 use std::ffi::c_int;
 
 use roce_provider::{
-    QpAttr, QueuePair,
+    QpInitAttr, QueuePair,
     transport::{
         qp::{Init, QpType},
         work::RecvWr,
@@ -59,7 +59,7 @@ pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     // SAFETY: A queue of the test's.
     let cq = unsafe { Cq::get(cq) }.unwrap();
     let pd = cq.home.context.alloc_pd().unwrap();
-    let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq.cq)).unwrap();
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq.cq)).unwrap();
     qp.to_init(Init::default()).unwrap();
     qp.to_error().unwrap();
     qp

@@ -21,7 +21,7 @@ const SIDR_REQ_DATA: usize = 216 - IpHeader::LEN;
 
 impl CmId {
     /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its datagram service. What becomes of
-    /// it, events tell: [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
+    /// it, events emit: [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
     /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's
     /// queue pair when the peer accepts. Without one, the parameters name a queue pair that the program moves after
     /// [`ConnectResponse`](EventKind::ConnectResponse).
@@ -74,7 +74,7 @@ impl CmId {
             let mut state = self.shared().state();
             let conn = match connect {
                 Some(connect) => adapter.cm_connect(now, &Connect { private_data: &private_data, ..connect })?,
-                None => adapter.cm_ask(now, service_id, &av, &private_data)?,
+                None => adapter.sidr_request(now, service_id, &av, &private_data)?,
             };
             (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
             drop(state);
@@ -117,7 +117,7 @@ impl CmId {
         };
         self.command(&parts, |adapter, now, conn| match &accept {
             Some(accept) => adapter.cm_accept(now, conn, accept, managed).map(|()| IdState::Accepted),
-            None => adapter.cm_answer(conn, Ok((qpn, UDP_QKEY)), &param.private_data).map(|()| IdState::Established),
+            None => adapter.sidr_respond(conn, Ok((qpn, UDP_QKEY)), &param.private_data).map(|()| IdState::Established),
         })?;
         drop(parts);
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
@@ -147,7 +147,7 @@ impl CmId {
         let is_ud = parts.options.qp_type == QpType::Ud;
         self.command(&parts, |adapter, now, conn| {
             let done = if is_ud {
-                adapter.cm_answer(conn, Err(SidrRep::REJECTED), private_data)
+                adapter.sidr_respond(conn, Err(SidrRep::REJECTED), private_data)
             } else {
                 adapter.cm_reject(now, conn, reason, private_data)
             };
@@ -167,7 +167,7 @@ impl CmId {
     }
 
     fn confirm(&self, parts: &Parts, private_data: &[u8]) -> Result<(), CmError> {
-        self.command(parts, |adapter, _, conn| adapter.cm_ready(conn, private_data).map(|()| IdState::Established))
+        self.command(parts, |adapter, _, conn| adapter.cm_establish(conn, private_data).map(|()| IdState::Established))
     }
 
     /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with `IBV_EVENT_COMM_EST`).

@@ -67,14 +67,14 @@ fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
 
 /// An id's device and own address.
 #[derive(Clone)]
-pub(super) struct Place {
+pub(super) struct DeviceAddr {
     pub(super) context: Context,
     pub(super) ip: IpAddr,
     /// Was opened for this.
     pub(super) opened: bool,
 }
 
-impl Place {
+impl DeviceAddr {
     /// The address's index in the device's GID table.
     pub(super) fn sgid_index(&self) -> Option<u16> {
         index_of(&self.context, self.ip)
@@ -87,22 +87,22 @@ fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
 }
 
 /// The device that has this address: one that is open, or else one that is opened.
-pub(super) fn at(ip: IpAddr) -> Result<Place, OpenError> {
+pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     if let Some(context) = open_contexts().into_iter().find(|context| index_of(context, ip).is_some()) {
-        return Ok(Place { context, ip, opened: false });
+        return Ok(DeviceAddr { context, ip, opened: false });
     }
     let mut context = open(&with_address(ip)?.preferring(ip))?;
     if index_of(&context, ip).is_none() {
         // it is open with another address
         context = open(&Device::at(ip)?)?;
     }
-    Ok(Place { context, ip, opened: true })
+    Ok(DeviceAddr { context, ip, opened: true })
 }
 
 /// The place of an id that belongs to `context`: its address `ip`, or one fit for talking to `peer`.
-pub(super) fn of(context: &Context, ip: Option<IpAddr>, peer: IpAddr) -> Result<Place, CmError> {
-    let place = |ip| Place { context: context.clone(), ip, opened: false };
+pub(super) fn of(context: &Context, ip: Option<IpAddr>, peer: IpAddr) -> Result<DeviceAddr, CmError> {
+    let place = |ip| DeviceAddr { context: context.clone(), ip, opened: false };
     if let Some(ip) = ip {
         return index_of(context, ip).map(|_| place(ip)).ok_or(CmError::NotOfDevice(ip));
     }
@@ -116,7 +116,7 @@ fn is_link_local(ip: IpAddr) -> bool {
 }
 
 /// The place from which this host talks to `peer`.
-pub(super) fn towards(peer: SocketAddr) -> Result<Place, Unroutable> {
+pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     let local = route(peer).map_err(Unroutable::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
         return loopback().map_err(Unroutable::NoDevice);
@@ -125,7 +125,7 @@ pub(super) fn towards(peer: SocketAddr) -> Result<Place, Unroutable> {
 }
 
 /// The place from which to talk to `peer` with the own address `local`.
-pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<Place, OpenError> {
+pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
     // Whoever listens on an address of this host that is not open here is another program. From loopback the way there is shorter
     // than from an address that both would share.
@@ -148,17 +148,17 @@ pub(super) enum Unroutable {
 }
 
 /// The loopback device: one that is open, or else a new one.
-fn loopback() -> Result<Place, OpenError> {
+fn loopback() -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     let own = |context: &Context| context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback());
     if let Some((context, ip)) = open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip))) {
-        return Ok(Place { context, ip, opened: false });
+        return Ok(DeviceAddr { context, ip, opened: false });
     }
     let is_lo = |device: &Device| device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback());
     let of_source = SOURCE.get().and_then(|source| source.devices().into_iter().find(is_lo));
     let context = open(&of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?)?;
     let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
-    Ok(Place { context, ip, opened: true })
+    Ok(DeviceAddr { context, ip, opened: true })
 }
 
 /// Every device of this host that is open or can be opened, each with whether it was opened. Those whose port is taken are left
@@ -215,7 +215,7 @@ fn interface_mtu(ip: IpAddr) -> Option<u32> {
 
 /// The path MTU from a place: what its port carries, and, as the kernel counts, what fits the interface with 96 bytes of headers.
 /// A peer on the same host may have an interface that carries less.
-pub(super) fn path_mtu(place: &Place, peer: IpAddr) -> Mtu {
+pub(super) fn path_mtu(place: &DeviceAddr, peer: IpAddr) -> Mtu {
     let port = place.context.active_mtu();
     if place.ip.is_loopback() && peer.is_loopback() {
         return port;

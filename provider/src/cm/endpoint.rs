@@ -78,7 +78,7 @@ impl CmId {
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
-    /// What a call has started is done: at once if events tell the rest, else when one of the `wanted` has come.
+    /// What a call has started is done: at once if events emit the rest, else when one of the `wanted` has come.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let parts = self.parts();

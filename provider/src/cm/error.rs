@@ -13,7 +13,7 @@ use super::{
     event::{EventKind, Status},
     id::IdState,
 };
-use crate::{AttachError, ChannelError, OpenError, PostFailed, RegionError, link::BindError};
+use crate::{AttachError, ChannelError, OpenError, BadWorkRequest, RegionError, link::BindError};
 
 /// Why a call of connection management is refused. Nothing has changed, unless it is [`Failed`](Self::Failed).
 #[derive(Debug, Error)]
@@ -74,7 +74,7 @@ pub enum CmError {
     Region(#[from] RegionError),
     /// A request cannot be posted (`EINVAL`, or `ENOMEM` for a full queue).
     #[error(transparent)]
-    Post(#[from] PostFailed),
+    Post(#[from] BadWorkRequest),
     /// Not a member of this multicast group (`EADDRNOTAVAIL`).
     #[error("not a member of {0}")]
     NotJoined(IpAddr),
@@ -127,7 +127,7 @@ impl CmError {
             Self::Object(ObjectError::TooMany { .. }) | Self::Protocol(core::CmError::TooMany(_)) => libc::ENOMEM,
             Self::Protocol(core::CmError::NoRoute) => libc::EHOSTUNREACH,
             Self::Region(RegionError::Memory(error)) => error.raw_os_error().unwrap_or(libc::ENOMEM),
-            Self::Post(PostFailed { error: roce_transport::qp::PostError::QueueFull, .. }) => libc::ENOMEM,
+            Self::Post(BadWorkRequest { error: roce_transport::qp::PostError::QueueFull, .. }) => libc::ENOMEM,
             Self::Failed { status, .. } => match status {
                 Status::Errno(errno) => *errno,
                 _ => libc::ECONNREFUSED,

@@ -154,7 +154,7 @@ pub struct UdParam {
     pub private_data: Vec<u8>,
     /// The way to the peer (`ah_attr`).
     pub av: AddressVector,
-    /// The peer's queue pair; 0 in a request, which does not tell it.
+    /// The peer's queue pair; 0 in a request, which does not emit it.
     pub qpn: Qpn,
     /// The key that it wants; 0 in a request.
     pub qkey: QKey,

@@ -20,7 +20,7 @@ use roce_transport::{
 use super::{
     CmError, EventChannel,
     channel::Request,
-    devices::Place,
+    devices::DeviceAddr,
     event::{EventKind, Param, Status},
     options::Options,
     ports::PortLease,
@@ -40,7 +40,7 @@ use crate::{Context, ProtectionDomain};
 /// * to be connected to: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new id that comes with each
 ///   [`ConnectRequest`](EventKind::ConnectRequest): [`create_qp`](Self::create_qp), [`accept`](Self::accept).
 ///
-/// On an id with an [`EventChannel`], each call starts something, and events tell what comes of it. On one
+/// On an id with an [`EventChannel`], each call starts something, and events emit what comes of it. On one
 /// [without](Self::new_sync), each call waits for that.
 #[derive(Clone)]
 pub struct CmId {
@@ -91,7 +91,7 @@ pub(super) struct Parts {
     pub(super) options: Options,
     /// The device that the program wants.
     pub(super) context: Option<Context>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<DeviceAddr>,
     pub(super) lease: Option<PortLease>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
@@ -133,12 +133,12 @@ impl Parts {
         }
     }
 
-    pub(super) fn place(&self) -> Result<&Place, CmError> {
+    pub(super) fn place(&self) -> Result<&DeviceAddr, CmError> {
         self.place.as_ref().ok_or(CmError::NoDevice)
     }
 
     /// The id belongs to a device from now on.
-    pub(super) fn attach(&mut self, shared: &Arc<Shared>, place: Place) {
+    pub(super) fn attach(&mut self, shared: &Arc<Shared>, place: DeviceAddr) {
         self.channel.attach(&place.context, place.opened);
         let ip = Some(place.ip);
         place.context.inner.engine.command_shard(|shard, _| shard.adapter_and_routes().1.attach(shared, ip));
@@ -179,7 +179,7 @@ impl CmId {
         parts.options = Options { qp_type: incoming.qp_type, ..listener.options };
         parts.local = Some(incoming.local);
         parts.peer = Some(incoming.peer);
-        let place = Place { context: context.clone(), ip: incoming.local.ip(), opened: false };
+        let place = DeviceAddr { context: context.clone(), ip: incoming.local.ip(), opened: false };
         drop(listener);
         parts.attach(&shared, place);
         Some(Self::with(shared, self.handle.port_space, parts))

@@ -71,7 +71,7 @@ impl CmId {
             }
         };
         drop(parts);
-        self.shared().tell(kind, status, param);
+        self.shared().emit(kind, status, param);
         self.finish(&[EventKind::MulticastJoin])
     }
 

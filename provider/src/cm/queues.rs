@@ -6,14 +6,14 @@ use roce_transport::{
     mem::Access,
     psn::Psn,
     qp::{Init, MAX_RD_ATOMIC, ModifyError, QpCaps, QpType, Quirks, Rtr, Rts},
-    work::{ArmKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
+    work::{NotifyKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
 };
 
 use super::{
     CmError, CmId, UDP_QKEY,
     id::{IdState, Parts},
 };
-use crate::{CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpAttr, QueuePair, SharedReceiveQueue};
+use crate::{CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpInitAttr, QueuePair, SharedReceiveQueue};
 
 /// What the queue pair of an id is made from (`ibv_qp_init_attr`); its type is that of the id.
 #[derive(Clone, Default)]
@@ -65,7 +65,7 @@ impl Completions {
                 return Ok(wc);
             }
             let Some(channel) = &self.channel else { continue };
-            self.cq.arm(ArmKind::Next);
+            self.cq.req_notify(NotifyKind::Next);
             if let Some(wc) = self.cq.poll_one() {
                 return Ok(wc);
             }
@@ -122,7 +122,7 @@ impl CmId {
         }
         let send = Completions::new(&context, attr.send_cq.as_ref(), attr.caps.max_send_wr)?;
         let recv = Completions::new(&context, attr.recv_cq.as_ref(), attr.caps.max_recv_wr)?;
-        let qp = pd.create_qp(&QpAttr {
+        let qp = pd.create_qp(&QpInitAttr {
             qp_type: parts.options.qp_type,
             send_cq: send.cq.clone(),
             recv_cq: recv.cq.clone(),

@@ -9,7 +9,7 @@ use roce_transport::addr::AddressVector;
 
 use super::{
     CmError, CmId, EventKind, Status,
-    devices::{self, Place, Unroutable},
+    devices::{self, DeviceAddr, Unroutable},
     error::open_errno,
     event::Param,
     id::{IdState, Parts},
@@ -41,7 +41,7 @@ impl CmId {
         self.bind(parts, address, place)
     }
 
-    fn bind(&self, parts: &mut Parts, address: SocketAddr, place: Option<Place>) -> Result<(), CmError> {
+    fn bind(&self, parts: &mut Parts, address: SocketAddr, place: Option<DeviceAddr>) -> Result<(), CmError> {
         let space = self.port_space();
         let take = || PortLease::take(space, address.ip(), address.port(), parts.options.reuse_addr);
         let mut lease = take()?;
@@ -111,7 +111,7 @@ impl CmId {
             Err(errno) => (EventKind::AddrError, Status::Errno(errno)),
         };
         drop(parts);
-        self.shared().tell(kind, status, Param::None);
+        self.shared().emit(kind, status, Param::None);
         self.finish(&[EventKind::AddrResolved])
     }
 
@@ -159,7 +159,7 @@ impl CmId {
             None => (EventKind::RouteError, Status::Errno(libc::EADDRNOTAVAIL)),
         };
         drop(parts);
-        self.shared().tell(kind, status, Param::None);
+        self.shared().emit(kind, status, Param::None);
         self.finish(&[EventKind::RouteResolved])
     }
 }

@@ -84,8 +84,8 @@ impl Asked {
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
         let _ = match (self, reason) {
             (Self::Connection(_), _) => adapter.cm_reject(now, conn, reason, &[]),
-            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => adapter.cm_answer(conn, Err(SidrRep::NO_SERVICE), &[]),
-            (Self::Service(_), _) => adapter.cm_answer(conn, Err(SidrRep::REJECTED), &[]),
+            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => adapter.sidr_respond(conn, Err(SidrRep::NO_SERVICE), &[]),
+            (Self::Service(_), _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
         };
     }
 }
@@ -160,13 +160,13 @@ impl Routes {
         match event {
             Event::DeviceFatal => {
                 for (id, _) in self.ids.values() {
-                    id.tell(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
+                    id.emit(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
                 }
             }
             Event::GidChange => {
                 let gone = |ip: IpAddr| !adapter.gids().entries().contains(&ip.into());
                 for (id, _) in self.ids.values().filter(|(_, ip)| ip.is_some_and(gone)) {
-                    id.tell(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
+                    id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
                 }
                 // those that listen on all addresses listen on the new ones, too
                 let mut devices: Vec<_> = self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
@@ -198,7 +198,7 @@ impl Routes {
             }
             CmEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
-                self.tell(conn, IdState::ResponseReceived, EventKind::ConnectResponse, Status::Success, param);
+                self.emit(conn, IdState::ResponseReceived, EventKind::ConnectResponse, Status::Success, param);
             }
             CmEvent::Established { conn, rep, private_data } => {
                 let param = match (rep, private_data) {
@@ -206,30 +206,30 @@ impl Routes {
                     (None, Some(data)) => Param::Private(data.0.into()),
                     (None, None) => Param::None,
                 };
-                self.tell(conn, IdState::Established, EventKind::Established, Status::Success, param);
+                self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
             }
             CmEvent::Rejected { conn, rej } => {
                 self.fail_qp(conn, adapter, now);
                 let param = Param::Private(rej.private_data.0.into());
-                self.tell(conn, IdState::Closed, EventKind::Rejected, Status::Rejected(rej.reason), param);
+                self.emit(conn, IdState::Closed, EventKind::Rejected, Status::Rejected(rej.reason), param);
                 if adapter.cm_state(conn).is_none() {
                     self.forget(conn);
                 }
             }
             CmEvent::Unreachable { conn } => {
-                self.tell(conn, IdState::Closed, EventKind::Unreachable, Status::Errno(libc::ETIMEDOUT), Param::None);
+                self.emit(conn, IdState::Closed, EventKind::Unreachable, Status::Errno(libc::ETIMEDOUT), Param::None);
                 self.forget(conn);
             }
             CmEvent::ConnectError { conn } => {
                 self.fail_qp(conn, adapter, now);
-                self.tell(conn, IdState::Closed, EventKind::ConnectError, Status::Errno(libc::EINVAL), Param::None);
+                self.emit(conn, IdState::Closed, EventKind::ConnectError, Status::Errno(libc::EINVAL), Param::None);
                 self.forget(conn);
             }
             CmEvent::Disconnected { conn } => {
-                self.tell(conn, IdState::Disconnected, EventKind::Disconnected, Status::Success, Param::None);
+                self.emit(conn, IdState::Disconnected, EventKind::Disconnected, Status::Success, Param::None);
             }
             CmEvent::TimeWaitExit { conn } => {
-                self.tell(conn, IdState::Closed, EventKind::TimewaitExit, Status::Success, Param::None);
+                self.emit(conn, IdState::Closed, EventKind::TimewaitExit, Status::Success, Param::None);
                 self.forget(conn);
             }
             CmEvent::SidrReply { conn, rep } => {
@@ -286,14 +286,14 @@ impl Routes {
         let av = id.state().av;
         let (Some(av), 0) = (av, rep.status) else {
             let param = Param::Private(rep.private_data.0.into());
-            return self.tell(conn, IdState::Closed, EventKind::Unreachable, Status::Sidr(rep.status), param);
+            return self.emit(conn, IdState::Closed, EventKind::Unreachable, Status::Sidr(rep.status), param);
         };
         let private_data = rep.private_data.0.into();
         let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: QKey(rep.qkey) });
-        self.tell(conn, IdState::Established, EventKind::Established, Status::Success, param);
+        self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
     }
 
-    fn tell(&mut self, conn: ConnId, state: IdState, kind: EventKind, status: Status, param: Param) {
+    fn emit(&mut self, conn: ConnId, state: IdState, kind: EventKind, status: Status, param: Param) {
         let Some(id) = self.conns.get(&conn) else { return };
         id.state().state = state;
         if id.is_handed_out() {

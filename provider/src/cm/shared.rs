@@ -119,7 +119,7 @@ impl Shared {
         queue.push(raw);
     }
 
-    pub(super) fn tell(self: &Arc<Self>, kind: EventKind, status: Status, param: Param) {
+    pub(super) fn emit(self: &Arc<Self>, kind: EventKind, status: Status, param: Param) {
         self.push(Raw { id: self.clone(), request: None, kind, status, param });
     }
 

@@ -13,7 +13,7 @@ use std::{
 };
 
 use super::{Engine, Shard};
-use crate::{link::Nowhere, publish::Publisher};
+use crate::{link::NullLink, publish::Publisher};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
@@ -75,7 +75,7 @@ unsafe extern "C" fn in_parent() {
 unsafe extern "C" fn in_child() {
     let Some((held, _engines)) = release() else { return };
     for Held { mut publisher, mut shard, engine } in held {
-        shard.lose_link(Box::new(Nowhere));
+        shard.lose_link(Box::new(NullLink));
         *publisher = None; // closes the child's descriptor of the parent's file
         if let Ok(mut background) = engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process

@@ -37,7 +37,7 @@ pub struct LinkCounters {
     /// Of these, runs that went to another device of this host through shared memory.
     pub shared_runs: u64,
     /// Datagrams handed on to other processes of this host that have the same address.
-    pub handed_on: u64,
+    pub forwarded: u64,
     /// Calls in which something could not be sent.
     pub send_errors: u64,
     /// What the last of them said.
@@ -61,7 +61,7 @@ impl LinkCounters {
                 "Of these, runs that went to another device of this host through shared memory.",
                 self.shared_runs,
             ),
-            ("link_handed_on", "Datagrams handed on to other processes of this host that have the same address.", self.handed_on),
+            ("link_handed_on", "Datagrams handed on to other processes of this host that have the same address.", self.forwarded),
             ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
             ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
             ("link_bind_errors", "Addresses of the interface that came but could not be used.", self.bind_errors),
@@ -136,7 +136,7 @@ impl Shard {
     pub(crate) fn link_counters(&self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
         totals.shared_runs += self.link.shared_runs();
-        totals.handed_on += self.link.handed_on();
+        totals.forwarded += self.link.forwarded();
         totals
     }
 
@@ -251,13 +251,13 @@ impl Shard {
     }
 
     /// Someone is about to sleep until the link's descriptors are readable. Returns whether there is nothing to receive.
-    pub(super) fn rest(&mut self) -> bool {
-        self.link.rest()
+    pub(super) fn park(&mut self) -> bool {
+        self.link.park()
     }
 
     /// One of those who slept is awake again.
-    pub(super) fn wake(&mut self) {
-        self.link.wake();
+    pub(super) fn unpark(&mut self) {
+        self.link.unpark();
     }
 
     pub(super) fn link(&self) -> &dyn Link {
@@ -340,7 +340,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        Context, OpenOptions, PortAttr, Progress, QpAttr,
+        Context, OpenOptions, PortAttr, Progress, QpInitAttr,
         device::{Surroundings, open_link},
     };
 
@@ -383,7 +383,7 @@ mod tests {
     fn a_link_that_cannot_be_read_is_given_up() {
         let context = dead(Progress::Manual);
         let (cq, pd) = (context.create_cq(4, None).unwrap(), context.alloc_pd().unwrap());
-        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
         qp.to_init(roce_transport::qp::Init::default()).unwrap();
         for _ in 1..LOST_AFTER {
             context.progress();

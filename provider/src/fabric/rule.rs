@@ -5,7 +5,7 @@ use std::{net::IpAddr, ops::RangeInclusive, time::Duration};
 use roce_transport::{
     addr::Qpn,
     psn::Psn,
-    wire::{NetHeader, Operation, Packet, Place, Service, Syndrome},
+    wire::{NetHeader, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
 /// Which way a datagram goes, as the device at hand sees it.
@@ -75,7 +75,7 @@ pub struct Matcher {
     /// The kind of packet.
     pub kind: Option<Kind>,
     /// The packet's place in its message.
-    pub place: Option<Place>,
+    pub place: Option<PacketPosition>,
     /// The destination queue pair.
     pub dest_qp: Option<Qpn>,
     /// The packet's PSN, both ends included. A range whose end is the smaller number goes across the wrap.
@@ -97,7 +97,7 @@ impl Matcher {
         let bth = packet.headers.bth();
         addresses
             && kind.is_none_or(|kind| kind.matches(packet))
-            && place.is_none_or(|place| place == bth.opcode.operation().place())
+            && place.is_none_or(|place| place == bth.opcode.operation().position())
             && dest_qp.is_none_or(|qpn| qpn == bth.dest_qp)
             && psn.as_ref().is_none_or(|range| {
                 let (first, last) = (Psn::new(*range.start()), Psn::new(*range.end()));
@@ -130,7 +130,7 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// Changes the byte.
+    /// QpUpdate the byte.
     pub fn apply(&self, bytes: &mut [u8]) {
         if !bytes.is_empty() {
             bytes[self.offset % bytes.len()] ^= self.mask;
@@ -168,7 +168,7 @@ const fn is_send(operation: Operation) -> bool {
 pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
     use Operation as Op;
     let opcode = packet.headers.bth().opcode;
-    let first_of_send = is_send(opcode.operation()) && opcode.operation().place().starts();
+    let first_of_send = is_send(opcode.operation()) && opcode.operation().position().starts();
     matches!(opcode.service(), Service::Rc | Service::Xrc)
         && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }

@@ -2,7 +2,7 @@
 
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
-use roce_transport::{addr::Qpn, wire::Place};
+use roce_transport::{addr::Qpn, wire::PacketPosition};
 use thiserror::Error;
 
 use super::{
@@ -247,12 +247,12 @@ fn kind(word: &str) -> Option<Kind> {
     })
 }
 
-fn place(word: &str) -> Option<Place> {
+fn place(word: &str) -> Option<PacketPosition> {
     Some(match word {
-        "first" => Place::First,
-        "middle" => Place::Middle,
-        "last" => Place::Last,
-        "only" => Place::Only,
+        "first" => PacketPosition::First,
+        "middle" => PacketPosition::Middle,
+        "last" => PacketPosition::Last,
+        "only" => PacketPosition::Only,
         _ => return None,
     })
 }
@@ -319,7 +319,7 @@ mod tests {
         let rule: Rule = "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3 rx".parse().unwrap();
         let matcher = Matcher {
             kind: Some(Kind::Write),
-            place: Some(Place::Last),
+            place: Some(PacketPosition::Last),
             dest_qp: Some(Qpn::new(7)),
             psn: Some(16..=31),
             src: Some("::1".parse().unwrap()),

@@ -172,7 +172,7 @@ impl Link for FabricLink {
             node.map(|node| std::mem::take(&mut node.inbox)).unwrap_or_default()
         };
         for datagram in &inbox {
-            let reception = Reception { not_ready: datagram.not_ready, vouched: false };
+            let reception = Reception { not_ready: datagram.not_ready, checksum_verified: false };
             sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
         }
         Ok(inbox.len())

@@ -5,7 +5,7 @@ use std::{io, net::IpAddr, os::fd::BorrowedFd};
 use roce_transport::{
     adapter::{Reception, SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
-    share::Slot,
+    share::IdPartition,
     time::Instant,
     wire::NetHeader,
 };
@@ -71,7 +71,7 @@ impl Link for FaultyLink {
             inward.send(now, arrived.net, arrived.bytes);
         })?;
         while let Some(datagram) = self.inward.poll_deliver(now) {
-            let reception = Reception { not_ready: datagram.not_ready, vouched: false };
+            let reception = Reception { not_ready: datagram.not_ready, checksum_verified: false };
             sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
             count += 1;
         }
@@ -90,24 +90,24 @@ impl Link for FaultyLink {
         self.inner.descriptors()
     }
 
-    fn rest(&mut self) -> bool {
-        self.inner.rest()
+    fn park(&mut self) -> bool {
+        self.inner.park()
     }
 
-    fn wake(&mut self) {
-        self.inner.wake();
+    fn unpark(&mut self) {
+        self.inner.unpark();
     }
 
     fn shared_runs(&self) -> u64 {
         self.inner.shared_runs()
     }
 
-    fn handed_on(&self) -> u64 {
-        self.inner.handed_on()
+    fn forwarded(&self) -> u64 {
+        self.inner.forwarded()
     }
 
-    fn slot(&self) -> Option<Slot> {
-        self.inner.slot()
+    fn partition(&self) -> Option<IdPartition> {
+        self.inner.partition()
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
@@ -178,7 +178,7 @@ mod tests {
         }
 
         fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-            let reception = Reception { not_ready: false, vouched: true };
+            let reception = Reception { not_ready: false, checksum_verified: true };
             sink(&Arrived { net: &net(), bytes: &SEND_ONLY, reception });
             Ok(1)
         }
@@ -198,7 +198,7 @@ mod tests {
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
             let mut note = |arrived: &Arrived<'_>| {
-                assert!(!arrived.reception.vouched, "something may have happened to it");
+                assert!(!arrived.reception.checksum_verified, "something may have happened to it");
                 ready.push(!arrived.reception.not_ready);
             };
             link.receive(Instant::ZERO, &mut note).unwrap();

@@ -4,8 +4,8 @@ mod capture;
 mod capture_file;
 mod fabric;
 mod faulty;
-mod neighbour;
-mod nowhere;
+mod shm;
+mod null;
 mod udp;
 
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
@@ -13,7 +13,7 @@ use std::{io, net::IpAddr, os::fd::BorrowedFd};
 use roce_transport::{
     adapter::{Reception, SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
-    share::Slot,
+    share::IdPartition,
     time::Instant,
     wire::NetHeader,
 };
@@ -23,7 +23,7 @@ pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
-pub(crate) use nowhere::Nowhere;
+pub(crate) use null::NullLink;
 pub(crate) use udp::is_loopback;
 pub use udp::{BindError, Locality, UdpLink};
 
@@ -45,7 +45,7 @@ impl<'a> Arrived<'a> {
     /// A datagram with which nothing is wrong.
     #[must_use]
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
-        Self { net, bytes, reception: Reception { not_ready: false, vouched: false } }
+        Self { net, bytes, reception: Reception { not_ready: false, checksum_verified: false } }
     }
 }
 
@@ -93,14 +93,14 @@ pub trait Link: Send {
     /// are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Told before someone sleeps on the descriptors: until [`wake`](Self::wake) they become readable when something arrives,
+    /// Told before someone sleeps on the descriptors: until [`unpark`](Self::unpark) they become readable when something arrives,
     /// which they need not while nobody waits for it. Returns whether there is nothing to receive already. Sleepers are counted.
-    fn rest(&mut self) -> bool {
+    fn park(&mut self) -> bool {
         true
     }
 
     /// One of those who slept is awake again.
-    fn wake(&mut self) {}
+    fn unpark(&mut self) {}
 
     /// Runs handed to other devices of this host without the network stack.
     fn shared_runs(&self) -> u64 {
@@ -108,12 +108,12 @@ pub trait Link: Send {
     }
 
     /// Datagrams handed on to other processes of this host that have the same address.
-    fn handed_on(&self) -> u64 {
+    fn forwarded(&self) -> u64 {
         0
     }
 
     /// Which part of an address's numbers the adapter on this link must keep to; `None`: it has them all.
-    fn slot(&self) -> Option<Slot> {
+    fn partition(&self) -> Option<IdPartition> {
         None
     }
 

@@ -33,7 +33,7 @@ impl Drop for AhInner {
 
 /// Why no address handle can be made from a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum FromWcError {
+pub enum AhFromWcError {
     /// Not of a datagram, or a failure.
     #[error("only the completion of a received datagram tells where it came from")]
     NotDatagram,
@@ -70,14 +70,14 @@ impl AddressHandle {
 }
 
 /// The way back to the sender of a datagram.
-pub(super) fn way_back(context: &Context, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
+pub(super) fn reply_path(context: &Context, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
     if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
-        return Err(FromWcError::NotDatagram);
+        return Err(AhFromWcError::NotDatagram);
     }
-    way_to_sender(context, area)
+    init_ah_from_wc(context, area)
 }
 
-pub(super) fn way_to_sender(context: &Context, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
-    let grh = Grh::parse(area).ok_or(FromWcError::NoHeader)?;
-    context.inner.engine.lock().adapter().gids().way_back(&grh).ok_or(FromWcError::NoAddress)
+pub(super) fn init_ah_from_wc(context: &Context, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
+    let grh = Grh::parse(area).ok_or(AhFromWcError::NoHeader)?;
+    context.inner.engine.lock().adapter().gids().reply_path(&grh).ok_or(AhFromWcError::NoAddress)
 }

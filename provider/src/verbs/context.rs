@@ -17,7 +17,7 @@ use roce_transport::{
 
 use super::{
     AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr, DeviceMemory, DeviceMemoryError,
-    FromWcError, ProtectionDomain, ThreadDomain, XrcDomain, address,
+    AhFromWcError, ProtectionDomain, ThreadDomain, XrcDomain, address,
     event::{AsyncEvent, AsyncEvents},
 };
 use crate::{
@@ -117,9 +117,9 @@ impl Context {
     /// 40 bytes of the receive buffer.
     ///
     /// # Errors
-    /// [`FromWcError::NoHeader`], [`FromWcError::NoAddress`] (both `EINVAL`).
-    pub fn way_to_sender(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, FromWcError> {
-        address::way_to_sender(self, area)
+    /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
+    pub fn init_ah_from_wc(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
+        address::init_ah_from_wc(self, area)
     }
 
     /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such entry. An unused entry is 0 or

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
-    work::{self, ArmKind, CqId, CqModeration, Wc},
+    work::{self, NotifyKind, CqId, CqModeration, Wc},
 };
 
 use super::{
@@ -99,14 +99,14 @@ impl CompletionQueue {
 
     /// Asks its channel for one event, at the next completion of this kind (`ibv_req_notify_cq`). Completions that are there
     /// already give none: poll once more after arming.
-    pub fn arm(&self, kind: ArmKind) {
-        self.inner.ring.arm(kind);
+    pub fn req_notify(&self, kind: NotifyKind) {
+        self.inner.ring.req_notify(kind);
         if self.inner.channel.as_ref().is_some_and(|channel| channel.is_exposed()) {
             self.inner.context.inner.engine.hand_over();
         }
     }
 
-    /// Changes how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in order, and other threads may go on
+    /// QpUpdate how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in order, and other threads may go on
     /// polling meanwhile.
     ///
     /// # Errors

@@ -14,8 +14,8 @@ use roce_transport::{
 };
 
 use super::{
-    AddressHandle, CompletionQueue, Context, DeviceMemory, DeviceMemoryError, FromWcError, MemoryRegion, MemoryWindow,
-    NullRegion, QpAttr, QueuePair, RegionError, SharedReceiveQueue, XrcDomain, address::way_back,
+    AddressHandle, CompletionQueue, Context, DeviceMemory, DeviceMemoryError, AhFromWcError, MemoryRegion, MemoryWindow,
+    NullRegion, QpInitAttr, QueuePair, RegionError, SharedReceiveQueue, XrcDomain, address::reply_path,
 };
 use crate::region::{ForeignMemory, MmapMemory};
 
@@ -110,9 +110,9 @@ impl ProtectionDomain {
     /// it, the first 40 bytes of the receive buffer.
     ///
     /// # Errors
-    /// See [`FromWcError`] (`EINVAL`, `ENOMEM`).
-    pub fn create_ah_from_wc(&self, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressHandle, FromWcError> {
-        Ok(self.create_ah(way_back(&self.inner.context, wc, area)?)?)
+    /// See [`AhFromWcError`] (`EINVAL`, `ENOMEM`).
+    pub fn create_ah_from_wc(&self, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressHandle, AhFromWcError> {
+        Ok(self.create_ah(reply_path(&self.inner.context, wc, area)?)?)
     }
 
     /// Registers part of device memory (`ibv_reg_dm_mr`); its first byte has the address 0 in work requests and for peers, as
@@ -132,7 +132,7 @@ impl ProtectionDomain {
     /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`); [`RegionError::Register`] for rights that do not
+    /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`); [`RegionError::ClaimTable`] for rights that do not
     /// go together (`EINVAL`) or too many regions (`ENOMEM`).
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
@@ -144,7 +144,7 @@ impl ProtectionDomain {
     /// and for peers. With 0 the region is zero-based (`IBV_ACCESS_ZERO_BASED`).
     ///
     /// # Errors
-    /// [`RegionError::Register`], as above, and when the region would wrap past the end of the address space (`EINVAL`).
+    /// [`RegionError::ClaimTable`], as above, and when the region would wrap past the end of the address space (`EINVAL`).
     pub fn register(&self, memory: Arc<dyn Memory>, address: u64, access: Access) -> Result<MemoryRegion, RegionError> {
         MemoryRegion::new(self, memory, address, access)
     }
@@ -163,11 +163,11 @@ impl ProtectionDomain {
     /// byte has the address `address` in work requests and for peers. Every page must be there now. If one is taken away later,
     /// requests that need it fail.
     ///
-    /// To change such a region, give [`Rereg::memory`](super::Rereg::memory) a new [`ForeignMemory`], also when only the rights
+    /// To change such a region, give [`ReregMr::memory`](super::ReregMr::memory) a new [`ForeignMemory`], also when only the rights
     /// grow: it is what looks whether the memory can be written.
     ///
     /// # Errors
-    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
+    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::ClaimTable`], as above.
     ///
     /// # Safety
     /// See [`ForeignMemory::new`].
@@ -189,7 +189,7 @@ impl ProtectionDomain {
     /// region).
     ///
     /// # Errors
-    /// [`RegionError::Register`], as above.
+    /// [`RegionError::ClaimTable`], as above.
     ///
     /// # Safety
     /// See [`ForeignMemory::on_demand`].
@@ -209,7 +209,7 @@ impl ProtectionDomain {
     /// Makes a region without memory (`ibv_alloc_null_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Register`] when there are too many regions (`ENOMEM`).
+    /// [`RegionError::ClaimTable`] when there are too many regions (`ENOMEM`).
     pub fn null_region(&self) -> Result<NullRegion, RegionError> {
         NullRegion::new(self)
     }
@@ -251,7 +251,7 @@ impl ProtectionDomain {
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`); [`ObjectError::Unknown`] when a completion
     /// queue or the shared receive queue is of another device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator with a
     /// shared receive queue, and for an XRC target, which [`XrcDomain::create_target`] makes.
-    pub fn create_qp(&self, attr: &QpAttr) -> Result<QueuePair, ObjectError> {
+    pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         QueuePair::new(self, attr)
     }
 }

@@ -43,7 +43,7 @@ pub enum RegionError {
     Unreachable(#[from] Unreachable),
     /// The region itself is not valid, or cannot be changed so.
     #[error(transparent)]
-    Register(#[from] RegisterError),
+    ClaimTable(#[from] RegisterError),
 }
 
 impl MemoryRegion {
@@ -106,7 +106,7 @@ impl MemoryRegion {
 
     /// All of it for a work request.
     #[must_use]
-    pub fn whole(&self) -> Sge {
+    pub fn sge_all(&self) -> Sge {
         self.sge(0..self.len())
     }
 
@@ -187,8 +187,8 @@ impl MemoryRegion {
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it, [`RegisterError::Deregistered`] when it is
     /// dead already, [`RegisterError::UnknownPd`] for a protection domain of another device, and as when registering (all
     /// `EINVAL`). Then nothing has changed.
-    pub fn reregister(&self, change: Rereg) -> Result<Self, RegisterError> {
-        let Rereg { pd, memory, access } = change;
+    pub fn reregister(&self, change: ReregMr) -> Result<Self, RegisterError> {
+        let ReregMr { pd, memory, access } = change;
         let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
         if !Arc::ptr_eq(&domain.context.inner, &self.inner.domain.context.inner) {
             return Err(RegisterError::UnknownPd);
@@ -212,7 +212,7 @@ impl MemoryRegion {
 
 /// What to change of a region; what is `None` stays as it is.
 #[derive(Clone, Default)]
-pub struct Rereg {
+pub struct ReregMr {
     /// Another protection domain of the same device (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<ProtectionDomain>,
     /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).

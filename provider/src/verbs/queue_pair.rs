@@ -7,7 +7,7 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{Changes, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts, State},
+    qp::{QpUpdate, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts, State},
     time::Instant,
     work::{RecvWr, SendWr},
 };
@@ -17,7 +17,7 @@ use super::{CompletionQueue, Context, ProtectionDomain, SharedReceiveQueue, XrcD
 
 /// What a new queue pair is (`ibv_qp_init_attr`).
 #[derive(Clone)]
-pub struct QpAttr {
+pub struct QpInitAttr {
     /// Its service.
     pub qp_type: QpType,
     /// Where its send requests complete.
@@ -34,7 +34,7 @@ pub struct QpAttr {
     pub quirks: Quirks,
 }
 
-impl QpAttr {
+impl QpInitAttr {
     /// A queue pair that completes everything in one queue, with default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
@@ -98,7 +98,7 @@ impl Drop for QpInner {
 /// Why posting a list stopped. The requests before `index` are posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("request {index}: {error}")]
-pub struct PostFailed {
+pub struct BadWorkRequest {
     /// The first request that is not posted.
     pub index: usize,
     /// What is wrong with it.
@@ -133,7 +133,7 @@ pub enum AttachError {
 }
 
 impl QueuePair {
-    pub(super) fn new(pd: &ProtectionDomain, attr: &QpAttr) -> Result<Self, ObjectError> {
+    pub(super) fn new(pd: &ProtectionDomain, attr: &QpInitAttr) -> Result<Self, ObjectError> {
         // the adapter knows its completion queues themselves, but of a shared receive queue only the number
         if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(pd.context())) {
             return Err(ObjectError::Unknown);
@@ -247,7 +247,7 @@ impl QueuePair {
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
-    pub fn to_rtr_with(&self, rtr: Rtr, changes: Changes) -> Result<(), ModifyError> {
+    pub fn to_rtr_with(&self, rtr: Rtr, changes: QpUpdate) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
     }
 
@@ -255,16 +255,16 @@ impl QueuePair {
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
-    pub fn to_rts_with(&self, rts: Rts, changes: Changes) -> Result<(), ModifyError> {
+    pub fn to_rts_with(&self, rts: Rts, changes: QpUpdate) -> Result<(), ModifyError> {
         self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
     }
 
-    /// Changes attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new state).
+    /// QpUpdate attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new state).
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`); [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
-    pub fn change(&self, changes: Changes) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, now, qpn| adapter.change(now, qpn, &changes))
+    pub fn update(&self, changes: QpUpdate) -> Result<(), ModifyError> {
+        self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
     /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID here): an IPv6 multicast address,
@@ -360,16 +360,16 @@ impl QueuePair {
     /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
-    pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
     }
 
     /// Posts receive requests, in order (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
-    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
@@ -394,11 +394,11 @@ impl QueuePair {
     /// Posts all of these requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that cannot be posted (`ENOMEM` when they do not all fit, else `EINVAL`); then nothing has
+    /// [`BadWorkRequest`] tells the first that cannot be posted (`ENOMEM` when they do not all fit, else `EINVAL`); then nothing has
     /// been posted.
-    pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), PostFailed> {
+    pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| {
-            let check = |(index, wr)| adapter.check_send(qpn, wr, index).map_err(|error| PostFailed { index, error });
+            let check = |(index, wr)| adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error });
             wrs.iter().enumerate().try_for_each(check)?;
             post(wrs, |wr| adapter.post_send(now, qpn, wr))
         })
@@ -413,6 +413,6 @@ impl QueuePair {
     }
 }
 
-pub(super) fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), PostFailed> {
-    wrs.iter().enumerate().try_for_each(|(index, wr)| one(wr).map_err(|error| PostFailed { index, error }))
+pub(super) fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), BadWorkRequest> {
+    wrs.iter().enumerate().try_for_each(|(index, wr)| one(wr).map_err(|error| BadWorkRequest { index, error }))
 }

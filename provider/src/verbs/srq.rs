@@ -9,7 +9,7 @@ use roce_transport::{
 };
 
 use super::{
-    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::PostFailed, queue_pair::post,
+    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::BadWorkRequest, queue_pair::post,
 };
 
 /// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one first.
@@ -83,8 +83,8 @@ impl SharedReceiveQueue {
     /// Posts receive requests, in order (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`PostFailed`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
-    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), PostFailed> {
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         let mut shard = self.inner.domain.context.inner.engine.lock();
         post(wrs, |wr| -> Result<(), PostError> { shard.adapter().post_srq_recv(self.inner.id, wr) })
     }
@@ -103,7 +103,7 @@ impl SharedReceiveQueue {
         self.inner.domain.context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit)
     }
 
-    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
     /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`); then nothing has changed.

@@ -47,7 +47,7 @@ impl Adapter {
         self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay, in order, and others may go
+    /// QpUpdate how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay, in order, and others may go
     /// on taking them meanwhile.
     ///
     /// # Errors

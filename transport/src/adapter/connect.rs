@@ -7,7 +7,7 @@ use crate::{
     addr::{AddressVector, QKey, Qpn},
     cm::{
         Accept, Arrival, CmError, CmEvent, CmMad, CmState, ConnId, Connect, Listen, ListenerId, Outgoing, QpSetup, RejectReason,
-        ServiceId, Taken, Way,
+        ServiceId, Taken, CmPath,
     },
     event::{Disposition, DropReason},
     qp::{Built, MAX_RD_ATOMIC, ModifyError, QpType, Rtr, Rts},
@@ -62,7 +62,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn cm_ready(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
+    pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
         self.cm.ready(conn, private_data)
     }
 
@@ -99,7 +99,7 @@ impl Adapter {
     ///
     /// # Errors
     /// As for [`cm_connect`](Self::cm_connect).
-    pub fn cm_ask(
+    pub fn sidr_request(
         &mut self,
         now: Instant,
         service_id: ServiceId,
@@ -107,7 +107,7 @@ impl Adapter {
         private_data: &[u8],
     ) -> Result<ConnId, CmError> {
         let path = self.gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(CmError::NoRoute)?;
-        let way = Way { path, pkey: self.pkeys.get(0).unwrap_or_default() };
+        let way = CmPath { path, pkey: self.pkeys.get(0).unwrap_or_default() };
         self.cm.ask(now, service_id, private_data, way, &mut self.rng)
     }
 
@@ -115,7 +115,7 @@ impl Adapter {
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn cm_answer(&mut self, conn: ConnId, receiver: Result<(Qpn, QKey), u8>, private_data: &[u8]) -> Result<(), CmError> {
+    pub fn sidr_respond(&mut self, conn: ConnId, receiver: Result<(Qpn, QKey), u8>, private_data: &[u8]) -> Result<(), CmError> {
         self.cm.answer(conn, receiver, private_data)
     }
 
@@ -211,7 +211,7 @@ impl Adapter {
         let sgid_index = own.ok_or(DropReason::DestinationAddress)? as u16;
         let back = AddressVector::new(net.src.into(), sgid_index);
         let path = self.gids.path(&back, Qpn::GSI, Qpn::GSI).ok_or(DropReason::DestinationAddress)?;
-        let way = Way { path, pkey };
+        let way = CmPath { path, pkey };
         let mut arrival = Arrival { now, way, sgid_index, port_mtu: self.gids.port_mtu(), rng: &mut self.rng };
         match self.cm.handle(&mad, &mut arrival)? {
             Taken::Done => {}

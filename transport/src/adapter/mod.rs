@@ -48,7 +48,7 @@ use crate::{
     hash::IdHasher,
     mem::RegionTable,
     psn::Psn,
-    qp::{Changes, Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
+    qp::{QpUpdate, Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
     time::Instant,
     wire::{Bth, IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
     work::{CompletionQueue, CqId, RecvWr, SendWr, SrqTable},
@@ -65,7 +65,7 @@ pub struct Reception {
     pub not_ready: bool,
     /// It is, byte for byte, what an adapter has built, since it has never left the memory of this host: its ICRC, which is there
     /// all the same, need not be computed again.
-    pub vouched: bool,
+    pub checksum_verified: bool,
 }
 
 /// See the [module's documentation](self).
@@ -186,14 +186,14 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rtr(&mut self, qpn: Qpn, rtr: &Rtr) -> Result<(), ModifyError> {
-        self.to_rtr_with(qpn, rtr, &Changes::NONE)
+        self.to_rtr_with(qpn, rtr, &QpUpdate::NONE)
     }
 
     /// INIT→RTR, with changes on the way.
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn to_rtr_with(&mut self, qpn: Qpn, rtr: &Rtr, changes: &Changes) -> Result<(), ModifyError> {
+    pub fn to_rtr_with(&mut self, qpn: Qpn, rtr: &Rtr, changes: &QpUpdate) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, |qp, env| qp.to_rtr(rtr, changes, env))
     }
 
@@ -202,14 +202,14 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_rts(&mut self, now: Instant, qpn: Qpn, rts: &Rts) -> Result<(), ModifyError> {
-        self.to_rts_with(now, qpn, rts, &Changes::NONE)
+        self.to_rts_with(now, qpn, rts, &QpUpdate::NONE)
     }
 
     /// The same, with changes on the way; and RTS→RTS, with [`Rts::Resume`].
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn to_rts_with(&mut self, now: Instant, qpn: Qpn, rts: &Rts, changes: &Changes) -> Result<(), ModifyError> {
+    pub fn to_rts_with(&mut self, now: Instant, qpn: Qpn, rts: &Rts, changes: &QpUpdate) -> Result<(), ModifyError> {
         self.modify(now, qpn, |qp, env| qp.to_rts(rts, changes, env))
     }
 
@@ -217,8 +217,8 @@ impl Adapter {
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn change(&mut self, now: Instant, qpn: Qpn, changes: &Changes) -> Result<(), ModifyError> {
-        self.modify(now, qpn, |qp, env| qp.change(changes, env))
+    pub fn update(&mut self, now: Instant, qpn: Qpn, changes: &QpUpdate) -> Result<(), ModifyError> {
+        self.modify(now, qpn, |qp, env| qp.update(changes, env))
     }
 
     /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has completed.
@@ -391,9 +391,9 @@ impl Adapter {
 
     /// Returns the network header with the identification that makes the ICRC right.
     fn check_icrc(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<NetHeader, DropReason> {
-        if self.reception.vouched {
-            debug_assert_eq!(verify_icrc(net, bytes), Some(IcrcMatch::Exact), "the link vouches for what is wrong");
-            self.counters.icrc_vouched += 1;
+        if self.reception.checksum_verified {
+            debug_assert_eq!(verify_icrc(net, bytes), Some(IcrcMatch::Exact), "the link trusted for what is wrong");
+            self.counters.icrc_trusted += 1;
             return Ok(*net);
         }
         match verify_icrc(net, bytes).ok_or(DropReason::Icrc)? {

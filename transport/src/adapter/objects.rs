@@ -55,7 +55,7 @@ impl Adapter {
         self.regions.register(pd, attr, &mut self.rng)
     }
 
-    /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in flight that use it fail.
+    /// QpUpdate a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in flight that use it fail.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] while a memory window is bound to it; [`RegisterError::Deregistered`]; else as for
@@ -242,7 +242,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
     /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its limit is beyond the new

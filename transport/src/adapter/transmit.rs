@@ -129,7 +129,7 @@ impl TransmitBuffer {
         self.runs.clear();
     }
 
-    /// Room for the largest packet.
+    /// Grant for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.len + PACKET_MAX)
     }

@@ -26,7 +26,7 @@ pub struct CmConfig {
     pub service_timeout: u8,
     /// For how long a peer at which nobody listens yet is asked again, every 10 ms, before its refusal is told. Zero by default.
     /// Programs that start both sides at the same moment need it: they rely on resolving addresses to take some milliseconds.
-    pub patience: Duration,
+    pub listen_grace: Duration,
     /// Connections at once, those in their time wait included. 65,536 by default.
     pub max_connections: usize,
 }
@@ -38,7 +38,7 @@ impl Default for CmConfig {
             response_timeout: 18,
             max_retries: 15,
             service_timeout: 24,
-            patience: Duration::ZERO,
+            listen_grace: Duration::ZERO,
             max_connections: 1 << 16,
         }
     }

@@ -50,13 +50,13 @@ pub enum CmState {
 
 /// How messages get to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Way {
+pub(crate) struct CmPath {
     pub(crate) path: Path,
     /// The partition that they are sent in.
     pub(crate) pkey: PKey,
 }
 
-impl Way {
+impl CmPath {
     pub(crate) const fn peer(&self) -> IpAddr {
         self.path.dst
     }
@@ -69,7 +69,7 @@ impl Way {
 /// A connection.
 pub(super) struct Connection {
     pub(super) state: CmState,
-    pub(super) way: Way,
+    pub(super) way: CmPath,
     pub(super) local_qpn: Qpn,
     /// The peer's name for it, and the peer; 0 before they are known.
     pub(super) remote_id: u32,
@@ -138,7 +138,7 @@ pub struct QpSetup {
 }
 
 impl Connection {
-    pub(super) fn new(state: CmState, way: Way) -> Self {
+    pub(super) fn new(state: CmState, way: CmPath) -> Self {
         Self {
             state,
             way,

@@ -25,7 +25,7 @@ pub enum CmEvent {
         /// Which address of ours it came to.
         local: IpAddr,
     },
-    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with `cm_ready`, reject or destroy.
+    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with `cm_establish`, reject or destroy.
     Reply {
         /// The connection.
         conn: ConnId,
@@ -68,7 +68,7 @@ pub enum CmEvent {
         /// The connection.
         conn: ConnId,
     },
-    /// Someone asks for a datagram service. Answer with `cm_answer` or destroy.
+    /// Someone asks for a datagram service. Answer with `sidr_respond` or destroy.
     SidrRequest {
         /// Who listens.
         listener: ListenerId,

@@ -6,7 +6,7 @@ use core::net::IpAddr;
 use rand_chacha::ChaCha12Rng;
 
 use super::{
-    Cm, CmEvent, CmState, ConnId, Listener, ListenerId, Outgoing, Way,
+    Cm, CmEvent, CmState, ConnId, Listener, ListenerId, Outgoing, CmPath,
     connection::{Connection, Setup},
     message::{About, CmMad, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq},
     time_of,
@@ -21,7 +21,7 @@ use crate::{
 pub(crate) struct Arrival<'a> {
     pub(crate) now: Instant,
     /// The way back.
-    pub(crate) way: Way,
+    pub(crate) way: CmPath,
     /// Index of the own address in the GID table.
     pub(crate) sgid_index: u16,
     /// The most payload that the link carries in a packet.
@@ -124,7 +124,7 @@ impl Cm {
         self.by_remote_id.insert((peer, guid, req.local_id), id);
         self.by_remote_qpn.insert((peer, guid, req.local_qpn), id);
         let (remote, local) = (peer, arrival.own());
-        self.tell(id, |conn| CmEvent::Request { listener, conn, req: Box::new(*req), remote, local });
+        self.emit(id, |conn| CmEvent::Request { listener, conn, req: Box::new(*req), remote, local });
         Ok(Taken::Done)
     }
 
@@ -180,11 +180,11 @@ impl Cm {
             };
             self.send(arrival.way, CmMad { transaction, modifier: 0, message: Message::Rej(Box::new(rej)) });
             let _ = self.disconnect(arrival.now, ConnId(stale), &[]);
-            self.tell(id, |conn| CmEvent::Rejected { conn, rej: Box::new(rej) });
+            self.emit(id, |conn| CmEvent::Rejected { conn, rej: Box::new(rej) });
             self.remove(id);
             return Ok(Taken::Done);
         }
-        self.rest(id);
+        self.cancel_retransmit(id);
         let Some(conn) = self.conns.get_mut(&id) else { return Err(DropReason::CmUnknownConnection) };
         conn.state = CmState::RepRcvd;
         conn.remote_id = rep.local_id;
@@ -199,7 +199,7 @@ impl Cm {
         if managed {
             return Ok(Taken::Replied(ConnId(id)));
         }
-        self.tell(id, |conn| CmEvent::Reply { conn, rep: Box::new(*rep) });
+        self.emit(id, |conn| CmEvent::Reply { conn, rep: Box::new(*rep) });
         Ok(Taken::Done)
     }
 
@@ -216,8 +216,8 @@ impl Cm {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.state = CmState::Established;
         }
-        self.rest(id);
-        self.tell(id, |conn| CmEvent::Established { conn, rep: None, private_data });
+        self.cancel_retransmit(id);
+        self.emit(id, |conn| CmEvent::Established { conn, rep: None, private_data });
     }
 
     fn on_mra(&mut self, mra: &Mra, arrival: &Arrival<'_>) -> Handled {
@@ -261,7 +261,7 @@ impl Cm {
         if asks && rej.reason == RejectReason::INVALID_SERVICE_ID && self.ask_again(arrival.now, id) {
             return Ok(Taken::Done);
         }
-        self.tell(id, |conn| CmEvent::Rejected { conn, rej: Box::new(*rej) });
+        self.emit(id, |conn| CmEvent::Rejected { conn, rej: Box::new(*rej) });
         if time_wait {
             self.enter_time_wait(arrival.now, id);
         } else {
@@ -292,12 +292,12 @@ impl Cm {
         let id = dreq.remote_id;
         match conn.state {
             CmState::Established | CmState::RepSent | CmState::MraRepRcvd => {
-                self.rest(id);
+                self.cancel_retransmit(id);
                 if let Some(conn) = self.conns.get_mut(&id) {
                     conn.state = CmState::DreqRcvd;
                     conn.transaction = transaction;
                 }
-                self.tell(id, |conn| CmEvent::Disconnected { conn });
+                self.emit(id, |conn| CmEvent::Disconnected { conn });
                 if self.conns.get(&id).is_some_and(|conn| conn.abandoned) {
                     let _ = self.disconnect(arrival.now, ConnId(id), &[]);
                 }
@@ -305,7 +305,7 @@ impl Cm {
             // both announce the end at once
             CmState::DreqSent => {
                 self.send(arrival.way, drep(dreq.local_id));
-                self.tell(id, |conn| CmEvent::Disconnected { conn });
+                self.emit(id, |conn| CmEvent::Disconnected { conn });
                 self.enter_time_wait(arrival.now, id);
             }
             CmState::TimeWait => self.send(arrival.way, drep(dreq.local_id)),
@@ -319,7 +319,7 @@ impl Cm {
         if conn.state != CmState::DreqSent {
             return Err(DropReason::CmWrongState);
         }
-        self.tell(drep.remote_id, |conn| CmEvent::Disconnected { conn });
+        self.emit(drep.remote_id, |conn| CmEvent::Disconnected { conn });
         self.enter_time_wait(arrival.now, drep.remote_id);
         Ok(Taken::Done)
     }
@@ -345,7 +345,7 @@ impl Cm {
         let id = self.admit(listener, conn, arrival)?;
         self.by_question.insert(key, id);
         let (remote, local) = (arrival.peer(), arrival.own());
-        self.tell(id, |conn| CmEvent::SidrRequest { listener, conn, req: Box::new(*req), remote, local });
+        self.emit(id, |conn| CmEvent::SidrRequest { listener, conn, req: Box::new(*req), remote, local });
         Ok(Taken::Done)
     }
 
@@ -358,7 +358,7 @@ impl Cm {
         if rep.status == SidrRep::NO_SERVICE && self.ask_again(arrival.now, rep.request_id) {
             return Ok(Taken::Done);
         }
-        self.tell(rep.request_id, |conn| CmEvent::SidrReply { conn, rep: Box::new(*rep) });
+        self.emit(rep.request_id, |conn| CmEvent::SidrReply { conn, rep: Box::new(*rep) });
         self.remove(rep.request_id);
         Ok(Taken::Done)
     }

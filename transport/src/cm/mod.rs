@@ -40,7 +40,7 @@ use crate::{
     hash::IdHasher,
     time::Instant,
 };
-pub(crate) use connection::Way;
+pub(crate) use connection::CmPath;
 use connection::{Connection, Resend, Setup};
 pub(crate) use handle::{Arrival, Taken};
 
@@ -51,7 +51,7 @@ struct Listener {
 
 /// A message that is due, and its way.
 pub(crate) struct Outgoing {
-    pub(crate) way: Way,
+    pub(crate) way: CmPath,
     pub(crate) mad: Box<CmMad>,
 }
 
@@ -59,7 +59,7 @@ pub(crate) struct Outgoing {
 const OUTBOX: usize = 4096;
 
 /// How long it takes until a peer at which nobody listens is asked again.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_DELAY: Duration = Duration::from_millis(10);
 
 /// Connection management of one adapter.
 pub(crate) struct Cm {
@@ -208,7 +208,7 @@ impl Cm {
             private_data,
             ..Req::default()
         };
-        let mut conn = Connection::new(CmState::ReqSent, Way { path, pkey: connect.pkey });
+        let mut conn = Connection::new(CmState::ReqSent, CmPath { path, pkey: connect.pkey });
         conn.local_qpn = connect.qpn;
         conn.transaction = rng.next_u64();
         conn.time_wait = time_of(connect.ack_timeout);
@@ -275,7 +275,7 @@ impl Cm {
         let mad = conn.message(Message::Rtu(rtu));
         let way = conn.way;
         self.send(way, mad);
-        self.rest(id.0);
+        self.cancel_retransmit(id.0);
         Ok(())
     }
 
@@ -283,14 +283,14 @@ impl Cm {
     pub(crate) fn complete(&mut self, id: ConnId) {
         let rep = self.conns.get(&id.0).and_then(|conn| conn.setup.as_ref()).map(|setup| Box::new(setup.rep));
         if self.ready(id, &[]).is_ok() {
-            self.tell(id.0, |conn| CmEvent::Established { conn, rep, private_data: None });
+            self.emit(id.0, |conn| CmEvent::Established { conn, rep, private_data: None });
         }
     }
 
     /// The peer has accepted, but the own queue pair could not be moved.
     pub(crate) fn fail(&mut self, now: Instant, id: ConnId) {
         if self.reject(now, id, RejectReason::CONSUMER, &[], &[]).is_ok() {
-            self.tell(id.0, |conn| CmEvent::ConnectError { conn });
+            self.emit(id.0, |conn| CmEvent::ConnectError { conn });
             if let Some(conn) = self.conns.get_mut(&id.0) {
                 conn.abandoned = true;
             }
@@ -303,8 +303,8 @@ impl Cm {
         match conn.state {
             CmState::RepSent | CmState::MraRepRcvd => {
                 conn.state = CmState::Established;
-                self.rest(id.0);
-                self.tell(id.0, |conn| CmEvent::Established { conn, rep: None, private_data: None });
+                self.cancel_retransmit(id.0);
+                self.emit(id.0, |conn| CmEvent::Established { conn, rep: None, private_data: None });
                 Ok(())
             }
             CmState::Established => Ok(()),
@@ -377,7 +377,7 @@ impl Cm {
         now: Instant,
         service_id: ServiceId,
         private_data: &[u8],
-        way: Way,
+        way: CmPath,
         rng: &mut ChaCha12Rng,
     ) -> Result<ConnId, CmError> {
         let private_data = PrivateData::new(private_data).ok_or(CmError::PrivateData(216))?;
@@ -489,15 +489,15 @@ impl Cm {
         }
         match conn.state {
             CmState::TimeWait => {
-                self.tell(id, |conn| CmEvent::TimeWaitExit { conn });
+                self.emit(id, |conn| CmEvent::TimeWaitExit { conn });
                 self.remove(id);
             }
             CmState::DreqSent => {
-                self.tell(id, |conn| CmEvent::Disconnected { conn });
+                self.emit(id, |conn| CmEvent::Disconnected { conn });
                 self.enter_time_wait(now, id);
             }
             _ => {
-                self.tell(id, |conn| CmEvent::Unreachable { conn });
+                self.emit(id, |conn| CmEvent::Unreachable { conn });
                 self.remove(id);
             }
         }
@@ -521,11 +521,11 @@ impl Cm {
         }
     }
 
-    fn send(&mut self, way: Way, mad: CmMad) {
+    fn send(&mut self, way: CmPath, mad: CmMad) {
         self.enqueue(way, Box::new(mad));
     }
 
-    fn enqueue(&mut self, way: Way, mad: Box<CmMad>) {
+    fn enqueue(&mut self, way: CmPath, mad: Box<CmMad>) {
         if self.outbox.len() < OUTBOX {
             self.outbox.push_back(Outgoing { way, mad });
         }
@@ -542,19 +542,19 @@ impl Cm {
 
     /// Whether a question that nobody listened to is put again, a little later.
     fn ask_again(&mut self, now: Instant, id: u32) -> bool {
-        let patience = self.config.patience;
+        let listen_grace = self.config.listen_grace;
         let Some(resend) = self.conns.get_mut(&id).and_then(|conn| conn.resend.as_mut()) else { return false };
-        let until = *resend.until.get_or_insert(now.plus(patience));
+        let until = *resend.until.get_or_insert(now.plus(listen_grace));
         if until <= now {
             return false;
         }
         resend.left += 1; // it was answered, after all
-        self.set_deadline(id, Some(now.plus(AGAIN)));
+        self.set_deadline(id, Some(now.plus(RETRY_DELAY)));
         true
     }
 
     /// Nothing is waited for.
-    fn rest(&mut self, id: u32) {
+    fn cancel_retransmit(&mut self, id: u32) {
         if let Some(conn) = self.conns.get_mut(&id) {
             conn.resend = None;
             if conn.state == CmState::Established {
@@ -575,7 +575,7 @@ impl Cm {
     }
 
     fn enter_time_wait(&mut self, now: Instant, id: u32) {
-        self.rest(id);
+        self.cancel_retransmit(id);
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.state = CmState::TimeWait;
         conn.setup = None;
@@ -603,7 +603,7 @@ impl Cm {
         }
     }
 
-    fn tell(&mut self, id: u32, event: impl FnOnce(ConnId) -> CmEvent) {
+    fn emit(&mut self, id: u32, event: impl FnOnce(ConnId) -> CmEvent) {
         if self.conns.get(&id).is_some_and(|conn| !conn.abandoned) {
             self.events.push_back(event(ConnId(id)));
         }

@@ -19,11 +19,11 @@ use crate::addr::Qpn;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
     /// Any queue pair of its protection domain. Bound anew at any time, and unbound by binding no bytes.
-    One,
+    Type1,
     /// The queue pair that it was bound with. Bound only after it was invalidated.
-    TwoA,
+    Type2A,
     /// The same, and both must be of one protection domain.
-    TwoB,
+    Type2B,
 }
 
 /// Names a memory window of an adapter: the upper 24 bits of its keys.
@@ -126,10 +126,10 @@ impl Window {
 
     /// Whether this user may use the window that is bound.
     fn check_user(&self, key: u32, bound: &Bound, user: User) -> Result<(), AccessError> {
-        if self.window_type != WindowType::One && bound.qpn != user.qpn {
+        if self.window_type != WindowType::Type1 && bound.qpn != user.qpn {
             return Err(AccessError::QueuePair(key));
         }
-        if self.window_type != WindowType::TwoA && self.pd != user.pd {
+        if self.window_type != WindowType::Type2A && self.pd != user.pd {
             return Err(AccessError::ProtectionDomain(key));
         }
         Ok(())
@@ -167,7 +167,7 @@ impl RegionTable {
         let WindowBind { rkey, region, address, length, access, zero_based } = *bind;
         let target = self.local(region).cloned();
         let window = self.windows.get_mut(&(rkey.0 >> 8)).ok_or(WindowError::UnknownWindow(rkey.0))?;
-        if window.window_type == WindowType::One {
+        if window.window_type == WindowType::Type1 {
             if zero_based {
                 return Err(WindowError::ZeroBased);
             }
@@ -226,7 +226,7 @@ impl RegionTable {
             // the key of a region, or of nothing
             return Err(if self.is_free(key.0) { AccessError::UnknownKey(key.0) } else { AccessError::NotInvalidable(key.0) });
         };
-        if window.window_type == WindowType::One {
+        if window.window_type == WindowType::Type1 {
             return Err(AccessError::NotInvalidable(key.0));
         }
         let bound = window.bound.as_ref().ok_or(AccessError::NotBound(key.0))?;
@@ -239,7 +239,7 @@ impl RegionTable {
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
         for window in self.windows.values_mut() {
             let its = window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn);
-            if its && window.window_type != WindowType::One {
+            if its && window.window_type != WindowType::Type1 {
                 window.unbind();
             }
         }

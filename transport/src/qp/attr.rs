@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    changes::PathMigration,
+    update::PathMigration,
     congestion::CongestionCounters,
     state::{Attribute, QpType, State},
 };
@@ -187,7 +187,7 @@ pub enum Rts {
         /// Code of the acknowledge timeout, 0..=31.
         timeout: u8,
     },
-    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what [`Changes`](super::Changes) says.
+    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what [`QpUpdate`](super::QpUpdate) says.
     Resume,
 }
 

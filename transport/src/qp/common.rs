@@ -16,7 +16,7 @@ use crate::{
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Standing, Wc, WcError, WcOk,
+        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Validity, Wc, WcError, WcOk,
         WcOpcode, XrcdId,
     },
 };
@@ -46,9 +46,9 @@ impl Env<'_> {
         }
     }
 
-    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, standing: &Standing, solicited: bool) {
+    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, validity: &Validity, solicited: bool) {
         let Some(cq) = cq else { return };
-        match cq.push(wc, standing, solicited, self.now) {
+        match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
             Pushed::Deferred => self.deferred.push(cq.id()),
@@ -89,7 +89,7 @@ pub(crate) struct Common {
     /// Whether it has bound a memory window.
     pub(crate) binds: bool,
     /// Of its completions.
-    pub(crate) standing: Standing,
+    pub(crate) validity: Validity,
 }
 
 impl Common {
@@ -121,7 +121,7 @@ impl Common {
             av: None,
             quirks: Quirks::default(),
             binds: false,
-            standing: Standing::default(),
+            validity: Validity::default(),
         }
     }
 
@@ -132,7 +132,7 @@ impl Common {
 
     /// Takes back every completion that nobody has taken yet.
     pub(crate) fn discard_completions(&mut self) {
-        core::mem::take(&mut self.standing).discard();
+        core::mem::take(&mut self.validity).discard();
     }
 
     /// The header of a packet to the peer, in this queue pair's partition.
@@ -160,12 +160,12 @@ impl Common {
         };
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.send_cq.as_ref(), wc, &self.standing, false);
+        env.complete(self.send_cq.as_ref(), wc, &self.validity, false);
     }
 
     /// Completes a receive request.
     pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.recv_cq.as_ref(), wc, &self.standing, solicited);
+        env.complete(self.recv_cq.as_ref(), wc, &self.validity, solicited);
     }
 }

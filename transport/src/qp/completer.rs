@@ -35,11 +35,11 @@ impl Requester {
             }
             // A NAK acknowledges everything before its PSN (C9-112).
             Syndrome::Nak(code) => match self.acknowledge(psn, common, env) {
-                (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
+                (_, Gap::Yes) => self.on_gap(Disposition::NakReceived(aeth.syndrome), env),
                 (_, Gap::No) => self.on_nak(psn, code, env),
             },
             Syndrome::RnrNak { timer } => match self.acknowledge(psn, common, env) {
-                (_, Gap::Yes) => self.on_gap(Disposition::NakTaken(aeth.syndrome), env),
+                (_, Gap::Yes) => self.on_gap(Disposition::NakReceived(aeth.syndrome), env),
                 (_, Gap::No) => self.on_not_ready(psn, timer, env),
             },
         }
@@ -72,7 +72,7 @@ impl Requester {
             }
             (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
                 let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
-                let place = packet.headers.bth().opcode.operation().place();
+                let place = packet.headers.bth().opcode.operation().position();
                 // After a retry rxe answers from inside the original message, so FIRST and MIDDLE are the same here, and so
                 // are LAST and ONLY.
                 (place.ends() == last && packet.payload.len() == expected as usize).then_some(packet.payload)
@@ -169,7 +169,7 @@ impl Requester {
                 }
                 env.counters.sequence_naks_received += 1;
                 self.recover(verdict, psn);
-                return Disposition::NakTaken(syndrome);
+                return Disposition::NakReceived(syndrome);
             }
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
             NakCode::RemoteAccessError => WcStatus::RemAccessErr,
@@ -178,7 +178,7 @@ impl Requester {
             NakCode::InvalidRdRequest => return Disposition::Dropped(DropReason::ReservedSyndrome),
         };
         self.fail_oldest(status, Cause::Responder(syndrome));
-        Disposition::NakTaken(syndrome)
+        Disposition::NakReceived(syndrome)
     }
 
     fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
@@ -188,7 +188,7 @@ impl Requester {
             Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries }),
         }
         env.counters.rnr_naks_received += 1;
-        Disposition::NakTaken(Syndrome::RnrNak { timer })
+        Disposition::NakReceived(Syndrome::RnrNak { timer })
     }
 }
 

@@ -4,7 +4,7 @@
 //! packet. Datagram queue pairs count marks but tell nobody: what they receive comes from many, and each datagram may come from
 //! another, so that there is no flow to slow down.
 //!
-//! A sender that is told counts it. This is where a rate control would hook in: [`Congestion::heed`] lowers the rate, and
+//! A sender that is told counts it. This is where a rate control would hook in: [`Congestion::on_cnp`] lowers the rate, and
 //! [`Qp::build`](super::Qp::build) asks here before it takes a request, with a timer of the queue pair's for when it may go on.
 
 use core::{convert::Infallible, time::Duration};
@@ -61,7 +61,7 @@ impl Congestion {
     }
 
     /// The peer has sent a notification.
-    pub(super) const fn heed(&mut self) {
+    pub(super) const fn on_cnp(&mut self) {
         self.counters.cnp_received += 1;
     }
 

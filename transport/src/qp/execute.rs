@@ -8,13 +8,13 @@ use super::{
     MAX_MESSAGE,
     common::{Common, Env},
     replay::{Remembered, Request},
-    responder::{Message, Refused, Responder, Turn},
+    responder::{Message, Refused, Responder, Attempt},
 };
 use crate::{
     event::Refusal,
     mem::{Access, RKey, Region},
     psn::Psn,
-    wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, Place, Reth},
+    wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
     work::{Placement, WcOk, WcOpcode},
 };
 
@@ -32,7 +32,7 @@ impl Responder {
         }
         self.expected = self.expected.plus(1);
         self.acknowledged = self.expected;
-        if bth.opcode.operation().place().ends() {
+        if bth.opcode.operation().position().ends() {
             self.msn = self.msn.next();
         }
         if bth.ack_req {
@@ -61,18 +61,18 @@ impl Responder {
     }
 
     /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to C9-62).
-    fn check_length(place: Place, payload: usize, common: &Common) -> Result<(), Refused> {
+    fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {
-            Place::First | Place::Middle => payload == mtu,
-            Place::Last => (1..=mtu).contains(&payload),
-            Place::Only => payload <= mtu,
+            PacketPosition::First | PacketPosition::Middle => payload == mtu,
+            PacketPosition::Last => (1..=mtu).contains(&payload),
+            PacketPosition::Only => payload <= mtu,
         };
         if right { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
     fn send(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
-        let place = packet.headers.bth().opcode.operation().place();
+        let place = packet.headers.bth().opcode.operation().position();
         match (&self.message, place.starts()) {
             (Message::None, true) | (Message::Send { .. }, false) => {}
             _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
@@ -109,7 +109,7 @@ impl Responder {
     }
 
     fn write(&mut self, packet: &Packet<'_>, reth: Option<Reth>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
-        let place = packet.headers.bth().opcode.operation().place();
+        let place = packet.headers.bth().opcode.operation().position();
         match (&self.message, place.starts()) {
             (Message::None, true) | (Message::Write { .. }, false) => {}
             _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
@@ -170,7 +170,7 @@ impl Responder {
         self.replay.remember(Remembered { first_psn: psn, packets, request: Request::Read(*reth) });
         self.msn = self.msn.next();
         self.expected = self.expected.plus(packets);
-        self.push_read(psn, reth, packets, region, Turn::First);
+        self.push_read(psn, reth, packets, region, Attempt::First);
         Ok(())
     }
 
@@ -195,7 +195,7 @@ impl Responder {
         self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, request });
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
-        self.push_atomic(bth.psn, found, Turn::First);
+        self.push_atomic(bth.psn, found, Attempt::First);
         Ok(())
     }
 
@@ -215,7 +215,7 @@ impl Responder {
         let value = u64::from_ne_bytes(*value);
         let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
         stored.map_err(Refused::access)?;
-        self.placed(psn);
+        self.placement_ack(psn);
         Ok(())
     }
 
@@ -251,12 +251,12 @@ impl Responder {
             region.and_then(|region| region.flush(address, length, persistent))
         };
         flushed.map_err(Refused::access)?;
-        self.placed(packet.headers.bth().psn);
+        self.placement_ack(packet.headers.bth().psn);
         Ok(())
     }
 
     /// A request that is answered like a READ, without data, has been carried out.
-    fn placed(&mut self, psn: Psn) {
+    fn placement_ack(&mut self, psn: Psn) {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
         self.placements.remember(psn);
@@ -273,7 +273,7 @@ impl Responder {
     /// Whether a request that is answered with data can be taken now: between messages, and no more of them than agreed on.
     fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
-        if !self.has_room(Turn::First) {
+        if !self.has_room(Attempt::First) {
             return Err(Refused::invalid(Refusal::TooManyReads));
         }
         Ok(())

@@ -5,7 +5,7 @@
 //! yield packet values, and `Qp::build` turns them into bytes.
 
 mod attr;
-mod changes;
+mod update;
 mod common;
 mod completer;
 mod congestion;
@@ -21,7 +21,7 @@ mod ud;
 mod xrc;
 
 pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts};
-pub use changes::{Changes, PathMigration};
+pub use update::{QpUpdate, PathMigration};
 pub(crate) use common::{Common, Env};
 pub use congestion::CongestionCounters;
 pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
@@ -233,7 +233,7 @@ impl Qp {
 
     /// The peer tells that our packets meet congestion.
     pub(crate) const fn handle_congestion(&mut self) {
-        self.congestion.heed();
+        self.congestion.on_cnp();
     }
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {

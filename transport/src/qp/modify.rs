@@ -3,7 +3,7 @@
 use super::{
     Qp,
     attr::{Init, MAX_RD_ATOMIC, ModifyError, QpInfo, Rtr, Rts},
-    changes::{Changes, PathMigration},
+    update::{QpUpdate, PathMigration},
     common::Env,
     state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes},
 };
@@ -26,7 +26,7 @@ pub(super) struct Reliability {
 }
 
 impl Reliability {
-    fn changed(self, changes: &Changes) -> Self {
+    fn changed(self, changes: &QpUpdate) -> Self {
         Self {
             timeout: changes.timeout.unwrap_or(self.timeout),
             retry_cnt: changes.retry_cnt.unwrap_or(self.retry_cnt),
@@ -54,7 +54,7 @@ impl Reliability {
     }
 }
 
-/// Changes that have been checked, ready to be made.
+/// QpUpdate that have been checked, ready to be made.
 struct Checked {
     pkey: Option<(u16, PKey)>,
     access: Option<Access>,
@@ -81,7 +81,7 @@ impl Qp {
     }
 
     /// Checks what is to change on the edge to `to`, but for the numbers, which are [`Reliability`]'s.
-    fn check_changes(&self, to: State, changes: &Changes, env: &Env<'_>) -> Result<Checked, ModifyError> {
+    fn check_changes(&self, to: State, changes: &QpUpdate, env: &Env<'_>) -> Result<Checked, ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
         let taken = optional_attributes(qp_type, from, to);
         if let Some(attribute) = changes.given().find(|attribute| !taken.contains(attribute)) {
@@ -105,7 +105,7 @@ impl Qp {
         })
     }
 
-    fn make(&mut self, checked: &Checked) {
+    fn apply(&mut self, checked: &Checked) {
         let Checked { pkey, access, qkey, path } = *checked;
         let common = &mut self.common;
         (common.pkey_index, common.pkey) = pkey.unwrap_or((common.pkey_index, common.pkey));
@@ -124,12 +124,12 @@ impl Qp {
         }
         let Init { pkey_index, access, qkey } = *init;
         let pkey = Some(check_pkey(pkey_index, env)?);
-        self.make(&Checked { pkey, access: Some(access), qkey: Some(qkey), path: None });
+        self.apply(&Checked { pkey, access: Some(access), qkey: Some(qkey), path: None });
         self.common.state = State::Init;
         Ok(())
     }
 
-    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, changes: &QpUpdate, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Rtr)?;
         let checked = self.check_changes(State::Rtr, changes, env)?;
         match (self.common.qp_type, rtr) {
@@ -150,7 +150,7 @@ impl Qp {
             }
             (qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
-        self.make(&checked);
+        self.apply(&checked);
         self.established = false;
         self.common.state = State::Rtr;
         Ok(())
@@ -174,7 +174,7 @@ impl Qp {
         Ok(())
     }
 
-    pub(crate) fn to_rts(&mut self, rts: &Rts, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn to_rts(&mut self, rts: &Rts, changes: &QpUpdate, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Rts)?;
         let checked = self.check_changes(State::Rts, changes, env)?;
         let mut reliability = self.reliability.changed(changes);
@@ -201,13 +201,13 @@ impl Qp {
         }
         self.responder.min_rnr_timer = reliability.min_rnr_timer;
         self.reliability = reliability;
-        self.make(&checked);
+        self.apply(&checked);
         self.common.state = State::Rts;
         Ok(())
     }
 
     /// INIT→INIT, RTS→RTS and SQD→SQD.
-    pub(crate) fn change(&mut self, changes: &Changes, env: &Env<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn update(&mut self, changes: &QpUpdate, env: &Env<'_>) -> Result<(), ModifyError> {
         let (state, qp_type) = (self.common.state, self.common.qp_type);
         if !EDGES.contains(&(state, state)) {
             return Err(ModifyError::IllegalTransition { qp_type, from: state, to: state });
@@ -217,7 +217,7 @@ impl Qp {
         let reliability = self.reliability.changed(changes);
         reliability.check()?;
         self.reliability = reliability;
-        self.make(&checked);
+        self.apply(&checked);
         let Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer } = reliability;
         self.responder.min_rnr_timer = min_rnr_timer;
         // the rest changes only in SQD, where nothing is under way that the old values hold for

@@ -20,7 +20,7 @@ use crate::{
     mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, Place, Reth, XrcEth},
+    wire::{AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth, XrcEth},
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
@@ -366,7 +366,7 @@ struct Description {
 fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
-    let place = Place::of(index, wqe.packets);
+    let place = PacketPosition::of(index, wqe.packets);
     let atomic = |remote: Remote, swap_or_add, compare| {
         Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare })
     };
@@ -381,12 +381,12 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
         SendOp::Write { remote, immediate } => {
             let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
             let (operation, ext) = match (place, immediate) {
-                (Place::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
-                (Place::Middle, _) => (Operation::WriteMiddle, Ext::None),
-                (Place::Last, None) => (Operation::WriteLast, Ext::None),
-                (Place::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
-                (Place::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
-                (Place::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
+                (PacketPosition::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
+                (PacketPosition::Middle, _) => (Operation::WriteMiddle, Ext::None),
+                (PacketPosition::Last, None) => (Operation::WriteLast, Ext::None),
+                (PacketPosition::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
+                (PacketPosition::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
+                (PacketPosition::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
             };
             (operation, ext, carried)
         }
@@ -402,22 +402,22 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
         SendOp::SendInvalidate { rkey } => {
             let invalidate = Ext::Ieth(InvalidateEth(rkey.0));
             let (operation, ext) = match place {
-                Place::First => (Operation::SendFirst, Ext::None),
-                Place::Middle => (Operation::SendMiddle, Ext::None),
-                Place::Last => (Operation::SendLastInvalidate, invalidate),
-                Place::Only => (Operation::SendOnlyInvalidate, invalidate),
+                PacketPosition::First => (Operation::SendFirst, Ext::None),
+                PacketPosition::Middle => (Operation::SendMiddle, Ext::None),
+                PacketPosition::Last => (Operation::SendLastInvalidate, invalidate),
+                PacketPosition::Only => (Operation::SendOnlyInvalidate, invalidate),
             };
             (operation, ext, carried)
         }
         SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => return None,
         SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } => {
             let (operation, ext) = match (place, immediate) {
-                (Place::First, _) => (Operation::SendFirst, Ext::None),
-                (Place::Middle, _) => (Operation::SendMiddle, Ext::None),
-                (Place::Last, None) => (Operation::SendLast, Ext::None),
-                (Place::Last, Some(imm)) => (Operation::SendLastImm, Ext::Imm(imm)),
-                (Place::Only, None) => (Operation::SendOnly, Ext::None),
-                (Place::Only, Some(imm)) => (Operation::SendOnlyImm, Ext::Imm(imm)),
+                (PacketPosition::First, _) => (Operation::SendFirst, Ext::None),
+                (PacketPosition::Middle, _) => (Operation::SendMiddle, Ext::None),
+                (PacketPosition::Last, None) => (Operation::SendLast, Ext::None),
+                (PacketPosition::Last, Some(imm)) => (Operation::SendLastImm, Ext::Imm(imm)),
+                (PacketPosition::Only, None) => (Operation::SendOnly, Ext::None),
+                (PacketPosition::Only, Some(imm)) => (Operation::SendOnlyImm, Ext::Imm(imm)),
             };
             (operation, ext, carried)
         }

@@ -16,7 +16,7 @@ use crate::{
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet, Place, Reth, Syndrome},
+    wire::{Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet, PacketPosition, Reth, Syndrome},
     work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
@@ -49,7 +49,7 @@ enum Reply {
         psn: Psn,
         aeth: Aeth,
         found: u64,
-        turn: Turn,
+        attempt: Attempt,
     },
     /// To an ATOMIC WRITE or a FLUSH.
     Placed {
@@ -61,7 +61,7 @@ enum Reply {
 /// Whether an answer with data is the first to its request. What was agreed on limits the first ones; the repeats have a limit
 /// of their own, so that they take no place from a new request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(super) enum Attempt {
     First,
     Repeat,
 }
@@ -76,7 +76,7 @@ struct ReadReply {
     address: u64,
     length: u32,
     msn: Msn,
-    turn: Turn,
+    attempt: Attempt,
 }
 
 /// The receive queue of a queue pair and how far its peer has come.
@@ -113,7 +113,7 @@ pub(super) struct Response {
     outgoing: Outgoing,
     psn: Psn,
     source: Option<(Arc<Region>, u64)>,
-    turn: Turn,
+    attempt: Attempt,
 }
 
 /// Why a request in sequence is not carried out.
@@ -301,20 +301,20 @@ impl Responder {
             (Operation::AtomicWrite | Operation::Flush, _) if !self.placements.contain(bth.psn) => {
                 Disposition::Dropped(DropReason::ReplayMissing)
             }
-            // carried out in its turn; only the answer is missing
+            // carried out in its attempt; only the answer is missing
             (Operation::AtomicWrite | Operation::Flush, _) if !self.has_room_for_placed() => {
                 Disposition::Dropped(DropReason::ResponderBusy)
             }
             (Operation::AtomicWrite | Operation::Flush, _) => {
                 self.push_placed(bth.psn);
-                Disposition::Repeated
+                Disposition::Duplicate
             }
             _ => {
                 self.acknowledge(self.acknowledged.previous());
-                Disposition::Repeated
+                Disposition::Duplicate
             }
         };
-        if disposition == Disposition::Repeated {
+        if disposition == Disposition::Duplicate {
             env.counters.duplicate_requests += 1;
         }
         disposition
@@ -335,15 +335,15 @@ impl Responder {
         let packets = common.mtu.packets(reth.dma_length);
         // an answer to the same READ that is still being sent starts over instead of being sent twice
         let under_way = self.replies.iter().enumerate().find_map(|(at, reply)| match reply {
-            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => Some((at, read.turn)),
+            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => Some((at, read.attempt)),
             _ => None,
         });
         match under_way {
-            Some((at, turn)) => self.replies[at] = self.read_reply(psn, reth, packets, region, turn),
-            None if self.has_room(Turn::Repeat) => self.push_read(psn, reth, packets, region, Turn::Repeat),
+            Some((at, attempt)) => self.replies[at] = self.read_reply(psn, reth, packets, region, attempt),
+            None if self.has_room(Attempt::Repeat) => self.push_read(psn, reth, packets, region, Attempt::Repeat),
             None => return Disposition::Dropped(DropReason::ResponderBusy),
         }
-        Disposition::Repeated
+        Disposition::Duplicate
     }
 
     /// An atomic again: it is answered with what it found the first time.
@@ -355,34 +355,34 @@ impl Responder {
                 if first == operation && used(&first_eth) == used(eth) =>
             {
                 let waits = self.replies.iter().any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
-                if !waits && !self.has_room(Turn::Repeat) {
+                if !waits && !self.has_room(Attempt::Repeat) {
                     return Disposition::Dropped(DropReason::ResponderBusy);
                 }
                 if !waits {
-                    self.push_atomic(psn, found, Turn::Repeat);
+                    self.push_atomic(psn, found, Attempt::Repeat);
                 }
-                Disposition::Repeated
+                Disposition::Duplicate
             }
             _ => Disposition::Dropped(DropReason::ReplayMissing),
         }
     }
 
-    // Answers. There are never more with data than the ring allows, of either turn, and an acknowledgement after each of them
+    // Answers. There are never more with data than the ring allows, of either attempt, and an acknowledgement after each of them
     // and before the first: acknowledgements that follow one another become one.
 
     /// Whether one more answer with data may wait.
-    pub(super) fn has_room(&self, turn: Turn) -> bool {
+    pub(super) fn has_room(&self, attempt: Attempt) -> bool {
         let waiting = self.replies.iter().filter(|reply| match reply {
             Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
-            Reply::Read(read) => read.turn == turn,
-            Reply::Atomic { turn: its, .. } => *its == turn,
+            Reply::Read(read) => read.attempt == attempt,
+            Reply::Atomic { attempt: its, .. } => *its == attempt,
         });
         waiting.count() < self.replay.capacity()
     }
 
-    pub(super) fn push_atomic(&mut self, psn: Psn, found: u64, turn: Turn) {
+    pub(super) fn push_atomic(&mut self, psn: Psn, found: u64, attempt: Attempt) {
         let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
-        self.replies.push_back(Reply::Atomic { psn, aeth, found, turn });
+        self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
     /// Whether one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed on limits a FLUSH.
@@ -394,14 +394,14 @@ impl Responder {
         self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn: self.msn } });
     }
 
-    pub(super) fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, turn: Turn) {
-        let reply = self.read_reply(psn, reth, packets, region, turn);
+    pub(super) fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, attempt: Attempt) {
+        let reply = self.read_reply(psn, reth, packets, region, attempt);
         self.replies.push_back(reply);
     }
 
-    fn read_reply(&self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, turn: Turn) -> Reply {
+    fn read_reply(&self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, attempt: Attempt) -> Reply {
         let (address, length, msn) = (reth.virtual_address, reth.dma_length, self.msn);
-        Reply::Read(ReadReply { first_psn: psn, packets, next: 0, region, address, length, msn, turn })
+        Reply::Read(ReadReply { first_psn: psn, packets, next: 0, region, address, length, msn, attempt })
     }
 
     pub(super) fn acknowledge(&mut self, psn: Psn) {
@@ -455,7 +455,7 @@ impl Responder {
 
     /// The next answer that is due.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
-        let mut turn = Turn::First;
+        let mut attempt = Attempt::First;
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
             Reply::Acknowledge { psn, aeth } => {
                 let (psn, aeth) = (*psn, *aeth);
@@ -476,16 +476,16 @@ impl Responder {
                 let index = read.next;
                 let offset = index * common.mtu.bytes();
                 let aeth = Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: read.msn });
-                let (operation, ext) = match Place::of(index, read.packets) {
-                    Place::First => (Operation::ReadResponseFirst, aeth),
-                    Place::Middle => (Operation::ReadResponseMiddle, Ext::None),
-                    Place::Last => (Operation::ReadResponseLast, aeth),
-                    Place::Only => (Operation::ReadResponseOnly, aeth),
+                let (operation, ext) = match PacketPosition::of(index, read.packets) {
+                    PacketPosition::First => (Operation::ReadResponseFirst, aeth),
+                    PacketPosition::Middle => (Operation::ReadResponseMiddle, Ext::None),
+                    PacketPosition::Last => (Operation::ReadResponseLast, aeth),
+                    PacketPosition::Only => (Operation::ReadResponseOnly, aeth),
                 };
                 let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
                 let source = read.region.clone().map(|region| (region, read.address.wrapping_add(u64::from(offset))));
                 let psn = read.first_psn.plus(index);
-                turn = read.turn;
+                attempt = read.attempt;
                 read.next += 1;
                 if read.next == read.packets {
                     self.replies.pop_front();
@@ -494,7 +494,7 @@ impl Responder {
             }
         };
         let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
-        Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source, turn })
+        Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source, attempt })
     }
 
     /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows. Returns the event that tells
@@ -502,7 +502,7 @@ impl Responder {
     /// said so to this program, which may then well take its memory away.
     pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Option<Event> {
         let code = code_of(error);
-        if response.turn == Turn::Repeat {
+        if response.attempt == Attempt::Repeat {
             // only the foremost is ever begun and not ended
             if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
                 self.replies.pop_front();

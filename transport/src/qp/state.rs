@@ -117,7 +117,7 @@ pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
 
 macro_rules! attributes {
     ($($variant:ident $name:literal $flag:literal;)*) => {
-        /// An attribute that some edges take without need of it (`ibv_qp_attr_mask`); see [`Changes`](super::Changes). The port
+        /// An attribute that some edges take without need of it (`ibv_qp_attr_mask`); see [`QpUpdate`](super::QpUpdate). The port
         /// number is not among them: there is only one.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Attribute { $(#[doc = concat!("`", $name, "`, `", $flag, "`.")] $variant,)* }

@@ -14,7 +14,7 @@ impl Responder {
     /// anew, at whatever PSN it has.
     pub(super) fn handle_unreliable(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Outcome {
         let bth = packet.headers.bth();
-        let starts = bth.opcode.operation().place().starts();
+        let starts = bth.opcode.operation().position().starts();
         if bth.psn != self.expected || starts {
             self.abandon(common, env);
         }

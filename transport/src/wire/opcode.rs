@@ -45,7 +45,7 @@ impl Service {
 
 /// Where in its message a packet stands.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
+pub enum PacketPosition {
     /// The first of several.
     First,
     /// Neither first nor last.
@@ -56,7 +56,7 @@ pub enum Place {
     Only,
 }
 
-impl Place {
+impl PacketPosition {
     /// Whether a message starts here.
     #[must_use]
     pub const fn starts(self) -> bool {
@@ -99,7 +99,7 @@ pub enum Extension {
 }
 
 macro_rules! operations {
-    ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $place:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
+    ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $position:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
         /// What a packet does: the lower five bits of an opcode.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
@@ -126,8 +126,8 @@ macro_rules! operations {
 
             /// Where in its message such a packet stands.
             #[must_use]
-            pub const fn place(self) -> Place {
-                match self { $(Self::$variant => Place::$place,)* }
+            pub const fn position(self) -> PacketPosition {
+                match self { $(Self::$variant => PacketPosition::$position,)* }
             }
 
             /// Whether it answers a request.
@@ -329,7 +329,7 @@ mod tests {
 
     #[test]
     fn places() {
-        assert_eq!(Place::of(0, 1), Place::Only);
-        assert_eq!([0, 1, 2].map(|i| Place::of(i, 3)), [Place::First, Place::Middle, Place::Last]);
+        assert_eq!(PacketPosition::of(0, 1), PacketPosition::Only);
+        assert_eq!([0, 1, 2].map(|i| PacketPosition::of(i, 3)), [PacketPosition::First, PacketPosition::Middle, PacketPosition::Last]);
     }
 }

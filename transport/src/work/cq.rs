@@ -16,7 +16,7 @@ pub struct CqId(pub u32);
 /// Which completions wake a reader that armed the queue (`ibv_req_notify_cq`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
-pub enum ArmKind {
+pub enum NotifyKind {
     /// Only one that the sender marked as solicited, or a failure.
     Solicited = 1,
     /// Any.
@@ -46,7 +46,7 @@ impl CqModeration {
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
-    ring: Ring<(Wc, Standing)>,
+    ring: Ring<(Wc, Validity)>,
     armed: AtomicU8,
     overrun: AtomicBool,
     moderation: Moderation,
@@ -54,11 +54,11 @@ pub struct CompletionQueue {
 
 /// Whether completions stand. Those of a queue pair share one until it discards them; then it gets another.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Standing {
+pub(crate) struct Validity {
     discarded: Arc<AtomicBool>,
 }
 
-impl Standing {
+impl Validity {
     /// Whoever polls finds none of them any more.
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
@@ -157,8 +157,8 @@ impl CompletionQueue {
     /// Takes the oldest completion.
     pub fn pop(&self) -> Option<Wc> {
         loop {
-            let (wc, standing) = self.ring.pop()?;
-            if standing.holds() {
+            let (wc, validity) = self.ring.pop()?;
+            if validity.holds() {
                 return Some(wc);
             }
         }
@@ -166,11 +166,11 @@ impl CompletionQueue {
 
     /// Asks for one event at the next completion of this kind that is added from now on. A queue armed for any completion
     /// stays so when it is armed again for solicited ones.
-    pub fn arm(&self, kind: ArmKind) {
+    pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    /// Changes how many completions it can hold. `Err`: it holds so many, more than would fit.
+    /// QpUpdate how many completions it can hold. `Err`: it holds so many, more than would fit.
     pub(crate) fn resize(&self, capacity: usize) -> Result<(), usize> {
         self.ring.resize(capacity)
     }
@@ -193,16 +193,16 @@ impl CompletionQueue {
         self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
     }
 
-    pub(crate) fn push(&self, wc: Wc, standing: &Standing, solicited: bool, now: Instant) -> Pushed {
+    pub(crate) fn push(&self, wc: Wc, validity: &Validity, solicited: bool, now: Instant) -> Pushed {
         if self.has_overrun() {
             return Pushed::Lost;
         }
         let solicited = solicited || wc.result.is_err();
-        if self.ring.push((wc, standing.clone())).is_err() {
+        if self.ring.push((wc, validity.clone())).is_err() {
             self.overrun.store(true, Ordering::Release);
             return Pushed::Overrun;
         }
-        let wanted = if solicited { ArmKind::Solicited } else { ArmKind::Next } as u8;
+        let wanted = if solicited { NotifyKind::Solicited } else { NotifyKind::Next } as u8;
         let armed = self.armed.load(Ordering::SeqCst);
         if armed == NOT_ARMED || armed < wanted { Pushed::Quietly } else { self.wake_or_defer(now) }
     }
@@ -245,30 +245,30 @@ mod tests {
     }
 
     fn push(cq: &CompletionQueue, wc: Wc, solicited: bool) -> Pushed {
-        cq.push(wc, &Standing::default(), solicited, Instant::ZERO)
+        cq.push(wc, &Validity::default(), solicited, Instant::ZERO)
     }
 
     #[test]
     fn an_event_is_asked_for_once_and_only_for_its_kind() {
         let cq = CompletionQueue::new(CqId(0), 16);
         assert_eq!(push(&cq, ok(1), true), Pushed::Quietly);
-        cq.arm(ArmKind::Solicited);
+        cq.req_notify(NotifyKind::Solicited);
         assert_eq!(push(&cq, ok(2), false), Pushed::Quietly);
         assert_eq!(push(&cq, ok(3), true), Pushed::Waking);
         assert_eq!(push(&cq, ok(4), true), Pushed::Quietly);
-        cq.arm(ArmKind::Next);
-        cq.arm(ArmKind::Solicited);
+        cq.req_notify(NotifyKind::Next);
+        cq.req_notify(NotifyKind::Solicited);
         assert_eq!(push(&cq, ok(5), false), Pushed::Waking);
-        cq.arm(ArmKind::Solicited);
+        cq.req_notify(NotifyKind::Solicited);
         assert_eq!(push(&cq, Wc { result: Err(WcError::FLUSHED), ..ok(6) }, false), Pushed::Waking);
     }
 
     #[test]
     fn what_is_discarded_is_not_found() {
         let cq = CompletionQueue::new(CqId(0), 16);
-        let (one, other) = (Standing::default(), Standing::default());
-        for (id, standing) in [(1, &one), (2, &other), (3, &one), (4, &one), (5, &other)] {
-            cq.push(ok(id), standing, false, Instant::ZERO);
+        let (one, other) = (Validity::default(), Validity::default());
+        for (id, validity) in [(1, &one), (2, &other), (3, &one), (4, &one), (5, &other)] {
+            cq.push(ok(id), validity, false, Instant::ZERO);
         }
         assert_eq!(cq.pop().map(|wc| wc.wr_id), Some(1));
         one.discard();

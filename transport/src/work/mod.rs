@@ -11,8 +11,8 @@ mod ring;
 mod shared;
 
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
-pub use cq::{ArmKind, CompletionQueue, CqId, CqModeration};
-pub(crate) use cq::{Pushed, Standing};
+pub use cq::{NotifyKind, CompletionQueue, CqId, CqModeration};
+pub(crate) use cq::{Pushed, Validity};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
 pub use request::{AhId, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};

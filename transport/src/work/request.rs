@@ -321,7 +321,7 @@ impl SendWr {
 
     /// A signaled FLUSH of the whole region or window that has this key.
     #[must_use]
-    pub fn flush_whole(id: u64, rkey: RKey, placement: Placement) -> Self {
+    pub fn flush_all(id: u64, rkey: RKey, placement: Placement) -> Self {
         Self::bare(id, SendOp::Flush { remote: Remote { address: 0, rkey }, length: 0, placement, whole: true })
     }
 

@@ -81,7 +81,7 @@ impl<T> Ring<T> {
         }
     }
 
-    /// Changes how many elements it may hold, at least one. `Err`: it holds so many already, more than would fit. The owner's
+    /// QpUpdate how many elements it may hold, at least one. `Err`: it holds so many already, more than would fit. The owner's
     /// alone.
     pub(super) fn resize(&self, limit: usize) -> Result<(), usize> {
         let held = self.len();

@@ -20,7 +20,7 @@ use super::{
     address,
     channel::{self, Channel},
     event,
-    place::{self, Place},
+    place::{self, DeviceAddr},
     queues::Template,
     resolve,
 };
@@ -228,7 +228,7 @@ impl Id {
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
         if let Some(context) = cm.context().filter(|_| !is_any) {
-            let Place { verbs, pd } = place::of(&context)?;
+            let DeviceAddr { verbs, pd } = place::of(&context)?;
             c.verbs = verbs;
             if c.pd.is_null() {
                 c.pd = pd;

@@ -23,16 +23,16 @@ use crate::{
 
 /// What ids of one device share.
 #[derive(Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct DeviceAddr {
     pub(super) verbs: *mut ibv_context,
     /// The protection domain of ids that are not given one.
     pub(super) pd: *mut ibv_pd,
 }
 
 // SAFETY: Both objects may be used from any thread, and stay for as long as the process lives.
-unsafe impl Send for Place {}
+unsafe impl Send for DeviceAddr {}
 
-static PLACES: Mutex<BTreeMap<String, Place>> = Mutex::new(BTreeMap::new());
+static PLACES: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
 /// Devices as programs see them, each open at most once in the process.
 struct Devices;
@@ -56,11 +56,11 @@ pub(super) fn prepare() {
 }
 
 /// What ids of the device that this context is of share.
-pub(super) fn of(context: &Context) -> Result<Place> {
+pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
     shared(Dev::named(context.name()).ok_or(Errno(libc::ENODEV))?)
 }
 
-fn shared(dev: &'static Dev) -> Result<Place> {
+fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     let name = dev.device().name().to_owned();
     let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(place) = places.get(&name) {
@@ -76,7 +76,7 @@ fn shared(dev: &'static Dev) -> Result<Place> {
     if pd.is_null() {
         return Err(Errno::NOMEM);
     }
-    let place = Place { verbs, pd };
+    let place = DeviceAddr { verbs, pd };
     places.insert(name, place);
     Ok(place)
 }

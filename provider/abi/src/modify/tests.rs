@@ -114,15 +114,15 @@ fn without_a_new_state_it_stays() {
         let of = |mask: u32| Transition::of(qp_type, from, &valid(from, Error), mask);
         let expected = match from {
             Reset | Error => Ok(Transition::Stay),
-            InitState | Sqd => Ok(Transition::Change(Changes::NONE)),
-            RtsState => Ok(Transition::Rts(Rts::Resume, Changes::NONE)),
+            InitState | Sqd => Ok(Transition::Change(QpUpdate::NONE)),
+            RtsState => Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE)),
             RtrState | Sqe => Err(Errno::INVAL),
         };
         assert_eq!(of(0), expected, "{qp_type} in {from}");
     }
     let attr = ibv_qp_attr { qp_access_flags: 6, ..valid(InitState, InitState) };
     let access = Some(mr::rights(6).unwrap());
-    let changed = Transition::Change(Changes { access, ..Changes::NONE });
+    let changed = Transition::Change(QpUpdate { access, ..QpUpdate::NONE });
     assert_eq!(Transition::of(Rc, InitState, &attr, ACCESS_FLAGS), Ok(changed));
 }
 
@@ -153,17 +153,17 @@ fn attributes_reach_the_transition() {
         max_dest_rd_atomic: 2,
         min_rnr_timer: 3,
     };
-    assert_eq!(Transition::of(Rc, InitState, &attr, mask), Ok(Transition::Rtr(rtr, Changes::NONE)));
+    assert_eq!(Transition::of(Rc, InitState, &attr, mask), Ok(Transition::Rtr(rtr, QpUpdate::NONE)));
     let access = Some(mr::rights(2).unwrap());
-    let changes = Changes { pkey_index: Some(7), access, ..Changes::NONE };
+    let changes = QpUpdate { pkey_index: Some(7), access, ..QpUpdate::NONE };
     assert_eq!(Transition::of(Rc, InitState, &attr, mask | PKEY_INDEX | ACCESS_FLAGS), Ok(Transition::Rtr(rtr, changes)));
 
     let attr = ibv_qp_attr { qp_state: qp::state_number(RtsState), ..attr };
     let mask = STATE | TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC;
     let rts = Rts::Rc { sq_psn: Psn::new(0x789), timeout: 4, retry_cnt: 5, rnr_retry: 6, max_rd_atomic: 1 };
-    assert_eq!(Transition::of(Rc, RtrState, &attr, mask), Ok(Transition::Rts(rts, Changes::NONE)));
+    assert_eq!(Transition::of(Rc, RtrState, &attr, mask), Ok(Transition::Rts(rts, QpUpdate::NONE)));
     // what a transition does not need, it does not change, whatever stands in the structure
-    assert_eq!(Transition::of(Ud, Sqe, &attr, STATE), Ok(Transition::Rts(Rts::Resume, Changes::NONE)));
+    assert_eq!(Transition::of(Ud, Sqe, &attr, STATE), Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE)));
 
     let attr = ibv_qp_attr { qp_state: qp::state_number(InitState), ..attr };
     let init = Init { pkey_index: 7, access: Default::default(), qkey: QKey(8) };

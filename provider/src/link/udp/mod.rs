@@ -14,14 +14,14 @@ use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
     cm::ServiceId,
-    share::Slot,
+    share::IdPartition,
     time::Instant,
     wire::{Ident, NetHeader},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 use thiserror::Error;
 
-use super::{Arrived, Link, neighbour::Neighbours};
+use super::{Arrived, Link, shm::ShmLink};
 use groups::Groups;
 use message::{Outgoing, Receiver};
 
@@ -68,11 +68,11 @@ pub enum Locality {
     /// Packets to and from them take a short way: memory that the two processes share. They are the same packets, but nothing on the
     /// host sees them pass, neither a packet filter nor tcpdump.
     SharedMemory,
-    /// Moreover they can have the same addresses at the same time. Each then has a [part](Link::slot) of the numbers. The first
+    /// Moreover they can have the same addresses at the same time. Each then has a [part](Link::partition) of the numbers. The first
     /// receives for all, so it must [receive](Link::receive) whether or not it expects something itself.
     SharedAddress {
         /// Which part is taken if it is free, modulo the number of parts; else the next one that is.
-        slot: u8,
+        partition: u8,
     },
 }
 
@@ -95,8 +95,8 @@ pub struct UdpLink {
     outgoing: Outgoing,
     receiver: Receiver,
     /// Other devices of this host, unless everything is to take the network stack.
-    neighbours: Option<Neighbours>,
-    /// When the sockets are looked at next, if there are neighbours.
+    shm: Option<ShmLink>,
+    /// When the sockets are looked at next, if there are shm.
     look_at: Instant,
     /// When something last came by the sockets.
     last_arrival: Instant,
@@ -115,8 +115,8 @@ impl UdpLink {
     /// Everything that it will be given to send is, byte for byte, what an adapter has built, so that no process that gets it through
     /// shared memory needs to check the ICRC.
     pub fn vouch(&mut self) {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.vouch();
+        if let Some(shm) = &mut self.shm {
+            shm.vouch();
         }
     }
 
@@ -137,15 +137,15 @@ impl UdpLink {
     fn on(addresses: &[(IpAddr, u32)], locality: Locality, exclusive: bool) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
-        let mut neighbours = match locality {
+        let mut shm = match locality {
             Locality::Network => None,
-            Locality::SharedMemory => Some(Neighbours::new(false).map_err(system)?),
-            Locality::SharedAddress { .. } => Some(Neighbours::new(true).map_err(system)?),
+            Locality::SharedMemory => Some(ShmLink::new(false).map_err(system)?),
+            Locality::SharedAddress { .. } => Some(ShmLink::new(true).map_err(system)?),
         };
         let mut ports = Vec::new();
         let mut missing = None;
         for &(address, interface) in addresses {
-            match Port::open(address, interface, neighbours.as_mut(), exclusive) {
+            match Port::open(address, interface, shm.as_mut(), exclusive) {
                 Ok(port) => ports.push(port),
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error) => return Err(error),
@@ -154,8 +154,8 @@ impl UdpLink {
         if ports.is_empty() {
             return Err(missing.unwrap_or(BindError::NotLocal(first)));
         }
-        if let (Some(neighbours), Locality::SharedAddress { slot }) = (&mut neighbours, locality) {
-            neighbours.choose_slot(slot).map_err(|error| match error.kind() {
+        if let (Some(shm), Locality::SharedAddress { partition }) = (&mut shm, locality) {
+            shm.choose_slot(partition).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(first),
                 _ => system(error),
             })?;
@@ -166,7 +166,7 @@ impl UdpLink {
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
             outgoing: Outgoing::default(),
             receiver: Receiver::new(),
-            neighbours,
+            shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
         })
@@ -174,7 +174,7 @@ impl UdpLink {
 }
 
 impl Port {
-    fn open(address: IpAddr, interface: u32, neighbours: Option<&mut Neighbours>, exclusive: bool) -> Result<Self, BindError> {
+    fn open(address: IpAddr, interface: u32, shm: Option<&mut ShmLink>, exclusive: bool) -> Result<Self, BindError> {
         let bind = || {
             Self::socket(address, interface).map_err(|source| match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(address),
@@ -182,16 +182,16 @@ impl Port {
                 _ => BindError::System { address, source },
             })
         };
-        let socket = match neighbours {
-            Some(neighbours) => neighbours.settle(address, interface, exclusive, bind)?,
+        let socket = match shm {
+            Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
             None => bind()?,
         };
         Ok(Self { socket, address, interface })
     }
 
     /// Whether no other process reads its socket.
-    fn is_read_here(&self, neighbours: Option<&Neighbours>) -> bool {
-        !neighbours.is_some_and(|neighbours| neighbours.is_lodger(self.address))
+    fn is_read_here(&self, shm: Option<&ShmLink>) -> bool {
+        !shm.is_some_and(|shm| shm.is_peer(self.address))
     }
 
     fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
@@ -233,7 +233,7 @@ impl Link for UdpLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut result = Ok(());
-        let Self { ports, neighbours, outgoing, .. } = self;
+        let Self { ports, shm, outgoing, .. } = self;
         for group in runs.chunk_by(|a, b| a.src == b.src) {
             let Some(port) = ports.iter().find(|port| port.address == group[0].src) else {
                 let message = format!("{} is no address of this device any more", group[0].src);
@@ -241,7 +241,7 @@ impl Link for UdpLink {
                 continue;
             };
             let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
-            let Some(neighbours) = neighbours else {
+            let Some(shm) = shm else {
                 result = outgoing.send(&port.socket, bytes, group, to).and(result);
                 continue;
             };
@@ -249,8 +249,8 @@ impl Link for UdpLink {
             let mut rest = group;
             while let Some(first) = rest.first() {
                 let mut count = rest.iter().take_while(|run| run.dst == first.dst).count();
-                let sent = neighbours.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
-                    let far = |run: &&Transmit| !neighbours.reaches(now, run.src, run.dst, port.interface);
+                let sent = shm.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
+                    let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
                     count = count.max(rest.iter().take_while(far).count());
                     outgoing.send(&port.socket, bytes, &rest[..count], to)
                 });
@@ -262,9 +262,9 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-        let Self { ports, groups, receiver, neighbours, look_at, last_arrival, .. } = self;
+        let Self { ports, groups, receiver, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
-        let mut receive = |socket: &Socket, dst: IpAddr, neighbours: &mut Option<Neighbours>| {
+        let mut receive = |socket: &Socket, dst: IpAddr, shm: &mut Option<ShmLink>| {
             receiver.receive(socket, |meta, payload| {
                 for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
                     let net = NetHeader {
@@ -276,25 +276,25 @@ impl Link for UdpLink {
                         ident: Ident::Likely(index as u16),
                     };
                     let arrived = Arrived::new(&net, datagram);
-                    if !neighbours.as_mut().is_some_and(|neighbours| neighbours.hand_on(&arrived)) {
+                    if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
                         sink(&arrived);
                     }
                 }
             })
         };
-        let settled = neighbours.as_mut().is_some_and(|neighbours| {
-            neighbours.attend(now);
-            neighbours.are_settled()
+        let settled = shm.as_mut().is_some_and(|shm| {
+            shm.attend(now);
+            shm.are_settled()
         });
         // before the first that comes by the short way: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
-                if port.is_read_here(neighbours.as_ref()) {
-                    count += receive(&port.socket, port.address, neighbours)?;
+                if port.is_read_here(shm.as_ref()) {
+                    count += receive(&port.socket, port.address, shm)?;
                 }
             }
             for (group, socket) in groups.ready()? {
-                count += receive(socket, *group, neighbours)?;
+                count += receive(socket, *group, shm)?;
             }
             if count > 0 {
                 *last_arrival = now;
@@ -302,51 +302,51 @@ impl Link for UdpLink {
             let silence = now.since(*last_arrival);
             *look_at = if silence < LATELY { now } else { now.plus(LOOK.min(silence / 8)) };
         }
-        if let Some(neighbours) = neighbours {
-            count += neighbours.receive(now, sink);
+        if let Some(shm) = shm {
+            count += shm.receive(now, sink);
         }
         Ok(count)
     }
 
-    fn rest(&mut self) -> bool {
-        self.neighbours.as_mut().is_none_or(Neighbours::rest)
+    fn park(&mut self) -> bool {
+        self.shm.as_mut().is_none_or(ShmLink::park)
     }
 
-    fn wake(&mut self) {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.wake();
+    fn unpark(&mut self) {
+        if let Some(shm) = &mut self.shm {
+            shm.unpark();
         }
         self.look_at = Instant::ZERO; // it may be the sockets that have woken it
     }
 
     fn shared_runs(&self) -> u64 {
-        self.neighbours.as_ref().map_or(0, Neighbours::sent_runs)
+        self.shm.as_ref().map_or(0, ShmLink::sent_runs)
     }
 
-    fn handed_on(&self) -> u64 {
-        self.neighbours.as_ref().map_or(0, Neighbours::handed_on)
+    fn forwarded(&self) -> u64 {
+        self.shm.as_ref().map_or(0, ShmLink::forwarded)
     }
 
-    fn slot(&self) -> Option<Slot> {
-        self.neighbours.as_ref().and_then(Neighbours::slot)
+    fn partition(&self) -> Option<IdPartition> {
+        self.shm.as_ref().and_then(ShmLink::partition)
     }
 
     fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.neighbours.as_mut().map_or(Ok(()), |neighbours| neighbours.claim(service, address))
+        self.shm.as_mut().map_or(Ok(()), |shm| shm.claim(service, address))
     }
 
     fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.neighbours.as_ref().is_some_and(|neighbours| neighbours.is_claimed(service, address))
+        self.shm.as_ref().is_some_and(|shm| shm.is_claimed(service, address))
     }
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.release(service, address);
+        if let Some(shm) = &mut self.shm {
+            shm.release(service, address);
         }
     }
 
     fn deadline(&self) -> Option<Instant> {
-        self.neighbours.as_ref().and_then(Neighbours::deadline)
+        self.shm.as_ref().and_then(ShmLink::deadline)
     }
 
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
@@ -358,22 +358,22 @@ impl Link for UdpLink {
     }
 
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.ports.push(Port::open(address, interface, self.neighbours.as_mut(), false)?);
+        self.ports.push(Port::open(address, interface, self.shm.as_mut(), false)?);
         Ok(())
     }
 
     fn remove_address(&mut self, address: IpAddr) {
         self.ports.retain(|port| port.address != address);
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.forget(address);
+        if let Some(shm) = &mut self.shm {
+            shm.forget(address);
         }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         // of a socket that others read, nobody here is told until it is this link's to read
-        let own = self.ports.iter().filter(|port| port.is_read_here(self.neighbours.as_ref()));
+        let own = self.ports.iter().filter(|port| port.is_read_here(self.shm.as_ref()));
         let sockets = own.map(|port| port.socket.as_fd());
-        sockets.chain([self.groups.descriptor()]).chain(self.neighbours.as_ref().map(Neighbours::descriptor)).collect()
+        sockets.chain([self.groups.descriptor()]).chain(self.shm.as_ref().map(ShmLink::descriptor)).collect()
     }
 }
 

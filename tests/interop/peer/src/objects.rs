@@ -7,8 +7,8 @@ use std::{
 };
 
 use roce::{
-    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow, ModifyError, ObjectError, PostFailed,
-    ProtectionDomain, Psn, QKey, QpAttr, QpType, Qpn, QueuePair, Quirks, RegionError, RegisterError, Rtr, Rts,
+    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow, ModifyError, ObjectError, BadWorkRequest,
+    ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn, QueuePair, Quirks, RegionError, RegisterError, Rtr, Rts,
     SharedReceiveQueue, SrqAttr, SrqError, WindowType,
 };
 use serde_json::{Value, json};
@@ -115,7 +115,7 @@ impl Objects {
                 Ok(answer)
             }
             Command::Window { name, pd, window_type } => {
-                let window_type = if window_type == 1 { WindowType::One } else { WindowType::TwoB };
+                let window_type = if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
                 self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
                 Ok(json!({}))
             }
@@ -133,7 +133,7 @@ impl Objects {
                 Ok(json!({}))
             }
             Command::Qp { name, pd, qp_type, send_cq, recv_cq, srq, caps, sq_sig_all } => {
-                let attr = QpAttr {
+                let attr = QpInitAttr {
                     qp_type: translate::qp_type(&qp_type)?,
                     send_cq: find(&self.named.cqs, &send_cq)?.clone(),
                     recv_cq: find(&self.named.cqs, &recv_cq)?.clone(),
@@ -286,10 +286,10 @@ fn unknown(name: &str) -> Failure {
     Failure::nonsense(format!("there is no {name} of this kind"))
 }
 
-fn post_answer(count: usize, posted: Result<(), PostFailed>) -> Value {
+fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     match posted {
         Ok(()) => json!({"posted": count}),
-        Err(PostFailed { index, error }) => {
+        Err(BadWorkRequest { index, error }) => {
             json!({"posted": index, "error": translate::post_errno(error), "text": error.to_string()})
         }
     }

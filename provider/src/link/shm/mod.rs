@@ -6,15 +6,15 @@
 //! which it can wake the receiver. Until the answer is there, and wherever there is no such socket, packets take the network
 //! stack. The ring carries what the network would: runs of whole packets, ICRC included.
 //!
-//! By the same socket a process finds whoever has the address that it wants itself, and [shares](house) it.
+//! By the same socket a process finds whoever has the address that it wants itself, and [shares](addresses) it.
 //!
 //! A connection of Unix sockets also tells at once when the other process ends, however it ends.
 
-mod house;
-mod register;
+mod address;
+mod claim;
 mod ring;
 mod socket;
-mod way;
+mod sender;
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ use roce_transport::{
     adapter::{Reception, Transmit},
     addr::ROCE_UDP_PORT,
     cm::ServiceId,
-    share::Slot,
+    share::IdPartition,
     time::Instant,
 };
 use rustix::{
@@ -42,10 +42,10 @@ use socket2::Socket;
 
 use super::{Arrived, BATCH, BindError};
 use crate::engine::wait;
-use house::{House, Note, Role, Room};
+use address::{SharedAddresses, ForwardHeader, Role, Grant};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
 use socket::{connect, is_over, is_same_user, receive_with, send_with, watch};
-use way::Way;
+use sender::ShmSender;
 
 /// How often a link that nobody sleeps on looks whether others come or go.
 const LOOK: Duration = Duration::from_millis(1);
@@ -56,34 +56,34 @@ const WRITE_AGAIN: Duration = Duration::from_micros(50);
 /// Pairs of addresses that are kept in mind.
 const MOST: usize = 1024;
 /// Who has connected and not yet said what for.
-const STRANGERS: usize = 64;
-/// How long the host of an address has time to let in a lodger.
-const HOST_ANSWERS: Duration = Duration::from_secs(1);
+const MAX_PENDING: usize = 64;
+/// How long the host of an address has time to let in a peer.
+const OWNER_ANSWERS: Duration = Duration::from_secs(1);
 /// How often it is tried to have an address while it passes from one process to another, and how soon again.
 const HANDOVER_TRIES: usize = 10;
 const HANDOVER: Duration = Duration::from_millis(2);
 
 /// First in what one says who connects; its last part changes with everything about the ring.
-const GREETING: [u8; 8] = *b"roce\0\0\0\x02";
-const GREETING_LEN: usize = GREETING.len() + 16;
+const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x02";
+const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// What one says who wants to share the address.
-const WANTS_ROOM: [u8; 8] = *b"room\0\0\0\x02";
+const HELLO_SHARE: [u8; 8] = *b"room\0\0\0\x02";
 
 /// Devices of this host, and the rings to and from them.
-pub(super) struct Neighbours {
+pub(super) struct ShmLink {
     /// Readable when any of the descriptors here is. Its descriptor never changes.
     epoll: OwnedFd,
     /// Written to by others to wake this side.
-    bell: OwnedFd,
+    wakeup: OwnedFd,
     listeners: Vec<Listener>,
-    strangers: Vec<Stranger>,
+    pending: Vec<Pending>,
     outgoing: BTreeMap<(IpAddr, IpAddr), Outgoing>,
     incoming: Vec<Incoming>,
     /// Whether addresses may be shared.
     shares: bool,
     /// Whether all that is sent is what an adapter has built.
-    vouches: bool,
-    house: House,
+    trusted: bool,
+    addresses: SharedAddresses,
     look_at: Instant,
     /// When pairs without a short way may be forgotten next.
     sweep_at: Instant,
@@ -100,7 +100,7 @@ struct Listener {
     socket: OwnedFd,
 }
 
-struct Stranger {
+struct Pending {
     dst: IpAddr,
     socket: OwnedFd,
 }
@@ -111,7 +111,7 @@ enum Outgoing {
     None(Instant),
     /// It is asked for.
     Asked(OwnedFd, Writer),
-    Open(OwnedFd, Box<Way>),
+    Open(OwnedFd, Box<ShmSender>),
 }
 
 /// The way from another device.
@@ -127,30 +127,30 @@ struct Incoming {
     broken: bool,
 }
 
-/// What a stranger wants.
-enum Wish {
+/// What a pending wants.
+enum Hello {
     /// To send from this address.
     Ring(IpAddr, Reader),
     /// To share the address, and to be woken by this.
-    Room(OwnedFd),
+    Grant(OwnedFd),
 }
 
-impl Neighbours {
+impl ShmLink {
     /// `shares`: others may have the same addresses.
     pub(super) fn new(shares: bool) -> io::Result<Self> {
-        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let wakeup = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        watch(&epoll, &bell)?;
+        watch(&epoll, &wakeup)?;
         Ok(Self {
             epoll,
-            bell,
+            wakeup,
             listeners: Vec::new(),
-            strangers: Vec::new(),
+            pending: Vec::new(),
             outgoing: BTreeMap::new(),
             incoming: Vec::new(),
             shares,
-            vouches: false,
-            house: House::default(),
+            trusted: false,
+            addresses: SharedAddresses::default(),
             look_at: Instant::ZERO,
             sweep_at: Instant::ZERO,
             sleepers: 0,
@@ -167,7 +167,7 @@ impl Neighbours {
 
     /// All that is sent from now on is, byte for byte, what an adapter has built.
     pub(super) const fn vouch(&mut self) {
-        self.vouches = true;
+        self.trusted = true;
     }
 
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the process that has it, whose socket
@@ -175,7 +175,7 @@ impl Neighbours {
     ///
     /// # Errors
     /// Those of `bind`; [`BindError::Taken`].
-    pub(super) fn settle(
+    pub(super) fn acquire(
         &mut self,
         address: IpAddr,
         interface: u32,
@@ -194,7 +194,7 @@ impl Neighbours {
                     }
                     Err(error) => {
                         self.forget(address);
-                        // Perhaps its lodgers have it, of whom none has become its host yet.
+                        // Perhaps its peers have it, of whom none has become its host yet.
                         if tries == 0 || !matches!(error, BindError::Taken(_)) {
                             return Err(error);
                         }
@@ -205,7 +205,7 @@ impl Neighbours {
                 // perhaps it is about to close
                 Err(_) if exclusive => return Err(BindError::Taken(address)),
                 Err(_) if !self.shares => return bind(),
-                Err(_) => match self.lodge(address, interface) {
+                Err(_) => match self.join_shared(address, interface) {
                     Ok(socket) => return Ok(socket),
                     // it has just ended, perhaps
                     Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {}
@@ -230,24 +230,24 @@ impl Neighbours {
 
     fn found(&mut self, address: IpAddr, interface: u32, socket: &Socket) -> io::Result<()> {
         if self.shares {
-            self.house.found(address, interface, socket.as_fd().try_clone_to_owned()?)?;
+            self.addresses.found(address, interface, socket.as_fd().try_clone_to_owned()?)?;
         }
         Ok(())
     }
 
     /// Shares an address with the process that has it. This waits for its answer.
-    fn lodge(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
-        let host = Arc::new(ask_for_room(&self.epoll, &self.bell, address, interface)?);
-        wait(&[host.as_fd()], Some(HOST_ANSWERS))?;
-        let Room { ring, udp, register } = Room::receive(&host)?.ok_or(io::ErrorKind::TimedOut)?;
+    fn join_shared(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
+        let host = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
+        wait(&[host.as_fd()], Some(OWNER_ANSWERS))?;
+        let Grant { ring, udp, register } = Grant::receive(&host)?.ok_or(io::ErrorKind::TimedOut)?;
         let socket = Socket::from(udp.try_clone()?);
-        self.move_in(address, ring, host.clone())?;
-        self.house.join(address, interface, udp, &register, host)?;
+        self.attach_ring(address, ring, host.clone())?;
+        self.addresses.join(address, interface, udp, &register, host)?;
         Ok(socket)
     }
 
     /// Receives what the host of an address hands on.
-    fn move_in(&mut self, address: IpAddr, ring: OwnedFd, host: Arc<OwnedFd>) -> io::Result<()> {
+    fn attach_ring(&mut self, address: IpAddr, ring: OwnedFd, host: Arc<OwnedFd>) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
         self.incoming.push(Incoming { src: None, dst: address, socket: host, reader, over: false, broken: false });
@@ -259,11 +259,11 @@ impl Neighbours {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(super) fn choose_slot(&mut self, first: u8) -> io::Result<()> {
-        self.house.choose_slot(first)
+        self.addresses.choose_slot(first)
     }
 
-    pub(super) const fn slot(&self) -> Option<Slot> {
-        self.house.slot()
+    pub(super) const fn partition(&self) -> Option<IdPartition> {
+        self.addresses.partition()
     }
 
     /// Listens for a service at an address, which one process can.
@@ -271,30 +271,30 @@ impl Neighbours {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`].
     pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.house.claim(service, address)
+        self.addresses.claim(service, address)
     }
 
     pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.house.is_claimed(service, address)
+        self.addresses.is_claimed(service, address)
     }
 
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        self.house.release(service, address);
+        self.addresses.release(service, address);
     }
 
     /// Whether another process reads the UDP socket of this address.
-    pub(super) fn is_lodger(&self, address: IpAddr) -> bool {
-        self.house.is_lodger(address)
+    pub(super) fn is_peer(&self, address: IpAddr) -> bool {
+        self.addresses.is_peer(address)
     }
 
     /// Hands a datagram on to the process that it is for. Returns whether that is another than this one.
-    pub(super) fn hand_on(&mut self, arrived: &Arrived<'_>) -> bool {
-        self.house.hand_on(arrived)
+    pub(super) fn forward(&mut self, arrived: &Arrived<'_>) -> bool {
+        self.addresses.forward(arrived)
     }
 
     /// Datagrams handed on to other processes with the same address.
-    pub(super) const fn handed_on(&self) -> u64 {
-        self.house.handed_on()
+    pub(super) const fn forwarded(&self) -> u64 {
+        self.addresses.forwarded()
     }
 
     /// The address is this link's no more.
@@ -302,9 +302,9 @@ impl Neighbours {
         self.listeners.retain(|listener| listener.address != address);
         self.outgoing.retain(|(src, _), _| *src != address);
         self.incoming.retain(|incoming| incoming.dst != address);
-        if let Some(home) = self.house.forget(address) {
+        if let Some(shared) = self.addresses.forget(address) {
             // others have the same socket, so that closing it is not the end of it
-            let _ = epoll::delete(&self.epoll, &home.udp);
+            let _ = epoll::delete(&self.epoll, &shared.udp);
         }
     }
 
@@ -346,7 +346,7 @@ impl Neighbours {
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            match way.send(RunHeader::of(run, self.vouches), payload) {
+            match way.send(RunHeader::of(run, self.trusted), payload) {
                 Ok(()) => self.sent_runs += 1,
                 Err(error) => result = Err(error),
             }
@@ -367,7 +367,7 @@ impl Neighbours {
 
     /// When it wants to be [attended](Self::attend) to although its descriptor is not readable.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.house.looks_at().into_iter().chain(self.write_at).min()
+        self.addresses.looks_at().into_iter().chain(self.write_at).min()
     }
 
     /// Does what is due besides receiving: who comes, who goes, what found no room.
@@ -384,8 +384,8 @@ impl Neighbours {
             }
             self.flush(now);
         }
-        if self.house.looks_at().is_some_and(|due| due <= now) {
-            self.look_for_hosts(now);
+        if self.addresses.looks_at().is_some_and(|due| due <= now) {
+            self.elect_owners(now);
         }
         if now < self.look_at && self.sleepers == 0 {
             return;
@@ -395,10 +395,10 @@ impl Neighbours {
         if !matches!(epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _))) {
             return;
         }
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
-        self.welcome();
-        self.house.hear();
-        self.look_for_hosts(now);
+        let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
+        self.accept_pending();
+        self.addresses.read_updates();
+        self.elect_owners(now);
         for outgoing in self.outgoing.values_mut() {
             outgoing.look(now);
         }
@@ -409,27 +409,27 @@ impl Neighbours {
     }
 
     /// Lets in who has come.
-    fn welcome(&mut self) {
+    fn accept_pending(&mut self) {
         for Listener { address, socket } in &self.listeners {
             while let Ok(socket) = rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                if self.strangers.len() < STRANGERS && is_same_user(&socket) && watch(&self.epoll, &socket).is_ok() {
-                    self.strangers.push(Stranger { dst: *address, socket });
+                if self.pending.len() < MAX_PENDING && is_same_user(&socket) && watch(&self.epoll, &socket).is_ok() {
+                    self.pending.push(Pending { dst: *address, socket });
                 }
             }
         }
-        for stranger in mem::take(&mut self.strangers) {
-            match stranger.greeting() {
-                Ok(None) => self.strangers.push(stranger),
-                Ok(Some(Wish::Ring(src, reader)))
-                    if self.incoming.len() < MOST && send_with(&stranger.socket, &[0], &[self.bell.as_fd()]).is_ok() =>
+        for pending in mem::take(&mut self.pending) {
+            match pending.hello() {
+                Ok(None) => self.pending.push(pending),
+                Ok(Some(Hello::Ring(src, reader)))
+                    if self.incoming.len() < MOST && send_with(&pending.socket, &[0], &[self.wakeup.as_fd()]).is_ok() =>
                 {
-                    let Stranger { dst, socket } = stranger;
+                    let Pending { dst, socket } = pending;
                     reader.set_asleep(self.sleepers > 0);
                     let (src, socket) = (Some(src), Arc::new(socket));
                     self.incoming.push(Incoming { src, dst, socket, reader, over: false, broken: false });
                 }
-                Ok(Some(Wish::Room(bell))) => {
-                    let _ = self.house.let_in(stranger.dst, stranger.socket, bell); // who is not let in sees that it is over
+                Ok(Some(Hello::Grant(wakeup))) => {
+                    let _ = self.addresses.accept_peer(pending.dst, pending.socket, wakeup); // who is not let in sees that it is over
                 }
                 _ => {}
             }
@@ -437,48 +437,48 @@ impl Neighbours {
     }
 
     /// Has each address whose host has ended find the next, which may be this process.
-    fn look_for_hosts(&mut self, now: Instant) {
-        let Self { epoll, bell, listeners, house, .. } = self;
+    fn elect_owners(&mut self, now: Instant) {
+        let Self { epoll, wakeup, listeners, addresses, .. } = self;
         let mut moving = Vec::new();
-        for home in house.homes() {
+        for shared in addresses.addresses() {
             let again = Role::Looking(now.plus(HANDOVER));
-            home.role = match mem::replace(&mut home.role, again) {
-                Role::Lodger(host) if is_over(&host) => Role::Looking(now),
-                Role::Asking(socket) => match Room::receive(&socket) {
+            shared.role = match mem::replace(&mut shared.role, again) {
+                Role::Peer(host) if is_over(&host) => Role::Looking(now),
+                Role::Asking(socket) => match Grant::receive(&socket) {
                     Ok(None) => Role::Asking(socket),
                     Ok(Some(room)) => {
                         let host = Arc::new(socket);
-                        moving.push((home.address, room, host.clone()));
-                        Role::Lodger(host)
+                        moving.push((shared.address, room, host.clone()));
+                        Role::Peer(host)
                     }
                     Err(_) => continue,
                 },
                 other => other,
             };
-            if !matches!(home.role, Role::Looking(due) if due <= now) {
+            if !matches!(shared.role, Role::Looking(due) if due <= now) {
                 continue;
             }
-            home.role = if let Ok(socket) = socket::listen(home.address, home.interface) {
+            shared.role = if let Ok(socket) = socket::listen(shared.address, shared.interface) {
                 // What comes by the UDP socket is this process's to read now. Who sleeps does so on the descriptor of these here.
-                let _ = watch(epoll, &socket).and_then(|()| watch(epoll, &home.udp));
-                listeners.push(Listener { address: home.address, socket });
-                Role::Host
+                let _ = watch(epoll, &socket).and_then(|()| watch(epoll, &shared.udp));
+                listeners.push(Listener { address: shared.address, socket });
+                Role::Owner
             } else {
-                let asked = ask_for_room(epoll, bell, home.address, home.interface);
+                let asked = request_grant(epoll, wakeup, shared.address, shared.interface);
                 asked.map_or(Role::Looking(now.plus(HANDOVER)), Role::Asking)
             };
         }
         for (address, room, host) in moving {
-            match self.move_in(address, room.ring, host) {
-                Ok(()) => self.house.announce(address),
-                Err(_) => self.house.look_again(address, now.plus(HANDOVER)),
+            match self.attach_ring(address, room.ring, host) {
+                Ok(()) => self.addresses.announce(address),
+                Err(_) => self.addresses.look_again(address, now.plus(HANDOVER)),
             }
         }
     }
 
     /// Has those read who share an address, and tries again later what finds no room.
     fn flush(&mut self, now: Instant) {
-        if !self.house.flush() {
+        if !self.addresses.flush() {
             self.write_at = Some(now.plus(WRITE_AGAIN));
         }
     }
@@ -492,9 +492,9 @@ impl Neighbours {
     pub(super) fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> usize {
         let mut count = 0;
         let mut broken = false;
-        let Self { incoming, buffer, sleepers, house, .. } = self;
+        let Self { incoming, buffer, sleepers, addresses, .. } = self;
         let mut sink = |arrived: &Arrived<'_>| {
-            if !house.hand_on(arrived) {
+            if !addresses.forward(arrived) {
                 sink(arrived);
             }
         };
@@ -528,14 +528,14 @@ impl Neighbours {
     }
 
     /// Someone is about to sleep on the descriptors. Returns whether there is nothing to receive.
-    pub(super) fn rest(&mut self) -> bool {
+    pub(super) fn park(&mut self) -> bool {
         self.sleepers += 1;
         self.incoming.iter().for_each(|incoming| incoming.reader.set_asleep(true));
         self.incoming.iter().all(|incoming| incoming.reader.is_empty())
     }
 
     /// It does not sleep any more.
-    pub(super) fn wake(&mut self) {
+    pub(super) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {
             self.incoming.iter().for_each(|incoming| incoming.reader.set_asleep(false));
@@ -546,11 +546,11 @@ impl Neighbours {
 
 impl Incoming {
     fn hand_over(&self, header: RunHeader, buffer: &[u8], sink: &mut dyn FnMut(&Arrived<'_>)) {
-        let RunHeader { length, segment, traffic_class, hop_limit, vouched } = header;
-        let reception = Reception { not_ready: false, vouched };
+        let RunHeader { length, segment, traffic_class, hop_limit, checksum_verified } = header;
+        let reception = Reception { not_ready: false, checksum_verified };
         let dst = self.dst;
         let Some(src) = self.src else {
-            if let Some((net, datagram)) = Note::read(&header, dst, &buffer[..length]) {
+            if let Some((net, datagram)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
                 sink(&Arrived { net: &net, bytes: datagram, reception });
             }
             return;
@@ -568,8 +568,8 @@ impl Outgoing {
         *self = match mem::replace(self, Self::None(now)) {
             Self::Asked(socket, writer) => match receive_with(&socket, &mut [0]) {
                 Ok((1.., mut given)) if given.len() == 1 => {
-                    let bell = given.remove(0);
-                    Self::Open(socket, Box::new(Way::new(writer, bell)))
+                    let wakeup = given.remove(0);
+                    Self::Open(socket, Box::new(ShmSender::new(writer, wakeup)))
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => Self::Asked(socket, writer),
                 _ => Self::None(now.plus(ASK_AGAIN)),
@@ -580,20 +580,20 @@ impl Outgoing {
     }
 }
 
-impl Stranger {
+impl Pending {
     /// What it wants, once it has said so.
-    fn greeting(&self) -> io::Result<Option<Wish>> {
-        let mut said = [0; GREETING_LEN];
+    fn hello(&self) -> io::Result<Option<Hello>> {
+        let mut said = [0; HELLO_RING_LEN];
         let (length, mut given) = match receive_with(&self.socket, &mut said) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
             other => other?,
         };
         match (said.split_first_chunk(), given.pop()) {
-            (Some((&GREETING, address)), Some(memory)) if length == GREETING_LEN => {
+            (Some((&HELLO_RING, address)), Some(memory)) if length == HELLO_RING_LEN => {
                 let address: [u8; 16] = address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
-                Ok(Some(Wish::Ring(Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
+                Ok(Some(Hello::Ring(Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
             }
-            (Some((&WANTS_ROOM, _)), Some(bell)) if length == WANTS_ROOM.len() => Ok(Some(Wish::Room(bell))),
+            (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => Ok(Some(Hello::Grant(wakeup))),
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -603,19 +603,19 @@ impl Stranger {
 fn ask(src: IpAddr, dst: IpAddr, interface: u32) -> io::Result<(OwnedFd, Writer)> {
     let socket = connect(dst, interface)?;
     let (writer, memory) = Writer::new()?;
-    let mut greeting = [0; GREETING_LEN];
-    let (first, address) = greeting.split_at_mut(GREETING.len());
-    first.copy_from_slice(&GREETING);
+    let mut hello = [0; HELLO_RING_LEN];
+    let (first, address) = hello.split_at_mut(HELLO_RING.len());
+    first.copy_from_slice(&HELLO_RING);
     address.copy_from_slice(&mapped(src).octets());
-    send_with(&socket, &greeting, &[memory.as_fd()])?;
+    send_with(&socket, &hello, &[memory.as_fd()])?;
     Ok((socket, writer))
 }
 
 /// Asks the host of an address to share it.
-fn ask_for_room(epoll: &OwnedFd, bell: &OwnedFd, address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+fn request_grant(epoll: &OwnedFd, wakeup: &OwnedFd, address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = connect(address, interface)?;
     watch(epoll, &socket)?;
-    send_with(&socket, &WANTS_ROOM, &[bell.as_fd()])?;
+    send_with(&socket, &HELLO_SHARE, &[wakeup.as_fd()])?;
     Ok(socket)
 }
 

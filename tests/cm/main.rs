@@ -1,21 +1,13 @@
 //! `roce::cm` as programs use it: over a network inside the process, whose faults the test chooses, and over real sockets on
 //! loopback. A test program of its own, because ids find the devices that their process has open.
 
-#[path = "cm/alone.rs"]
 mod alone;
-#[path = "cm/datagrams.rs"]
 mod datagrams;
-#[path = "cm/devices.rs"]
 mod devices;
-#[path = "cm/failures.rs"]
 mod failures;
-#[path = "cm/life.rs"]
 mod life;
-#[path = "cm/many.rs"]
 mod many;
-#[path = "cm/random.rs"]
 mod random;
-#[path = "cm/sharing.rs"]
 mod sharing;
 
 use std::{

@@ -7,7 +7,7 @@ mod mckey;
 mod pingpong;
 mod rping;
 mod run;
-mod side;
+mod common;
 mod ucmatose;
 mod udaddy;
 

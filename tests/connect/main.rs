@@ -1,20 +1,14 @@
 //! Connection management: two adapters in virtual time, and one against messages that the test writes itself.
 
-mod harness;
+#[path = "../common/mod.rs"]
+mod common;
 
-#[path = "connect/hand.rs"]
 mod hand;
-#[path = "connect/life.rs"]
 mod life;
-#[path = "connect/loss.rs"]
 mod loss;
-#[path = "connect/sidr.rs"]
 mod sidr;
-#[path = "connect/swarm.rs"]
 mod swarm;
-#[path = "connect/table.rs"]
 mod table;
-#[path = "connect/trust.rs"]
 mod trust;
 
 use std::{net::IpAddr, time::Duration};
@@ -26,7 +20,7 @@ use roce_transport::{
     qp::{QpType, State},
 };
 
-use harness::{End, Node, Options, Pair, Side};
+use common::{End, Node, Options, Pair, Side};
 
 const SERVICE: ServiceId = PortSpace::Tcp.service(7471);
 

@@ -55,22 +55,22 @@ pub(super) struct RunHeader {
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
     /// Its datagrams are what an adapter has built.
-    pub(super) vouched: bool,
+    pub(super) checksum_verified: bool,
 }
 
 /// Of a header's first 24 bits, which lengths do not need.
 const VOUCHED: u64 = 1 << 23;
 
 impl RunHeader {
-    pub(super) fn of(run: &Transmit, vouched: bool) -> Self {
+    pub(super) fn of(run: &Transmit, checksum_verified: bool) -> Self {
         let &Transmit { traffic_class, hop_limit, segment, ref range, .. } = run;
-        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit, vouched }
+        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit, checksum_verified }
     }
 
     const fn word(self) -> u64 {
-        let vouched = if self.vouched { VOUCHED } else { 0 };
+        let checksum_verified = if self.checksum_verified { VOUCHED } else { 0 };
         let (traffic_class, hop_limit) = ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
-        self.length as u64 | vouched | (self.segment as u64) << 24 | traffic_class | hop_limit
+        self.length as u64 | checksum_verified | (self.segment as u64) << 24 | traffic_class | hop_limit
     }
 
     const fn parse(word: u64) -> Result<Self, Broken> {
@@ -79,7 +79,7 @@ impl RunHeader {
         if segment == 0 || segment > length || length > LONGEST {
             return Err(Broken);
         }
-        Ok(Self { length, segment, traffic_class, hop_limit, vouched: word & VOUCHED != 0 })
+        Ok(Self { length, segment, traffic_class, hop_limit, checksum_verified: word & VOUCHED != 0 })
     }
 
     /// Bytes of the ring that it takes.
@@ -268,7 +268,7 @@ mod tests {
     }
 
     fn header(length: usize) -> RunHeader {
-        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, vouched: length.is_multiple_of(2) }
+        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, checksum_verified: length.is_multiple_of(2) }
     }
 
     fn bytes(length: usize, seed: usize) -> Vec<u8> {

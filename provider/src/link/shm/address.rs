@@ -1,10 +1,10 @@
 //! An address that several processes share.
 //!
 //! The first process that opens an address is its *host*, by the socket that has the address's name. It alone reads the UDP socket.
-//! Who opens the address later becomes a *lodger*: it is given the UDP socket, to send from, and a ring, into which the host
-//! writes whatever [is for](Addressee) the lodger's slot, or for a service that only the lodger listens for. When the host ends,
-//! one of the lodgers gets the name and is the host from then on; the UDP socket has never been closed meanwhile, and the others
-//! become its lodgers.
+//! Who opens the address later becomes a *peer*: it is given the UDP socket, to send from, and a ring, into which the host
+//! writes whatever [is for](Addressee) the peer's partition, or for a service that only the peer listens for. When the host ends,
+//! one of the peers gets the name and is the host from then on; the UDP socket has never been closed meanwhile, and the others
+//! become its peers.
 
 use std::{
     collections::BTreeSet,
@@ -16,7 +16,7 @@ use std::{
 
 use roce_transport::{
     cm::ServiceId,
-    share::{Addressee, Slot},
+    share::{Addressee, IdPartition},
     time::Instant,
     wire::{Ident, NetHeader},
 };
@@ -24,13 +24,13 @@ use rustix::net::RecvFlags;
 
 use super::{
     Arrived,
-    register::{Entry, Register},
+    claim::{Entry, ClaimTable},
     ring::{LONGEST, RunHeader, Writer},
     socket::{receive_with, send_with},
-    way::Way,
+    sender::ShmSender,
 };
 
-/// What a lodger can say in one message: its slot and its services.
+/// What a peer can say in one message: its partition and its services.
 const MOST_SERVICES: usize = 8192;
 
 /// Requests that wait for somebody to say that they are for it.
@@ -38,37 +38,37 @@ const MOST_WAITING: usize = 64;
 
 /// The addresses of a device, as far as others may share them.
 #[derive(Default)]
-pub(super) struct House {
+pub(super) struct SharedAddresses {
     /// Which part of the numbers this device has, on all its addresses.
-    slot: Option<Slot>,
-    homes: Vec<Home>,
-    lodgers: Vec<Lodger>,
+    partition: Option<IdPartition>,
+    addresses: Vec<SharedAddress>,
+    peers: Vec<Peer>,
     /// Requests for services that are listened for by one who has not yet said so.
     waiting: Vec<(ServiceId, NetHeader, Box<[u8]>)>,
     scratch: Vec<u8>,
-    handed_on: u64,
-    /// Something was written to a lodger's ring since they were woken.
+    forwarded: u64,
+    /// Something was written to a peer's ring since they were woken.
     written: bool,
     /// Whether there is, or was, anybody else at any of the addresses.
     is_shared: bool,
 }
 
 /// An address.
-pub(super) struct Home {
+pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     /// The UDP socket.
     pub(super) udp: OwnedFd,
-    register: Register,
+    register: ClaimTable,
     /// For which this device listens.
     services: BTreeSet<ServiceId>,
     pub(super) role: Role,
 }
 
 pub(super) enum Role {
-    Host,
+    Owner,
     /// With a connection to the host, which is over when the host is.
-    Lodger(Arc<OwnedFd>),
+    Peer(Arc<OwnedFd>),
     /// Has asked the new host for a room.
     Asking(OwnedFd),
     /// The host has ended. Who is the next is looked at from this time on.
@@ -76,23 +76,23 @@ pub(super) enum Role {
 }
 
 /// Another process at one of this one's addresses.
-struct Lodger {
+struct Peer {
     address: IpAddr,
     socket: OwnedFd,
     /// Not yet said.
-    slot: Option<Slot>,
+    partition: Option<IdPartition>,
     services: BTreeSet<ServiceId>,
-    way: Way,
+    way: ShmSender,
 }
 
-/// What a lodger gets.
-pub(super) struct Room {
+/// What a peer gets.
+pub(super) struct Grant {
     pub(super) ring: OwnedFd,
     pub(super) udp: OwnedFd,
     pub(super) register: OwnedFd,
 }
 
-impl Room {
+impl Grant {
     /// What the host has given; nothing while it has not answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
         match receive_with(socket, &mut [0]) {
@@ -107,42 +107,42 @@ impl Room {
     }
 }
 
-impl House {
-    pub(super) const fn slot(&self) -> Option<Slot> {
-        self.slot
+impl SharedAddresses {
+    pub(super) const fn partition(&self) -> Option<IdPartition> {
+        self.partition
     }
 
-    /// Datagrams that were for lodgers.
-    pub(super) const fn handed_on(&self) -> u64 {
-        self.handed_on
+    /// Datagrams that were for peers.
+    pub(super) const fn forwarded(&self) -> u64 {
+        self.forwarded
     }
 
     /// Whether someone else reads the UDP socket of this address.
-    pub(super) fn is_lodger(&self, address: IpAddr) -> bool {
-        self.homes.iter().any(|home| home.address == address && !matches!(home.role, Role::Host))
+    pub(super) fn is_peer(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|shared| shared.address == address && !matches!(shared.role, Role::Owner))
     }
 
     /// When it is to be looked at next who is the host of an address.
     pub(super) fn looks_at(&self) -> Option<Instant> {
-        let due = |home: &Home| if let Role::Looking(due) = home.role { Some(due) } else { None };
-        self.homes.iter().filter_map(due).min()
+        let due = |shared: &SharedAddress| if let Role::Looking(due) = shared.role { Some(due) } else { None };
+        self.addresses.iter().filter_map(due).min()
     }
 
     /// Has it looked for the host of an address at this time.
     pub(super) fn look_again(&mut self, address: IpAddr, due: Instant) {
-        self.homes.iter_mut().filter(|home| home.address == address).for_each(|home| home.role = Role::Looking(due));
+        self.addresses.iter_mut().filter(|shared| shared.address == address).for_each(|shared| shared.role = Role::Looking(due));
     }
 
-    pub(super) fn homes(&mut self) -> impl Iterator<Item = &mut Home> {
-        self.homes.iter_mut()
+    pub(super) fn addresses(&mut self) -> impl Iterator<Item = &mut SharedAddress> {
+        self.addresses.iter_mut()
     }
 
     /// This process is the host of an address.
     pub(super) fn found(&mut self, address: IpAddr, interface: u32, udp: OwnedFd) -> io::Result<()> {
-        self.add(address, interface, udp, Register::new()?, Role::Host)
+        self.add(address, interface, udp, ClaimTable::new()?, Role::Owner)
     }
 
-    /// This process has become a lodger.
+    /// This process has become a peer.
     pub(super) fn join(
         &mut self,
         address: IpAddr,
@@ -151,48 +151,48 @@ impl House {
         register: &OwnedFd,
         host: Arc<OwnedFd>,
     ) -> io::Result<()> {
-        self.add(address, interface, udp, Register::join(register)?, Role::Lodger(host))?;
+        self.add(address, interface, udp, ClaimTable::join(register)?, Role::Peer(host))?;
         self.is_shared = true;
         Ok(())
     }
 
-    fn add(&mut self, address: IpAddr, interface: u32, udp: OwnedFd, register: Register, role: Role) -> io::Result<()> {
-        if let Some(slot) = self.slot {
-            register.take(Entry::Slot(slot))?;
+    fn add(&mut self, address: IpAddr, interface: u32, udp: OwnedFd, register: ClaimTable, role: Role) -> io::Result<()> {
+        if let Some(partition) = self.partition {
+            register.take(Entry::Partition(partition))?;
         }
-        self.homes.push(Home { address, interface, udp, register, services: BTreeSet::new(), role });
+        self.addresses.push(SharedAddress { address, interface, udp, register, services: BTreeSet::new(), role });
         self.announce(address);
         Ok(())
     }
 
-    /// Chooses a slot that nobody else has on any of the addresses; `first` is tried first. Without addresses that can be shared
+    /// Chooses a partition that nobody else has on any of the addresses; `first` is tried first. Without addresses that can be shared
     /// there is no need for one.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
     pub(super) fn choose_slot(&mut self, first: u8) -> io::Result<()> {
-        if self.homes.is_empty() {
+        if self.addresses.is_empty() {
             return Ok(());
         }
-        let numbers = (0..Slot::COUNT).filter_map(|step| Slot::new((first % Slot::COUNT + step) % Slot::COUNT + 1));
-        for slot in numbers {
-            let had = |home: &Home| home.register.take(Entry::Slot(slot)).is_err();
-            let Some(taken) = self.homes.iter().position(had) else {
-                self.slot = Some(slot);
-                let addresses: Vec<_> = self.homes.iter().map(|home| home.address).collect();
+        let numbers = (0..IdPartition::COUNT).filter_map(|step| IdPartition::new((first % IdPartition::COUNT + step) % IdPartition::COUNT + 1));
+        for partition in numbers {
+            let had = |shared: &SharedAddress| shared.register.take(Entry::Partition(partition)).is_err();
+            let Some(taken) = self.addresses.iter().position(had) else {
+                self.partition = Some(partition);
+                let addresses: Vec<_> = self.addresses.iter().map(|shared| shared.address).collect();
                 addresses.into_iter().for_each(|address| self.announce(address));
                 return Ok(());
             };
-            self.homes[..taken].iter().for_each(|home| home.register.give_back(Entry::Slot(slot)));
+            self.addresses[..taken].iter().for_each(|shared| shared.register.give_back(Entry::Partition(partition)));
         }
         Err(io::ErrorKind::AddrInUse.into())
     }
 
     /// The address is this process's no more.
-    pub(super) fn forget(&mut self, address: IpAddr) -> Option<Home> {
-        self.lodgers.retain(|lodger| lodger.address != address);
-        let place = self.homes.iter().position(|home| home.address == address)?;
-        Some(self.homes.swap_remove(place))
+    pub(super) fn forget(&mut self, address: IpAddr) -> Option<SharedAddress> {
+        self.peers.retain(|peer| peer.address != address);
+        let place = self.addresses.iter().position(|shared| shared.address == address)?;
+        Some(self.addresses.swap_remove(place))
     }
 
     /// Listens for a service.
@@ -200,67 +200,67 @@ impl House {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
     pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return Ok(()) };
-        home.register.take(Entry::Service(service))?;
-        home.services.insert(service);
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return Ok(()) };
+        shared.register.take(Entry::Service(service))?;
+        shared.services.insert(service);
         self.announce(address);
         Ok(())
     }
 
     /// Whether another process listens for it.
     pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.homes.iter().any(|home| home.address == address && home.register.is_had(Entry::Service(service)))
+        self.addresses.iter().any(|shared| shared.address == address && shared.register.is_had(Entry::Service(service)))
     }
 
     /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return };
-        if home.services.remove(&service) {
-            home.register.give_back(Entry::Service(service));
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return };
+        if shared.services.remove(&service) {
+            shared.register.give_back(Entry::Service(service));
             self.announce(address);
         }
     }
 
     /// Tells the host of an address, if it is another process, what is for this one.
     pub(super) fn announce(&mut self, address: IpAddr) {
-        let Some(slot) = self.slot else { return };
-        let Some(home) = self.homes.iter_mut().find(|home| home.address == address) else { return };
-        let Role::Lodger(host) = &home.role else { return };
-        let services = home.services.iter().take(MOST_SERVICES).flat_map(|service| service.0.to_ne_bytes());
-        let message: Vec<u8> = [slot.get()].into_iter().chain(services).collect();
+        let Some(partition) = self.partition else { return };
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return };
+        let Role::Peer(host) = &shared.role else { return };
+        let services = shared.services.iter().take(MOST_SERVICES).flat_map(|service| service.0.to_ne_bytes());
+        let message: Vec<u8> = [partition.get()].into_iter().chain(services).collect();
         if send_with(host, &message, &[]).is_err() {
-            home.role = Role::Looking(Instant::ZERO); // it is gone, or so busy that it must be asked anew
+            shared.role = Role::Looking(Instant::ZERO); // it is gone, or so busy that it must be asked anew
         }
     }
 
-    /// Lets in a lodger, who is woken by `bell`.
-    pub(super) fn let_in(&mut self, address: IpAddr, socket: OwnedFd, bell: OwnedFd) -> io::Result<()> {
-        let home = self.homes.iter().find(|home| home.address == address && matches!(home.role, Role::Host));
-        let home = home.ok_or(io::ErrorKind::PermissionDenied)?;
+    /// Lets in a peer, who is woken by `wakeup`.
+    pub(super) fn accept_peer(&mut self, address: IpAddr, socket: OwnedFd, wakeup: OwnedFd) -> io::Result<()> {
+        let shared = self.addresses.iter().find(|shared| shared.address == address && matches!(shared.role, Role::Owner));
+        let shared = shared.ok_or(io::ErrorKind::PermissionDenied)?;
         let (writer, memory) = Writer::new()?;
-        send_with(&socket, &[0], &[memory.as_fd(), home.udp.as_fd(), home.register.as_fd()])?;
-        let way = Way::new(writer, bell);
+        send_with(&socket, &[0], &[memory.as_fd(), shared.udp.as_fd(), shared.register.as_fd()])?;
+        let way = ShmSender::new(writer, wakeup);
         self.is_shared = true;
-        self.lodgers.push(Lodger { address, socket, slot: None, services: BTreeSet::new(), way });
+        self.peers.push(Peer { address, socket, partition: None, services: BTreeSet::new(), way });
         Ok(())
     }
 
-    /// Listens to what lodgers have to say, and takes leave of those that have gone.
-    pub(super) fn hear(&mut self) {
-        self.hear_lodgers();
+    /// Listens to what peers have to say, and takes leave of those that have gone.
+    pub(super) fn read_updates(&mut self) {
+        self.read_peer_updates();
         for (service, net, bytes) in mem::take(&mut self.waiting) {
             self.ask(service, &Arrived::new(&net, &bytes));
         }
     }
 
-    fn hear_lodgers(&mut self) {
+    fn read_peer_updates(&mut self) {
         let mut message = Vec::new();
-        self.lodgers.retain_mut(|lodger| {
+        self.peers.retain_mut(|peer| {
             loop {
                 message.resize(1 + 8 * MOST_SERVICES, 0);
-                match rustix::net::recv(&lodger.socket, &mut message[..], RecvFlags::DONTWAIT) {
+                match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
-                    Ok((_, length)) => lodger.note(&message[..length]),
+                    Ok((_, length)) => peer.note(&message[..length]),
                     Err(error) => return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
                 }
             }
@@ -268,35 +268,35 @@ impl House {
     }
 
     /// Hands a datagram on to whom it is for, if that is not this device. Returns whether it was.
-    pub(super) fn hand_on(&mut self, arrived: &Arrived<'_>) -> bool {
+    pub(super) fn forward(&mut self, arrived: &Arrived<'_>) -> bool {
         if !self.is_shared {
             return false;
         }
         let dst = arrived.net.dst;
         let to = match Addressee::of(arrived.bytes) {
             Addressee::Unknown => return false,
-            Addressee::Slot(slot) if Some(slot) == self.slot => return false,
-            Addressee::Slot(slot) => {
-                if self.lodgers.iter().any(|lodger| lodger.slot.is_none()) {
-                    self.hear_lodgers(); // it may have said just now which one it has
+            Addressee::Partition(partition) if Some(partition) == self.partition => return false,
+            Addressee::Partition(partition) => {
+                if self.peers.iter().any(|peer| peer.partition.is_none()) {
+                    self.read_peer_updates(); // it may have said just now which one it has
                 }
-                self.lodger(|lodger| lodger.address == dst && lodger.slot == Some(slot))
+                self.peer(|peer| peer.address == dst && peer.partition == Some(partition))
             }
             Addressee::Service(service) => {
-                if self.homes.iter().any(|home| home.address == dst && home.services.contains(&service)) {
+                if self.addresses.iter().any(|shared| shared.address == dst && shared.services.contains(&service)) {
                     return false;
                 }
-                self.hear_lodgers(); // one may have begun to listen just now
+                self.read_peer_updates(); // one may have begun to listen just now
                 return self.ask(service, arrived);
             }
             Addressee::Somebody => {
-                let places: Vec<_> = (0..self.lodgers.len()).filter(|&place| self.lodgers[place].address == dst).collect();
-                places.into_iter().for_each(|place| self.hand_to(place, arrived));
+                let places: Vec<_> = (0..self.peers.len()).filter(|&place| self.peers[place].address == dst).collect();
+                places.into_iter().for_each(|place| self.forward_to(place, arrived));
                 return false;
             }
         };
         if let Some(place) = to {
-            self.hand_to(place, arrived);
+            self.forward_to(place, arrived);
         }
         to.is_some()
     }
@@ -304,8 +304,8 @@ impl House {
     /// Hands a request on to whoever listens for the service. Returns whether anybody does.
     fn ask(&mut self, service: ServiceId, request: &Arrived<'_>) -> bool {
         let dst = request.net.dst;
-        if let Some(place) = self.lodger(|lodger| lodger.address == dst && lodger.services.contains(&service)) {
-            self.hand_to(place, request);
+        if let Some(place) = self.peer(|peer| peer.address == dst && peer.services.contains(&service)) {
+            self.forward_to(place, request);
             return true;
         }
         // when the host has changed, it may take a moment until all have come
@@ -316,24 +316,24 @@ impl House {
         is_had
     }
 
-    fn lodger(&self, is: impl Fn(&Lodger) -> bool) -> Option<usize> {
-        self.lodgers.iter().position(is)
+    fn peer(&self, is: impl Fn(&Peer) -> bool) -> Option<usize> {
+        self.peers.iter().position(is)
     }
 
-    fn hand_to(&mut self, place: usize, arrived: &Arrived<'_>) {
+    fn forward_to(&mut self, place: usize, arrived: &Arrived<'_>) {
         let &Arrived { net, bytes, reception } = arrived;
-        let length = Note::LEN + bytes.len();
+        let length = ForwardHeader::LEN + bytes.len();
         if length > LONGEST {
             return; // no packet is as long
         }
         self.scratch.clear();
-        self.scratch.extend_from_slice(&Note::of(net).0);
+        self.scratch.extend_from_slice(&ForwardHeader::of(net).0);
         self.scratch.extend_from_slice(bytes);
         let NetHeader { traffic_class, hop_limit, .. } = *net;
-        let header = RunHeader { length, segment: length, traffic_class, hop_limit, vouched: reception.vouched };
+        let header = RunHeader { length, segment: length, traffic_class, hop_limit, checksum_verified: reception.checksum_verified };
         // a ring that is full or broken loses it, as a wire would
-        let _ = self.lodgers[place].way.send(header, &self.scratch);
-        self.handed_on += 1;
+        let _ = self.peers[place].way.send(header, &self.scratch);
+        self.forwarded += 1;
         self.written = true;
     }
 
@@ -342,27 +342,27 @@ impl House {
         if !self.written {
             return true;
         }
-        self.lodgers.retain_mut(|lodger| lodger.way.write_backlog().is_ok());
+        self.peers.retain_mut(|peer| peer.way.write_backlog().is_ok());
         self.written = false;
-        for lodger in &self.lodgers {
-            self.written |= !lodger.way.wake();
+        for peer in &self.peers {
+            self.written |= !peer.way.wake();
         }
         !self.written
     }
 }
 
-impl Lodger {
+impl Peer {
     fn note(&mut self, message: &[u8]) {
-        let Some((&slot, services)) = message.split_first() else { return };
-        self.slot = Slot::new(slot);
+        let Some((&partition, services)) = message.split_first() else { return };
+        self.partition = IdPartition::new(partition);
         self.services = services.as_chunks().0.iter().map(|service| ServiceId(u64::from_ne_bytes(*service))).collect();
     }
 }
 
 /// What stands before a datagram that is handed on: where it comes from, and what is known of its identification.
-pub(super) struct Note([u8; Note::LEN]);
+pub(super) struct ForwardHeader([u8; ForwardHeader::LEN]);
 
-impl Note {
+impl ForwardHeader {
     pub(super) const LEN: usize = 24;
 
     fn of(net: &NetHeader) -> Self {
@@ -408,13 +408,13 @@ mod tests {
                 Ident::Known { id: 1, dont_fragment: true },
             ] {
                 let net = NetHeader { src, dst, src_port: 49_152, traffic_class: 3, hop_limit: 64, ident };
-                let bytes = [&Note::of(&net).0[..], b"datagram"].concat();
+                let bytes = [&ForwardHeader::of(&net).0[..], b"datagram"].concat();
                 let header =
-                    RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64, vouched: false };
-                assert_eq!(Note::read(&header, dst, &bytes), Some((net, &b"datagram"[..])));
+                    RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64, checksum_verified: false };
+                assert_eq!(ForwardHeader::read(&header, dst, &bytes), Some((net, &b"datagram"[..])));
             }
         }
-        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0, vouched: false };
-        assert_eq!(Note::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
+        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0, checksum_verified: false };
+        assert_eq!(ForwardHeader::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
     }
 }

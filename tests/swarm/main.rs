@@ -10,29 +10,19 @@
 
 #![allow(unreachable_pub, reason = "modules of a test program, not of a library")]
 
-mod harness;
+#[path = "../common/mod.rs"]
+mod common;
 
-#[path = "swarm/check.rs"]
 mod check;
-#[path = "swarm/churn.rs"]
 mod churn;
-#[path = "swarm/dice.rs"]
 mod dice;
-#[path = "swarm/ending.rs"]
 mod ending;
-#[path = "swarm/model.rs"]
 mod model;
-#[path = "swarm/network.rs"]
 mod network;
-#[path = "swarm/program.rs"]
 mod program;
-#[path = "swarm/run.rs"]
 mod run;
-#[path = "swarm/shared.rs"]
 mod shared;
-#[path = "swarm/unreliable.rs"]
 mod unreliable;
-#[path = "swarm/view.rs"]
 mod view;
 
 use std::{env, panic, time::Duration};

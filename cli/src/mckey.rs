@@ -10,7 +10,7 @@ use roce::{
 use crate::{
     Failure,
     datagrams::Datagrams,
-    side::{self, DatagramSpace, LinkArgs, MessageArgs},
+    common::{self, DatagramSpace, LinkArgs, MessageArgs},
 };
 
 /// Join a multicast group, and send to it or receive from it.
@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let channel = EventChannel::new()?;
     println!("mckey: starting {}", if args.sender { "client" } else { "server" });
     println!("mckey: joining");
-    let own = args.bind.as_deref().map(|own| side::address(own, 0)).transpose()?;
+    let own = args.bind.as_deref().map(|own| common::address(own, 0)).transpose()?;
     let flags = if args.send_only { JoinFlags::SendOnlyFullMember } else { JoinFlags::FullMember };
     let peer = (group, 0).into();
     let mut all: Option<Datagrams> = None;
@@ -79,9 +79,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         match own {
             Some(own) => id.bind_addr(own)?,
             None => {
-                side::place(&id, context.as_ref())?;
+                common::place(&id, context.as_ref())?;
                 id.resolve_addr(None, peer, Duration::from_secs(2))?;
-                side::expect(&channel, EventKind::AddrResolved, peer)?;
+                common::expect(&channel, EventKind::AddrResolved, peer)?;
             }
         }
         let mut datagrams = match all.take() {
@@ -90,7 +90,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         };
         datagrams.begin(id.clone(), !args.sender)?;
         id.join_multicast_ex(group, flags)?;
-        let event = side::expect(&channel, EventKind::MulticastJoin, peer)?;
+        let event = common::expect(&channel, EventKind::MulticastJoin, peer)?;
         let to = event.ud().ok_or("the group has no address")?.destination();
         println!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
         if let Some(node) = datagrams.node(&id) {

@@ -12,7 +12,7 @@ use roce::{
 
 use crate::{
     Failure,
-    side::{self, Ears, EndArgs, Heard, LinkArgs, MessageArgs},
+    common::{self, EventLoop, EndArgs, Ready, LinkArgs, MessageArgs},
 };
 
 /// Make connections, send messages over them both ways, and disconnect.
@@ -92,7 +92,7 @@ fn connect(args: &Args, server: SocketAddr, channel: &EventChannel, context: Opt
     let mut begun = None;
     for _ in 0..args.connections {
         let id = args.id(channel, context)?;
-        side::resolve(&id, channel, own, server)?;
+        common::resolve(&id, channel, own, server)?;
         // what all have in common is made with the first, and does not count
         begun.get_or_insert(Test::new(args, channel, &id, true)?);
         if let Some(test) = &mut begun {
@@ -117,7 +117,7 @@ fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Res
         match event.kind() {
             EventKind::ConnectRequest => break event.id().clone(),
             EventKind::AddrChange => {}
-            _ => return Err(side::unexpected(&event, None)),
+            _ => return Err(common::unexpected(&event, None)),
         }
     };
     let mut test = Test::new(args, channel, &first, false)?;
@@ -138,7 +138,7 @@ struct Test {
     is_client: bool,
     context: Context,
     pd: ProtectionDomain,
-    ears: Ears,
+    ears: EventLoop,
     /// What is sent, and where everything is received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
@@ -154,7 +154,7 @@ impl Test {
     fn new(args: &Args, channel: &EventChannel, id: &CmId, is_client: bool) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let completions = args.connections as usize * (args.messages.message_count as usize * 2);
-        let ears = Ears::new(&context, completions.max(1), channel)?;
+        let ears = EventLoop::new(&context, completions.max(1), channel)?;
         let (pd, size) = (id.pd()?, args.messages.message_size as usize);
         let (outgoing, incoming) = (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
         Ok(Self {
@@ -170,7 +170,7 @@ impl Test {
             received: 0,
             disconnected: 0,
             start: Instant::now(),
-            before: side::resident_bytes(),
+            before: common::resident_bytes(),
         })
     }
 
@@ -201,12 +201,12 @@ impl Test {
                 }
                 EventKind::ConnectRequest => refuse(&event)?,
                 EventKind::AddrChange => {}
-                _ => return Err(side::unexpected(&event, None)),
+                _ => return Err(common::unexpected(&event, None)),
             }
         }
         if args.connections > 1 {
             let (seconds, count) = (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
-            let bytes = side::resident_bytes().saturating_sub(self.before) as f64 / count;
+            let bytes = common::resident_bytes().saturating_sub(self.before) as f64 / count;
             println!(
                 "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of memory each",
                 count / seconds,
@@ -250,7 +250,7 @@ impl Test {
         let count = self.ids.len();
         self.hear_until(|test| test.disconnected == count)?;
         println!("disconnected");
-        side::linger(&self.context);
+        common::linger(&self.context);
         Ok(())
     }
 
@@ -266,13 +266,13 @@ impl Test {
     fn hear_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
         while !done(self) {
             match self.ears.next()? {
-                Heard::Done(wc) => {
+                Ready::Done(wc) => {
                     let ok = wc
                         .result
                         .map_err(|error| format!("after {} messages sent and {} received: {error}", self.sent, self.received))?;
                     if ok.opcode == WcOpcode::Recv { self.received += 1 } else { self.sent += 1 }
                 }
-                Heard::Event(event) => match event.kind() {
+                Ready::Event(event) => match event.kind() {
                     EventKind::Disconnected => {
                         self.disconnected += 1;
                         if self.is_client {
@@ -281,7 +281,7 @@ impl Test {
                     }
                     EventKind::ConnectRequest => refuse(&event)?,
                     EventKind::TimewaitExit | EventKind::AddrChange | EventKind::Established => {}
-                    _ => return Err(side::unexpected(&event, None)),
+                    _ => return Err(common::unexpected(&event, None)),
                 },
             }
         }

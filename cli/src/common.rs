@@ -8,7 +8,7 @@ use std::{
 
 use clap::ValueEnum;
 use roce::{
-    ArmKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
+    NotifyKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
     cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, PortSpace, RejectReason, Status, getaddrinfo},
     fabric::FaultPlan,
 };
@@ -200,19 +200,19 @@ fn words(private_data: &[u8]) -> String {
 }
 
 /// Completions and events of connections, whichever comes first.
-pub(crate) struct Ears {
+pub(crate) struct EventLoop {
     pub(crate) cq: CompletionQueue,
     completions: CompletionChannel,
     pub(crate) events: EventChannel,
 }
 
 /// What has come.
-pub(crate) enum Heard {
+pub(crate) enum Ready {
     Done(Wc),
     Event(CmEvent),
 }
 
-impl Ears {
+impl EventLoop {
     /// Makes a completion queue for `size` completions.
     pub(crate) fn new(context: &Context, size: usize, events: &EventChannel) -> Result<Self, Failure> {
         let completions = context.create_channel()?;
@@ -221,12 +221,12 @@ impl Ears {
     }
 
     /// Waits for what comes next. Completions come before events, so that a connection's last ones are heard before its end.
-    pub(crate) fn next(&self) -> Result<Heard, Failure> {
+    pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
             if let Some(heard) = self.now() {
                 return Ok(heard);
             }
-            self.cq.arm(ArmKind::Next);
+            self.cq.req_notify(NotifyKind::Next);
             if let Some(heard) = self.now() {
                 return Ok(heard);
             }
@@ -239,8 +239,8 @@ impl Ears {
         }
     }
 
-    fn now(&self) -> Option<Heard> {
-        self.cq.poll_one().map(Heard::Done).or_else(|| self.events.poll().map(Heard::Event))
+    fn now(&self) -> Option<Ready> {
+        self.cq.poll_one().map(Ready::Done).or_else(|| self.events.poll().map(Ready::Event))
     }
 }
 

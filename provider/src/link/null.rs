@@ -10,9 +10,9 @@ use roce_transport::{
 use super::{Arrived, Link};
 
 /// A link that leads nowhere: without addresses, nothing goes out and nothing comes in.
-pub(crate) struct Nowhere;
+pub(crate) struct NullLink;
 
-impl Link for Nowhere {
+impl Link for NullLink {
     fn addresses(&self) -> Vec<IpAddr> {
         Vec::new()
     }

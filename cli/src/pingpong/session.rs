@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use roce::{
-    Access, ArmKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpAttr, QpCaps, QpType, QueuePair, RecvWr,
+    Access, NotifyKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpInitAttr, QpCaps, QpType, QueuePair, RecvWr,
     SendWr, SharedReceiveQueue, SrqAttr, SrqId, UdDestination, Wc, WcOpcode,
 };
 
@@ -60,7 +60,7 @@ impl Session {
         let srq_attr = SrqAttr { max_wr: rx_depth, max_sge: 1 };
         let (mut srq, mut target) = (if shared { Some(pd.create_srq(srq_attr)?) } else { None }, None);
         let caps = QpCaps { max_send_wr: 1, max_recv_wr: rx_depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
-        let attr = QpAttr { caps, srq: srq.clone(), ..QpAttr::new(qp_type, &cq) };
+        let attr = QpInitAttr { caps, srq: srq.clone(), ..QpInitAttr::new(qp_type, &cq) };
         let mut pairs = Vec::new();
         for _ in 0..num_qp {
             let qp = pd.create_qp(&attr)?;
@@ -95,7 +95,7 @@ impl Session {
         };
         session.post_receives(rx_depth)?;
         if session.channel.is_some() {
-            session.cq.arm(ArmKind::Next);
+            session.cq.req_notify(NotifyKind::Next);
         }
         Ok(session)
     }
@@ -121,7 +121,7 @@ impl Session {
     }
 
     fn post_receives(&self, count: u32) -> Result<(), Failure> {
-        let wrs = vec![RecvWr::new(0, [self.incoming.whole()]); count as usize];
+        let wrs = vec![RecvWr::new(0, [self.incoming.sge_all()]); count as usize];
         match &self.srq {
             Some(srq) => srq.post_recv(&wrs)?,
             None => self.pairs[0].post_recv(&wrs)?,
@@ -130,7 +130,7 @@ impl Session {
     }
 
     fn post_send(&self, index: usize) -> Result<(), Failure> {
-        let data = if self.begins { self.outgoing.whole() } else { self.incoming.sge(self.start..self.start + self.size) };
+        let data = if self.begins { self.outgoing.sge_all() } else { self.incoming.sge(self.start..self.start + self.size) };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
             None => SendWr { remote_srq: self.remote_srq, ..SendWr::send(0, data) },
@@ -146,10 +146,10 @@ impl Session {
         if self.begins {
             (0..self.pairs.len()).try_for_each(|index| self.post_send(index))?;
         }
-        let mut patience = Instant::now();
+        let mut listen_grace = Instant::now();
         while sent < self.iters || received < self.iters {
-            let Some(wc) = self.next_completion(patience)? else { continue };
-            patience = Instant::now();
+            let Some(wc) = self.next_completion(listen_grace)? else { continue };
+            listen_grace = Instant::now();
             let ok = wc.result.map_err(|error| format!("after {sent} messages sent and {received} received: {error}"))?;
             // a target belongs to the one initiator that there is
             let of = |qp: &QueuePair| qp.qpn() == wc.qpn;
@@ -184,7 +184,7 @@ impl Session {
                 let left = PATIENCE.saturating_sub(since.elapsed());
                 // arming and then finding a completion all the same leaves an event behind, which is harmless here
                 let _ = channel.wait(Some(left));
-                self.cq.arm(ArmKind::Next);
+                self.cq.req_notify(NotifyKind::Next);
                 self.cq.poll_one()
             }
         };

@@ -11,24 +11,17 @@ use std::{
 };
 
 use roce::{
-    Access, ArmKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits, MemoryRegion, Mtu,
-    ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress, QpAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr,
+    Access, NotifyKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits, MemoryRegion, Mtu,
+    ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress, QpInitAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr,
     SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
-#[path = "live/foreign.rs"]
 mod foreign;
-#[path = "live/memory.rs"]
 mod memory;
-#[path = "live/misuse.rs"]
 mod misuse;
-#[path = "live/multicast.rs"]
 mod multicast;
-#[path = "live/neighbours.rs"]
-mod neighbours;
-#[path = "live/process.rs"]
+mod shm;
 mod process;
-#[path = "live/sharing.rs"]
 mod sharing;
 
 const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
@@ -47,7 +40,7 @@ impl Side {
         let pd = context.alloc_pd().unwrap();
         let channel = context.create_channel().unwrap();
         let cq = context.create_cq(1024, Some(&channel)).unwrap();
-        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq)).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
         let memory = pd.allocate(1 << 20, ALL).unwrap();
         Self { context, cq, qp, memory, channel }
     }
@@ -110,7 +103,7 @@ fn send_write_and_read_carry_every_byte() {
         let data = noise(size, round as u32 + 1);
         a.memory.write_at(0, &data).unwrap();
         b.memory.fill(0xEE).unwrap();
-        b.qp.post_recv(&[RecvWr::new(1, [b.memory.whole()])]).unwrap();
+        b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])]).unwrap();
         a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..size)).with_immediate([1, 2, 3, 4])]).unwrap();
         let received = b.next().result.unwrap();
         assert_eq!((received.byte_len as usize, received.immediate.unwrap().0), (size, [1, 2, 3, 4]));
@@ -205,7 +198,7 @@ fn a_channel_wakes_a_thread_that_waits() {
     let (a, b) = pair();
     for _ in 0..20 {
         b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..64)])]).unwrap();
-        b.cq.arm(ArmKind::Next);
+        b.cq.req_notify(NotifyKind::Next);
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| b.channel.wait(Some(PATIENCE)).unwrap());
             a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..64))]).unwrap();
@@ -220,7 +213,7 @@ fn a_channel_wakes_a_thread_that_waits() {
 fn only_solicited_completions_wake_a_queue_armed_for_them() {
     let (a, b) = pair();
     b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..8)]), RecvWr::new(2, [b.memory.sge(0..8)])]).unwrap();
-    b.cq.arm(ArmKind::Solicited);
+    b.cq.req_notify(NotifyKind::Solicited);
     a.qp.post_send(&[SendWr::send(1, a.memory.sge(0..8))]).unwrap();
     a.next().result.unwrap();
     assert!(b.channel.poll().is_none());
@@ -238,7 +231,7 @@ fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
     let descriptor = b.channel.as_fd();
     for round in 0..20 {
         b.qp.post_recv(&[RecvWr::new(round, [b.memory.sge(0..8)])]).unwrap();
-        b.cq.arm(ArmKind::Next);
+        b.cq.req_notify(NotifyKind::Next);
         let sender = SendWr::send(round, a.memory.sge(0..8));
         a.qp.post_send(&[sender]).unwrap();
         let mut polled = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
@@ -357,16 +350,16 @@ fn queue_pairs_share_a_receive_queue() {
     let (cq_a, cq_b) = (a.create_cq(16, None).unwrap(), context.create_cq(16, None).unwrap());
     let srq = pd_b.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
     let (near, far) = (pd_a.allocate(8, Access::empty()).unwrap(), pd_b.allocate(8, Access::LOCAL_WRITE).unwrap());
-    srq.post_recv(&[RecvWr::new(1, [far.whole()]), RecvWr::new(2, [far.whole()])]).unwrap();
+    srq.post_recv(&[RecvWr::new(1, [far.sge_all()]), RecvWr::new(2, [far.sge_all()])]).unwrap();
     srq.set_limit(2).unwrap();
     let mut senders = Vec::new();
     let mut receivers = Vec::new();
     for _ in 0..2 {
-        let sender = pd_a.create_qp(&QpAttr::new(QpType::Rc, &cq_a)).unwrap();
-        let receiver = pd_b.create_qp(&QpAttr { srq: Some(srq.clone()), ..QpAttr::new(QpType::Rc, &cq_b) }).unwrap();
+        let sender = pd_a.create_qp(&QpInitAttr::new(QpType::Rc, &cq_a)).unwrap();
+        let receiver = pd_b.create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) }).unwrap();
         sender.connect_to(receiver.endpoint(0).unwrap()).unwrap();
         receiver.connect_to(sender.endpoint(0).unwrap()).unwrap();
-        sender.post_send(&[SendWr::send(0, near.whole())]).unwrap();
+        sender.post_send(&[SendWr::send(0, near.sge_all())]).unwrap();
         senders.push(sender);
         receivers.push(receiver);
     }
@@ -397,7 +390,7 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     let srqs = [0, 1].map(|at| pd_b.create_xrc_srq(attr, &xrcd, &cqs_b[at]).unwrap());
     assert!(matches!(pd_a.create_xrc_srq(attr, &xrcd, &cq_a), Err(ObjectError::Unknown)), "a domain of another device");
     assert_eq!(pd_b.create_srq(attr).unwrap().number(), None);
-    let initiator = pd_a.create_qp(&QpAttr::new(QpType::XrcInitiator, &cq_a)).unwrap();
+    let initiator = pd_a.create_qp(&QpInitAttr::new(QpType::XrcInitiator, &cq_a)).unwrap();
     let target = xrcd.create_target().unwrap();
     initiator.connect_to(target.endpoint(0).unwrap()).unwrap();
     target.connect_to(initiator.endpoint(0).unwrap()).unwrap();
@@ -468,9 +461,9 @@ impl Side {
         let pd = context.alloc_pd()?;
         let cq = context.create_cq(1, None)?;
         let memory = pd.allocate(100, Access::LOCAL_WRITE)?;
-        let qp = pd.create_qp(&QpAttr::new(QpType::Ud, &cq))?;
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq))?;
         qp.to_init(roce::Init::default())?;
-        qp.post_recv(&[RecvWr::new(1, [memory.whole()])])?;
+        qp.post_recv(&[RecvWr::new(1, [memory.sge_all()])])?;
         // the region goes before the request that uses it, the domain's handle before both
         drop((pd, memory));
         Ok(())

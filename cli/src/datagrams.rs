@@ -7,7 +7,7 @@ use roce::{
 
 use crate::{
     Failure,
-    side::{self, Ears, Heard, MessageArgs},
+    common::{self, EventLoop, Ready, MessageArgs},
 };
 
 /// Bytes in front of a received datagram.
@@ -18,7 +18,7 @@ pub(crate) struct Datagrams {
     pub(crate) nodes: Vec<Node>,
     context: Context,
     pub(crate) pd: ProtectionDomain,
-    ears: Ears,
+    ears: EventLoop,
     outgoing: MemoryRegion,
     /// A place for each queue pair.
     incoming: MemoryRegion,
@@ -43,7 +43,7 @@ impl Datagrams {
         if size > mtu {
             return Err(format!("{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less").into());
         }
-        let ears = Ears::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
+        let ears = EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
         let (pd, size) = (id.pd()?, size as usize);
         let outgoing = pd.allocate(size.max(1), Access::empty())?;
         let incoming = pd.allocate(nodes as usize * (GRH + size), Access::LOCAL_WRITE)?;
@@ -97,8 +97,8 @@ impl Datagrams {
     fn wait(&mut self, number: impl Fn(&Node) -> u32) -> Result<(), Failure> {
         while self.nodes.iter().any(|node| number(node) < self.count) {
             match self.ears.next()? {
-                Heard::Done(wc) => self.complete(&wc)?,
-                Heard::Event(event) => other(&event)?,
+                Ready::Done(wc) => self.complete(&wc)?,
+                Ready::Event(event) => other(&event)?,
             }
         }
         Ok(())
@@ -128,7 +128,7 @@ impl Datagrams {
 
     /// Nothing of what was sent is still here.
     pub(crate) fn finish(&self) {
-        side::linger(&self.context);
+        common::linger(&self.context);
     }
 }
 
@@ -137,6 +137,6 @@ fn other(event: &CmEvent) -> Result<(), Failure> {
     match event.kind() {
         EventKind::ConnectRequest => Ok(event.id().reject(&[])?),
         EventKind::AddrChange | EventKind::TimewaitExit => Ok(()),
-        _ => Err(side::unexpected(event, None)),
+        _ => Err(common::unexpected(event, None)),
     }
 }

@@ -21,14 +21,14 @@ fn at(micros: u64) -> Instant {
     Instant::ZERO.plus(Duration::from_micros(micros))
 }
 
-fn device(address: IpAddr) -> Neighbours {
-    let mut neighbours = Neighbours::new(false).unwrap();
+fn device(address: IpAddr) -> ShmLink {
+    let mut neighbours = ShmLink::new(false).unwrap();
     neighbours.listen(address, 0).unwrap();
     neighbours
 }
 
 /// Two devices, of which the first reaches the second; and the time then.
-fn pair(test: u8) -> (Neighbours, Neighbours, [IpAddr; 2]) {
+fn pair(test: u8) -> (ShmLink, ShmLink, [IpAddr; 2]) {
     let [src, dst] = addresses(test);
     let (mut a, mut b) = (device(src), device(dst));
     assert!(!a.reaches(at(0), src, dst, 0));
@@ -43,7 +43,7 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit
 }
 
 /// Everything that has arrived: source, place in its run, bytes.
-fn take(neighbours: &mut Neighbours) -> Vec<(IpAddr, u16, Vec<u8>)> {
+fn take(neighbours: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
     let mut taken = Vec::new();
     while neighbours.receive(at(0), &mut |arrived| {
         let Ident::Known { id, dont_fragment: true } = arrived.net.ident else { panic!("{arrived:?}") };
@@ -63,12 +63,12 @@ fn packets_take_the_short_way_once_it_is_there() {
     assert_eq!(take(&mut b), [(src, 0, b"abc".into()), (src, 1, b"def".into()), (src, 2, b"gh".into()), (src, 0, b"cd".into())]);
     assert!(b.are_settled());
     assert_eq!(a.sent_runs(), 2);
-    // what the sender vouches for the receiver is told
-    for vouched in [false, true] {
+    // what the sender trusted for the receiver is told
+    for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
-        b.receive(at(2), &mut |arrived| told = Some(arrived.reception.vouched));
-        assert_eq!(told, Some(vouched));
+        b.receive(at(2), &mut |arrived| told = Some(arrived.reception.checksum_verified));
+        assert_eq!(told, Some(checksum_verified));
         a.vouch();
     }
     // back again is another way
@@ -147,17 +147,17 @@ fn what_finds_no_room_waits_in_order() {
 #[test]
 fn whoever_sleeps_is_woken() {
     let (mut a, mut b, ends) = pair(5);
-    let is_readable = |neighbours: &Neighbours| {
+    let is_readable = |neighbours: &ShmLink| {
         let mut events = [const { MaybeUninit::uninit() }; 1];
         matches!(epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _)))
     };
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
     assert!(!is_readable(&b), "it polls");
-    assert!(!b.rest(), "there is something already");
-    b.wake();
+    assert!(!b.park(), "there is something already");
+    b.unpark();
     take(&mut b);
-    assert!(b.rest());
+    assert!(b.park());
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
@@ -167,7 +167,7 @@ fn whoever_sleeps_is_woken() {
     assert!(!is_readable(&b));
     send();
     assert!(is_readable(&b));
-    b.wake();
+    b.unpark();
     b.attend(at(4));
     assert_eq!(take(&mut b).len(), 1);
     send();
@@ -183,23 +183,23 @@ fn what_strangers_say_is_believed_only_if_it_makes_sense() {
     let words = connect();
     rustix::net::send(&words, b"roce", SendFlags::empty()).unwrap();
     let (other_version, no_ring) = (connect(), connect());
-    let mut greeting = [0; GREETING_LEN];
-    greeting[..8].copy_from_slice(&GREETING);
-    send_with(&no_ring, &greeting, &[nothing.as_fd()]).unwrap();
+    let mut hello = [0; HELLO_RING_LEN];
+    hello[..8].copy_from_slice(&HELLO_RING);
+    send_with(&no_ring, &hello, &[nothing.as_fd()]).unwrap();
     let (_writer, memory) = Writer::new().unwrap();
-    greeting[7] += 1;
-    send_with(&other_version, &greeting, &[memory.as_fd()]).unwrap();
+    hello[7] += 1;
+    send_with(&other_version, &hello, &[memory.as_fd()]).unwrap();
     b.attend(at(0));
-    assert_eq!((b.incoming.len(), b.strangers.len()), (0, 1));
+    assert_eq!((b.incoming.len(), b.pending.len()), (0, 1));
     drop(nothing);
     b.attend(at(2000));
-    assert_eq!((b.incoming.len(), b.strangers.len()), (0, 0));
-    let crowd: Vec<_> = (0..STRANGERS + 10).map(|_| connect()).collect();
+    assert_eq!((b.incoming.len(), b.pending.len()), (0, 0));
+    let crowd: Vec<_> = (0..MAX_PENDING + 10).map(|_| connect()).collect();
     b.attend(at(4000));
-    assert_eq!(b.strangers.len(), STRANGERS);
+    assert_eq!(b.pending.len(), MAX_PENDING);
     drop(crowd);
     b.attend(at(6000));
-    assert!(b.strangers.is_empty());
+    assert!(b.pending.is_empty());
     // and still it is there for others
     let mut a = device(src);
     a.reaches(at(6000), src, dst, 0);
@@ -224,16 +224,16 @@ fn udp() -> Result<Socket, BindError> {
     Ok(Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap()))
 }
 
-fn host(address: IpAddr) -> Neighbours {
-    let mut neighbours = Neighbours::new(true).unwrap();
-    neighbours.settle(address, 0, false, udp).unwrap();
+fn host(address: IpAddr) -> ShmLink {
+    let mut neighbours = ShmLink::new(true).unwrap();
+    neighbours.acquire(address, 0, false, udp).unwrap();
     neighbours.choose_slot(7).unwrap();
     neighbours
 }
 
 /// One more at the address that `host` has.
-fn lodger(host: &mut Neighbours, address: IpAddr) -> Result<Neighbours, BindError> {
-    let mut neighbours = Neighbours::new(true).unwrap();
+fn peer(host: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
+    let mut neighbours = ShmLink::new(true).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -242,12 +242,12 @@ fn lodger(host: &mut Neighbours, address: IpAddr) -> Result<Neighbours, BindErro
                 thread::yield_now();
             }
         });
-        let settled = neighbours.settle(address, 0, false, || Err(BindError::Taken(address)));
+        let settled = neighbours.acquire(address, 0, false, || Err(BindError::Taken(address)));
         done.store(true, Ordering::SeqCst);
         settled
     })?;
     neighbours.choose_slot(7).unwrap();
-    host.rest(); // has it look each time
+    host.park(); // has it look each time
     host.attend(at(0));
     Ok(neighbours)
 }
@@ -257,41 +257,41 @@ fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
     roce_transport::wire::NetHeader { src: [10, 0, 0, 9].into(), dst, src_port: 4791, traffic_class: 0xB8, hop_limit: 64, ident }
 }
 
-/// The beginning of a packet to a queue pair with this slot.
-fn packet(slot: Slot) -> Vec<u8> {
-    [&[4, 0x40, 0xFF, 0xFF][..], &slot.qpns().start().to_be_bytes(), b"rest"].concat()
+/// The beginning of a packet to a queue pair with this partition.
+fn packet(partition: IdPartition) -> Vec<u8> {
+    [&[4, 0x40, 0xFF, 0xFF][..], &partition.qpns().start().to_be_bytes(), b"rest"].concat()
 }
 
 #[test]
 fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
     let [address, other] = addresses(8);
     let mut a = host(address);
-    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
-    let slots = [&a, &b, &c].map(|each| each.slot().unwrap());
-    assert!(slots[0] != slots[1] && slots[1] != slots[2] && slots[0] != slots[2]);
-    assert_eq!([&a, &b, &c].map(|each| each.is_lodger(address)), [false, true, true]);
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
+    assert!(partitions[0] != partitions[1] && partitions[1] != partitions[2] && partitions[0] != partitions[2]);
+    assert_eq!([&a, &b, &c].map(|each| each.is_peer(address)), [false, true, true]);
     let net = net(address);
-    let packets = slots.map(packet);
-    assert_eq!(packets.each_ref().map(|bytes| a.hand_on(&Arrived::new(&net, bytes))), [false, true, true]);
+    let packets = partitions.map(packet);
+    assert_eq!(packets.each_ref().map(|bytes| a.forward(&Arrived::new(&net, bytes))), [false, true, true]);
     a.flush(at(1));
-    let free = (1..=Slot::COUNT).filter_map(Slot::new).find(|slot| !slots.contains(slot)).unwrap();
-    assert!(!a.hand_on(&Arrived::new(&net, &packet(free))), "nobody has it");
+    let free = (1..=IdPartition::COUNT).filter_map(IdPartition::new).find(|partition| !partitions.contains(partition)).unwrap();
+    assert!(!a.forward(&Arrived::new(&net, &packet(free))), "nobody has it");
     let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
-    assert!(!a.hand_on(&Arrived::new(&elsewhere, &packets[1])), "they do not share that one");
+    assert!(!a.forward(&Arrived::new(&elsewhere, &packets[1])), "they do not share that one");
     assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
-    assert_eq!(a.handed_on(), 2);
+    assert_eq!(a.forwarded(), 2);
     // who has gone is handed nothing
     drop(b);
     a.attend(at(2));
-    assert!(!a.hand_on(&Arrived::new(&net, &packets[1])));
+    assert!(!a.forward(&Arrived::new(&net, &packets[1])));
 }
 
 #[test]
 fn a_service_is_one_processs_at_an_address() {
     let [address, other] = addresses(9);
     let mut a = host(address);
-    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
     let is_in_use = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
     b.claim(service, address).unwrap();
@@ -309,47 +309,47 @@ fn a_service_is_one_processs_at_an_address() {
 fn when_the_host_ends_one_of_the_others_is_the_host() {
     let [address, _] = addresses(10);
     let mut a = host(address);
-    let (mut b, mut c) = (lodger(&mut a, address).unwrap(), lodger(&mut a, address).unwrap());
-    let slots = [&b, &c].map(|each| each.slot().unwrap());
-    b.rest();
-    c.rest();
+    let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let partitions = [&b, &c].map(|each| each.partition().unwrap());
+    b.park();
+    c.park();
     drop(a);
     b.attend(at(10));
-    assert!(!b.is_lodger(address));
+    assert!(!b.is_peer(address));
     for now in [20, 30, 40] {
         c.attend(at(now));
         b.attend(at(now));
     }
-    assert!(c.is_lodger(address));
-    assert_eq!([&b, &c].map(|each| each.slot().unwrap()), slots);
-    let bytes = packet(slots[1]);
-    assert!(b.hand_on(&Arrived::new(&net(address), &bytes)));
+    assert!(c.is_peer(address));
+    assert_eq!([&b, &c].map(|each| each.partition().unwrap()), partitions);
+    let bytes = packet(partitions[1]);
+    assert!(b.forward(&Arrived::new(&net(address), &bytes)));
     b.flush(at(50));
     assert_eq!(take(&mut c).len(), 1);
-    // one that comes now finds the new host, and no slot twice
-    let d = lodger(&mut b, address).unwrap();
-    assert!(!slots.contains(&d.slot().unwrap()));
+    // one that comes now finds the new host, and no partition twice
+    let d = peer(&mut b, address).unwrap();
+    assert!(!partitions.contains(&d.partition().unwrap()));
     // the last one is left alone
     drop((b, d));
     c.attend(at(60));
     c.attend(at(2060));
-    assert!(!c.is_lodger(address));
+    assert!(!c.is_peer(address));
 }
 
 #[test]
 fn an_address_has_room_for_as_many_as_there_are_slots() {
     let [address, _] = addresses(11);
     let mut a = host(address);
-    let mut others: Vec<_> = (1..Slot::COUNT).map(|_| lodger(&mut a, address).unwrap()).collect();
-    let mut slots: Vec<_> = others.iter().map(|other| other.slot().unwrap()).chain(a.slot()).collect();
-    slots.sort();
-    slots.dedup();
-    assert_eq!(slots.len(), usize::from(Slot::COUNT));
+    let mut others: Vec<_> = (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
+    let mut partitions: Vec<_> = others.iter().map(|other| other.partition().unwrap()).chain(a.partition()).collect();
+    partitions.sort();
+    partitions.dedup();
+    assert_eq!(partitions.len(), usize::from(IdPartition::COUNT));
     let one = others.remove(20);
-    let slot = one.slot();
+    let partition = one.partition();
     drop(one);
     a.attend(at(5000));
-    assert_eq!(lodger(&mut a, address).unwrap().slot(), slot);
+    assert_eq!(peer(&mut a, address).unwrap().partition(), partition);
 }
 
 /// Whoever has only taken the name does not keep others from the address.
@@ -358,10 +358,10 @@ fn a_name_alone_is_no_address() {
     let [address, _] = addresses(13);
     let name = socket::listen(address, 0).unwrap();
     let squat = || {
-        let mut a = Neighbours::new(true).unwrap();
-        a.settle(address, 0, false, udp).unwrap();
+        let mut a = ShmLink::new(true).unwrap();
+        a.acquire(address, 0, false, udp).unwrap();
         a.choose_slot(7).unwrap();
-        a.slot()
+        a.partition()
     };
     assert_eq!(squat(), None, "it does not answer");
     drop(name);
@@ -371,8 +371,8 @@ fn a_name_alone_is_no_address() {
 #[test]
 fn who_does_not_share_says_so_at_once() {
     let [address, _] = addresses(12);
-    let mut a = Neighbours::new(false).unwrap();
-    a.settle(address, 0, false, udp).unwrap();
-    assert_eq!(a.slot(), None);
-    assert!(matches!(lodger(&mut a, address), Err(BindError::Taken(_))));
+    let mut a = ShmLink::new(false).unwrap();
+    a.acquire(address, 0, false, udp).unwrap();
+    assert_eq!(a.partition(), None);
+    assert!(matches!(peer(&mut a, address), Err(BindError::Taken(_))));
 }

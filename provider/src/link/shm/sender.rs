@@ -7,18 +7,18 @@ use super::ring::{Broken, RunHeader, Writer};
 /// Bytes that wait for room in a ring; more are lost, as when a socket's buffer is full.
 const BACKLOG: usize = 16 << 20;
 
-pub(super) struct Way {
+pub(super) struct ShmSender {
     writer: Writer,
     /// Wakes the reader.
-    bell: OwnedFd,
+    wakeup: OwnedFd,
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
 }
 
-impl Way {
-    pub(super) const fn new(writer: Writer, bell: OwnedFd) -> Self {
-        Self { writer, bell, backlog: VecDeque::new(), backlog_bytes: 0 }
+impl ShmSender {
+    pub(super) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
+        Self { writer, wakeup, backlog: VecDeque::new(), backlog_bytes: 0 }
     }
 
     pub(super) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {
@@ -49,7 +49,7 @@ impl Way {
     /// Wakes the reader if it sleeps. Returns whether everything is written.
     pub(super) fn wake(&self) -> bool {
         if self.writer.must_wake() {
-            let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes()); // full means that it is awake already
+            let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes()); // full means that it is awake already
         }
         self.backlog.is_empty()
     }

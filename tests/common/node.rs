@@ -51,7 +51,7 @@ pub struct Options {
     pub a_psn: u32,
     /// The first PSN that side B sends.
     pub b_psn: u32,
-    /// Room in each completion queue.
+    /// Grant in each completion queue.
     pub cqe: usize,
     /// Index into the P_Key table.
     pub pkey_index: u16,

@@ -10,7 +10,7 @@ use roce::{
 use crate::{
     Failure,
     datagrams::Datagrams,
-    side::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
+    common::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
 };
 
 /// Ask a server for its datagram queue pairs, send it messages, and get as many back.
@@ -69,14 +69,14 @@ fn ask(args: &Args, server: SocketAddr, channel: &EventChannel, context: Option<
     let mut all: Option<Datagrams> = None;
     for _ in 0..args.connections {
         let id = args.end.id(channel, args.port_space.into(), context)?;
-        side::resolve(&id, channel, own, server)?;
+        common::resolve(&id, channel, own, server)?;
         let mut datagrams = match all.take() {
             Some(datagrams) => datagrams,
             None => args.datagrams(&id, channel)?,
         };
         datagrams.begin(id.clone(), true)?;
         id.connect(&ConnParam::default())?;
-        let event = side::expect(channel, EventKind::Established, server)?;
+        let event = common::expect(channel, EventKind::Established, server)?;
         let to = event.ud().ok_or("the server has told no queue pair")?.destination();
         if let Some(node) = datagrams.node(&id) {
             node.to = Some(to);
@@ -116,7 +116,7 @@ fn answer(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Res
                 left -= 1;
             }
             EventKind::AddrChange => {}
-            _ => return Err(side::unexpected(&event, None)),
+            _ => return Err(common::unexpected(&event, None)),
         }
     }
     let mut datagrams = all.ok_or("no queue pair is wanted")?;

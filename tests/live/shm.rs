@@ -37,7 +37,7 @@ fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
     }
     for side in [&a, &b] {
         assert_eq!(side.context.link_counters().send_errors, 0);
-        assert!(side.context.counters().icrc_vouched > 100);
+        assert!(side.context.counters().icrc_trusted > 100);
         assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
     }
 }
@@ -50,10 +50,10 @@ fn whoever_wants_the_network_stack_has_it() {
         exchange(&a, &b, round);
     }
     assert_eq!((shared_runs(&a), shared_runs(&b)), (0, 0));
-    assert_eq!((a.context.counters().icrc_vouched, b.context.counters().icrc_vouched), (0, 0));
+    assert_eq!((a.context.counters().icrc_trusted, b.context.counters().icrc_trusted), (0, 0));
 }
 
-/// What spoils packets on their way vouches for none.
+/// What spoils packets on their way trusted for none.
 #[test]
 fn damage_is_found_on_the_short_way_too() {
     let options = || OpenOptions { faults: "corrupt 2% rx".parse().unwrap(), fault_seed: 3, ..OpenOptions::default() };
@@ -67,7 +67,7 @@ fn damage_is_found_on_the_short_way_too() {
         assert!(start.elapsed() < PATIENCE);
     }
     assert!(a.context.counters().dropped(roce::DropReason::Icrc) > 0);
-    assert_eq!(b.context.counters().icrc_vouched, 0, "what leaves with faults is not vouched for");
+    assert_eq!(b.context.counters().icrc_trusted, 0, "what leaves with faults is not checksum_verified for");
 }
 
 #[test]
@@ -108,7 +108,7 @@ fn sleepers_are_woken_by_the_short_way() {
     let answer = |side: &Side| {
         let (mut sent, mut received) = (0, 0);
         while sent < MESSAGES || received < MESSAGES {
-            side.cq.arm(ArmKind::Next);
+            side.cq.req_notify(NotifyKind::Next);
             let mut found = false;
             while let Some(wc) = side.cq.poll_one() {
                 found = true;

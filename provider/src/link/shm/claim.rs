@@ -1,4 +1,4 @@
-//! Who of those that share an address has which slot, and who listens for which service: locks in a file that all of them have
+//! Who of those that share an address has which partition, and who listens for which service: locks in a file that all of them have
 //! open. A lock ends with the process that has it, however that ends.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
@@ -9,13 +9,13 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
 };
 
-use roce_transport::{cm::ServiceId, share::Slot};
+use roce_transport::{cm::ServiceId, share::IdPartition};
 use rustix::fs::MemfdFlags;
 
 /// Something that one of them has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
-    Slot(Slot),
+    Partition(IdPartition),
     Service(ServiceId),
 }
 
@@ -23,15 +23,15 @@ impl Entry {
     /// Its byte in the file. Positions have 63 bits; of services that differ in the uppermost two alone the second is refused.
     const fn position(self) -> i64 {
         match self {
-            Self::Slot(slot) => slot.get() as i64,
+            Self::Partition(partition) => partition.get() as i64,
             Self::Service(service) => 64 + (service.0 & (u64::MAX >> 2)) as i64,
         }
     }
 }
 
-pub(super) struct Register(File);
+pub(super) struct ClaimTable(File);
 
-impl Register {
+impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
         Ok(Self(File::from(rustix::fs::memfd_create("roce register", MemfdFlags::CLOEXEC)?)))
     }
@@ -85,7 +85,7 @@ impl Register {
     }
 }
 
-impl AsFd for Register {
+impl AsFd for ClaimTable {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
     }
@@ -97,13 +97,13 @@ mod tests {
 
     #[test]
     fn an_entry_is_had_by_one_until_it_ends() {
-        let slot = Entry::Slot(Slot::new(7).unwrap());
+        let partition = Entry::Partition(IdPartition::new(7).unwrap());
         let service = |number| Entry::Service(ServiceId(number));
-        let first = Register::new().unwrap();
-        let join = || Register::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let first = ClaimTable::new().unwrap();
+        let join = || ClaimTable::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
         let (second, third) = (join(), join());
         let is_had = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
-        for entry in [slot, service(0), service(0x0106_0001), service(u64::MAX)] {
+        for entry in [partition, service(0), service(0x0106_0001), service(u64::MAX)] {
             first.take(entry).unwrap();
             first.take(entry).unwrap();
             assert!(is_had(second.take(entry)), "{entry:?}");
@@ -113,9 +113,9 @@ mod tests {
             assert!(is_had(first.take(entry)), "{entry:?}");
         }
         third.take(service(0x0106_0002)).unwrap();
-        third.give_back(slot); // which it does not have
-        assert!(is_had(third.take(slot)));
+        third.give_back(partition); // which it does not have
+        assert!(is_had(third.take(partition)));
         drop(second);
-        third.take(slot).unwrap();
+        third.take(partition).unwrap();
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use roce::{
-    Access, CompletionQueue, Context, Device, MemoryRegion, OpenOptions, ProtectionDomain, QpAttr, QpType, QueuePair, RecvWr,
+    Access, CompletionQueue, Context, Device, MemoryRegion, OpenOptions, ProtectionDomain, QpInitAttr, QpType, QueuePair, RecvWr,
     SendWr, Wc,
     cm::{CmEvent, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
     fabric::FaultPlan,
@@ -50,7 +50,7 @@ impl Side {
         let context = Device::named("roce_lo")?.open(options)?;
         let pd = context.alloc_pd()?;
         let cq = context.create_cq(64, None)?;
-        let qp = pd.create_qp(&QpAttr::new(QpType::Rc, &cq))?;
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
         let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::REMOTE_READ;
         let memory = pd.allocate(8192, access)?;
         Ok(Self { context, pd, cq, qp, memory })
@@ -99,7 +99,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     connect(&a, &b)?;
     println!("connected: RESET → INIT → RTR → RTS on both sides; nothing crosses the wire for that");
 
-    b.qp.post_recv(&[RecvWr::new(1, [b.memory.whole()])])?;
+    b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])])?;
     a.memory.write_at(0, b"hello over RDMA")?;
     a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..15))])?;
     let received = b.complete()?;
@@ -185,7 +185,7 @@ fn figures() -> Result<(), Failure> {
     let (mut posted, mut done) = (0, 0);
     while done < BULK_TIMES {
         while posted < BULK_TIMES && posted - done < 8 {
-            a.qp.post_send(&[SendWr::write(0, target.remote(0), source.whole())])?;
+            a.qp.post_send(&[SendWr::write(0, target.remote(0), source.sge_all())])?;
             posted += 1;
         }
         a.complete()?;

@@ -6,17 +6,17 @@
 use std::{collections::VecDeque, net::SocketAddr};
 
 use roce::{
-    Access, Context, Init, MemoryRegion, QpAttr, QpCaps, QpType, QueuePair, RKey, RecvWr, Remote, Rtr, Rts, SendWr, Wc, WcOpcode,
+    Access, Context, Init, MemoryRegion, QpInitAttr, QpCaps, QpType, QueuePair, RKey, RecvWr, Remote, Rtr, Rts, SendWr, Wc, WcOpcode,
     WcStatus,
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
 };
 
 use crate::{
     Failure,
-    side::{self, Ears, Heard, LinkArgs},
+    common::{self, EventLoop, Ready, LinkArgs},
 };
 
-/// Room for "rdma-ping-", a number, ": ", and a zero byte.
+/// Grant for "rdma-ping-", a number, ": ", and a zero byte.
 const SIZES: std::ops::RangeInclusive<usize> = 23..=65535;
 
 /// Connect, and let the server read from and write to the client's memory.
@@ -80,7 +80,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
     match &args.address {
-        Some(server) if args.client => Ping::connect(&args, &channel, context.as_ref(), side::address(server, args.port)?)?.ask(),
+        Some(server) if args.client => Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?.ask(),
         _ => serve(args, &channel, context.as_ref()),
     }
 }
@@ -88,8 +88,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Waits for clients and serves them, one after the other ends it unless there are to be many.
 fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
     let listener = channel.create_id(PortSpace::Tcp);
-    side::place(&listener, context)?;
-    listener.bind_addr(side::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
+    common::place(&listener, context)?;
+    listener.bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
     listener.listen(0)?;
     debug(&args, || format!("listening on port {}", listener.src_port()));
     let args = std::sync::Arc::new(args);
@@ -109,7 +109,7 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
             }
             EventKind::ConnectRequest => return Ping::accept(&args, channel, event.id().clone())?.answer(),
             EventKind::AddrChange => {}
-            _ => return Err(side::unexpected(&event, None)),
+            _ => return Err(common::unexpected(&event, None)),
         }
     }
 }
@@ -157,7 +157,7 @@ struct Ping<'a> {
     id: CmId,
     context: Context,
     qp: QueuePair,
-    ears: Ears,
+    ears: EventLoop,
     /// What the peer tells, and what we tell it.
     told: MemoryRegion,
     telling: MemoryRegion,
@@ -173,10 +173,10 @@ impl<'a> Ping<'a> {
     /// Makes the queue pair and the buffers for an id.
     fn new(args: &'a Args, channel: &EventChannel, id: CmId) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
-        let ears = Ears::new(&context, 64, channel)?;
+        let ears = EventLoop::new(&context, 64, channel)?;
         let caps = QpCaps { max_send_wr: 16, max_recv_wr: 2, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
         let qp = if args.own_qp {
-            let qp = id.pd()?.create_qp(&QpAttr { caps, ..QpAttr::new(QpType::Rc, &ears.cq) })?;
+            let qp = id.pd()?.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &ears.cq) })?;
             qp.to_init(Init { access: Access::REMOTE_READ | Access::REMOTE_WRITE, ..Init::default() })?;
             qp
         } else {
@@ -196,20 +196,20 @@ impl<'a> Ping<'a> {
     /// Connects to a server.
     fn connect(args: &'a Args, channel: &EventChannel, context: Option<&Context>, server: SocketAddr) -> Result<Self, Failure> {
         let id = channel.create_id(PortSpace::Tcp);
-        let own = args.source.as_deref().map(|own| side::address(own, 0)).transpose()?;
+        let own = args.source.as_deref().map(|own| common::address(own, 0)).transpose()?;
         if own.is_none() {
-            side::place(&id, context)?;
+            common::place(&id, context)?;
         }
-        side::resolve(&id, channel, own, server)?;
+        common::resolve(&id, channel, own, server)?;
         debug(args, || "rdma_resolve_addr - rdma_resolve_route successful".into());
         let ping = Self::new(args, channel, id)?;
         ping.id.connect(&ping.param())?;
         if args.own_qp {
-            side::expect(channel, EventKind::ConnectResponse, server)?;
+            common::expect(channel, EventKind::ConnectResponse, server)?;
             ping.move_qp()?;
             ping.id.establish()?;
         } else {
-            side::expect(channel, EventKind::Established, server)?;
+            common::expect(channel, EventKind::Established, server)?;
         }
         debug(args, || "rdma_connect successful".into());
         Ok(ping)
@@ -269,7 +269,7 @@ impl<'a> Ping<'a> {
                 let info = Info { at: buffer.remote(0), size: size as u32 };
                 debug(self.args, || format!("RDMA addr {:x} rkey {:x} len {}", info.at.address, info.at.rkey.0, info.size));
                 self.telling.write_at(0, &info.encode())?;
-                self.qp.post_send(&[SendWr::send(SEND, self.telling.whole())])?;
+                self.qp.post_send(&[SendWr::send(SEND, self.telling.sge_all())])?;
                 while self.inbox.is_empty() {
                     self.hear()?;
                     if self.is_over {
@@ -293,7 +293,7 @@ impl<'a> Ping<'a> {
         while !self.is_over {
             self.hear()?;
         }
-        side::linger(&self.context);
+        common::linger(&self.context);
         Ok(())
     }
 
@@ -326,12 +326,12 @@ impl<'a> Ping<'a> {
         }
         eprintln!("server DISCONNECT EVENT...");
         let _ = self.id.disconnect(); // it may be over altogether
-        side::linger(&self.context);
+        common::linger(&self.context);
         Ok(())
     }
 
     fn go_ahead(&self) -> Result<(), Failure> {
-        self.qp.post_send(&[SendWr::send(SEND, self.telling.whole())])?;
+        self.qp.post_send(&[SendWr::send(SEND, self.telling.sge_all())])?;
         debug(self.args, || "server posted go ahead".into());
         Ok(())
     }
@@ -356,21 +356,21 @@ impl<'a> Ping<'a> {
     }
 
     fn listen(&self) -> Result<(), Failure> {
-        Ok(self.qp.post_recv(&[RecvWr::new(RECV, [self.told.whole()])])?)
+        Ok(self.qp.post_recv(&[RecvWr::new(RECV, [self.told.sge_all()])])?)
     }
 
     /// Takes what comes next; the request that has completed, if one has.
     fn hear(&mut self) -> Result<Option<u64>, Failure> {
         match self.ears.next()? {
-            Heard::Done(wc) => self.complete(&wc),
-            Heard::Event(event) => {
+            Ready::Done(wc) => self.complete(&wc),
+            Ready::Event(event) => {
                 debug(self.args, || format!("cma_event type {} ({})", event.kind(), event.status()));
                 match event.kind() {
                     EventKind::Disconnected => self.is_over = true,
                     EventKind::Established | EventKind::TimewaitExit | EventKind::AddrChange => {}
                     // another client of a server that serves one
                     EventKind::ConnectRequest => event.id().reject(&[])?,
-                    _ => return Err(side::unexpected(&event, None)),
+                    _ => return Err(common::unexpected(&event, None)),
                 }
                 Ok(None)
             }

@@ -10,7 +10,7 @@ use crate::{
 /// of each, leaves an attribute as it is. Which edge takes which stands in one table,
 /// [`optional_attributes`](super::optional_attributes); any other is refused by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Changes {
+pub struct QpUpdate {
     /// The state that the program believes the queue pair to be in: if it is another, nothing changes.
     pub current_state: Option<State>,
     /// Index into the P_Key table.
@@ -53,7 +53,7 @@ pub enum PathMigration {
     Armed,
 }
 
-impl Changes {
+impl QpUpdate {
     /// Everything stays as it is.
     pub const NONE: Self = Self {
         current_state: None,

@@ -1,0 +1,88 @@
+//! `roce devinfo --counters`: what devices that other processes have open publish.
+
+use std::{
+    fs,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    thread::sleep,
+    time::{Duration, Instant},
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+#[track_caller]
+fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        sleep(Duration::from_millis(5));
+    }
+}
+
+/// A place of its own for what is published.
+struct Runtime(PathBuf);
+
+impl Runtime {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("roce-test-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        Self(path)
+    }
+
+    fn roce(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    }
+
+    fn list(&self) -> Vec<serde_json::Value> {
+        let output = self.roce(&["devinfo", "--counters", "--json"]).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    fn files(&self) -> usize {
+        fs::read_dir(self.0.join("roce")).map_or(0, Iterator::count)
+    }
+}
+
+impl Drop for Runtime {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Ends with the test, whatever becomes of it.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn counters_of_other_processes() {
+    let runtime = Runtime::new("processes");
+    assert_eq!(runtime.list(), Vec::<serde_json::Value>::new());
+    let address = format!("127.78.{}.1", std::process::id() as u8);
+    let device = format!("udp:{address}");
+    let port = (20_000 + std::process::id() % 10_000).to_string();
+    let mut dying = Running(runtime.roce(&["pingpong", "rc", "-d", &device, "-p", &port]).spawn().unwrap());
+    eventually("the server publishes its device", || runtime.list().len() == 1);
+    let published = &runtime.list()[0];
+    assert_eq!((&published["name"], &published["pid"]), (&device.as_str().into(), &dying.0.id().into()));
+    assert_eq!(published["program"], "roce");
+    assert_eq!(published["gids"][0], format!("::ffff:{address}"));
+    assert_eq!(published["counters"]["sent_packets"]["value"], 0);
+    assert!(published["counters"]["bad_icrc"]["explanation"].as_str().unwrap().len() > 5);
+    assert!(published["counters"]["link_send_errors"].is_object());
+
+    // what a process leaves that cannot clean up goes with the next look
+    dying.0.kill().unwrap();
+    dying.0.wait().unwrap();
+    assert_eq!(runtime.files(), 1);
+    assert_eq!(runtime.list().len(), 0);
+    assert_eq!(runtime.files(), 0);
+}

@@ -1,0 +1,38 @@
+//! The rules of the transport, one file a concept: two adapters in virtual time, or one adapter against packet values.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod acks;
+mod atomics;
+mod attacks;
+mod attributes;
+mod capture;
+mod completion;
+mod congestion;
+mod cq;
+mod duplicates;
+mod errors;
+mod fairness;
+mod faults;
+mod gone;
+mod handles;
+mod limits;
+mod loss;
+mod memory;
+mod modify;
+mod multicast;
+mod partition;
+mod placement;
+mod port;
+mod read;
+mod rnr;
+mod segmentation;
+mod srq;
+mod states;
+mod trust;
+mod uc;
+mod ud;
+mod windows;
+mod xrc;
+mod xrc_targets;
