@@ -1,9 +1,11 @@
-//! Throughput of 64 KiB RDMA WRITEs over loopback, beside a bare UDP pump of the same datagrams in the same calls.
+//! Throughput of 64 KiB RDMA WRITEs over loopback, beside a bare UDP pump of the same datagrams in
+//! the same calls.
 //!
-//! The pump sends runs of datagrams of 4,096 bytes and headers with `UDP_SEGMENT`, and its other side takes them with
-//! `UDP_GRO` and counts them: no protocol, no CRC, no memory regions. It is what the sockets of this host carry at most in
-//! this way, so the ratio is what the protocol costs. Both are measured in turn, several times, and the medians compared,
-//! because machines differ and shared machines change their speed while one looks.
+//! The pump sends runs of datagrams of 4,096 bytes and headers with `UDP_SEGMENT`, and its other
+//! side takes them with `UDP_GRO` and counts them: no protocol, no CRC, no memory regions. It is
+//! what the sockets of this host carry at most in this way, so the ratio is what the protocol
+//! costs. Both are measured in turn, several times, and the medians compared, because machines
+//! differ and shared machines change their speed while one looks.
 
 use std::{
     error::Error,
@@ -36,14 +38,16 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut foreign = Writer::new(true, true)?;
     let mut sharing = Writer::new(false, false)?;
     let mut pump = Pump::new()?;
-    let (mut ours, mut theirs, mut shared, mut bare) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    let (mut ours, mut theirs, mut shared, mut bare) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.push(writer.round()?);
         theirs.push(foreign.round()?);
         shared.push(sharing.round()?);
         bare.push(pump.round()?);
     }
-    let (ours, theirs, shared, bare) = (median(&mut ours), median(&mut theirs), median(&mut shared), median(&mut bare));
+    let (ours, theirs, shared, bare) =
+        (median(&mut ours), median(&mut theirs), median(&mut shared), median(&mut bare));
     println!("64 KiB RDMA WRITE, path MTU 4096, {DEPTH} outstanding:  {ours:6.2} GB/s");
     println!("the same between memory that the program owns:    {theirs:6.2} GB/s");
     println!("the same through shared memory:                   {shared:6.2} GB/s");
@@ -71,9 +75,12 @@ struct Writer {
 }
 
 impl Writer {
-    /// Between memory of the adapter's, or `foreign` memory; by way of sockets, or as devices of one host do by default.
+    /// Between memory of the adapter's, or `foreign` memory; by way of sockets, or as devices of
+    /// one host do by default.
     fn new(foreign: bool, sockets_only: bool) -> Result<Self, Box<dyn Error>> {
-        let open = || Device::named("roce_lo")?.open(OpenOptions { sockets_only, ..OpenOptions::default() });
+        let open = || {
+            Device::named("roce_lo")?.open(OpenOptions { sockets_only, ..OpenOptions::default() })
+        };
         let (a, b) = (open()?, open()?);
         let (pd_a, pd_b) = (a.alloc_pd()?, b.alloc_pd()?);
         let (cq, cq_b) = (a.create_cq(64, None)?, b.create_cq(64, None)?);
@@ -89,7 +96,8 @@ impl Writer {
         let target = register(&pd_b, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
         let qp = pd_a.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
         let peer = pd_b.create_qp(&QpInitAttr::new(QpType::Rc, &cq_b))?;
-        let (end, peer_end) = (qp.endpoint(0).ok_or("no address")?, peer.endpoint(0).ok_or("no address")?);
+        let (end, peer_end) =
+            (qp.endpoint(0).ok_or("no address")?, peer.endpoint(0).ok_or("no address")?);
         qp.connect_to(peer_end)?;
         peer.connect_to(end)?;
         Ok(Self { source, target, qp, cq, _peer: peer })
@@ -103,7 +111,11 @@ impl Writer {
             while posted - done < DEPTH && start.elapsed() < ROUND {
                 let at = posted % DEPTH * MESSAGE;
                 let piece = self.source.sge(at..at + MESSAGE);
-                self.qp.post_send(&[SendWr::write(posted as u64, self.target.remote(at), piece)])?;
+                self.qp.post_send(&[SendWr::write(
+                    posted as u64,
+                    self.target.remote(at),
+                    piece,
+                )])?;
                 posted += 1;
             }
             while let Some(wc) = self.cq.poll_one() {
@@ -131,12 +143,19 @@ impl Pump {
         Ok(Self { sender, receiver, addresses, bytes: vec![0xA5; RUN * DATAGRAM] })
     }
 
-    /// Gigabytes of payload per second that arrived in one round. The sender stays at most [`WINDOW`]
-    /// ahead of the receiver, so that the socket's buffer does not overflow.
+    /// Gigabytes of payload per second that arrived in one round. The sender stays at most
+    /// [`WINDOW`] ahead of the receiver, so that the socket's buffer does not overflow.
     fn round(&mut self) -> Result<f64, Box<dyn Error>> {
         let [src, dst] = self.addresses;
-        let run =
-            Transmit { src, dst, src_port: 4791, traffic_class: 0, hop_limit: 64, segment: DATAGRAM, range: 0..self.bytes.len() };
+        let run = Transmit {
+            src,
+            dst,
+            src_port: 4791,
+            traffic_class: 0,
+            hop_limit: 64,
+            segment: DATAGRAM,
+            range: 0..self.bytes.len(),
+        };
         let (arrived, over) = (AtomicU64::new(0), AtomicBool::new(false));
         let Self { sender, receiver, bytes, .. } = self;
         let start = Instant::now();

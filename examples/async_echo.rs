@@ -7,7 +7,7 @@
 use std::{error::Error, net::SocketAddr, time::Duration};
 
 use roce::{
-    NotifyKind, CompletionQueue, Device, OpenOptions, SendFlags, Wc,
+    CompletionQueue, Device, NotifyKind, OpenOptions, SendFlags, Wc,
     cm::{CmEvent, CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
     tokio::{AsyncCompletionChannel, AsyncEventChannel},
 };
@@ -26,8 +26,10 @@ fn main() -> Result<(), Failure> {
         listener.listen(1)?;
         let local = tokio::task::LocalSet::new();
         let address = listener.listening_addrs()[0];
-        let server = local.spawn_local(async move { echo(&events).await.map_err(|error| error.to_string()) });
-        let client = local.spawn_local(async move { call(address).await.map_err(|error| error.to_string()) });
+        let server = local
+            .spawn_local(async move { echo(&events).await.map_err(|error| error.to_string()) });
+        let client = local
+            .spawn_local(async move { call(address).await.map_err(|error| error.to_string()) });
         local.await;
         client.await??;
         server.await??;
@@ -48,7 +50,8 @@ async fn echo(events: &AsyncEventChannel) -> Result<(), Failure> {
         let length = queues.received().await?.result?.byte_len as usize;
         id.post_send(1, inbox.sge(0..length), SendFlags::SIGNALED)?;
         queues.sent().await?.result?;
-        // the client sends again only when it has the echo, and by then this is posted or the peer waits for it
+        // the client sends again only when it has the echo, and by then this is posted or the peer
+        // waits for it
         id.post_recv(0, [inbox.sge_all()])?;
     }
     expect(events, EventKind::Disconnected).await?;
@@ -83,7 +86,11 @@ async fn call(server: SocketAddr) -> Result<(), Failure> {
 
 async fn expect(events: &AsyncEventChannel, kind: EventKind) -> Result<CmEvent, Failure> {
     let event = events.next().await?;
-    if event.kind() == kind { Ok(event) } else { Err(format!("{}: {}", event.kind(), event.status()).into()) }
+    if event.kind() == kind {
+        Ok(event)
+    } else {
+        Err(format!("{}: {}", event.kind(), event.status()).into())
+    }
 }
 
 /// Both completion queues of an id, and the channels that tell of them.
@@ -94,10 +101,16 @@ struct Queues {
 
 impl Queues {
     fn of(id: &CmId) -> Result<Self, Failure> {
-        let (Some(send), Some(send_channel)) = (id.send_cq(), id.send_cq_channel()) else { return Err("no queue".into()) };
-        let (Some(recv), Some(recv_channel)) = (id.recv_cq(), id.recv_cq_channel()) else { return Err("no queue".into()) };
-        let (send_channel, recv_channel) =
-            (AsyncCompletionChannel::new(send_channel)?, AsyncCompletionChannel::new(recv_channel)?);
+        let (Some(send), Some(send_channel)) = (id.send_cq(), id.send_cq_channel()) else {
+            return Err("no queue".into());
+        };
+        let (Some(recv), Some(recv_channel)) = (id.recv_cq(), id.recv_cq_channel()) else {
+            return Err("no queue".into());
+        };
+        let (send_channel, recv_channel) = (
+            AsyncCompletionChannel::new(send_channel)?,
+            AsyncCompletionChannel::new(recv_channel)?,
+        );
         Ok(Self { send: (send, send_channel), recv: (recv, recv_channel) })
     }
 

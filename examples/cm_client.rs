@@ -65,7 +65,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // 17. rdma_get_cm_event: wait for RDMA_CM_EVENT_DISCONNECTED
         expect(&channel, EventKind::Disconnected)?;
     }
-    // 18. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is dropped is destroyed
+    // 18. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is
+    //     dropped is destroyed
     // 19. rdma_destroy_event_channel: likewise
     println!("done");
     Ok(())
@@ -73,7 +74,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Error>> {
     let event = channel.wait(None)?;
-    if event.kind() == kind { Ok(event) } else { Err(format!("{}: {}", event.kind(), event.status()).into()) }
+    if event.kind() == kind {
+        Ok(event)
+    } else {
+        Err(format!("{}: {}", event.kind(), event.status()).into())
+    }
 }
 
 /// What stands in front of the zeros.

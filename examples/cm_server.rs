@@ -1,4 +1,5 @@
-//! The server of a client and a server that connect with `roce::cm`, as the overview of librdmacm has them.
+//! The server of a client and a server that connect with `roce::cm`, as the overview of librdmacm
+//! has them.
 //!
 //! In two terminals, on one host, without privilege:
 //!
@@ -7,9 +8,9 @@
 //! cargo run --example cm_client
 //! ```
 //!
-//! The server listens on port 7471 of every address that the host has, prints which, answers one client, and ends. If the client
-//! is on another host, or the server does not have 127.0.0.1: `cargo run --example cm_client ADDRESS`. With `--udp` both talk in
-//! datagrams.
+//! The server listens on port 7471 of every address that the host has, prints which, answers one
+//! client, and ends. If the client is on another host, or the server does not have 127.0.0.1:
+//! `cargo run --example cm_client ADDRESS`. With `--udp` both talk in datagrams.
 
 use std::{error::Error, net::SocketAddr};
 
@@ -75,7 +76,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         // 15. rdma_disconnect: the answer to it
         id.disconnect()?;
     }
-    // 16. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is dropped is destroyed
+    // 16. rdma_destroy_qp, ibv_destroy_cq, ibv_dereg_mr, ibv_dealloc_pd, rdma_destroy_id: what is
+    //     dropped is destroyed
     // 17. rdma_destroy_event_channel: likewise
     println!("done");
     Ok(())
@@ -83,7 +85,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Error>> {
     let event = channel.wait(None)?;
-    if event.kind() == kind { Ok(event) } else { Err(format!("{}: {}", event.kind(), event.status()).into()) }
+    if event.kind() == kind {
+        Ok(event)
+    } else {
+        Err(format!("{}: {}", event.kind(), event.status()).into())
+    }
 }
 
 /// What stands in front of the zeros.

@@ -1,5 +1,5 @@
-//! One-sided operations in few lines: calls that wait, and the helpers that librdmacm has for them (`rdma_create_ep`,
-//! `rdma_post_write`, …).
+//! One-sided operations in few lines: calls that wait, and the helpers that librdmacm has for them
+//! (`rdma_create_ep`, `rdma_post_write`, …).
 //!
 //! In two terminals, on one host, without privilege:
 //!
@@ -8,8 +8,8 @@
 //! cargo run --example one_sided 127.0.0.1   # the client
 //! ```
 //!
-//! The client tells the server where its memory is, and by which key it may be used. The server reads it and writes it, while the
-//! client's program does nothing; then it says so.
+//! The client tells the server where its memory is, and by which key it may be used. The server
+//! reads it and writes it, while the client's program does nothing; then it says so.
 
 use std::error::Error;
 
@@ -29,7 +29,11 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn serve() -> Result<(), Box<dyn Error>> {
-    let everywhere = getaddrinfo(None, Some(PORT), &AddrInfoHints { passive: true, ..AddrInfoHints::default() })?;
+    let everywhere = getaddrinfo(
+        None,
+        Some(PORT),
+        &AddrInfoHints { passive: true, ..AddrInfoHints::default() },
+    )?;
     let listener = CmId::create_ep(&everywhere[0], None, Some(&CmQpAttr::default()))?;
     listener.listen(1)?;
     for address in listener.listening_addrs() {
@@ -42,8 +46,10 @@ fn serve() -> Result<(), Box<dyn Error>> {
     id.accept(&ConnParam::default())?;
     id.get_recv_comp()?.result?;
     let told = inbox.to_vec(0..12)?;
-    let remote =
-        Remote { address: u64::from_be_bytes(told[..8].try_into()?), rkey: RKey(u32::from_be_bytes(told[8..].try_into()?)) };
+    let remote = Remote {
+        address: u64::from_be_bytes(told[..8].try_into()?),
+        rkey: RKey(u32::from_be_bytes(told[8..].try_into()?)),
+    };
     println!("the client's memory is at {:#x}, key {:#x}", remote.address, remote.rkey.0);
 
     id.post_read(2, memory.sge_all(), SendFlags::SIGNALED, remote)?;
@@ -63,7 +69,9 @@ fn serve() -> Result<(), Box<dyn Error>> {
 fn call(server: &str) -> Result<(), Box<dyn Error>> {
     let addresses = getaddrinfo(Some(server), Some(PORT), &AddrInfoHints::default())?;
     let id = CmId::create_ep(&addresses[0], None, Some(&CmQpAttr::default()))?;
-    let memory = id.pd()?.allocate(LENGTH, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)?;
+    let memory = id
+        .pd()?
+        .allocate(LENGTH, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE)?;
     memory.write_at(0, b"whatever the client has to say")?;
     let inbox = id.reg_msgs(4)?;
     id.post_recv(1, [inbox.sge_all()])?;

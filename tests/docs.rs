@@ -5,7 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Pages in which each name in backquotes with `::` in it, and a test program in front, is that of a test.
+/// Pages in which each name in backquotes with `::` in it, and a test program in front, is that of
+/// a test.
 const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
 
 /// Every test of the workspace: the components of its file's path, and its name.
@@ -18,7 +19,8 @@ fn tests() -> Vec<(Vec<String>, String)> {
     let mut tests = Vec::new();
     for file in files {
         let path = file.strip_prefix(root).unwrap().with_extension("");
-        let path: Vec<_> = path.iter().map(|component| component.to_string_lossy().into_owned()).collect();
+        let path: Vec<_> =
+            path.iter().map(|component| component.to_string_lossy().into_owned()).collect();
         let text = fs::read_to_string(&file).unwrap();
         // each attribute stands in a line of its own
         let mut is_test = false;
@@ -35,7 +37,8 @@ fn tests() -> Vec<(Vec<String>, String)> {
 }
 
 fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
-    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut entries: Vec<_> =
+        fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for entry in entries {
         if entry.is_dir() {
@@ -46,19 +49,25 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether `name`, such as `pair::trust::a_stranger`, is a test: in a file whose path has all that stands before the last part.
+/// Whether `name`, such as `pair::trust::a_stranger`, is a test: in a file whose path has all that
+/// stands before the last part.
 fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     let mut parts: Vec<_> = name.split("::").collect();
     let Some(function) = parts.pop() else { return false };
-    tests.iter().any(|(path, test)| test == function && parts.iter().all(|part| path.iter().any(|component| component == part)))
+    tests.iter().any(|(path, test)| {
+        test == function && parts.iter().all(|part| path.iter().any(|component| component == part))
+    })
 }
 
-/// Names of tests in a page: in backquotes, lower case, of several parts, the first of which is the name of a test program or of
-/// a file with tests.
+/// Names of tests in a page: in backquotes, lower case, of several parts, the first of which is the
+/// name of a test program or of a file with tests.
 fn named<'a>(page: &'a str, tests: &[(Vec<String>, String)]) -> Vec<&'a str> {
     let quoted = page.split('`').skip(1).step_by(2);
     let is_name = |text: &&str| {
-        text.contains("::") && text.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
+        text.contains("::")
+            && text
+                .chars()
+                .all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
     };
     let is_program = |text: &&str| {
         let program = text.split("::").next().unwrap_or_default();
@@ -90,7 +99,10 @@ fn a_name_that_does_not_exist_is_noticed() {
     let tests = tests();
     let page = "`pair::trust::a_stranger`, `pair::trust::nobody_wrote_this`, `swarm::a_stranger`, `Vec::new`, `half`";
     let names = named(page, &tests);
-    assert_eq!(names, ["pair::trust::a_stranger", "pair::trust::nobody_wrote_this", "swarm::a_stranger"]);
+    assert_eq!(
+        names,
+        ["pair::trust::a_stranger", "pair::trust::nobody_wrote_this", "swarm::a_stranger"]
+    );
     let found: Vec<_> = names.iter().map(|name| exists(&tests, name)).collect();
     assert_eq!(found, [true, false, false]);
 }
@@ -105,11 +117,18 @@ fn every_verb_names_the_errno_of_its_errors() {
     for file in files {
         let text = fs::read_to_string(&file).unwrap();
         for section in text.split("/// # Errors\n").skip(1) {
-            let section: Vec<_> = section.lines().map(str::trim).take_while(|line| line.starts_with("///")).collect();
+            let section: Vec<_> =
+                section.lines().map(str::trim).take_while(|line| line.starts_with("///")).collect();
             let section = section.join(" ");
-            let is_number = |word: &str| word.len() > 3 && word.starts_with('E') && word.chars().all(|c| c.is_ascii_uppercase());
+            let is_number = |word: &str| {
+                word.len() > 3
+                    && word.starts_with('E')
+                    && word.chars().all(|c| c.is_ascii_uppercase())
+            };
             sections += 1;
-            if !section.split('`').skip(1).step_by(2).any(is_number) && !section.to_lowercase().contains("as above") {
+            if !section.split('`').skip(1).step_by(2).any(is_number)
+                && !section.to_lowercase().contains("as above")
+            {
                 silent.push(format!("{}: {section}", file.display()));
             }
         }

@@ -1,4 +1,5 @@
-//! The examples, each in two processes, as their documentation says to run them. `cargo test` has built them before.
+//! The examples, each in two processes, as their documentation says to run them. `cargo test` has
+//! built them before.
 
 use std::{
     env,
@@ -27,8 +28,12 @@ impl Server {
         let mut child = command.spawn().expect("`cargo build --examples` makes the examples");
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let listening = "listening on 127.";
-        let line = lines.find(|line| line.as_ref().unwrap().starts_with(listening)).expect("no address").unwrap();
-        let address = line.trim_start_matches("listening on ").rsplit_once(':').unwrap().0.to_owned();
+        let line = lines
+            .find(|line| line.as_ref().unwrap().starts_with(listening))
+            .expect("no address")
+            .unwrap();
+        let address =
+            line.trim_start_matches("listening on ").rsplit_once(':').unwrap().0.to_owned();
         Self { child, lines, address }
     }
 
@@ -58,7 +63,10 @@ fn client_and_server() {
     for udp in [&[][..], &["--udp"]] {
         let server = Server::start(example("cm_server").args(udp));
         let client = client(example("cm_client").arg(&server.address).args(udp));
-        assert!(client.contains("the server says \"come in\"\nreceived \"hello, client\"\ndone"), "{client}");
+        assert!(
+            client.contains("the server says \"come in\"\nreceived \"hello, client\"\ndone"),
+            "{client}"
+        );
         let server = server.end();
         assert!(server.contains(": \"may I?\"\nreceived \"hello, server\"\ndone"), "{server}");
     }

@@ -17,7 +17,8 @@ use roce::{
         qp::QpInit,
         time::Instant,
         wire::{
-            Aeth, AtomicEth, Bth, Ext, Feth, Headers, Ident, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, icrc,
+            Aeth, AtomicEth, Bth, Ext, Feth, Headers, Ident, NetHeader, Opcode, Operation, Packet,
+            Reth, Service, Syndrome, icrc,
         },
         work::{CompletionQueue, Remote, Sge},
     },
@@ -48,7 +49,12 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-fn connect(adapter: &mut Adapter, cq: &Arc<CompletionQueue>, pd: roce::transport::adapter::PdId, peer: Gid) -> roce::Qpn {
+fn connect(
+    adapter: &mut Adapter,
+    cq: &Arc<CompletionQueue>,
+    pd: roce::transport::adapter::PdId,
+    peer: Gid,
+) -> roce::Qpn {
     let init = QpInit {
         qp_type: QpType::Rc,
         send_cq: cq.clone(),
@@ -60,12 +66,26 @@ fn connect(adapter: &mut Adapter, cq: &Arc<CompletionQueue>, pd: roce::transport
         quirks: Default::default(),
     };
     let qpn = adapter.create_qp(init).unwrap();
-    adapter.to_init(qpn, &Init { access: Access::REMOTE_WRITE | Access::REMOTE_READ, ..Init::default() }).unwrap();
+    adapter
+        .to_init(
+            qpn,
+            &Init { access: Access::REMOTE_WRITE | Access::REMOTE_READ, ..Init::default() },
+        )
+        .unwrap();
     let av = AddressVector::new(peer, 0);
-    // the first queue pair of either adapter has the other's first as its peer, since both come from the same seed
-    let rtr = Rtr::Rc { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av, max_dest_rd_atomic: 16, min_rnr_timer: 1 };
+    // the first queue pair of either adapter has the other's first as its peer, since both come
+    // from the same seed
+    let rtr = Rtr::Rc {
+        dest_qpn: qpn,
+        path_mtu: Mtu::B1024,
+        rq_psn: Psn::new(0),
+        av,
+        max_dest_rd_atomic: 16,
+        min_rnr_timer: 1,
+    };
     adapter.to_rtr(qpn, &rtr).unwrap();
-    let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+    let rts =
+        Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
     adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     qpn
 }
@@ -114,7 +134,9 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
                 break;
             }
         }
-        assert!(sides[0].1.pop().unwrap().result.is_ok() && sides[0].1.pop().unwrap().result.is_ok());
+        assert!(
+            sides[0].1.pop().unwrap().result.is_ok() && sides[0].1.pop().unwrap().result.is_ok()
+        );
         if calls { CALLS.load(Ordering::Relaxed) - before } else { 0 }
     };
     for _ in 0..10 {
@@ -134,7 +156,8 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     println!("an idle RC queue pair takes {each} bytes");
     assert!(each < 4096, "{each} bytes");
 
-    // Floods of a peer, which takes no answers: whatever it sends, what waits for it stays within limits.
+    // Floods of a peer, which takes no answers: whatever it sends, what waits for it stays within
+    // limits.
     let (target, key) = (sides[1].3, sides[1].2.rkey().0);
     let adapter = &mut adapters[1];
     let expected = adapter.query_qp(target).unwrap().rq_psn;
@@ -142,7 +165,11 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
         let before = BYTES.load(Ordering::Relaxed);
         for n in 0..20_000u32 {
             // new ones, far ahead, and repeats
-            let psn = [adapter.query_qp(target).unwrap().rq_psn, expected.plus(n * 419), expected.previous()][n as usize % 3];
+            let psn = [
+                adapter.query_qp(target).unwrap().rq_psn,
+                expected.plus(n * 419),
+                expected.previous(),
+            ][n as usize % 3];
             let opcode = Opcode::new(Service::Rc, operation).unwrap();
             let mut bth = Bth::new(opcode, target, psn);
             bth.ack_req = true;
@@ -156,7 +183,8 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
             };
             let headers = Headers::new(bth, ext(key)).unwrap();
             let mut bytes = [0; 128];
-            let length = Packet { headers, payload: &[7; 64][..payload], icrc: 0 }.encode(&mut bytes);
+            let length =
+                Packet { headers, payload: &[7; 64][..payload], icrc: 0 }.encode(&mut bytes);
             let (body, end) = bytes[..length].split_at_mut(length - 4);
             end.copy_from_slice(&icrc(&net, body).to_le_bytes());
             adapter.handle_datagram(Instant::ZERO, &net, &bytes[..length]);
@@ -178,26 +206,65 @@ type Flood = (&'static str, Operation, fn(u32) -> Ext, usize);
 const FLOODS: &[Flood] = &[
     ("SENDs", Operation::SendOnly, |_| Ext::None, 4),
     ("parts of SENDs", Operation::SendMiddle, |_| Ext::None, 4),
-    ("WRITEs", Operation::WriteOnly, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 8),
-    ("READs", Operation::ReadRequest, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 0),
+    (
+        "WRITEs",
+        Operation::WriteOnly,
+        |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }),
+        8,
+    ),
+    (
+        "READs",
+        Operation::ReadRequest,
+        |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }),
+        0,
+    ),
     (
         "FLUSHes",
         Operation::Flush,
-        |rkey| Ext::FethReth(Feth { placement: 1, selectivity: 0 }, Reth { virtual_address: 0, rkey, dma_length: 8 }),
+        |rkey| {
+            Ext::FethReth(
+                Feth { placement: 1, selectivity: 0 },
+                Reth { virtual_address: 0, rkey, dma_length: 8 },
+            )
+        },
         0,
     ),
-    ("ATOMIC WRITEs", Operation::AtomicWrite, |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }), 8),
-    ("atomics", Operation::FetchAdd, |rkey| Ext::Atomic(AtomicEth { virtual_address: 0, rkey, swap_or_add: 1, compare: 0 }), 0),
-    ("acknowledgements", Operation::Acknowledge, |_| Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) }), 0),
+    (
+        "ATOMIC WRITEs",
+        Operation::AtomicWrite,
+        |rkey| Ext::Reth(Reth { virtual_address: 0, rkey, dma_length: 8 }),
+        8,
+    ),
+    (
+        "atomics",
+        Operation::FetchAdd,
+        |rkey| Ext::Atomic(AtomicEth { virtual_address: 0, rkey, swap_or_add: 1, compare: 0 }),
+        0,
+    ),
+    (
+        "acknowledgements",
+        Operation::Acknowledge,
+        |_| Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(0) }),
+        0,
+    ),
 ];
 
 /// From RESET on, with every right.
 fn reconnect(adapter: &mut Adapter, qpn: roce::Qpn, peer: Gid, rq_psn: Psn) {
-    let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
+    let access =
+        Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
     adapter.to_init(qpn, &Init { access, ..Init::default() }).unwrap();
     let av = AddressVector::new(peer, 0);
-    let rtr = Rtr::Rc { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn, av, max_dest_rd_atomic: 16, min_rnr_timer: 1 };
+    let rtr = Rtr::Rc {
+        dest_qpn: qpn,
+        path_mtu: Mtu::B1024,
+        rq_psn,
+        av,
+        max_dest_rd_atomic: 16,
+        min_rnr_timer: 1,
+    };
     adapter.to_rtr(qpn, &rtr).unwrap();
-    let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+    let rts =
+        Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
     adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
 }

@@ -1,6 +1,7 @@
-//! A device follows its network interface. The test makes interfaces in a network namespace of its own, which needs no privilege
-//! where the system lets users have namespaces. Where it does not, the logic is tested by unit tests alone; with
-//! `ROCE_NAMESPACES=1` in the environment, as in CI, that is an error.
+//! A device follows its network interface. The test makes interfaces in a network namespace of its
+//! own, which needs no privilege where the system lets users have namespaces. Where it does not,
+//! the logic is tested by unit tests alone; with `ROCE_NAMESPACES=1` in the environment, as in CI,
+//! that is an error.
 
 use std::{
     env,
@@ -10,7 +11,8 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress, QpInitAttr, QpType, Rtr, Rts, SendWr,
+    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress,
+    QpInitAttr, QpType, Rtr, Rts, SendWr,
 };
 use roce_transport::psn::Psn;
 
@@ -25,18 +27,25 @@ fn inside(test: &str) -> bool {
     // its own /sys too, where the MTUs of its interfaces are
     let unshared = |script: &str, argument: &OsStr| {
         let mut command = Command::new("unshare");
-        command.args(["--map-root-user", "--net", "--mount", "sh", "-c"]).arg(format!("mount -t sysfs roce /sys && {script}"));
+        command
+            .args(["--map-root-user", "--net", "--mount", "sh", "-c"])
+            .arg(format!("mount -t sysfs roce /sys && {script}"));
         command.arg("sh").arg(argument).env(INSIDE, "1");
         command
     };
     let possible = unshared("ip link add v0 type veth peer name v1", OsStr::new("")).output();
     if !possible.as_ref().is_ok_and(|output| output.status.success()) {
-        assert!(env::var_os("ROCE_NAMESPACES").is_none(), "no network namespace can be made: {possible:?}");
+        assert!(
+            env::var_os("ROCE_NAMESPACES").is_none(),
+            "no network namespace can be made: {possible:?}"
+        );
         eprintln!("no network namespace can be made here: {test} is left to CI");
         return false;
     }
     let own = env::current_exe().unwrap();
-    let status = unshared(&format!("exec \"$1\" --exact {test} --nocapture"), own.as_os_str()).status().unwrap();
+    let status = unshared(&format!("exec \"$1\" --exact {test} --nocapture"), own.as_os_str())
+        .status()
+        .unwrap();
     assert!(status.success(), "inside the namespace");
     false
 }
@@ -60,8 +69,13 @@ fn cable() {
 #[track_caller]
 fn expect(context: &Context, event: AsyncEvent) {
     let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
-    let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.async_fd(), rustix::event::PollFlags::IN)];
-    assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1), "no event; {event} was expected");
+    let mut polled =
+        [rustix::event::PollFd::from_borrowed_fd(context.async_fd(), rustix::event::PollFlags::IN)];
+    assert_eq!(
+        rustix::event::poll(&mut polled, Some(&limit)),
+        Ok(1),
+        "no event; {event} was expected"
+    );
     assert_eq!(context.poll_async_event(), Some(event));
 }
 
@@ -95,7 +109,14 @@ fn works_over(context: &Context, sgid_index: u16) {
         min_rnr_timer: 12,
     })
     .unwrap();
-    qp.to_rts(Rts::Rc { sq_psn: Psn::new(7), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 }).unwrap();
+    qp.to_rts(Rts::Rc {
+        sq_psn: Psn::new(7),
+        timeout: 14,
+        retry_cnt: 7,
+        rnr_retry: 7,
+        max_rd_atomic: 1,
+    })
+    .unwrap();
     qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"followed"))]).unwrap();
     let start = Instant::now();
     loop {
@@ -195,7 +216,8 @@ fn the_interface_goes_down_and_away() {
     assert_eq!(events, [AsyncEvent::PortError, AsyncEvent::GidChange]);
 }
 
-/// A device of one address has that one or none, and a program with an event loop of its own is told by its descriptor.
+/// A device of one address has that one or none, and a program with an event loop of its own is
+/// told by its descriptor.
 #[test]
 fn a_single_address_by_hand() {
     if !inside("a_single_address_by_hand") {
@@ -232,13 +254,21 @@ fn a_single_address_by_hand() {
     let cq = context.create_cq(16, None).unwrap();
     let qp = context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
-    qp.post_send(&[SendWr::write(1, roce::Remote { address: 0, rkey: roce::RKey(0) }, Data::empty())]).unwrap();
+    qp.post_send(&[SendWr::write(
+        1,
+        roce::Remote { address: 0, rkey: roce::RKey(0) },
+        Data::empty(),
+    )])
+    .unwrap();
     assert!(progress_is_due(&context, PATIENCE));
 }
 
 fn progress_is_due(context: &Context, limit: Duration) -> bool {
     let limit = rustix::event::Timespec::try_from(limit).unwrap();
-    let mut polled = [rustix::event::PollFd::from_borrowed_fd(context.progress_fd(), rustix::event::PollFlags::IN)];
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(
+        context.progress_fd(),
+        rustix::event::PollFlags::IN,
+    )];
     rustix::event::poll(&mut polled, Some(&limit)) == Ok(1)
 }
 
@@ -251,7 +281,10 @@ fn loopback_keeps_its_address() {
     ip("link set lo up");
     let context = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
     let second = Device::named("roce_lo").unwrap().open(OpenOptions::default()).unwrap();
-    assert_eq!((gids(&context)[0].as_str(), gids(&second)[0].as_str()), ("::ffff:127.0.0.1", "::ffff:127.0.0.2"));
+    assert_eq!(
+        (gids(&context)[0].as_str(), gids(&second)[0].as_str()),
+        ("::ffff:127.0.0.1", "::ffff:127.0.0.2")
+    );
     ip("link set lo down");
     expect(&context, AsyncEvent::PortError);
     expect(&second, AsyncEvent::PortError);

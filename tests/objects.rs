@@ -8,13 +8,17 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, NotifyKind, CompletionQueue, Context, CqModeration, Data, Device, DeviceMemoryError, AhFromWcError, Gid,
-    GidType, Init, Limits, MemoryFault, ObjectError, OpenOptions, PKey, PostError, BadWorkRequest, Progress, QKey, QpInitAttr, QpCaps,
-    QpType, Qpn, QueuePair, RecvWr, Rtr, Rts, SendWr, SrqAttr, State, Wc, link::Fabric, published_counters,
+    Access, AddressVector, AhFromWcError, BadWorkRequest, CompletionQueue, Context, CqModeration,
+    Data, Device, DeviceMemoryError, Gid, GidType, Init, Limits, MemoryFault, NotifyKind,
+    ObjectError, OpenOptions, PKey, PostError, Progress, QKey, QpCaps, QpInitAttr, QpType, Qpn,
+    QueuePair, RecvWr, Rtr, Rts, SendWr, SrqAttr, State, Wc, link::Fabric, published_counters,
 };
 use roce_transport::{psn::Psn, wire::GRH_LEN};
 
-const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);
 const QKEY: QKey = QKey(0x1234);
 
@@ -46,8 +50,15 @@ fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-fn connected(a: &Context, cq_a: &CompletionQueue, b: &Context, cq_b: &CompletionQueue) -> (QueuePair, QueuePair) {
-    let qp = |context: &Context, cq| context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, cq)).unwrap();
+fn connected(
+    a: &Context,
+    cq_a: &CompletionQueue,
+    b: &Context,
+    cq_b: &CompletionQueue,
+) -> (QueuePair, QueuePair) {
+    let qp = |context: &Context, cq| {
+        context.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, cq)).unwrap()
+    };
     let (qp_a, qp_b) = (qp(a, cq_a), qp(b, cq_b));
     qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
     qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
@@ -127,7 +138,10 @@ fn timestamps_are_times_of_day() {
     let (received, sent) = (next(&cq_b), next(&cq_a));
     let after = SystemTime::now();
     let clock = b.query_clock();
-    assert!(received.timestamp <= sent.timestamp && sent.timestamp <= clock.raw, "one clock for all devices");
+    assert!(
+        received.timestamp <= sent.timestamp && sent.timestamp <= clock.raw,
+        "one clock for all devices"
+    );
     let slack = Duration::from_millis(5); // the two clocks of the system are not read at the same instant
     assert!(clock.wall_time(received.timestamp) + slack >= before);
     assert!(clock.wall_time(sent.timestamp) <= after + slack);
@@ -160,7 +174,8 @@ fn address_handles_there_and_back() {
     assert_eq!(there.address_vector().dgid, context_b.query_gid(0).unwrap());
     b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])]).unwrap();
     a.qp.post_recv(&[RecvWr::new(2, [a.memory.sge_all()])]).unwrap();
-    a.qp.post_send(&[SendWr::send_to(3, there.to(b.qp.qpn(), QKEY), Data::inline(b"who?"))]).unwrap();
+    a.qp.post_send(&[SendWr::send_to(3, there.to(b.qp.qpn(), QKEY), Data::inline(b"who?"))])
+        .unwrap();
     let received = next(&b.cq);
     let area: [u8; GRH_LEN] = b.memory.to_vec(0..GRH_LEN).unwrap().try_into().unwrap();
     let back = b.pd.create_ah_from_wc(&received, &area).unwrap();
@@ -171,7 +186,10 @@ fn address_handles_there_and_back() {
 
     let sent = next(&b.cq);
     assert_eq!(b.pd.create_ah_from_wc(&sent, &area).err(), Some(AhFromWcError::NotDatagram));
-    assert_eq!(b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(), Some(AhFromWcError::NoHeader));
+    assert_eq!(
+        b.pd.create_ah_from_wc(&received, &[0; GRH_LEN]).err(),
+        Some(AhFromWcError::NoHeader)
+    );
     // the same datagram, had it been received by the other device
     assert_eq!(a.pd.create_ah_from_wc(&received, &area).err(), Some(AhFromWcError::NoAddress));
 
@@ -180,7 +198,8 @@ fn address_handles_there_and_back() {
     assert_eq!(context_a.init_ah_from_wc(&area), Err(AhFromWcError::NoAddress));
 }
 
-/// Requests that are made while they are posted stop at the first that is wrong; a batch is posted as a whole or not at all.
+/// Requests that are made while they are posted stop at the first that is wrong; a batch is posted
+/// as a whole or not at all.
 #[test]
 fn ways_to_post() {
     let (a, b) = (open(), open());
@@ -189,13 +208,20 @@ fn ways_to_post() {
     let caps = QpCaps { max_send_wr: 4, max_inline_data: 8, ..QpCaps::default() };
     let qp_a = pd_a.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq_a) }).unwrap();
     let srq = pd_b.create_srq(SrqAttr { max_wr: 16, max_sge: 1 }).unwrap();
-    let qp_b = pd_b.create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) }).unwrap();
+    let qp_b = pd_b
+        .create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) })
+        .unwrap();
     let send = |id| SendWr::send(id, Data::inline(b"x"));
-    assert_eq!(qp_a.post_send_all(&[send(0)]), Err(BadWorkRequest { index: 0, error: PostError::State(State::Reset) }));
+    assert_eq!(
+        qp_a.post_send_all(&[send(0)]),
+        Err(BadWorkRequest { index: 0, error: PostError::State(State::Reset) })
+    );
     qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
     qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
     let memory = pd_b.allocate(64, ALL).unwrap();
-    let posted = srq.post_recv_with(|post| (0..9).try_for_each(|id| post(&RecvWr::new(id, [memory.sge(0..8)]))));
+    let posted = srq.post_recv_with(|post| {
+        (0..9).try_for_each(|id| post(&RecvWr::new(id, [memory.sge(0..8)])))
+    });
     assert_eq!(posted, Ok(()));
     let twice = RecvWr::new(9, [memory.sge(0..8), memory.sge(8..16)]);
     assert_eq!(srq.post_recv_with(|post| post(&twice)), Err(PostError::TooManySges { limit: 1 }));
@@ -224,14 +250,23 @@ fn a_handle_of_another_domain_is_refused() {
     let side = datagrams(&context);
     let other = context.alloc_pd().unwrap();
     let ah = other.create_ah(AddressVector::new(context.gids()[0], 0)).unwrap();
-    let refused = side.qp.post_send(&[SendWr::send_to(1, ah.to(Qpn::new(2), QKEY), Data::empty())]).unwrap_err();
+    let refused = side
+        .qp
+        .post_send(&[SendWr::send_to(1, ah.to(Qpn::new(2), QKEY), Data::empty())])
+        .unwrap_err();
     assert_eq!((refused.index, refused.error), (0, PostError::ForeignAddressHandle));
-    assert_eq!(other.create_ah(AddressVector::new(context.gids()[0], 1)).err(), Some(ObjectError::GidIndex(1)));
+    assert_eq!(
+        other.create_ah(AddressVector::new(context.gids()[0], 1)).err(),
+        Some(ObjectError::GidIndex(1))
+    );
 }
 
 #[test]
 fn handles_make_room_when_they_go() {
-    let context = loopback(OpenOptions { limits: Limits { max_ah: 2, ..Limits::default() }, ..OpenOptions::default() });
+    let context = loopback(OpenOptions {
+        limits: Limits { max_ah: 2, ..Limits::default() },
+        ..OpenOptions::default()
+    });
     let pd = context.alloc_pd().unwrap();
     let make = || pd.create_ah(AddressVector::new(context.gids()[0], 0));
     let (first, second) = (make().unwrap(), make().unwrap());
@@ -257,7 +292,10 @@ fn a_parent_domain_is_the_domain_under_another_handle() {
     assert!(parent.thread_domain().is_some() && pd.thread_domain().is_none());
     // a queue pair of the one with memory of the other
     let cq = context.create_cq(16, None).unwrap();
-    let (memory, qp) = (pd.allocate(8, ALL).unwrap(), parent.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap());
+    let (memory, qp) = (
+        pd.allocate(8, ALL).unwrap(),
+        parent.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap(),
+    );
     drop((pd, parent, td));
     qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
     qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"parental"))]).unwrap();
@@ -292,7 +330,8 @@ fn counters_of_a_queue_pair_and_of_the_device() {
     send(&qp_a, &qp_b, 4);
     let value = |qpn: Option<Qpn>, name: &str| {
         let values = counters.read();
-        let found = values.iter().find(|value| value.qpn == qpn && value.counter.name == name).unwrap();
+        let found =
+            values.iter().find(|value| value.qpn == qpn && value.counter.name == name).unwrap();
         assert!(!found.counter.explanation.is_empty());
         found.counter.value
     };
@@ -309,7 +348,10 @@ fn device_memory_is_copied_registered_and_bounded() {
     let limits = Limits { max_dm_size: 4096, ..Limits::default() };
     let context = loopback(OpenOptions { limits, ..OpenOptions::default() });
     let memory = context.alloc_dm(3000).unwrap();
-    assert!(matches!(context.alloc_dm(1097), Err(DeviceMemoryError::Size { length: 1097, limit: 4096, used: 3000 })));
+    assert!(matches!(
+        context.alloc_dm(1097),
+        Err(DeviceMemoryError::Size { length: 1097, limit: 4096, used: 3000 })
+    ));
     assert!(matches!(context.alloc_dm(0), Err(DeviceMemoryError::Size { .. })));
     assert!(matches!(context.alloc_dm(usize::MAX), Err(DeviceMemoryError::Size { .. })));
     memory.write_at(2998, b"xy").unwrap();
@@ -363,8 +405,15 @@ fn attributes_of_a_device() {
     assert_ne!(one.node_guid, other.node_guid);
     assert_eq!(one.sys_image_guid, other.sys_image_guid, "the same interface");
     assert_eq!(one.node_guid.0[0] & 3, 2, "locally assigned, of one device");
-    assert_eq!((one.phys_port_cnt, one.hca_core_clock, one.completion_timestamp_mask), (1, 1_000_000, u64::MAX));
-    let seeded = || loopback(OpenOptions { seed: Some([7; 32]), ..OpenOptions::default() }).query_device().node_guid;
+    assert_eq!(
+        (one.phys_port_cnt, one.hca_core_clock, one.completion_timestamp_mask),
+        (1, 1_000_000, u64::MAX)
+    );
+    let seeded = || {
+        loopback(OpenOptions { seed: Some([7; 32]), ..OpenOptions::default() })
+            .query_device()
+            .node_guid
+    };
     assert_eq!(seeded(), seeded());
 }
 
@@ -382,7 +431,10 @@ fn tables_of_a_port() {
     assert_eq!(context.query_gid(0), Some(context.gids()[0]));
     assert_eq!(context.query_gid(port.gid_table_len - 1), Some(Gid::default()), "unused");
     assert_eq!(context.query_gid(port.gid_table_len), None);
-    assert_eq!((context.query_pkey(0), context.query_pkey(port.pkey_table_len)), (Some(PKey::DEFAULT), None));
+    assert_eq!(
+        (context.query_pkey(0), context.query_pkey(port.pkey_table_len)),
+        (Some(PKey::DEFAULT), None)
+    );
 }
 
 #[test]
@@ -402,7 +454,8 @@ fn counters_are_published_within_seconds_and_go_with_the_device() {
     let own = |context: &Context| {
         let gid = context.gids()[0].to_string();
         let all = published_counters().unwrap();
-        all.into_iter().find(|published| published.pid == std::process::id() && published.gids.contains(&gid))
+        all.into_iter()
+            .find(|published| published.pid == std::process::id() && published.gids.contains(&gid))
     };
     let sent = |context: &Context| {
         let published = own(context).expect("an open device is published");
@@ -423,7 +476,8 @@ fn counters_are_published_within_seconds_and_go_with_the_device() {
     drop((cq_a, cq_b, qp_a, qp_b));
     let gid = a.gids()[0].to_string();
     drop(a);
-    let is_there = |published: &roce::Published| published.gids.contains(&gid) && published.opened == opened;
+    let is_there =
+        |published: &roce::Published| published.gids.contains(&gid) && published.opened == opened;
     assert!(!published_counters().unwrap().iter().any(is_there), "gone with the device");
 }
 
@@ -433,7 +487,9 @@ fn a_device_served_by_hand_publishes_too() {
     let gid = context.gids()[0].to_string();
     let value = || {
         let all = published_counters().unwrap();
-        let own = all.iter().find(|published| published.pid == std::process::id() && published.gids.contains(&gid));
+        let own = all
+            .iter()
+            .find(|published| published.pid == std::process::id() && published.gids.contains(&gid));
         own.unwrap().counters.iter().find(|counter| counter.name == "sent_packets").unwrap().value
     };
     let cq = context.create_cq(16, None).unwrap();

@@ -1,5 +1,5 @@
-//! Faults and the program's signal handlers. Handlers belong to a whole process, so each case runs in one of its own: this
-//! program again, with the case's name in its environment.
+//! Faults and the program's signal handlers. Handlers belong to a whole process, so each case runs
+//! in one of its own: this program again, with the case's name in its environment.
 
 use std::{
     env,
@@ -23,7 +23,8 @@ const A_WHILE: Duration = Duration::from_millis(30);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
 
-/// Runs the rest of the calling test in a process of its own and returns how that ended; `None` in that process.
+/// Runs the rest of the calling test in a process of its own and returns how that ended; `None` in
+/// that process.
 fn in_child(name: &str) -> Option<ExitStatus> {
     if env::var(CASE).is_ok_and(|case| case == name) {
         return None;
@@ -64,7 +65,9 @@ impl Pages {
     fn new() -> Self {
         let rights = libc::PROT_READ | libc::PROT_WRITE;
         // SAFETY: a new mapping
-        let start = unsafe { libc::mmap(null_mut(), 2 * PAGE, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0) };
+        let start = unsafe {
+            libc::mmap(null_mut(), 2 * PAGE, rights, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        };
         assert_ne!(start, libc::MAP_FAILED);
         Self(start.cast())
     }
@@ -103,7 +106,8 @@ fn survive(memory: &ForeignMemory) {
 fn set_action(signal: c_int, handler: usize, flags: c_int) -> libc::sigaction {
     // SAFETY: all zero is a valid value; the handlers of this file can be called at any time
     unsafe {
-        let (mut action, mut before): (libc::sigaction, libc::sigaction) = (mem::zeroed(), mem::zeroed());
+        let (mut action, mut before): (libc::sigaction, libc::sigaction) =
+            (mem::zeroed(), mem::zeroed());
         action.sa_sigaction = handler;
         action.sa_flags = flags;
         assert_eq!(libc::sigaction(signal, &action, &mut before), 0);
@@ -127,7 +131,11 @@ extern "C" fn repair(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void) {
     unsafe {
         CODE.store((*info).si_code as usize, Ordering::Relaxed);
         WHERE.store((*info).si_addr() as usize, Ordering::Relaxed);
-        libc::mprotect((PAGES.load(Ordering::Relaxed) + PAGE) as *mut _, PAGE, libc::PROT_READ | libc::PROT_WRITE);
+        libc::mprotect(
+            (PAGES.load(Ordering::Relaxed) + PAGE) as *mut _,
+            PAGE,
+            libc::PROT_READ | libc::PROT_WRITE,
+        );
     }
 }
 
@@ -337,8 +345,14 @@ fn a_thread_that_blocks_the_signals() {
         // SAFETY: sets that are initialised
         unsafe {
             let mut before = mem::zeroed();
-            assert_eq!(libc::pthread_sigmask(how, set, &mut before), 0, "{}", io::Error::last_os_error());
-            [libc::SIGSEGV, libc::SIGBUS, libc::SIGUSR1].map(|signal| libc::sigismember(&before, signal) == 1)
+            assert_eq!(
+                libc::pthread_sigmask(how, set, &mut before),
+                0,
+                "{}",
+                io::Error::last_os_error()
+            );
+            [libc::SIGSEGV, libc::SIGBUS, libc::SIGUSR1]
+                .map(|signal| libc::sigismember(&before, signal) == 1)
         }
     };
     // SAFETY: it is filled

@@ -1,4 +1,5 @@
-//! What the tools that connect as librdmacm does have in common: which device, which address, and waiting for what comes next.
+//! What the tools that connect as librdmacm does have in common: which device, which address, and
+//! waiting for what comes next.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -8,8 +9,11 @@ use std::{
 
 use clap::ValueEnum;
 use roce::{
-    NotifyKind, CompletionChannel, CompletionQueue, Context, Device, OpenOptions, Wc,
-    cm::{AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, PortSpace, RejectReason, Status, getaddrinfo},
+    CompletionChannel, CompletionQueue, Context, Device, NotifyKind, OpenOptions, Wc,
+    cm::{
+        AddrInfoHints, CmEvent, CmId, EventChannel, EventKind, PortSpace, RejectReason, Status,
+        getaddrinfo,
+    },
     fabric::FaultPlan,
 };
 use rustix::event::{PollFd, PollFlags, poll};
@@ -22,14 +26,15 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 /// The device, and what is to happen to its packets.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
-    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that fits the addresses
+    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that fits the
+    /// addresses
     #[arg(long, value_name = "DEV")]
     device: Option<String>,
     /// Capture every packet of the device into this pcapng file, for Wireshark
     #[arg(long, value_name = "FILE", requires = "device")]
     pcap: Option<PathBuf>,
-    /// Let something go wrong with the device's packets, in both directions: "drop 3%", "drop qp 1 nth 2" for the second packet
-    /// of connection management; see `roce pingpong --help`
+    /// Let something go wrong with the device's packets, in both directions: "drop 3%", "drop qp 1
+    /// nth 2" for the second packet of connection management; see `roce pingpong --help`
     #[arg(long, value_name = "FAULTS", requires = "device")]
     fault: Vec<String>,
 }
@@ -50,7 +55,8 @@ pub(crate) struct EndArgs {
     /// Where the server is; without it, this is the server
     #[arg(short, value_name = "SERVER")]
     server: Option<String>,
-    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6 one
+    /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6
+    /// one
     #[arg(short, value_name = "ADDRESS")]
     bind: Option<String>,
     /// What the addresses are
@@ -63,7 +69,12 @@ pub(crate) struct EndArgs {
 
 impl EndArgs {
     /// An id on a device, if one is named.
-    pub(crate) fn id(&self, channel: &EventChannel, space: PortSpace, context: Option<&Context>) -> Result<CmId, Failure> {
+    pub(crate) fn id(
+        &self,
+        channel: &EventChannel,
+        space: PortSpace,
+        context: Option<&Context>,
+    ) -> Result<CmId, Failure> {
         let id = channel.create_id(space);
         place(&id, context)?;
         if let Some(tos) = self.tos {
@@ -84,7 +95,8 @@ impl EndArgs {
 
     /// Listens where a server is to listen.
     pub(crate) fn listen(&self, listener: &CmId, port: u16) -> Result<(), Failure> {
-        listener.bind_addr(self.format.address(self.bind.as_deref().unwrap_or("0.0.0.0"), port)?)?;
+        listener
+            .bind_addr(self.format.address(self.bind.as_deref().unwrap_or("0.0.0.0"), port)?)?;
         Ok(listener.listen(0)?)
     }
 }
@@ -122,8 +134,12 @@ impl Format {
             Self::Ipv6 => host.parse().ok().map(IpAddr::V6),
             Self::Gid => host.parse().ok().map(|gid: Ipv6Addr| gid.to_canonical()),
         };
-        let kind = self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
-        Ok(SocketAddr::new(ip.ok_or_else(|| format!("{host} is no address of the format {kind}; see -f"))?, port))
+        let kind =
+            self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+        Ok(SocketAddr::new(
+            ip.ok_or_else(|| format!("{host} is no address of the format {kind}; see -f"))?,
+            port,
+        ))
     }
 }
 
@@ -148,7 +164,8 @@ impl From<DatagramSpace> for PortSpace {
 /// The address of a host, by name or number.
 pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
     let found = getaddrinfo(Some(host), Some(&port.to_string()), &AddrInfoHints::default());
-    let found = found.map_err(|error| format!("{host} is no name or IP address of a host: {error}"))?;
+    let found =
+        found.map_err(|error| format!("{host} is no name or IP address of a host: {error}"))?;
     Ok(found.iter().find_map(|info| info.dst).ok_or_else(|| format!("{host} has no address"))?)
 }
 
@@ -158,7 +175,12 @@ pub(crate) fn place(id: &CmId, context: Option<&Context>) -> Result<(), Failure>
 }
 
 /// Finds the way to a peer; the id's channel must be the caller's alone.
-pub(crate) fn resolve(id: &CmId, channel: &EventChannel, src: Option<SocketAddr>, dst: SocketAddr) -> Result<(), Failure> {
+pub(crate) fn resolve(
+    id: &CmId,
+    channel: &EventChannel,
+    src: Option<SocketAddr>,
+    dst: SocketAddr,
+) -> Result<(), Failure> {
     id.resolve_addr(src, dst, TIMEOUT)?;
     expect(channel, EventKind::AddrResolved, dst)?;
     id.resolve_route(TIMEOUT)?;
@@ -167,26 +189,46 @@ pub(crate) fn resolve(id: &CmId, channel: &EventChannel, src: Option<SocketAddr>
 }
 
 /// Waits for this event; any other ends the tool.
-pub(crate) fn expect(channel: &EventChannel, kind: EventKind, peer: SocketAddr) -> Result<CmEvent, Failure> {
+pub(crate) fn expect(
+    channel: &EventChannel,
+    kind: EventKind,
+    peer: SocketAddr,
+) -> Result<CmEvent, Failure> {
     let event = channel.wait(None)?;
-    if event.kind() == kind && event.status() == Status::Success { Ok(event) } else { Err(unexpected(&event, Some(peer))) }
+    if event.kind() == kind && event.status() == Status::Success {
+        Ok(event)
+    } else {
+        Err(unexpected(&event, Some(peer)))
+    }
 }
 
 /// What an event means that ends a tool, and what to do.
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
     let (kind, status) = (event.kind(), event.status());
-    let peer = peer.or(event.id().peer_addr()).map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
+    let peer = peer
+        .or(event.id().peer_addr())
+        .map_or_else(|| "the peer".to_owned(), |peer| peer.to_string());
     let advice = match (kind, status) {
-        (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_SERVICE_ID)) | (EventKind::Unreachable, Status::Sidr(1)) => {
+        (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_SERVICE_ID))
+        | (EventKind::Unreachable, Status::Sidr(1)) => {
             format!("nobody listens at {peer}; start the server there first")
         }
-        (EventKind::Rejected, _) | (EventKind::Unreachable, Status::Sidr(_)) => format!("{peer} refuses; see what it printed"),
-        (EventKind::Unreachable, _) => format!("{peer} does not answer; has it an RDMA device with this address?"),
-        (EventKind::AddrError | EventKind::RouteError, _) => format!("there is no way to {peer}; see `ip route`"),
-        (EventKind::Disconnected, _) => format!("{peer} has ended the connection; see what it printed"),
+        (EventKind::Rejected, _) | (EventKind::Unreachable, Status::Sidr(_)) => {
+            format!("{peer} refuses; see what it printed")
+        }
+        (EventKind::Unreachable, _) => {
+            format!("{peer} does not answer; has it an RDMA device with this address?")
+        }
+        (EventKind::AddrError | EventKind::RouteError, _) => {
+            format!("there is no way to {peer}; see `ip route`")
+        }
+        (EventKind::Disconnected, _) => {
+            format!("{peer} has ended the connection; see what it printed")
+        }
         _ => "the connection is over".to_owned(),
     };
-    format!("{kind}, error {}: {status}: {advice}{}", status.code(), words(event.private_data())).into()
+    format!("{kind}, error {}: {status}: {advice}{}", status.code(), words(event.private_data()))
+        .into()
 }
 
 /// What a peer's program has sent along with its refusal, if anything: text, or numbers.
@@ -214,13 +256,18 @@ pub(crate) enum Ready {
 
 impl EventLoop {
     /// Makes a completion queue for `size` completions.
-    pub(crate) fn new(context: &Context, size: usize, events: &EventChannel) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        context: &Context,
+        size: usize,
+        events: &EventChannel,
+    ) -> Result<Self, Failure> {
         let completions = context.create_channel()?;
         let cq = context.create_cq(size, Some(&completions))?;
         Ok(Self { cq, completions, events: events.clone() })
     }
 
-    /// Waits for what comes next. Completions come before events, so that a connection's last ones are heard before its end.
+    /// Waits for what comes next. Completions come before events, so that a connection's last ones
+    /// are heard before its end.
     pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
             if let Some(heard) = self.now() {
@@ -230,7 +277,10 @@ impl EventLoop {
             if let Some(heard) = self.now() {
                 return Ok(heard);
             }
-            let mut both = [PollFd::new(&self.completions, PollFlags::IN), PollFd::new(&self.events, PollFlags::IN)];
+            let mut both = [
+                PollFd::new(&self.completions, PollFlags::IN),
+                PollFd::new(&self.events, PollFlags::IN),
+            ];
             match poll(&mut both, None) {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(format!("cannot wait: {error}").into()),
@@ -247,14 +297,18 @@ impl EventLoop {
 /// Stays for what the peer may still have to ask again, when packets were lost.
 pub(crate) fn linger(context: &Context) {
     let counters = context.counters();
-    if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent > 0 {
+    if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent
+        > 0
+    {
         std::thread::sleep(Duration::from_millis(500));
     }
 }
 
 /// Bytes of memory that this process uses, 0 where the system does not say.
 pub(crate) fn resident_bytes() -> u64 {
-    let pages = std::fs::read_to_string("/proc/self/statm").ok().and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
+    let pages = std::fs::read_to_string("/proc/self/statm")
+        .ok()
+        .and_then(|text| text.split(' ').nth(1)?.parse::<u64>().ok());
     pages.unwrap_or(0) * rustix::param::page_size() as u64
 }
 

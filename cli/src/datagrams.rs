@@ -1,13 +1,15 @@
-//! Datagram queue pairs of several ids, with their buffers and what has come to them: for `roce udaddy` and `roce mckey`.
+//! Datagram queue pairs of several ids, with their buffers and what has come to them: for `roce
+//! udaddy` and `roce mckey`.
 
 use roce::{
-    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc, WcOpcode,
+    Access, Context, MemoryRegion, ProtectionDomain, QpCaps, RecvWr, SendWr, UdDestination, Wc,
+    WcOpcode,
     cm::{CmEvent, CmId, CmQpAttr, EventChannel, EventKind, UDP_QKEY},
 };
 
 use crate::{
     Failure,
-    common::{self, EventLoop, Ready, MessageArgs},
+    common::{self, EventLoop, MessageArgs, Ready},
 };
 
 /// Bytes in front of a received datagram.
@@ -36,12 +38,21 @@ pub(crate) struct Node {
 
 impl Datagrams {
     /// For so many queue pairs, on the device of `id`.
-    pub(crate) fn new(tool: &str, id: &CmId, nodes: u32, messages: &MessageArgs, events: &EventChannel) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        tool: &str,
+        id: &CmId,
+        nodes: u32,
+        messages: &MessageArgs,
+        events: &EventChannel,
+    ) -> Result<Self, Failure> {
         let MessageArgs { message_count: count, message_size: size } = *messages;
         let context = id.context().ok_or("the id has no device")?;
         let mtu = context.active_mtu().bytes();
         if size > mtu {
-            return Err(format!("{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less").into());
+            return Err(format!(
+                "{tool}: message_size {size} is larger than active mtu {mtu}; use -S {mtu} or less"
+            )
+            .into());
         }
         let ears = EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
         let (pd, size) = (id.pd()?, size as usize);
@@ -53,9 +64,18 @@ impl Datagrams {
     /// Makes an id's queue pair; `receives`: with a receive request for each message.
     pub(crate) fn begin(&mut self, id: CmId, receives: bool) -> Result<(), Failure> {
         let depth = self.count.max(1);
-        let caps = QpCaps { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let caps = QpCaps {
+            max_send_wr: depth,
+            max_recv_wr: depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
         let cq = Some(self.ears.cq.clone());
-        id.create_qp(Some(&self.pd), &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
+        id.create_qp(
+            Some(&self.pd),
+            &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
+        )?;
         let index = self.nodes.len();
         if receives {
             let start = index * (GRH + self.size);
@@ -114,7 +134,10 @@ impl Datagrams {
         let length = ok.byte_len as usize;
         if length != GRH + self.size {
             let (got, wanted) = (length - GRH.min(length), self.size);
-            return Err(format!("a message has {got} bytes instead of {wanted}; use the same -S on both sides").into());
+            return Err(format!(
+                "a message has {got} bytes instead of {wanted}; use the same -S on both sides"
+            )
+            .into());
         }
         if self.nodes[index].to.is_none() {
             let mut area = [0; GRH];

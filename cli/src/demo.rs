@@ -8,8 +8,8 @@ use std::{
 };
 
 use roce::{
-    Access, CompletionQueue, Context, Device, MemoryRegion, OpenOptions, ProtectionDomain, QpInitAttr, QpType, QueuePair, RecvWr,
-    SendWr, Wc,
+    Access, CompletionQueue, Context, Device, MemoryRegion, OpenOptions, ProtectionDomain,
+    QpInitAttr, QpType, QueuePair, RecvWr, SendWr, Wc,
     cm::{CmEvent, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
     fabric::FaultPlan,
 };
@@ -19,10 +19,12 @@ use ladder::{Ladder, Watcher};
 
 /// Watch two adapters talk to each other.
 ///
-/// Opens two devices on loopback addresses of this host, connects a queue pair on each (reliable connection, path MTU 1024) and
-/// does a SEND, an RDMA WRITE and an RDMA READ; then a WRITE of which one packet is lost on the way; then connects two more by
-/// messages, as rdma_cm does. Prints each packet as it crosses the wire, with its opcode, destination queue pair number and PSN,
-/// and what the receiving adapter made of it. At the end, some figures. Needs no privilege and no set-up.
+/// Opens two devices on loopback addresses of this host, connects a queue pair on each (reliable
+/// connection, path MTU 1024) and does a SEND, an RDMA WRITE and an RDMA READ; then a WRITE of
+/// which one packet is lost on the way; then connects two more by messages, as rdma_cm does. Prints
+/// each packet as it crosses the wire, with its opcode, destination queue pair number and PSN, and
+/// what the receiving adapter made of it. At the end, some figures. Needs no privilege and no
+/// set-up.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Capture the first adapter's packets into this pcapng file, for Wireshark
@@ -65,13 +67,16 @@ impl Side {
                 return Ok(wc);
             }
         }
-        Err("no completion in ten seconds; is UDP between loopback addresses blocked on this host?".into())
+        Err("no completion in ten seconds; is UDP between loopback addresses blocked on this host?"
+            .into())
     }
 }
 
 fn connect(a: &Side, b: &Side) -> Result<(), Failure> {
     let ends = [&a.qp, &b.qp].map(|qp| qp.endpoint(0));
-    let [Some(end_a), Some(end_b)] = ends else { return Err("the loopback device has no address".into()) };
+    let [Some(end_a), Some(end_b)] = ends else {
+        return Err("the loopback device has no address".into());
+    };
     a.qp.connect_with_mtu(end_b, MTU)?;
     b.qp.connect_with_mtu(end_a, MTU)?;
     Ok(())
@@ -84,9 +89,11 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         faults,
         ..OpenOptions::default()
     };
-    // lost on its way into B: the third middle packet of a WRITE that comes, which is the second of the last step
+    // lost on its way into B: the third middle packet of a WRITE that comes, which is the second of
+    // the last step
     let lose_one: FaultPlan = "drop write middle nth 3".parse()?;
-    let a = Side::open(OpenOptions { pcap: args.pcap.clone(), ..watched('A', FaultPlan::default()) })?;
+    let a =
+        Side::open(OpenOptions { pcap: args.pcap.clone(), ..watched('A', FaultPlan::default()) })?;
     let b = Side::open(watched('B', lose_one))?;
     let show = |title: &str| ladder::print(&ladder, title);
 
@@ -97,7 +104,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         }
     }
     connect(&a, &b)?;
-    println!("connected: RESET → INIT → RTR → RTS on both sides; nothing crosses the wire for that");
+    println!(
+        "connected: RESET → INIT → RTR → RTS on both sides; nothing crosses the wire for that"
+    );
 
     b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])])?;
     a.memory.write_at(0, b"hello over RDMA")?;
@@ -121,7 +130,9 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     a.memory.fill(0x5A)?;
     a.qp.post_send(&[SendWr::write(5, b.memory.remote(0), a.memory.sge(0..5000))])?;
     a.complete()?;
-    show("RDMA WRITE of 5,000 bytes, one packet lost: B sees the gap and says so, A goes back and sends again");
+    show(
+        "RDMA WRITE of 5,000 bytes, one packet lost: B sees the gap and says so, A goes back and sends again",
+    );
     if b.memory.to_vec(0..5000)? != [0x5A; 5000] {
         return Err("B's memory is not what A wrote; this is a bug in roce".into());
     }
@@ -136,11 +147,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     figures()
 }
 
-/// The same two adapters connect a pair of queue pairs with each other by messages, as programs do with `rdma_cm`.
+/// The same two adapters connect a pair of queue pairs with each other by messages, as programs do
+/// with `rdma_cm`.
 fn connecting(a: &Context, b: &Context, show: &dyn Fn(&str)) -> Result<(), Failure> {
     let wait = |channel: &EventChannel, kind: EventKind| -> Result<CmEvent, Failure> {
         let event = channel.wait(Some(Duration::from_secs(10)))?;
-        if event.kind() == kind { Ok(event) } else { Err(format!("{}: {}", event.kind(), event.status()).into()) }
+        if event.kind() == kind {
+            Ok(event)
+        } else {
+            Err(format!("{}: {}", event.kind(), event.status()).into())
+        }
     };
     let (a_channel, b_channel) = (EventChannel::new()?, EventChannel::new()?);
     let listener = b_channel.create_id(PortSpace::Tcp);
@@ -193,7 +209,10 @@ fn figures() -> Result<(), Failure> {
     }
     let gigabytes = (BULK * BULK_TIMES) as f64 / 1e9;
     println!("\nfigures, on this host just now (path MTU {}):", a.context.active_mtu().bytes());
-    println!("  {:.2} GB/s   RDMA WRITE, {BULK_TIMES} × 1 MiB", gigabytes / start.elapsed().as_secs_f64());
+    println!(
+        "  {:.2} GB/s   RDMA WRITE, {BULK_TIMES} × 1 MiB",
+        gigabytes / start.elapsed().as_secs_f64()
+    );
 
     let rounds = 1000;
     let start = Instant::now();

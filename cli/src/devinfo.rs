@@ -1,4 +1,5 @@
-//! `roce devinfo`: what can be opened on this host, as `ibv_devinfo` shows it, and the counters of what is open.
+//! `roce devinfo`: what can be opened on this host, as `ibv_devinfo` shows it, and the counters of
+//! what is open.
 
 mod counters;
 
@@ -9,8 +10,9 @@ use crate::Failure;
 
 /// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
 ///
-/// There is one device for loopback, and one for each network interface with an address. Any single address can also be opened
-/// as udp:ADDRESS. A GID is an address of the device: an IPv4 address appears as ::ffff:a.b.c.d.
+/// There is one device for loopback, and one for each network interface with an address. Any single
+/// address can also be opened as udp:ADDRESS. A GID is an address of the device: an IPv4 address
+/// appears as ::ffff:a.b.c.d.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only this device: a name from the list, or udp:ADDRESS
@@ -22,7 +24,8 @@ pub(crate) struct Args {
     /// Print JSON, with everything
     #[arg(long)]
     json: bool,
-    /// Show the counters of every device that programs of this user have open now, with what each counts
+    /// Show the counters of every device that programs of this user have open now, with what each
+    /// counts
     #[arg(long)]
     counters: bool,
 }
@@ -56,7 +59,8 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
 
 fn print(device: &Device, verbose: bool) {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
-    let item = |name: &str, value: &dyn std::fmt::Display| println!("\t{:<32}{value}", format!("{name}:"));
+    let item =
+        |name: &str, value: &dyn std::fmt::Display| println!("\t{:<32}{value}", format!("{name}:"));
     println!("hca_id:\t{}", device.name());
     item("transport", &"RoCEv2 in user space (0)");
     item("fw_ver", &attr.fw_ver);
@@ -74,16 +78,23 @@ fn print(device: &Device, verbose: bool) {
                 Number::Hex(value) => item(name, &format_args!("{value:#x}")),
             }
             if name == "device_cap_flags" {
-                attr.device_cap_flags.iter_names().for_each(|(flag, _)| println!("\t{:<32}{flag}", ""));
+                attr.device_cap_flags
+                    .iter_names()
+                    .for_each(|(flag, _)| println!("\t{:<32}{flag}", ""));
             }
         }
         item("atomic_cap", &attr.atomic_cap);
     }
-    let item = |name: &str, value: &dyn std::fmt::Display| println!("\t\t\t{:<24}{value}", format!("{name}:"));
+    let item = |name: &str, value: &dyn std::fmt::Display| {
+        println!("\t\t\t{:<24}{value}", format!("{name}:"))
+    };
     println!("\t\tport:\t1");
     item("state", &format_args!("{} ({})", state(device), if port.active { 4 } else { 1 }));
     item("max_mtu", &format_args!("{} ({})", port.max_mtu.bytes(), mtu_code(port.max_mtu)));
-    item("active_mtu", &format_args!("{} ({})", port.active_mtu.bytes(), mtu_code(port.active_mtu)));
+    item(
+        "active_mtu",
+        &format_args!("{} ({})", port.active_mtu.bytes(), mtu_code(port.active_mtu)),
+    );
     item("link_layer", &"Ethernet");
     if verbose {
         item("max_msg_sz", &format_args!("{:#x}", port.max_message));

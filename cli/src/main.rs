@@ -1,5 +1,6 @@
 //! The `roce` command-line tool.
 
+mod common;
 mod datagrams;
 mod demo;
 mod devinfo;
@@ -7,7 +8,6 @@ mod mckey;
 mod pingpong;
 mod rping;
 mod run;
-mod common;
 mod ucmatose;
 mod udaddy;
 
@@ -17,9 +17,10 @@ use clap::{Parser, Subcommand};
 
 /// RDMA without hardware: a RoCEv2 adapter in software, in user space.
 ///
-/// Every command opens devices of its own, which live as long as the command runs: no kernel module, no daemon, no privilege.
-/// A device sends and receives RoCEv2 packets on UDP port 4791 of this host's addresses, and talks to other roce programs, to
-/// the Linux kernel's rxe, and to RDMA network adapters.
+/// Every command opens devices of its own, which live as long as the command runs: no kernel
+/// module, no daemon, no privilege. A device sends and receives RoCEv2 packets on UDP port 4791 of
+/// this host's addresses, and talks to other roce programs, to the Linux kernel's rxe, and to RDMA
+/// network adapters.
 #[derive(Parser)]
 #[command(name = "roce", version)]
 struct Cli {

@@ -9,8 +9,8 @@ use roce::{
 
 use crate::{
     Failure,
-    datagrams::Datagrams,
     common::{self, DatagramSpace, LinkArgs, MessageArgs},
+    datagrams::Datagrams,
 };
 
 /// Join a multicast group, and send to it or receive from it.
@@ -64,7 +64,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         (None, None) => return Err("say which group, with -m".into()),
     };
     if !group.is_multicast() {
-        return Err(format!("{group} is no multicast address; choose one like 239.1.2.3 or ff05::1:2").into());
+        return Err(format!(
+            "{group} is no multicast address; choose one like 239.1.2.3 or ff05::1:2"
+        )
+        .into());
     }
     let context = args.link.open()?;
     let channel = EventChannel::new()?;

@@ -1,19 +1,20 @@
 //! `roce rping`: the exchange of the stock `rping`, in either role.
 //!
-//! The client tells where its source buffer is, the server READs it and says "go ahead"; the client tells where its sink buffer
-//! is, the server WRITEs there what it has read, and says "go ahead" again.
+//! The client tells where its source buffer is, the server READs it and says "go ahead"; the client
+//! tells where its sink buffer is, the server WRITEs there what it has read, and says "go ahead"
+//! again.
 
 use std::{collections::VecDeque, net::SocketAddr};
 
 use roce::{
-    Access, Context, Init, MemoryRegion, QpInitAttr, QpCaps, QpType, QueuePair, RKey, RecvWr, Remote, Rtr, Rts, SendWr, Wc, WcOpcode,
-    WcStatus,
+    Access, Context, Init, MemoryRegion, QpCaps, QpInitAttr, QpType, QueuePair, RKey, RecvWr,
+    Remote, Rtr, Rts, SendWr, Wc, WcOpcode, WcStatus,
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
 };
 
 use crate::{
     Failure,
-    common::{self, EventLoop, Ready, LinkArgs},
+    common::{self, EventLoop, LinkArgs, Ready},
 };
 
 /// Grant for "rdma-ping-", a number, ": ", and a zero byte.
@@ -38,7 +39,8 @@ pub(crate) struct Args {
     /// Be the client: connect to the server at ADDRESS
     #[arg(short, requires = "address")]
     client: bool,
-    /// The server's address, for both sides. Without it the server listens on every IPv4 address; `-a ::0` for every IPv6 one
+    /// The server's address, for both sides. Without it the server listens on every IPv4 address;
+    /// `-a ::0` for every IPv6 one
     #[arg(short, value_name = "ADDRESS")]
     address: Option<String>,
     /// The client's own address
@@ -80,7 +82,10 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
     match &args.address {
-        Some(server) if args.client => Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?.ask(),
+        Some(server) if args.client => {
+            Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?
+                .ask()
+        }
         _ => serve(args, &channel, context.as_ref()),
     }
 }
@@ -89,7 +94,8 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
     let listener = channel.create_id(PortSpace::Tcp);
     common::place(&listener, context)?;
-    listener.bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
+    listener
+        .bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
     listener.listen(0)?;
     debug(&args, || format!("listening on port {}", listener.src_port()));
     let args = std::sync::Arc::new(args);
@@ -107,7 +113,9 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
                     }
                 });
             }
-            EventKind::ConnectRequest => return Ping::accept(&args, channel, event.id().clone())?.answer(),
+            EventKind::ConnectRequest => {
+                return Ping::accept(&args, channel, event.id().clone())?.answer();
+            }
             EventKind::AddrChange => {}
             _ => return Err(common::unexpected(&event, None)),
         }
@@ -139,7 +147,9 @@ impl Info {
     }
 
     fn decode(bytes: [u8; Self::LEN]) -> Self {
-        let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let number = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
         let address = u64::from(number(0)) << 32 | u64::from(number(4));
         Self { at: Remote { address, rkey: RKey(number(8)) }, size: number(12) }
     }
@@ -174,27 +184,47 @@ impl<'a> Ping<'a> {
     fn new(args: &'a Args, channel: &EventChannel, id: CmId) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let ears = EventLoop::new(&context, 64, channel)?;
-        let caps = QpCaps { max_send_wr: 16, max_recv_wr: 2, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let caps = QpCaps {
+            max_send_wr: 16,
+            max_recv_wr: 2,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
         let qp = if args.own_qp {
-            let qp = id.pd()?.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &ears.cq) })?;
-            qp.to_init(Init { access: Access::REMOTE_READ | Access::REMOTE_WRITE, ..Init::default() })?;
+            let qp = id
+                .pd()?
+                .create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &ears.cq) })?;
+            qp.to_init(Init {
+                access: Access::REMOTE_READ | Access::REMOTE_WRITE,
+                ..Init::default()
+            })?;
             qp
         } else {
             let cq = Some(ears.cq.clone());
-            id.create_qp(None, &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
+            id.create_qp(
+                None,
+                &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
+            )?;
             id.qp().ok_or("the id has no queue pair")?
         };
         debug(args, || format!("created qp {:#x}", qp.qpn().get()));
         let (told, telling) = (id.reg_msgs(Info::LEN)?, id.reg_msgs(Info::LEN)?);
         let (source, sink) = (id.reg_read(args.size)?, id.reg_write(args.size)?);
         let (inbox, is_over) = (VecDeque::new(), false);
-        let ping = Self { args, id, context, qp, ears, told, telling, source, sink, inbox, is_over };
+        let ping =
+            Self { args, id, context, qp, ears, told, telling, source, sink, inbox, is_over };
         ping.listen()?;
         Ok(ping)
     }
 
     /// Connects to a server.
-    fn connect(args: &'a Args, channel: &EventChannel, context: Option<&Context>, server: SocketAddr) -> Result<Self, Failure> {
+    fn connect(
+        args: &'a Args,
+        channel: &EventChannel,
+        context: Option<&Context>,
+        server: SocketAddr,
+    ) -> Result<Self, Failure> {
         let id = channel.create_id(PortSpace::Tcp);
         let own = args.source.as_deref().map(|own| common::address(own, 0)).transpose()?;
         if own.is_none() {
@@ -233,7 +263,13 @@ impl<'a> Ping<'a> {
 
     fn param(&self) -> ConnParam {
         let qpn = self.args.own_qp.then(|| self.qp.qpn());
-        ConnParam { responder_resources: 1, initiator_depth: 1, retry_count: 7, qpn, ..ConnParam::default() }
+        ConnParam {
+            responder_resources: 1,
+            initiator_depth: 1,
+            retry_count: 7,
+            qpn,
+            ..ConnParam::default()
+        }
     }
 
     /// Moves a queue pair that the id does not know.
@@ -267,13 +303,20 @@ impl<'a> Ping<'a> {
             self.sink.fill(0)?;
             for buffer in [self.source.clone(), self.sink.clone()] {
                 let info = Info { at: buffer.remote(0), size: size as u32 };
-                debug(self.args, || format!("RDMA addr {:x} rkey {:x} len {}", info.at.address, info.at.rkey.0, info.size));
+                debug(self.args, || {
+                    format!(
+                        "RDMA addr {:x} rkey {:x} len {}",
+                        info.at.address, info.at.rkey.0, info.size
+                    )
+                });
                 self.telling.write_at(0, &info.encode())?;
                 self.qp.post_send(&[SendWr::send(SEND, self.telling.sge_all())])?;
                 while self.inbox.is_empty() {
                     self.hear()?;
                     if self.is_over {
-                        return Err("the server has ended the connection; see what it printed".into());
+                        return Err(
+                            "the server has ended the connection; see what it printed".into()
+                        );
                     }
                 }
                 self.inbox.clear();
@@ -283,7 +326,10 @@ impl<'a> Ping<'a> {
                 && let Some(at) = (0..size).find(|&at| got[at] != data[at])
             {
                 let (got, wanted) = (got[at], data[at]);
-                return Err(format!("data mismatch! ping {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
+                return Err(format!(
+                    "data mismatch! ping {number}: byte {at} is {got:#04x} instead of {wanted:#04x}"
+                )
+                .into());
             }
             if self.args.verbose {
                 println!("ping data: {}", text(&got));
@@ -303,13 +349,19 @@ impl<'a> Ping<'a> {
         loop {
             let Some(source) = self.next_info()? else { break };
             if source.size as usize > size {
-                return Err(
-                    format!("the client's buffer has {} bytes; start this server with -S {0} or more", source.size).into()
-                );
+                return Err(format!(
+                    "the client's buffer has {} bytes; start this server with -S {0} or more",
+                    source.size
+                )
+                .into());
             }
             debug(args, || "server received source adv".into());
             let length = source.size as usize;
-            let Some(()) = self.do_one(READ, SendWr::read(READ, source.at, self.sink.sge(0..length)))? else { break };
+            let Some(()) =
+                self.do_one(READ, SendWr::read(READ, source.at, self.sink.sge(0..length)))?
+            else {
+                break;
+            };
             debug(args, || "server received read complete".into());
             let data = self.sink.to_vec(0..length)?;
             if args.verbose {
@@ -320,7 +372,11 @@ impl<'a> Ping<'a> {
             debug(args, || "server received sink adv".into());
             // as the stock server: with the zero byte, and nothing behind it
             let length = (text(&data).len() + 1).min(data.len());
-            let Some(()) = self.do_one(WRITE, SendWr::write(WRITE, sink.at, self.sink.sge(0..length)))? else { break };
+            let Some(()) =
+                self.do_one(WRITE, SendWr::write(WRITE, sink.at, self.sink.sge(0..length)))?
+            else {
+                break;
+            };
             debug(args, || "server rdma write complete".into());
             self.go_ahead()?;
         }
@@ -364,7 +420,9 @@ impl<'a> Ping<'a> {
         match self.ears.next()? {
             Ready::Done(wc) => self.complete(&wc),
             Ready::Event(event) => {
-                debug(self.args, || format!("cma_event type {} ({})", event.kind(), event.status()));
+                debug(self.args, || {
+                    format!("cma_event type {} ({})", event.kind(), event.status())
+                });
                 match event.kind() {
                     EventKind::Disconnected => self.is_over = true,
                     EventKind::Established | EventKind::TimewaitExit | EventKind::AddrChange => {}
@@ -382,17 +440,28 @@ impl<'a> Ping<'a> {
             Ok(ok) => ok,
             // the connection's end, of which an event tells
             Err(error) if error.status == WcStatus::WrFlushErr => return Ok(None),
-            Err(error) => return Err(format!("cq completion failed status {}: {error}", error.status as u8).into()),
+            Err(error) => {
+                return Err(
+                    format!("cq completion failed status {}: {error}", error.status as u8).into()
+                );
+            }
         };
         if ok.opcode == WcOpcode::Recv {
             if ok.byte_len as usize != Info::LEN {
-                return Err(format!("received bogus data, size {}; the other side is no rping", ok.byte_len).into());
+                return Err(format!(
+                    "received bogus data, size {}; the other side is no rping",
+                    ok.byte_len
+                )
+                .into());
             }
             let mut bytes = [0; Info::LEN];
             self.told.read_at(0, &mut bytes)?;
             let info = Info::decode(bytes);
             debug(self.args, || {
-                format!("Received rkey {:x} addr {:x} len {} from peer", info.at.rkey.0, info.at.address, info.size)
+                format!(
+                    "Received rkey {:x} addr {:x} len {} from peer",
+                    info.at.rkey.0, info.at.address, info.size
+                )
             });
             self.inbox.push_back(info);
             self.listen()?;
@@ -401,13 +470,16 @@ impl<'a> Ping<'a> {
     }
 }
 
-/// What a client has in its source buffer: a number, letters that begin at another one each time, and a zero byte.
+/// What a client has in its source buffer: a number, letters that begin at another one each time,
+/// and a zero byte.
 fn ping_data(number: u32, size: usize) -> Vec<u8> {
     const LETTERS: u32 = (b'z' - b'A') as u32 + 1;
     let mut data = format!("rdma-ping-{number}: ").into_bytes();
     data.truncate(size);
     let head = data.len();
-    data.extend((head..size).map(|at| b'A' + ((number % LETTERS + (at - head) as u32) % LETTERS) as u8));
+    data.extend(
+        (head..size).map(|at| b'A' + ((number % LETTERS + (at - head) as u32) % LETTERS) as u8),
+    );
     data[size - 1] = 0;
     data
 }
@@ -425,7 +497,10 @@ mod tests {
     fn info_is_what_the_stock_tool_sends() {
         let bytes = [0, 0, 0x55, 0xD0, 1, 2, 3, 4, 0, 0, 0x12, 0x34, 0, 0, 0, 100];
         let info = Info::decode(bytes);
-        assert_eq!(info, Info { at: Remote { address: 0x55D0_0102_0304, rkey: RKey(0x1234) }, size: 100 });
+        assert_eq!(
+            info,
+            Info { at: Remote { address: 0x55D0_0102_0304, rkey: RKey(0x1234) }, size: 100 }
+        );
         assert_eq!(info.encode(), bytes);
     }
 

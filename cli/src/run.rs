@@ -1,4 +1,5 @@
-//! `roce run`: starts a program that is linked with libibverbs or librdmacm, so that it finds this adapter in their place.
+//! `roce run`: starts a program that is linked with libibverbs or librdmacm, so that it finds this
+//! adapter in their place.
 
 mod library;
 mod mounts;
@@ -29,33 +30,35 @@ const NOT_FOUND: u8 = 127;
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
 ///
-/// The program is not started anew in any sense that it could notice: it takes the place of this command, with its signals and
-/// its exit status. It finds libraries of roce in the place of libibverbs.so.1 and librdmacm.so.1, in those it loads later too,
-/// and in every program that it starts. Exit status 2: something is wrong with the options; 126: the program cannot be
-/// executed; 127: there is no such program. The rest is the program's own.
+/// The program is not started anew in any sense that it could notice: it takes the place of this
+/// command, with its signals and its exit status. It finds libraries of roce in the place of
+/// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
+/// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
+/// 127: there is no such program. The rest is the program's own.
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// A device that the program finds: a name from `roce devinfo`, the name of a network interface, or udp:ADDRESS; again for
-    /// more. Without it, those that ROCE_DEVICES names, or all
+    /// A device that the program finds: a name from `roce devinfo`, the name of a network
+    /// interface, or udp:ADDRESS; again for more. Without it, those that ROCE_DEVICES names, or all
     #[arg(short, long, value_name = "DEV")]
     device: Vec<String>,
-    /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p the process. Further devices
-    /// and processes get FILE.2, FILE.3, …
+    /// Capture every packet into this pcapng file, for Wireshark; %d in its name is the device, %p
+    /// the process. Further devices and processes get FILE.2, FILE.3, …
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once", "corrupt 0.1% rx"; several with commas
-    /// between them. docs/guide/faults.md lists them all
+    /// Let something go wrong: "drop 1%", "rnr 10%", "delay 2ms", "drop psn 260..264 once",
+    /// "corrupt 0.1% rx"; several with commas between them. docs/guide/faults.md lists them all
     #[arg(long, value_name = "RULES")]
     fault: Vec<String>,
     /// Where the chance of faults comes from: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
-    /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look there (UCX, NCCL, scripts).
-    /// That needs a mount namespace, and for users other than root a user namespace
+    /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look
+    /// there (UCX, NCCL, scripts). That needs a mount namespace, and for users other than root a
+    /// user namespace
     #[arg(long)]
     sysfs: bool,
-    /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or libroce_abi.so beside this
-    /// command, or in ../lib/roce
+    /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
+    /// libroce_abi.so beside this command, or in ../lib/roce
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// The program, and its arguments
@@ -83,7 +86,8 @@ impl Refusal {
 }
 
 fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
-    let (name, arguments) = args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
+    let (name, arguments) =
+        args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
     let devices = devices(args)?;
     let mut command = configured(args)?;
     let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
@@ -94,7 +98,10 @@ fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
     }
     command.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
     let error = command.program(&path, name, arguments);
-    Err(Refusal { status: NOT_EXECUTABLE, line: format!("cannot execute {}: {}", path.display(), program::explain(&error)) })
+    Err(Refusal {
+        status: NOT_EXECUTABLE,
+        line: format!("cannot execute {}: {}", path.display(), program::explain(&error)),
+    })
 }
 
 /// The devices that the program will find.
@@ -104,7 +111,9 @@ fn devices(args: &Args) -> Result<Vec<Device>, Refusal> {
         false => environment::devices_named(&args.device.join(",")),
     };
     named.map_err(|error| match error {
-        EnvironmentError::Device(error) if !args.device.is_empty() => Refusal::new(format!("--device: {error}")),
+        EnvironmentError::Device(error) if !args.device.is_empty() => {
+            Refusal::new(format!("--device: {error}"))
+        }
         error => Refusal::new(error.to_string()),
     })
 }
@@ -145,22 +154,35 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     let inherited = env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(pcap) = args.pcap.clone().or(inherited) {
-        let absolute = std::path::absolute(&pcap).map_err(|error| Refusal::new(format!("--pcap: {error}")))?;
+        let absolute =
+            std::path::absolute(&pcap).map_err(|error| Refusal::new(format!("--pcap: {error}")))?;
         let place = absolute.parent().unwrap_or(&absolute);
         if absolute.is_dir() || !place.is_dir() && !place.as_os_str().as_bytes().contains(&b'%') {
-            let problem = if absolute.is_dir() { "is a directory" } else { "is in no directory that there is" };
-            return Err(Refusal::new(format!("--pcap: {} {problem}; name a file to write", pcap.display())));
+            let problem = if absolute.is_dir() {
+                "is a directory"
+            } else {
+                "is in no directory that there is"
+            };
+            return Err(Refusal::new(format!(
+                "--pcap: {} {problem}; name a file to write",
+                pcap.display()
+            )));
         }
         configured.env(PCAP, absolute);
     }
     Ok(configured)
 }
 
-/// A list of directories with this one in front. An empty part, which stands for the current directory, stays.
+/// A list of directories with this one in front. An empty part, which stands for the current
+/// directory, stays.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();
     let Some(rest) = rest.filter(|rest| !rest.is_empty()) else { return list };
-    for other in rest.as_bytes().split(|byte| *byte == b':').filter(|other| *other != directory.as_os_str().as_bytes()) {
+    for other in rest
+        .as_bytes()
+        .split(|byte| *byte == b':')
+        .filter(|other| *other != directory.as_os_str().as_bytes())
+    {
         list.push(":");
         list.push(OsStr::from_bytes(other));
     }

@@ -1,6 +1,8 @@
-//! `roce ucmatose`: many connections at once, messages both ways, and their end, as the stock `ucmatose` does it.
+//! `roce ucmatose`: many connections at once, messages both ways, and their end, as the stock
+//! `ucmatose` does it.
 //!
-//! Once all connections stand, the server sends all its messages, the client answers with as many, and the server disconnects.
+//! Once all connections stand, the server sends all its messages, the client answers with as many,
+//! and the server disconnects.
 
 use std::{net::SocketAddr, time::Instant};
 
@@ -12,7 +14,7 @@ use roce::{
 
 use crate::{
     Failure,
-    common::{self, EventLoop, EndArgs, Ready, LinkArgs, MessageArgs},
+    common::{self, EndArgs, EventLoop, LinkArgs, MessageArgs, Ready},
 };
 
 /// Make connections, send messages over them both ways, and disconnect.
@@ -78,14 +80,21 @@ impl Args {
         };
         let id = self.end.id(channel, space, context)?;
         if let Some(code) = self.ack_timeout {
-            id.set_ack_timeout(code).map_err(|_| format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a"))?;
+            id.set_ack_timeout(code).map_err(|_| {
+                format!("{code} is no acknowledge timeout; choose one of 0 to 31 with -a")
+            })?;
         }
         Ok(id)
     }
 }
 
 /// Connects as often as wanted.
-fn connect(args: &Args, server: SocketAddr, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
+fn connect(
+    args: &Args,
+    server: SocketAddr,
+    channel: &EventChannel,
+    context: Option<&Context>,
+) -> Result<Test, Failure> {
     println!("cmatose: starting client");
     let own = args.end.own()?;
     println!("cmatose: connecting");
@@ -151,12 +160,18 @@ struct Test {
 }
 
 impl Test {
-    fn new(args: &Args, channel: &EventChannel, id: &CmId, is_client: bool) -> Result<Self, Failure> {
+    fn new(
+        args: &Args,
+        channel: &EventChannel,
+        id: &CmId,
+        is_client: bool,
+    ) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let completions = args.connections as usize * (args.messages.message_count as usize * 2);
         let ears = EventLoop::new(&context, completions.max(1), channel)?;
         let (pd, size) = (id.pd()?, args.messages.message_size as usize);
-        let (outgoing, incoming) = (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
+        let (outgoing, incoming) =
+            (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
         Ok(Self {
             ids: Vec::with_capacity(args.connections as usize),
             channel: channel.clone(),
@@ -177,11 +192,21 @@ impl Test {
     /// Makes a connection's queue pair, ready for all messages.
     fn begin(&mut self, args: &Args, id: CmId) -> Result<(), Failure> {
         let depth = args.messages.message_count.max(1);
-        let caps = QpCaps { max_send_wr: depth, max_recv_wr: depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let caps = QpCaps {
+            max_send_wr: depth,
+            max_recv_wr: depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
         let cq = Some(self.ears.cq.clone());
-        id.create_qp(Some(&self.pd), &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() })?;
+        id.create_qp(
+            Some(&self.pd),
+            &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
+        )?;
         let into = self.incoming.sge(0..args.messages.message_size as usize);
-        let wrs: Vec<_> = (0..args.messages.message_count).map(|_| RecvWr::new(0, [into])).collect();
+        let wrs: Vec<_> =
+            (0..args.messages.message_count).map(|_| RecvWr::new(0, [into])).collect();
         id.qp().ok_or("the id has no queue pair")?.post_recv(&wrs)?;
         self.ids.push(id);
         Ok(())
@@ -205,7 +230,8 @@ impl Test {
             }
         }
         if args.connections > 1 {
-            let (seconds, count) = (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
+            let (seconds, count) =
+                (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
             let bytes = common::resident_bytes().saturating_sub(self.before) as f64 / count;
             println!(
                 "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of memory each",
@@ -267,9 +293,12 @@ impl Test {
         while !done(self) {
             match self.ears.next()? {
                 Ready::Done(wc) => {
-                    let ok = wc
-                        .result
-                        .map_err(|error| format!("after {} messages sent and {} received: {error}", self.sent, self.received))?;
+                    let ok = wc.result.map_err(|error| {
+                        format!(
+                            "after {} messages sent and {} received: {error}",
+                            self.sent, self.received
+                        )
+                    })?;
                     if ok.opcode == WcOpcode::Recv { self.received += 1 } else { self.sent += 1 }
                 }
                 Ready::Event(event) => match event.kind() {

@@ -1,4 +1,5 @@
-//! `roce udaddy`: datagrams to a service that a server offers, and back, as the stock `udaddy` does it.
+//! `roce udaddy`: datagrams to a service that a server offers, and back, as the stock `udaddy` does
+//! it.
 
 use std::net::SocketAddr;
 
@@ -9,8 +10,8 @@ use roce::{
 
 use crate::{
     Failure,
-    datagrams::Datagrams,
     common::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
+    datagrams::Datagrams,
 };
 
 /// Ask a server for its datagram queue pairs, send it messages, and get as many back.
@@ -34,7 +35,13 @@ pub(crate) struct Args {
     #[command(flatten)]
     messages: MessageArgs,
     /// Port space: 0x111 (udp) or 0x2 (ipoib)
-    #[arg(short, long = "port-space", visible_short_alias = 'P', value_name = "SPACE", default_value = "0x111")]
+    #[arg(
+        short,
+        long = "port-space",
+        visible_short_alias = 'P',
+        value_name = "SPACE",
+        default_value = "0x111"
+    )]
     port_space: DatagramSpace,
     #[command(flatten)]
     link: LinkArgs,
@@ -62,7 +69,12 @@ impl Args {
 }
 
 /// The client.
-fn ask(args: &Args, server: SocketAddr, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
+fn ask(
+    args: &Args,
+    server: SocketAddr,
+    channel: &EventChannel,
+    context: Option<&Context>,
+) -> Result<(), Failure> {
     println!("udaddy: starting client");
     let own = args.end.own()?;
     println!("udaddy: connecting");

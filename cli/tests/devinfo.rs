@@ -31,7 +31,11 @@ impl Runtime {
 
     fn roce(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
-        command.args(arguments).env("XDG_RUNTIME_DIR", &self.0).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", &self.0)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         command
     }
 
@@ -69,10 +73,14 @@ fn counters_of_other_processes() {
     let address = format!("127.78.{}.1", std::process::id() as u8);
     let device = format!("udp:{address}");
     let port = (20_000 + std::process::id() % 10_000).to_string();
-    let mut dying = Running(runtime.roce(&["pingpong", "rc", "-d", &device, "-p", &port]).spawn().unwrap());
+    let mut dying =
+        Running(runtime.roce(&["pingpong", "rc", "-d", &device, "-p", &port]).spawn().unwrap());
     eventually("the server publishes its device", || runtime.list().len() == 1);
     let published = &runtime.list()[0];
-    assert_eq!((&published["name"], &published["pid"]), (&device.as_str().into(), &dying.0.id().into()));
+    assert_eq!(
+        (&published["name"], &published["pid"]),
+        (&device.as_str().into(), &dying.0.id().into())
+    );
     assert_eq!(published["program"], "roce");
     assert_eq!(published["gids"][0], format!("::ffff:{address}"));
     assert_eq!(published["counters"]["sent_packets"]["value"], 0);

@@ -1,5 +1,6 @@
-//! `roce run`, as a user runs it: what the started program finds, and what is said when it cannot be started. Where the library is
-//! not what a test is about, any shared object stands for it: the programs that are started here load none of its names.
+//! `roce run`, as a user runs it: what the started program finds, and what is said when it cannot
+//! be started. Where the library is not what a test is about, any shared object stands for it: the
+//! programs that are started here load none of its names.
 
 use std::{
     env, fs,
@@ -33,7 +34,8 @@ impl Scratch {
         path
     }
 
-    /// Starts `roce run`, with a library that is named, and no variable of the tests' own surroundings.
+    /// Starts `roce run`, with a library that is named, and no variable of the tests' own
+    /// surroundings.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = self.run_by(Path::new(env!("CARGO_BIN_EXE_roce")), arguments);
         command.env("ROCE_LIBRARY", env::current_exe().unwrap());
@@ -42,10 +44,21 @@ impl Scratch {
 
     fn run_by(&self, roce: &Path, arguments: &[&str]) -> Command {
         let mut command = Command::new(roce);
-        for variable in ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED", "ROCE_LIBRARY", "LD_LIBRARY_PATH"] {
+        for variable in [
+            "ROCE_DEVICES",
+            "ROCE_PCAP",
+            "ROCE_FAULT",
+            "ROCE_FAULT_SEED",
+            "ROCE_LIBRARY",
+            "LD_LIBRARY_PATH",
+        ] {
             command.env_remove(variable);
         }
-        command.arg("run").args(arguments).env("XDG_RUNTIME_DIR", self.runtime()).current_dir(&self.0);
+        command
+            .arg("run")
+            .args(arguments)
+            .env("XDG_RUNTIME_DIR", self.runtime())
+            .current_dir(&self.0);
         command
     }
 }
@@ -91,7 +104,10 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let path = variable(&environment, "LD_LIBRARY_PATH").unwrap();
     let own = PathBuf::from(path.strip_suffix(":/opt/one::/opt/two").unwrap());
     for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
-        assert_eq!(fs::read_link(own.join(name)).unwrap(), fs::canonicalize(env::current_exe().unwrap()).unwrap());
+        assert_eq!(
+            fs::read_link(own.join(name)).unwrap(),
+            fs::canonicalize(env::current_exe().unwrap()).unwrap()
+        );
     }
     for directory in [&own, &scratch.join("runtime/roce")] {
         assert_eq!(fs::metadata(directory).unwrap().mode() & 0o777, 0o700);
@@ -101,12 +117,15 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let roce = env!("CARGO_BIN_EXE_roce");
     let environment = said(&mut scratch.run(&[roce, "run", "env"]));
     assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
-    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED"].map(|name| variable(&environment, name));
+    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED"]
+        .map(|name| variable(&environment, name));
     assert_eq!(set, [None; 4]);
     assert_eq!(fs::read_dir(scratch.join("runtime/roce")).unwrap().count(), 1);
     // what stands in the environment stays, and a file is found from wherever the program goes
     let mut inherited = scratch.run(&["env"]);
-    let environment = said(inherited.env("ROCE_DEVICES", "roce_lo").env("ROCE_FAULT", "drop 1%").env("ROCE_PCAP", "x"));
+    let environment = said(
+        inherited.env("ROCE_DEVICES", "roce_lo").env("ROCE_FAULT", "drop 1%").env("ROCE_PCAP", "x"),
+    );
     assert_eq!(variable(&environment, "ROCE_PCAP"), scratch.join("x").to_str());
     assert_eq!(
         (variable(&environment, "ROCE_DEVICES"), variable(&environment, "ROCE_FAULT")),
@@ -120,24 +139,33 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
     fs::create_dir_all(scratch.join("bin")).unwrap();
     fs::create_dir_all(scratch.join("lib/roce")).unwrap();
     let roce = scratch.join("bin/roce");
-    // written by another process: while this one holds it open to write, a test beside this may start a process that inherits that
-    assert!(Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&roce).status().unwrap().success());
+    // written by another process: while this one holds it open to write, a test beside this may
+    // start a process that inherits that
+    assert!(
+        Command::new("cp").arg(env!("CARGO_BIN_EXE_roce")).arg(&roce).status().unwrap().success()
+    );
     let output = scratch.run_by(&roce, &["true"]).output().unwrap();
     assert!(refused(&output, 2).contains("there is no libroce_abi.so in"), "{output:?}");
     for place in ["lib/roce/libroce_abi.so", "bin/libroce_abi.so"] {
         fs::copy(env::current_exe().unwrap(), scratch.join(place)).unwrap();
-        let path = said(&mut scratch.run_by(&roce, &["sh", "-c", "readlink $LD_LIBRARY_PATH/libibverbs.so.1"]));
+        let path = said(
+            &mut scratch.run_by(&roce, &["sh", "-c", "readlink $LD_LIBRARY_PATH/libibverbs.so.1"]),
+        );
         assert_eq!(Path::new(path.trim_end()), scratch.join(place));
     }
     fs::write(scratch.join("bin/libroce_abi.so"), "a text").unwrap();
     let output = scratch.run_by(&roce, &["true"]).output().unwrap();
-    assert!(refused(&output, 2).contains("bin/libroce_abi.so is no shared object; see --library"), "{output:?}");
+    assert!(
+        refused(&output, 2).contains("bin/libroce_abi.so is no shared object; see --library"),
+        "{output:?}"
+    );
 }
 
 #[test]
 fn the_program_takes_the_commands_place() {
     let scratch = Scratch::new("place");
-    let child = scratch.run(&["sh", "-c", "echo $$"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let child =
+        scratch.run(&["sh", "-c", "echo $$"]).stdout(std::process::Stdio::piped()).spawn().unwrap();
     let id = child.id();
     let output = child.wait_with_output().unwrap();
     assert_eq!(String::from_utf8_lossy(&output.stdout), format!("{id}\n"));
@@ -153,7 +181,11 @@ fn what_is_wrong_is_said_in_one_line() {
     fs::write(scratch.join("script"), "#!/no/such/shell\n").unwrap();
     fs::set_permissions(scratch.join("script"), PermissionsExt::from_mode(0o755)).unwrap();
     for (arguments, status, wanted) in [
-        (&["-d", "eth77", "true"][..], 2, "roce: --device: there is no device eth77; `roce devinfo` lists"),
+        (
+            &["-d", "eth77", "true"][..],
+            2,
+            "roce: --device: there is no device eth77; `roce devinfo` lists",
+        ),
         (&["-d", "udp:10.1", "true"], 2, "roce: --device: 10.1 is no IP address"),
         (
             &["--fault", "drp 1%", "true"],
@@ -162,7 +194,11 @@ fn what_is_wrong_is_said_in_one_line() {
         ),
         (&["--fault", "drop 1% often", "true"], 2, "\"often\" is not understood; possible are"),
         (&["--fault", "rnr 5% tx", "true"], 2, "rnr is about what the device receives"),
-        (&["--pcap", "/no/such/x.pcapng", "true"], 2, "/no/such/x.pcapng is in no directory that there is"),
+        (
+            &["--pcap", "/no/such/x.pcapng", "true"],
+            2,
+            "/no/such/x.pcapng is in no directory that there is",
+        ),
         (&["--pcap", ".", "true"], 2, ". is a directory; name a file"),
         (&["--library", "text", "true"], 2, "the library text is no shared object"),
         (&["--library", "none", "true"], 2, "the library none cannot be read: No such file"),
@@ -196,8 +232,11 @@ fn a_program_for_which_the_system_ignores_the_library_is_refused() {
         fs::set_permissions(&program, PermissionsExt::from_mode(0o4755)).unwrap();
         program
     } else {
-        let is_setuid = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o4001 == 0o4001);
-        let known = ["/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount", "/bin/su", "/bin/mount"].map(PathBuf::from);
+        let is_setuid = |path: &PathBuf| {
+            fs::metadata(path).is_ok_and(|metadata| metadata.mode() & 0o4001 == 0o4001)
+        };
+        let known = ["/usr/bin/su", "/usr/bin/passwd", "/usr/bin/mount", "/bin/su", "/bin/mount"]
+            .map(PathBuf::from);
         known.into_iter().find(is_setuid).expect("a setuid program on this system")
     };
     let line = refused(&scratch.run(&[program.to_str().unwrap()]).output().unwrap(), 126);
@@ -220,27 +259,38 @@ fn what_others_have_put_into_the_way_is_not_used() {
     fs::set_permissions(&roce, PermissionsExt::from_mode(0o777)).unwrap();
     refused(&scratch.run(&["true"]).output().unwrap(), 2);
 
-    // of its own, a link that leads elsewhere is set right, and a directory that others can change is refused
+    // of its own, a link that leads elsewhere is set right, and a directory that others can change
+    // is refused
     fs::set_permissions(&roce, PermissionsExt::from_mode(0o700)).unwrap();
-    let own = PathBuf::from(said(&mut scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"])).trim_end());
+    let own =
+        PathBuf::from(said(&mut scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"])).trim_end());
     fs::remove_file(own.join("libibverbs.so.1")).unwrap();
     symlink("/no/such/library", own.join("libibverbs.so.1")).unwrap();
     said(&mut scratch.run(&["true"]));
-    assert_eq!(fs::read_link(own.join("libibverbs.so.1")).unwrap(), fs::canonicalize(env::current_exe().unwrap()).unwrap());
+    assert_eq!(
+        fs::read_link(own.join("libibverbs.so.1")).unwrap(),
+        fs::canonicalize(env::current_exe().unwrap()).unwrap()
+    );
     fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
-    assert!(refused(&scratch.run(&["true"]).output().unwrap(), 2).contains("only this user can change"));
+    assert!(
+        refused(&scratch.run(&["true"]).output().unwrap(), 2).contains("only this user can change")
+    );
 }
 
 /// Whether users can have mount namespaces here.
 fn has_namespaces(user: &[&str]) -> bool {
     let mut command = Command::new("setpriv");
-    let possible = command.args(user).args(["unshare", "--user", "--map-root-user", "--mount", "true"]).output();
+    let possible = command
+        .args(user)
+        .args(["unshare", "--user", "--map-root-user", "--mount", "true"])
+        .output();
     let possible = possible.is_ok_and(|output| output.status.success());
     assert!(possible || env::var_os("ROCE_NAMESPACES").is_none(), "no mount namespace can be made");
     possible
 }
 
-/// As UCX, NCCL and the tests of pyverbs look at the devices; as this user and, if that is root, as one without privilege.
+/// As UCX, NCCL and the tests of pyverbs look at the devices; as this user and, if that is root, as
+/// one without privilege.
 #[test]
 fn devices_are_shown_where_the_kernel_shows_them() {
     const NOBODY: [&str; 3] = ["--reuid=65534", "--regid=65534", "--clear-groups"];
@@ -262,8 +312,18 @@ fn devices_are_shown_where_the_kernel_shows_them() {
         }
         let look = |devices: &[&str], script: &str| {
             let mut command = Command::new("setpriv");
-            command.args(user).arg(&roce).args(["run", "--sysfs"]).args(devices).args(["--", "sh", "-euc", script]);
-            said(command.env("XDG_RUNTIME_DIR", &runtime).env_remove("ROCE_DEVICES").current_dir(&scratch.0))
+            command
+                .args(user)
+                .arg(&roce)
+                .args(["run", "--sysfs"])
+                .args(devices)
+                .args(["--", "sh", "-euc", script]);
+            said(
+                command
+                    .env("XDG_RUNTIME_DIR", &runtime)
+                    .env_remove("ROCE_DEVICES")
+                    .current_dir(&scratch.0),
+            )
         };
         let two = ["-d", "udp:127.0.0.9", "-d", "roce_lo"];
         assert_eq!(look(&two, "ls /sys/class/infiniband"), "roce_lo\nudp:127.0.0.9\n");
@@ -271,24 +331,41 @@ fn devices_are_shown_where_the_kernel_shows_them() {
         assert_eq!(look(&two, script), "udp:127.0.0.9\nroce_lo\n0xffffff\n");
         let script = "stat -c %F /dev/infiniband/uverbs[01]; exec 3<>/dev/infiniband/uverbs0; test -r /dev/infiniband/uverbs1; \
                       test -w /dev/infiniband/uverbs1; ls /dev/infiniband";
-        assert_eq!(look(&two, script), "character special file\ncharacter special file\nuverbs0\nuverbs1\n");
+        assert_eq!(
+            look(&two, script),
+            "character special file\ncharacter special file\nuverbs0\nuverbs1\n"
+        );
         let script = "cd /sys/class/infiniband/udp:127.0.0.9/ports/1; cat gids/0 gids/1 gids/255 gid_attrs/types/0 gid_attrs/ndevs/0 \
                       pkeys/0 state link_layer; ls ../../device/net; cat ../../device/net/lo/ifindex";
         let none = "0000:0000:0000:0000:0000:0000:0000:0000\n";
         let gids = format!("0000:0000:0000:0000:0000:ffff:7f00:0009\n{none}{none}");
         assert_eq!(look(&two, script), gids + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n");
 
-        // everything else is as it is: what is in the directories, who the user is, which network and processes there are
+        // everything else is as it is: what is in the directories, who the user is, which network
+        // and processes there are
         let rest = "ls /dev /sys/class | grep -v infiniband; stat -c '%i %F %t %T' /dev/shm /dev/pts /dev/null /sys/class/net; \
                     readlink /dev/fd; cat /sys/class/net/lo/mtu; id -ru; id -rg; readlink /proc/self/ns/net /proc/self/ns/pid; \
                     head -c 1 /dev/urandom | wc -c; echo > /dev/null; pwd";
-        let outside = Command::new("setpriv").args(user).args(["sh", "-euc", rest]).current_dir(&scratch.0).output().unwrap();
+        let outside = Command::new("setpriv")
+            .args(user)
+            .args(["sh", "-euc", rest])
+            .current_dir(&scratch.0)
+            .output()
+            .unwrap();
         assert_eq!(look(&[], rest), String::from_utf8(outside.stdout).unwrap());
         let program = roce.to_str().unwrap();
         assert_eq!(
-            look(&two, &format!("{program} run --sysfs -d lo -- ls /sys/class/infiniband /dev/infiniband")).lines().count(),
+            look(
+                &two,
+                &format!("{program} run --sysfs -d lo -- ls /sys/class/infiniband /dev/infiniband")
+            )
+            .lines()
+            .count(),
             5
         );
     }
-    assert!(!Path::new("/dev/infiniband/uverbs1").exists() && !Path::new("/sys/class/infiniband/roce_lo").exists());
+    assert!(
+        !Path::new("/dev/infiniband/uverbs1").exists()
+            && !Path::new("/sys/class/infiniband/roce_lo").exists()
+    );
 }

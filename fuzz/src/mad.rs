@@ -1,25 +1,29 @@
 //! Bytes as management datagrams, and as a script for an adapter whose QP1 gets them.
 //!
-//! Each step is a byte for its kind and the bytes that the kind takes; past the end of the input everything is zero. A message is
-//! mended so far that it is one of connection management, and mostly one of an exchange that exists.
+//! Each step is a byte for its kind and the bytes that the kind takes; past the end of the input
+//! everything is zero. A message is mended so far that it is one of connection management, and
+//! mostly one of an exchange that exists.
 //!
-//! What has to hold: no panic; a message is written back as an equal one; what the adapter sends are messages; sending comes to an
-//! end, events are bounded, connections within their limit; and when everything has been destroyed and its time has passed,
-//! nothing is left.
+//! What has to hold: no panic; a message is written back as an equal one; what the adapter sends
+//! are messages; sending comes to an end, events are bounded, connections within their limit; and
+//! when everything has been destroyed and its time has passed, nothing is left.
 
 use std::net::IpAddr;
 
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, PKey, QKey, Qpn},
-    cm::{Accept, CmConfig, CmEvent, CmMad, CmService, ConnId, Connect, Listen, PortSpace, RejectReason},
+    cm::{
+        Accept, CmConfig, CmEvent, CmMad, CmService, ConnId, Connect, Listen, PortSpace,
+        RejectReason,
+    },
     event::{Disposition, DropReason},
     psn::Psn,
     qp::{Init, QpCaps, QpInit, QpType},
     time::Instant,
     wire::{
-        Bth, Deth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN, MadHeader, NetHeader, Opcode, Operation, Packet, Service,
-        icrc,
+        Bth, Deth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN, MadHeader, NetHeader,
+        Opcode, Operation, Packet, Service, icrc,
     },
 };
 
@@ -59,10 +63,19 @@ fn round_trip(data: &[u8]) {
     let length = data.len().min(MAD_LEN);
     bytes[..length].copy_from_slice(&data[..length]);
     for attribute in 0..0x20 {
-        bytes[..4].copy_from_slice(&[1, MadHeader::CM_CLASS, MadHeader::CM_VERSION, MadHeader::SEND]);
+        bytes[..4].copy_from_slice(&[
+            1,
+            MadHeader::CM_CLASS,
+            MadHeader::CM_VERSION,
+            MadHeader::SEND,
+        ]);
         bytes[16..18].copy_from_slice(&[0, attribute]);
         let Ok(mad) = CmMad::parse(&bytes) else { continue };
-        assert_eq!(CmMad::parse(&mad.encode()).as_ref(), Ok(&mad), "written back as another message");
+        assert_eq!(
+            CmMad::parse(&mad.encode()).as_ref(),
+            Ok(&mad),
+            "written back as another message"
+        );
         assert!(!format!("{mad:?}").is_empty());
     }
     assert!(data.len() == MAD_LEN || CmMad::parse(data).is_err());
@@ -104,8 +117,12 @@ impl Run {
         };
         let qpns = [QpType::Rc, QpType::Rc, QpType::Uc].map(&mut qp).into();
         let service_id = PortSpace::Tcp.service(7);
-        for (service_id, address) in [(service_id, None), (PortSpace::Udp.service(7), Some(IpAddr::from(OWN)))] {
-            adapter.cm_listen(Listen { service_id, address, backlog: BACKLOG }).expect("nobody else listens");
+        for (service_id, address) in
+            [(service_id, None), (PortSpace::Udp.service(7), Some(IpAddr::from(OWN)))]
+        {
+            adapter
+                .cm_listen(Listen { service_id, address, backlog: BACKLOG })
+                .expect("nobody else listens");
         }
         let buffer = TransmitBuffer::new(1 << 14, TransmitLimits::SINGLE);
         let now = Instant::from_nanos(1_000_000);
@@ -122,15 +139,22 @@ impl Run {
         }
     }
 
-    /// A message from a peer. The input gives: what to leave as it is, its kind, the names of its exchange, and its bytes.
+    /// A message from a peer. The input gives: what to leave as it is, its kind, the names of its
+    /// exchange, and its bytes.
     fn receive(&mut self, input: &mut Input<'_>) {
         let [control, kind, local, remote, words] = input.array();
         let mut bytes = [0; MAD_LEN];
         let raw = input.bytes(usize::from(words & 0x3F) * 4);
         bytes[24..].iter_mut().zip(raw).for_each(|(to, from)| *to = *from);
-        bytes[..4].copy_from_slice(&[1, MadHeader::CM_CLASS, MadHeader::CM_VERSION, MadHeader::SEND]);
+        bytes[..4].copy_from_slice(&[
+            1,
+            MadHeader::CM_CLASS,
+            MadHeader::CM_VERSION,
+            MadHeader::SEND,
+        ]);
         bytes[17] = if kind < 0xF0 { 0x10 + kind % 9 } else { kind };
-        let name = |n: u8| if n < 0xE0 { self.names[usize::from(n) % self.names.len()] } else { [n; 4] };
+        let name =
+            |n: u8| if n < 0xE0 { self.names[usize::from(n) % self.names.len()] } else { [n; 4] };
         bytes[24..28].copy_from_slice(&name(local));
         bytes[28..32].copy_from_slice(&name(remote));
         match bytes[17] {
@@ -156,15 +180,26 @@ impl Run {
         let qkey = if control & 0x38 == 0x38 { QKey(1) } else { QKey::GSI };
         let disposition = self.deliver(src.into(), qkey, &bytes[..length]);
         self.taken += u64::from(!matches!(disposition, Disposition::Dropped(_)));
-        assert!(qkey == QKey::GSI || disposition == Disposition::Dropped(DropReason::QKey), "{disposition}");
+        assert!(
+            qkey == QKey::GSI || disposition == Disposition::Dropped(DropReason::QKey),
+            "{disposition}"
+        );
     }
 
     fn deliver(&mut self, src: IpAddr, qkey: QKey, payload: &[u8]) -> Disposition {
         let ident = Ident::Known { id: 1, dont_fragment: true };
-        let net = NetHeader { src, dst: OWN.into(), src_port: 0xC000, traffic_class: 0, hop_limit: 64, ident };
+        let net = NetHeader {
+            src,
+            dst: OWN.into(),
+            src_port: 0xC000,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident,
+        };
         let opcode = Opcode::new(Service::Ud, Operation::SendOnly).expect("datagrams exist");
         let ext = Ext::Deth(Deth { qkey, source_qp: Qpn::GSI });
-        let headers = Headers::new(Bth::new(opcode, Qpn::GSI, Psn::new(0)), ext).expect("the opcode's headers");
+        let headers = Headers::new(Bth::new(opcode, Qpn::GSI, Psn::new(0)), ext)
+            .expect("the opcode's headers");
         let mut bytes = vec![0; HEADERS_MAX + payload.len() + 3 + ICRC_LEN];
         let length = Packet { headers, payload, icrc: 0 }.encode(&mut bytes);
         let (body, end) = bytes[..length].split_at_mut(length - ICRC_LEN);
@@ -172,7 +207,10 @@ impl Run {
         let before = self.adapter.cm_count();
         let disposition = self.adapter.handle_datagram(self.now, &net, &bytes[..length]);
         let dropped = matches!(disposition, Disposition::Dropped(_));
-        assert!(!dropped || self.adapter.cm_count() == before, "a refused message changed something: {disposition}");
+        assert!(
+            !dropped || self.adapter.cm_count() == before,
+            "a refused message changed something: {disposition}"
+        );
         disposition
     }
 
@@ -182,7 +220,10 @@ impl Run {
 
     fn connect(&mut self, input: &mut Input<'_>) {
         let [to, how, length] = input.array();
-        let mut av = AddressVector::new(IpAddr::from(PEERS[usize::from(to & 1)]).into(), u16::from(to == 0xFF));
+        let mut av = AddressVector::new(
+            IpAddr::from(PEERS[usize::from(to & 1)]).into(),
+            u16::from(to == 0xFF),
+        );
         av.flow_label = u32::from(to);
         let connect = Connect {
             service_id: PortSpace::Tcp.service(u16::from(how)),
@@ -205,7 +246,9 @@ impl Run {
         let before = self.adapter.cm_count();
         match self.adapter.cm_connect(self.now, &connect) {
             Ok(conn) => self.conns.push(conn),
-            Err(error) => assert!(self.adapter.cm_count() == before && !error.to_string().is_empty()),
+            Err(error) => {
+                assert!(self.adapter.cm_count() == before && !error.to_string().is_empty())
+            }
         }
     }
 
@@ -239,7 +282,11 @@ impl Run {
             1 => adapter.cm_notify(conn),
             2 => adapter.cm_reject(*now, conn, RejectReason(u16::from(how)), data),
             3 => adapter.cm_disconnect(*now, conn, data),
-            4 => adapter.sidr_respond(conn, if how & 8 == 0 { Ok((Qpn::new(5), QKey(1))) } else { Err(how) }, data),
+            4 => adapter.sidr_respond(
+                conn,
+                if how & 8 == 0 { Ok((Qpn::new(5), QKey(1))) } else { Err(how) },
+                data,
+            ),
             5 => {
                 let _setup = adapter.cm_qp_setup(conn);
                 Ok(())
@@ -260,14 +307,18 @@ impl Run {
             let Some(at) = self.adapter.poll_timeout() else { return };
             self.now = at.max(self.now);
             self.adapter.handle_timeout(self.now);
-            assert!(self.adapter.poll_timeout().is_none_or(|at| at > self.now), "what was due is due again");
+            assert!(
+                self.adapter.poll_timeout().is_none_or(|at| at > self.now),
+                "what was due is due again"
+            );
             self.check();
         }
     }
 
     fn check(&mut self) {
         assert!(self.adapter.cm_count() <= MOST, "more connections than may be");
-        let events: Vec<_> = std::iter::from_fn(|| self.adapter.poll_cm_event()).take(EVENTS_MAX + 1).collect();
+        let events: Vec<_> =
+            std::iter::from_fn(|| self.adapter.poll_cm_event()).take(EVENTS_MAX + 1).collect();
         assert!(events.len() <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");
         for event in events {
             if let CmEvent::Request { conn, .. } | CmEvent::SidrRequest { conn, .. } = event {
@@ -307,7 +358,11 @@ impl Run {
             self.adapter.handle_timeout(self.now);
             self.check();
         }
-        assert_eq!((self.adapter.cm_count(), self.adapter.poll_timeout()), (0, None), "something is left");
+        assert_eq!(
+            (self.adapter.cm_count(), self.adapter.poll_timeout()),
+            (0, None),
+            "something is left"
+        );
         self.taken
     }
 }

@@ -1,12 +1,14 @@
 //! Bytes as a script of packets, commands and time for an adapter with queue pairs in every state.
 //!
-//! The first byte says how the adapter is set up; then each step is a byte for its kind and the bytes that the kind takes.
-//! Past the end of the input everything is zero. A packet is mended as its control byte says: its addresses, its
-//! opcode, its PSN, its keys and its ICRC, so that a fuzzer gets behind the checks that a random packet fails.
+//! The first byte says how the adapter is set up; then each step is a byte for its kind and the
+//! bytes that the kind takes. Past the end of the input everything is zero. A packet is mended as
+//! its control byte says: its addresses, its opcode, its PSN, its keys and its ICRC, so that a
+//! fuzzer gets behind the checks that a random packet fails.
 //!
-//! What has to hold: no panic; a step raises a bounded number of events; sending comes to an end; the counters agree with what
-//! the adapter said of every packet; every request completes once and in its order; a packet that is not known to come from
-//! the peer changes nothing; memory changes only where the peer may write.
+//! What has to hold: no panic; a step raises a bounded number of events; sending comes to an end;
+//! the counters agree with what the adapter said of every packet; every request completes once and
+//! in its order; a packet that is not known to come from the peer changes nothing; memory changes
+//! only where the peer may write.
 
 mod forge;
 mod oracle;
@@ -18,9 +20,9 @@ use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
     event::Counters,
     mem::{Access, Region},
-    qp::{QpUpdate, PathMigration, QpType, Rts, State},
+    qp::{PathMigration, QpType, QpUpdate, Rts, State},
     wire::{ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
-    work::{NotifyKind, Data, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
+    work::{Data, NotifyKind, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
 };
 
 use crate::input::Input;
@@ -30,7 +32,8 @@ use world::{Edge, FILL, Member, QKEY, Queues, REGION, RIGHTS, Setup, World};
 
 /// Steps of one script; more would only be slower.
 const STEPS_MAX: usize = 400;
-/// Packets that the adapter may send before it has nothing more to say: far more than all requests and answers together take.
+/// Packets that the adapter may send before it has nothing more to say: far more than all requests
+/// and answers together take.
 const BURST_MAX: usize = 10_000;
 /// Packets of the adapter to itself that wait to be delivered; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
@@ -95,7 +98,11 @@ impl Run {
         self.ledger.check_all_complete(&self.world);
         self.transmit_all();
         self.check();
-        assert_eq!(self.world.adapter.poll_timeout(), None, "a queue pair in ERR waits for something");
+        assert_eq!(
+            self.world.adapter.poll_timeout(),
+            None,
+            "a queue pair in ERR waits for something"
+        );
         self.world.check_memory();
         self.world.adapter.counters().clone()
     }
@@ -106,15 +113,23 @@ impl Run {
         let before = snapshot(&self.world);
         let disposition = self.world.adapter.handle_datagram(self.world.now, net, bytes);
         self.ledger.received(disposition);
-        assert!(is_untrusted(disposition) || verify_icrc(net, bytes).is_some(), "a wrong ICRC was not noticed");
+        assert!(
+            is_untrusted(disposition) || verify_icrc(net, bytes).is_some(),
+            "a wrong ICRC was not noticed"
+        );
         if is_untrusted(disposition) {
-            assert_eq!(snapshot(&self.world), before, "a packet that was not checked changed a queue pair");
+            assert_eq!(
+                snapshot(&self.world),
+                before,
+                "a packet that was not checked changed a queue pair"
+            );
             assert_eq!(self.world.adapter.poll_event(), None);
             assert!(self.world.send_cq.is_empty() && self.world.recv_cq.is_empty());
         }
     }
 
-    /// Delivers a packet that the adapter sent to itself: in order or not, once or again, whole or damaged.
+    /// Delivers a packet that the adapter sent to itself: in order or not, once or again, whole or
+    /// damaged.
     fn deliver(&mut self, input: &mut Input<'_>) {
         let [which, how, place] = input.array();
         // mostly the oldest
@@ -201,7 +216,9 @@ impl Run {
         let wr = match (kind & 3, kind >> 6) {
             (0, 2) => SendWr::bind_window(id, self.world.bind(window, length, kind & 4 != 0)),
             (1, 2) => SendWr::local_invalidate(id, self.world.windows[window]),
-            (0, 3) if member.qp_type == QpType::Rc => SendWr::send_invalidate(id, self.world.windows[window], data),
+            (0, 3) if member.qp_type == QpType::Rc => {
+                SendWr::send_invalidate(id, self.world.windows[window], data)
+            }
             (1, 3) if member.qp_type == QpType::Rc => SendWr::atomic_write(id, far, self.word()),
             (2, 3) if member.qp_type == QpType::Rc => match kind & 4 {
                 0 => SendWr::flush(id, far, length.into(), Placement::GLOBAL),
@@ -209,7 +226,9 @@ impl Run {
             },
             (3, 1 | 2) => self.atomic(id, kind, at(u64::from(length) * 4), data),
             (3, _) => SendWr::send_to(id, self.destination(target), data),
-            _ if member.qp_type == QpType::Ud => SendWr::send_to(id, self.destination(target), data),
+            _ if member.qp_type == QpType::Ud => {
+                SendWr::send_to(id, self.destination(target), data)
+            }
             (0, _) => SendWr::send(id, data),
             (1, _) => SendWr::write(id, at(u64::from(length)), data),
             _ => SendWr::read(id, at(u64::from(length)), data),
@@ -232,7 +251,13 @@ impl Run {
         let data = if kind & 8 == 0 { self.word() } else { data };
         if kind >> 6 == 1 {
             // the value that every region is filled with, or what the swap puts there
-            SendWr::compare_swap(id, remote, if kind & 16 == 0 { u64::from_ne_bytes([FILL; 8]) } else { id - 1 }, id, data)
+            SendWr::compare_swap(
+                id,
+                remote,
+                if kind & 16 == 0 { u64::from_ne_bytes([FILL; 8]) } else { id - 1 },
+                id,
+                data,
+            )
         } else {
             SendWr::fetch_add(id, remote, u64::MAX - id, data)
         }
@@ -243,7 +268,8 @@ impl Run {
         Sge { lkey: open.lkey(), address: open.address(), length: 8 }.into()
     }
 
-    /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets spoil the list.
+    /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets spoil the
+    /// list.
     fn data(&self, kind: u8, length: u8, target: u8) -> Data {
         let World { open, readable, foreign, .. } = &self.world;
         let length = u32::from(length) * 5;
@@ -252,13 +278,15 @@ impl Run {
             0xE => readable,
             _ => open,
         };
-        let address = region.address() + if target >> 4 == 0xD { REGION - 1 } else { u64::from(kind >> 3) };
+        let address =
+            region.address() + if target >> 4 == 0xD { REGION - 1 } else { u64::from(kind >> 3) };
         let sge = Sge { lkey: region.lkey(), address, length };
         match kind >> 4 & 3 {
             0 if length <= 80 => Data::inline(&[kind; 80][..length as usize]),
             1 => {
                 let half = length / 2;
-                let second = Sge { address: address + u64::from(half), length: length - half, ..sge };
+                let second =
+                    Sge { address: address + u64::from(half), length: length - half, ..sge };
                 Data::from([Sge { length: half, ..sge }, second])
             }
             2 if target == 0 => Data::from([sge; 3]),
@@ -311,7 +339,11 @@ impl Run {
                 world.adapter.to_rts_with(now, member.qpn, &Rts::Resume, &changes)
             };
             if result.is_err() {
-                assert_eq!(world.adapter.query_qp(member.qpn), before, "refused changes changed something");
+                assert_eq!(
+                    world.adapter.query_qp(member.qpn),
+                    before,
+                    "refused changes changed something"
+                );
             }
             return;
         }
@@ -335,7 +367,11 @@ impl Run {
             }
         };
         if edge(world, member).is_err() {
-            assert_eq!(world.adapter.query_qp(member.qpn), before, "a refused transition changed something");
+            assert_eq!(
+                world.adapter.query_qp(member.qpn),
+                before,
+                "a refused transition changed something"
+            );
         }
     }
 
@@ -365,14 +401,21 @@ impl Run {
     }
 }
 
-/// Up to three attributes with values that are right, mostly: what each edge takes is left to the adapter.
+/// Up to three attributes with values that are right, mostly: what each edge takes is left to the
+/// adapter.
 fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> QpUpdate {
     let mut changes = QpUpdate::NONE;
     for which in [which & 0x0F, which >> 4, other & 0x0F] {
         match which {
             0 => changes.current_state = world.adapter.query_qp(member.qpn).map(|info| info.state),
             1 => changes.pkey_index = Some(u16::from(value == 0xFF)),
-            2 => changes.access = Some(if value & 1 == 0 { RIGHTS } else { RIGHTS.difference(Access::REMOTE_WRITE) }),
+            2 => {
+                changes.access = Some(if value & 1 == 0 {
+                    RIGHTS
+                } else {
+                    RIGHTS.difference(Access::REMOTE_WRITE)
+                })
+            }
             3 => changes.qkey = Some(if value & 1 == 0 { QKEY } else { QKey(7) }),
             4 => changes.av = Some(AddressVector { hop_limit: value, ..world.way_to(member.peer) }),
             5 => changes.timeout = Some(value % 33),

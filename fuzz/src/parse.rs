@@ -3,14 +3,15 @@
 use std::net::IpAddr;
 
 use roce_transport::wire::{
-    GRH_LEN, HEADERS_MAX, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, grh, icrc, padding, verify_icrc,
+    GRH_LEN, HEADERS_MAX, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, grh, icrc, padding,
+    verify_icrc,
 };
 
 use crate::input::Input;
 
-/// Takes `data` as the UDP payload of a datagram. Whatever it is, reading it and checking its ICRC ends without a panic; if it
-/// is a packet, it is written back as an equal one; and an ICRC made for it is found right, also by a receiver that does not
-/// see the IPv4 identification.
+/// Takes `data` as the UDP payload of a datagram. Whatever it is, reading it and checking its ICRC
+/// ends without a panic; if it is a packet, it is written back as an equal one; and an ICRC made
+/// for it is found right, also by a receiver that does not see the IPv4 identification.
 pub fn parse(data: &[u8]) {
     if let Ok(packet) = Packet::parse(data) {
         round_trip(&packet, data.len());
@@ -27,7 +28,8 @@ pub fn parse(data: &[u8]) {
 }
 
 fn round_trip(packet: &Packet<'_>, length: usize) {
-    let mut out = vec![0xAA; HEADERS_MAX + packet.payload.len() + padding(packet.payload.len()) + ICRC_LEN];
+    let mut out =
+        vec![0xAA; HEADERS_MAX + packet.payload.len() + padding(packet.payload.len()) + ICRC_LEN];
     let written = packet.encode(&mut out);
     assert_eq!(written, length, "written back with another length");
     assert_eq!(Packet::parse(&out[..written]), Ok(*packet), "written back as another packet");
@@ -40,7 +42,8 @@ fn sealed(net: &NetHeader, data: &[u8]) {
     assert_eq!(verify_icrc(net, &bytes), Some(IcrcMatch::Exact));
     let guess = id ^ 0x1234;
     let found = verify_icrc(&NetHeader { ident: Ident::Likely(guess), ..*net }, &bytes);
-    // an identification is solved for in packets as they can be: whole words, and no longer than any
+    // an identification is solved for in packets as they can be: whole words, and no longer than
+    // any
     if net.src.is_ipv6() {
         assert_eq!(found, Some(IcrcMatch::Exact));
     } else if data.len().is_multiple_of(4) && data.len() <= HEADERS_MAX + 4096 {
@@ -48,7 +51,8 @@ fn sealed(net: &NetHeader, data: &[u8]) {
     }
 }
 
-/// Network headers drawn from the bytes themselves, so that no part of the input is lost for the packet.
+/// Network headers drawn from the bytes themselves, so that no part of the input is lost for the
+/// packet.
 fn net_header(data: &[u8], v6: bool) -> NetHeader {
     let mut input = Input::new(data);
     let (src, dst) = if v6 {
@@ -63,6 +67,9 @@ fn net_header(data: &[u8], v6: bool) -> NetHeader {
         src_port: u16::from_be_bytes([port_high, port_low]),
         traffic_class,
         hop_limit,
-        ident: Ident::Known { id: u16::from_be_bytes([id_high, id_low]), dont_fragment: flags & 1 != 0 },
+        ident: Ident::Known {
+            id: u16::from_be_bytes([id_high, id_low]),
+            dont_fragment: flags & 1 != 0,
+        },
     }
 }

@@ -1,12 +1,14 @@
-//! Bytes as a program for two adapters: every verb, with legal and illegal arguments, in any order, and packets between them
-//! that get lost, come twice or overtake each other.
+//! Bytes as a program for two adapters: every verb, with legal and illegal arguments, in any order,
+//! and packets between them that get lost, come twice or overtake each other.
 //!
-//! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input everything is zero.
+//! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input
+//! everything is zero.
 //!
-//! What has to hold: no panic; what is refused changes nothing, and what ought to be refused is (limits, objects in use, objects
-//! that are gone); every request completes at most once, in its order, and not after its queue pair was reset or destroyed; memory
-//! that nobody may write, or that is registered no more, stays as it is; and in the end everything can be destroyed, and as much
-//! made anew as the limits say.
+//! What has to hold: no panic; what is refused changes nothing, and what ought to be refused is
+//! (limits, objects in use, objects that are gone); every request completes at most once, in its
+//! order, and not after its queue pair was reset or destroyed; memory that nobody may write, or
+//! that is registered no more, stays as it is; and in the end everything can be destroyed, and as
+//! much made anew as the limits say.
 
 mod objects;
 mod requests;
@@ -25,7 +27,8 @@ use side::Side;
 
 /// Steps of one program; more would only be slower.
 const STEPS_MAX: usize = 300;
-/// Packets that a side may send before it has nothing more to say: far more than all requests and answers together take.
+/// Packets that a side may send before it has nothing more to say: far more than all requests and
+/// answers together take.
 const BURST_MAX: usize = 10_000;
 /// Packets that are under way; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
@@ -106,7 +109,8 @@ impl Run {
         }
     }
 
-    /// Connects a queue pair of each side to the other's, from RESET on; or says why that does not work.
+    /// Connects a queue pair of each side to the other's, from RESET on; or says why that does not
+    /// work.
     fn connect(&mut self, argument: u8, input: &mut Input<'_>) {
         let [first, second, how] = input.array();
         let numbers = [self.sides[0].nth_qp(first), self.sides[1].nth_qp(second)];
@@ -157,7 +161,10 @@ impl Run {
 
     fn receive(&mut self, to: usize, net: &NetHeader, bytes: &[u8]) {
         let disposition = self.sides[to].adapter.handle_datagram(self.now, net, bytes);
-        let damaged = matches!(disposition, Disposition::Dropped(DropReason::Icrc | DropReason::TooShort | DropReason::Padding));
+        let damaged = matches!(
+            disposition,
+            Disposition::Dropped(DropReason::Icrc | DropReason::TooShort | DropReason::Padding)
+        );
         assert!(!damaged, "an adapter sent what another cannot read: {disposition}");
     }
 
@@ -190,7 +197,10 @@ impl Run {
         };
         for side in &mut self.sides {
             side.adapter.handle_timeout(self.now);
-            assert!(side.adapter.poll_timeout().is_none_or(|at| at > self.now), "what was due is due again");
+            assert!(
+                side.adapter.poll_timeout().is_none_or(|at| at > self.now),
+                "what was due is due again"
+            );
         }
     }
 

@@ -62,7 +62,14 @@ fn conversation(rng: &mut ChaCha8Rng) -> Vec<u8> {
         match any() % 8 {
             0..=3 => {
                 let words = any() % 58;
-                script.extend([0, if any() < 192 { any() & 6 } else { any() }, any(), any() & 3, any() & 3, words]);
+                script.extend([
+                    0,
+                    if any() < 192 { any() & 6 } else { any() },
+                    any(),
+                    any() & 3,
+                    any() & 3,
+                    words,
+                ]);
                 script.extend((0..words).flat_map(|_| [any(), any(), any(), any()]));
             }
             4 => script.extend([7, any(), any(), any()]),
@@ -95,7 +102,8 @@ fn packets_holds_for_random_bytes() {
     });
 }
 
-/// Scripts that got stuck at the adapter's first checks would prove little, so these have to get behind them.
+/// Scripts that got stuck at the adapter's first checks would prove little, so these have to get
+/// behind them.
 #[test]
 fn packets_holds_for_random_scripts() {
     let mut totals = BTreeMap::<&str, u64>::new();
@@ -114,9 +122,11 @@ fn packets_holds_for_random_scripts() {
 #[test]
 fn the_corpus_of_parse_has_every_opcode() {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus/parse");
-    let files = fs::read_dir(directory).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
-    let found: BTreeSet<u8> =
-        files.filter_map(|bytes| Some(Packet::parse(&bytes).ok()?.headers.bth().opcode.to_wire())).collect();
+    let files =
+        fs::read_dir(directory).unwrap().map(|entry| fs::read(entry.unwrap().path()).unwrap());
+    let found: BTreeSet<u8> = files
+        .filter_map(|bytes| Some(Packet::parse(&bytes).ok()?.headers.bth().opcode.to_wire()))
+        .collect();
     let all: BTreeSet<u8> = (0..=255).filter(|&byte| Opcode::from_wire(byte).is_some()).collect();
     assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&u8>::new());
 }
@@ -138,10 +148,12 @@ const DEEP: [&str; 13] = [
     "unexpected_response",
 ];
 
-/// A script for `packets` (its module says what the steps are): two queue pairs, and packets that mostly are what they expect.
+/// A script for `packets` (its module says what the steps are): two queue pairs, and packets that
+/// mostly are what they expect.
 fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     /// Requests of one packet and their answers: what gets on best with whatever came before.
-    const OPCODES: [u8; 13] = [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12, 0x17, 0x1C, 0x1D];
+    const OPCODES: [u8; 13] =
+        [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12, 0x17, 0x1C, 0x1D];
     /// Who can send or receive, and among them the connections to each other.
     const ABLE: [u8; 19] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23, 26, 27, 31, 33, 34];
     let mut any = || rng.next_u32() as u8;
@@ -165,7 +177,8 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
                 };
                 let words = 3 + any() % 12;
                 let to = if any() < 32 { to | 0x80 } else { to };
-                let opcode = if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
+                let opcode =
+                    if any() < 64 { any() } else { OPCODES[usize::from(any()) % OPCODES.len()] };
                 // an acknowledgement ends with its AETH
                 let words = if opcode == 0x11 { 4 } else { words };
                 script.extend([0, control, any(), to, any(), key, words, opcode]);
@@ -204,18 +217,43 @@ fn verbs_holds_for_random_programs() {
         total.succeeded += succeeded;
         total.failed += failed;
     });
-    assert!(total.accepted > 50_000 && total.refused > 5_000 && total.succeeded > 500 && total.failed > 1_000, "{total:?}");
+    assert!(
+        total.accepted > 50_000
+            && total.refused > 5_000
+            && total.succeeded > 500
+            && total.failed > 1_000,
+        "{total:?}"
+    );
 }
 
-/// A program for `verbs` (its module says what the steps are): some objects, a connection, and then anything, though mostly what
-/// gets on with it.
+/// A program for `verbs` (its module says what the steps are): some objects, a connection, and then
+/// anything, though mostly what gets on with it.
 fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
     let mut any = || rng.next_u32() as u8;
     let mut program = Vec::new();
     for side in [0, 0x80] {
         // the second region is read-only now and then
         let rights = [0, 0x80, 0x84, any()][usize::from(any() & 3)];
-        program.extend([side, 0, side | 2, 0, 0, 0, side | 2, 0, rights, 0, side | 7, 0, side | 5, any(), side | 9, 0, 8, 3]);
+        program.extend([
+            side,
+            0,
+            side | 2,
+            0,
+            0,
+            0,
+            side | 2,
+            0,
+            rights,
+            0,
+            side | 7,
+            0,
+            side | 5,
+            any(),
+            side | 9,
+            0,
+            8,
+            3,
+        ]);
         for _ in 0..2 {
             // mostly reliable connections, with and without a shared receive queue
             let kind = if any() < 192 { any() & 0x34 } else { any() };
@@ -229,7 +267,17 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
             0..=4 => {
                 let bytes = if any() < 240 { 0xC0 | any() & 0x2F } else { any() };
                 let target = if any() < 240 { any() & 1 } else { any() };
-                program.extend([side | 18, any() & 1, any(), bytes, target, any() | 2, any() & 0x7F, any() & 15, any()]);
+                program.extend([
+                    side | 18,
+                    any() & 1,
+                    any(),
+                    bytes,
+                    target,
+                    any() | 2,
+                    any() & 0x7F,
+                    any() & 15,
+                    any(),
+                ]);
             }
             5..=7 => {
                 let bytes = if any() < 240 { 0xA0 | any() & 1 } else { any() };
@@ -258,7 +306,8 @@ fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {
 
 fn replay(target: &str, body: fn(&[u8])) {
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+    let mut files: Vec<_> =
+        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     assert!(!files.is_empty(), "{} holds no inputs", directory.display());
     for file in files {

@@ -38,5 +38,6 @@ pub(crate) fn both() -> (Instant, SystemTime) {
 
 /// The time of day of an instant, since the Unix epoch.
 pub(crate) fn wall(at: Instant) -> Duration {
-    origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default() + at.since(Instant::ZERO)
+    origin().wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
+        + at.since(Instant::ZERO)
 }

@@ -22,7 +22,10 @@ use crate::{
     engine::{Engine, Parts, Progress, Wakers},
     environment,
     fabric::FaultPlan,
-    link::{BindError, CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink, is_loopback},
+    link::{
+        BindError, CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink,
+        is_loopback,
+    },
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
@@ -62,34 +65,40 @@ pub struct DeviceAddress {
 /// How a device is opened.
 #[derive(Default)]
 pub struct OpenOptions {
-    /// Who moves packets. By default the program's calls, and a background thread when there are none.
+    /// Who moves packets. By default the program's calls, and a background thread when there are
+    /// none.
     pub progress: Progress,
-    /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the environment names the file.
+    /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the
+    /// environment names the file.
     ///
-    /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. The file is made with the first
-    /// packet. A file that this process has written before, or that another that still runs is writing, is not touched: then
-    /// it is `name.2.pcapng` instead of `name.pcapng`, and so on. One of a process that has ended is overwritten.
+    /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign.
+    /// The file is made with the first packet. A file that this process has written before, or that
+    /// another that still runs is writing, is not touched: then it is `name.2.pcapng` instead of
+    /// `name.pcapng`, and so on. One of a process that has ended is overwritten.
     pub pcap: Option<PathBuf>,
-    /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it. Without it, packets between devices of
-    /// the same user on this host go through memory that the two processes share. The variable `ROCE_SOCKETS_ONLY` of the
-    /// environment, if it is anything but empty or 0, says the same for all devices. The device then has its addresses for itself,
+    /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it.
+    /// Without it, packets between devices of the same user on this host go through memory that the
+    /// two processes share. The variable `ROCE_SOCKETS_ONLY` of the environment, if it is anything
+    /// but empty or 0, says the same for all devices. The device then has its addresses for itself,
     /// while others share them with whatever other process of the same user opens them.
     pub sockets_only: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
-    /// What is to go wrong on the way to and from the link. By default nothing. With faults, packets leave one by one.
+    /// What is to go wrong on the way to and from the link. By default nothing. With faults,
+    /// packets leave one by one.
     pub faults: FaultPlan,
-    /// Where the faults' chance comes from; the same seed gives the same faults to the same datagrams.
+    /// Where the faults' chance comes from; the same seed gives the same faults to the same
+    /// datagrams.
     pub fault_seed: u64,
-    /// The P_Key table: the partitions that the adapter is a member of. By default full membership of the default partition,
-    /// 0xFFFF.
+    /// The P_Key table: the partitions that the adapter is a member of. By default full membership
+    /// of the default partition, 0xFFFF.
     pub pkeys: PKeyTable,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
     /// How connection management works: how long and how often a peer is asked.
     pub cm: CmConfig,
-    /// Where all random numbers come from. By default 32 bytes from the operating system; a given seed makes every key and
-    /// number predictable, which is for tests only.
+    /// Where all random numbers come from. By default 32 bytes from the operating system; a given
+    /// seed makes every key and number predictable, which is for tests only.
     pub seed: Option<[u8; 32]>,
 }
 
@@ -97,7 +106,9 @@ pub struct OpenOptions {
 #[derive(Debug, Error)]
 pub enum OpenError {
     /// No device has this name.
-    #[error("there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address")]
+    #[error(
+        "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
+    )]
     NoSuchDevice(String),
     /// What follows `udp:` is no IP address.
     #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
@@ -106,7 +117,9 @@ pub enum OpenError {
     #[error(transparent)]
     Bind(#[from] BindError),
     /// The interface's MTU is too small for the smallest path MTU.
-    #[error("the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes")]
+    #[error(
+        "the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes"
+    )]
     MtuTooSmall {
         /// The device.
         device: String,
@@ -126,19 +139,29 @@ pub enum OpenError {
     System(#[from] io::Error),
 }
 
-/// The devices of this host (`ibv_get_device_list`): one for loopback, then one per interface that has an address.
+/// The devices of this host (`ibv_get_device_list`): one for loopback, then one per interface that
+/// has an address.
 #[must_use]
 pub fn devices() -> Vec<Device> {
     let interfaces = pnet_datalink::interfaces();
     let loopback = interfaces.iter().find(|interface| interface.is_loopback());
-    let others = interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.ips.is_empty());
+    let others =
+        interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.ips.is_empty());
     std::iter::once(Device::loopback(loopback)).chain(others.map(Device::of_interface)).collect()
 }
 
 impl Device {
-    fn on(interface: Option<&NetworkInterface>, name: String, kind: Kind, addresses: &[IpAddr]) -> Self {
+    fn on(
+        interface: Option<&NetworkInterface>,
+        name: String,
+        kind: Kind,
+        addresses: &[IpAddr],
+    ) -> Self {
         let index = interface.map_or(0, |interface| interface.index);
-        let mac = interface.and_then(|interface| interface.mac).map(|mac| mac.octets()).filter(|mac| *mac != [0; 6]);
+        let mac = interface
+            .and_then(|interface| interface.mac)
+            .map(|mac| mac.octets())
+            .filter(|mac| *mac != [0; 6]);
         let mac = mac.unwrap_or([0, 0, 0, 0, 0, 1]); // the loopback interface: programs take zeros for no device
         // a host without any loopback interface that is listed
         let state = interface.map_or_else(InterfaceState::loopback, InterfaceState::of);
@@ -158,23 +181,28 @@ impl Device {
     }
 
     fn of_interface(interface: &NetworkInterface) -> Self {
-        let mut device = Self::on(Some(interface), format!("roce_{}", interface.name), Kind::Interface, &[]);
+        let mut device =
+            Self::on(Some(interface), format!("roce_{}", interface.name), Kind::Interface, &[]);
         let addresses = device.state.addresses.iter();
-        device.addresses = addresses.map(|&ip| DeviceAddress { ip, interface: interface.index }).collect();
+        device.addresses =
+            addresses.map(|&ip| DeviceAddress { ip, interface: interface.index }).collect();
         device
     }
 
-    /// The device that `spec` names: one of [`devices`], by its own name or by that of its network interface, or `udp:ADDRESS` for
-    /// one with just that address.
+    /// The device that `spec` names: one of [`devices`], by its own name or by that of its network
+    /// interface, or `udp:ADDRESS` for one with just that address.
     ///
     /// # Errors
-    /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`]; [`OpenError::Bind`] for an address that is not this host's.
+    /// [`OpenError::NoSuchDevice`], [`OpenError::NoAddress`]; [`OpenError::Bind`] for an address
+    /// that is not this host's.
     pub fn named(spec: &str) -> Result<Self, OpenError> {
         if let Some(address) = spec.strip_prefix("udp:") {
             let address = address.trim_matches(['[', ']']);
             return Self::at(address.parse().map_err(|_| OpenError::NoAddress(address.into()))?);
         }
-        let found = devices().into_iter().find(|device| device.name == spec || device.interface() == Some(spec));
+        let found = devices()
+            .into_iter()
+            .find(|device| device.name == spec || device.interface() == Some(spec));
         found.ok_or_else(|| OpenError::NoSuchDevice(spec.into()))
     }
 
@@ -185,14 +213,15 @@ impl Device {
     pub fn at(ip: IpAddr) -> Result<Self, OpenError> {
         let interfaces = pnet_datalink::interfaces();
         let has = |interface: &&NetworkInterface| {
-            interface.ips.iter().any(|own| own.ip() == ip) || is_loopback(ip) && interface.is_loopback()
+            interface.ips.iter().any(|own| own.ip() == ip)
+                || is_loopback(ip) && interface.is_loopback()
         };
         let interface = interfaces.iter().find(has).ok_or(BindError::NotLocal(ip))?;
         Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
     }
 
-    /// The device to use for a connection that this host has as `local`: the loopback device for a loopback address, else the
-    /// one with that address alone.
+    /// The device to use for a connection that this host has as `local`: the loopback device for a
+    /// loopback address, else the one with that address alone.
     ///
     /// # Errors
     /// [`OpenError::Bind`] when the address is not this host's.
@@ -232,20 +261,22 @@ impl Device {
         self.interface.as_deref()
     }
 
-    /// The addresses that it will have, which are its GIDs. The loopback device takes the first free one of 127.0.0.0/24
-    /// when it is opened.
+    /// The addresses that it will have, which are its GIDs. The loopback device takes the first
+    /// free one of 127.0.0.0/24 when it is opened.
     #[must_use]
     pub fn addresses(&self) -> &[DeviceAddress] {
         &self.addresses
     }
 
-    /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`] tells how it is now.
+    /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`]
+    /// tells how it is now.
     #[must_use]
     pub fn port(&self) -> PortAttr {
         PortAttr::of(&self.state)
     }
 
-    /// What it will tell of itself with these limits (`ibv_query_device_ex`). Its node GUID is zero: each opening gets its own.
+    /// What it will tell of itself with these limits (`ibv_query_device_ex`). Its node GUID is
+    /// zero: each opening gets its own.
     #[must_use]
     pub fn attributes(&self, limits: Limits) -> DeviceAttr {
         DeviceAttr::new(limits, Guid::default(), self.sys_image_guid)
@@ -253,19 +284,23 @@ impl Device {
 
     /// Opens it (`ibv_open_device`) on the `udp` link, which needs no privilege.
     ///
-    /// The port follows its network interface from then on: its state, its MTU, and, for a device of a whole interface, the
-    /// addresses that come and go. The device's counters are published for
-    /// [`published_counters`](crate::published_counters), where there is a place for them.
+    /// The port follows its network interface from then on: its state, its MTU, and, for a device
+    /// of a whole interface, the addresses that come and go. The device's counters are published
+    /// for [`published_counters`](crate::published_counters), where there is a place for them.
     ///
-    /// Up to 62 processes of one user can have the same address, unless one of them wants only sockets
-    /// ([`OpenOptions::sockets_only`]) or is moved by hand ([`Progress::Manual`]). The first receives for all. To ask it takes this
-    /// call a moment, at most a second. The device for loopback does not share, it takes an address that nobody has.
+    /// Up to 62 processes of one user can have the same address, unless one of them wants only
+    /// sockets ([`OpenOptions::sockets_only`]) or is moved by hand ([`Progress::Manual`]). The
+    /// first receives for all. To ask it takes this call a moment, at most a second. The device for
+    /// loopback does not share, it takes an address that nobody has.
     ///
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, options: OpenOptions) -> Result<Context, OpenError> {
         if Mtu::fitting(self.state.link_mtu).is_none() {
-            return Err(OpenError::MtuTooSmall { device: self.name.clone(), link_mtu: self.state.link_mtu });
+            return Err(OpenError::MtuTooSmall {
+                device: self.name.clone(),
+                link_mtu: self.state.link_mtu,
+            });
         }
         let first = self.addresses.first().map(|address| address.ip);
         let locality = match options.progress {
@@ -273,13 +308,16 @@ impl Device {
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
             // as unpredictable as all other numbers
-            Progress::Automatic => Locality::SharedAddress { partition: options.seed.map_or_else(random_seed, Ok)?[0] },
+            Progress::Automatic => {
+                Locality::SharedAddress { partition: options.seed.map_or_else(random_seed, Ok)?[0] }
+            }
         };
         let (mut link, follows) = match self.kind {
             Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
             Kind::Loopback(Some(ip)) => (UdpLink::bind(&[(ip, 0)], locality)?, Follows::State),
             Kind::Address | Kind::Interface => {
-                let addresses: Vec<_> = self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
+                let addresses: Vec<_> =
+                    self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
                 let follows = match first.filter(|_| self.kind == Kind::Address) {
                     None => Follows::All,
                     Some(ip) if ip.is_loopback() => Follows::State,
@@ -298,14 +336,15 @@ impl Device {
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 
-    /// Opens it as one that has no network: its port is down and stays so, and it has no GIDs. For those who only want to look at
-    /// it while another program has its addresses.
+    /// Opens it as one that has no network: its port is down and stays so, and it has no GIDs. For
+    /// those who only want to look at it while another program has its addresses.
     ///
     /// # Errors
     /// [`OpenError::System`].
     pub fn open_down(&self, options: OpenOptions) -> Result<Context, OpenError> {
         let port = PortAttr { active: false, ..self.port() };
-        let surroundings = Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
+        let surroundings =
+            Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
         open_link(self.name.clone(), port, Box::new(NullLink), surroundings, options)
     }
 }
@@ -326,13 +365,29 @@ pub(crate) fn open_link(
     surroundings: Surroundings,
     options: OpenOptions,
 ) -> Result<Context, OpenError> {
-    let OpenOptions { progress, pcap, sockets_only: _, observer, faults, fault_seed, pkeys, limits, cm, seed } = options;
+    let OpenOptions {
+        progress,
+        pcap,
+        sockets_only: _,
+        observer,
+        faults,
+        fault_seed,
+        pkeys,
+        limits,
+        cm,
+        seed,
+    } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
-    let link = if faults == FaultPlan::default() { link } else { Box::new(FaultyLink::new(link, &faults, fault_seed)) };
+    let link = if faults == FaultPlan::default() {
+        link
+    } else {
+        Box::new(FaultyLink::new(link, &faults, fault_seed))
+    };
     let seed = seed.map_or_else(random_seed, Ok)?;
     let observer = match pcap.or_else(environment::pcap) {
         Some(path) => {
-            let capture = CaptureFile::new(&path, &name).map_err(|source| OpenError::Capture { path, source })?;
+            let capture = CaptureFile::new(&path, &name)
+                .map_err(|source| OpenError::Capture { path, source })?;
             Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
         }
         None => observer,
@@ -360,9 +415,18 @@ pub(crate) fn open_link(
         readers: Vec::new(),
         cm: Routes::default(),
     };
-    let engine = Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
-    let context =
-        Context { inner: Arc::new(ContextInner { engine, events, name, port, attr, device_memory: AtomicUsize::new(0) }) };
+    let engine =
+        Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
+    let context = Context {
+        inner: Arc::new(ContextInner {
+            engine,
+            events,
+            name,
+            port,
+            attr,
+            device_memory: AtomicUsize::new(0),
+        }),
+    };
     let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
     open.retain(|other| other.strong_count() > 0);
     open.push(Arc::downgrade(&context.inner));
@@ -385,8 +449,8 @@ pub(crate) fn open_contexts() -> Vec<Context> {
     contexts.filter(Context::is_of_this_process).collect()
 }
 
-/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's keys and numbers, of which it
-/// tells nothing.
+/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's
+/// keys and numbers, of which it tells nothing.
 fn node_guid(seed: [u8; 32]) -> Guid {
     let mut rng = ChaCha12Rng::from_seed(seed);
     rng.set_stream(1);

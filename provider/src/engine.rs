@@ -1,9 +1,10 @@
 //! The engine: one adapter, its link, and who moves packets between them.
 //!
-//! Whoever has the lock serves the adapter. A program that posts or polls does it on its own thread; a background thread
-//! does it when the program does neither, because a peer's READ or WRITE must be served while its target sleeps. The thread
-//! keeps out of the way of a program that polls: it does not wait on the sockets then, but looks every few milliseconds
-//! whether the polling has stopped, and takes over when it has.
+//! Whoever has the lock serves the adapter. A program that posts or polls does it on its own
+//! thread; a background thread does it when the program does neither, because a peer's READ or
+//! WRITE must be served while its target sleeps. The thread keeps out of the way of a program that
+//! polls: it does not wait on the sockets then, but looks every few milliseconds whether the
+//! polling has stopped, and takes over when it has.
 
 mod fork;
 mod shard;
@@ -37,7 +38,8 @@ pub(crate) use shard::{Shard, Wakers};
 /// How often the background thread looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
 
-/// After so many looks at a program that polls it looks less often: to be looked at costs the program time.
+/// After so many looks at a program that polls it looks less often: to be looked at costs the
+/// program time.
 const STEADY: u32 = 16;
 
 /// How often then.
@@ -61,8 +63,8 @@ pub enum Progress {
     /// The program's own calls, and a background thread when there are none.
     #[default]
     Automatic,
-    /// Only [`Context::progress`](crate::Context::progress), and the calls that post and poll. For programs with an event
-    /// loop of their own, and for tests.
+    /// Only [`Context::progress`](crate::Context::progress), and the calls that post and poll. For
+    /// programs with an event loop of their own, and for tests.
     Manual,
 }
 
@@ -81,7 +83,8 @@ pub(crate) struct Engine {
     drivers: AtomicU32,
     /// Someone sleeps on a descriptor that only the background thread makes readable.
     handed_over: AtomicBool,
-    /// Until when the background thread sleeps, in nanoseconds of the clock; 0 while it is awake or about to look.
+    /// Until when the background thread sleeps, in nanoseconds of the clock; 0 while it is awake or
+    /// about to look.
     sleeps_until: AtomicU64,
     stop: AtomicBool,
     background: Mutex<Option<JoinHandle<()>>>,
@@ -126,8 +129,8 @@ impl DerefMut for Locked<'_> {
 }
 
 impl Engine {
-    /// An engine, and its background thread unless progress is manual. The thread ends when the engine is
-    /// [stopped](Self::stop).
+    /// An engine, and its background thread unless progress is manual. The thread ends when the
+    /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
         let Parts { adapter, link, observer, wakers, watch, publisher } = parts;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -160,19 +163,24 @@ impl Engine {
         engine.follow(); // what has changed since the device was looked at
         if progress == Progress::Automatic {
             let background = engine.clone();
-            let thread = signals::blocked(|| thread::Builder::new().name("roce".into()).spawn(move || background.run()))?;
+            let thread = signals::blocked(|| {
+                thread::Builder::new().name("roce".into()).spawn(move || background.run())
+            })?;
             *engine.background.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
         }
         Ok(engine)
     }
 
-    /// Sends what is still due and ends the background thread, so that the addresses are free afterwards.
+    /// Sends what is still due and ends the background thread, so that the addresses are free
+    /// afterwards.
     pub(crate) fn stop(&self) {
         self.lock().serve(clock::now());
         self.stop.store(true, Ordering::SeqCst);
         self.wake_background();
         let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(background) = background.filter(|thread| thread.thread().id() != thread::current().id()) {
+        if let Some(background) =
+            background.filter(|thread| thread.thread().id() != thread::current().id())
+        {
             let _ = background.join(); // a panic there has been printed already
         }
         *self.publisher.lock().unwrap_or_else(PoisonError::into_inner) = None;
@@ -215,7 +223,8 @@ impl Engine {
             if shard.publish_at().is_none_or(|due| now < due) {
                 return;
             }
-            (shard.counted, shard.told, shard.publication) = (false, false, Some(now.plus(PUBLISH)));
+            (shard.counted, shard.told, shard.publication) =
+                (false, false, Some(now.plus(PUBLISH)));
             let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
             (shard.adapter().counters().clone(), shard.link_counters(), gids)
         };
@@ -225,7 +234,10 @@ impl Engine {
 
     /// The lock. A panic under it is a bug of ours; the state behind it is as good as it was.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { shard: self.shard.lock().unwrap_or_else(PoisonError::into_inner), _section: Section::enter() }
+        Locked {
+            shard: self.shard.lock().unwrap_or_else(PoisonError::into_inner),
+            _section: Section::enter(),
+        }
     }
 
     /// Runs a command of the program and sends what follows from it.
@@ -285,7 +297,9 @@ impl Engine {
             return;
         }
         let has_to_publish = !shard.told && shard.publish_at().is_some();
-        if has_to_publish || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until) {
+        if has_to_publish
+            || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
+        {
             shard.told |= has_to_publish;
             self.wake_background();
         }
@@ -298,7 +312,8 @@ impl Engine {
         }
     }
 
-    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires or `limit` has passed.
+    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires
+    /// or `limit` has passed.
     pub(crate) fn drive(&self, wanted: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<()> {
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
@@ -327,12 +342,14 @@ impl Engine {
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes()); // full means that it is awake already
     }
 
-    /// Serves as long as something keeps arriving, and a little longer: to sleep and to be woken takes longer than most packets
-    /// are apart. Ends when the program serves by itself. Returns whether anything came.
+    /// Serves as long as something keeps arriving, and a little longer: to sleep and to be woken
+    /// takes longer than most packets are apart. Ends when the program serves by itself. Returns
+    /// whether anything came.
     fn linger(&self, activity: u64) -> bool {
         let start = clock::now();
         let mut last = start;
-        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst) {
+        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
+        {
             let now = clock::now();
             if self.lock().serve(now) > 0 {
                 last = now;
@@ -347,8 +364,8 @@ impl Engine {
         last != start
     }
 
-    /// Sleeps until someone wakes the background thread, the interface changes, something arrives (if that matters) or the time
-    /// is over.
+    /// Sleeps until someone wakes the background thread, the interface changes, something arrives
+    /// (if that matters) or the time is over.
     fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
         let sockets = for_packets.then(|| self.sockets.as_fd());
         let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
@@ -381,13 +398,15 @@ impl Engine {
                 let mut shard = self.lock();
                 shard.serve_timers(clock::now());
                 if !received && program_serves {
-                    // it polls faster than this thread wakes: leave it to it until it hands over again
+                    // it polls faster than this thread wakes: leave it to it until it hands over
+                    // again
                     self.handed_over.store(false, Ordering::SeqCst);
                 }
                 let publish_at = shard.publish_at();
                 shard.told = publish_at.is_some();
                 let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
-                self.sleeps_until.store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
+                self.sleeps_until
+                    .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
                 let for_packets = !drivers && !shard.is_lost();
                 (deadline, for_packets, !for_packets || shard.park())
             };
@@ -411,7 +430,8 @@ impl Engine {
     }
 }
 
-/// Counts one more, and returns how many. Threads that do so at the same moment may count as one, which costs less than to count each.
+/// Counts one more, and returns how many. Threads that do so at the same moment may count as one,
+/// which costs less than to count each.
 fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
@@ -431,7 +451,8 @@ fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
 
 /// Waits until one of the descriptors is readable or the time is over.
 pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    let mut polled: Vec<PollFd<'_>> = descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
+    let mut polled: Vec<PollFd<'_>> =
+        descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
     let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
     match poll(&mut polled, timeout.as_ref()) {
         Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),

@@ -1,5 +1,6 @@
-//! What the environment of a process says about its devices. This is for programs that have no other way to be told: those that
-//! use the C library, which asks here, and which `roce run` starts.
+//! What the environment of a process says about its devices. This is for programs that have no
+//! other way to be told: those that use the C library, which asks here, and which `roce run`
+//! starts.
 //!
 //! | variable | what it says |
 //! |---|---|
@@ -9,10 +10,10 @@
 //! | `ROCE_FAULT_SEED` | where the chance of faults comes from: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //!
-//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change nothing for the program, and none
-//! of the others: a
-//! program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because somebody has
-//! exported a variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
+//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
+//! nothing for the program, and none of the others: a program in Rust says itself which devices it
+//! uses, and one that tests with a perfect network must not fail because somebody has exported a
+//! variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 
 use std::{collections::BTreeSet, env, path::PathBuf};
 
@@ -32,7 +33,8 @@ pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
 /// The variable that has every packet take the network stack.
 pub const SOCKETS_ONLY: &str = "ROCE_SOCKETS_ONLY";
 
-/// What is wrong with the environment: one line that says what to do. The C library prints it and has no device then.
+/// What is wrong with the environment: one line that says what to do. The C library prints it and
+/// has no device then.
 #[derive(Debug, Error)]
 pub enum EnvironmentError {
     /// A device that there is not.
@@ -49,7 +51,8 @@ pub enum EnvironmentError {
     NotText(&'static str),
 }
 
-/// The devices that `ROCE_DEVICES` names, in that order, each once; all of [`devices`](crate::devices) if it names none.
+/// The devices that `ROCE_DEVICES` names, in that order, each once; all of
+/// [`devices`](crate::devices) if it names none.
 ///
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist.
@@ -62,8 +65,12 @@ pub fn devices() -> Result<Vec<Device>, EnvironmentError> {
 /// # Errors
 /// [`EnvironmentError::Device`] when one of them does not exist.
 pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
-    let specs = specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty());
-    let named = specs.map(Device::named).collect::<Result<Vec<_>, _>>().map_err(EnvironmentError::Device)?;
+    let specs =
+        specs.split(|c: char| c == ',' || c.is_whitespace()).filter(|spec| !spec.is_empty());
+    let named = specs
+        .map(Device::named)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(EnvironmentError::Device)?;
     if named.is_empty() {
         return Ok(crate::devices());
     }
@@ -72,7 +79,8 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// The default, but with the capture and the faults that the environment asks for; see the [module](self).
+    /// The default, but with the capture and the faults that the environment asks for; see the
+    /// [module](self).
     ///
     /// # Errors
     /// [`EnvironmentError`], when it asks for something that cannot be understood.
@@ -124,28 +132,42 @@ mod tests {
         assert_eq!(names(""), all);
         assert_eq!(names(" , \t"), all);
         assert_eq!(names("roce_lo"), ["roce_lo"]);
-        assert_eq!(names("udp:127.0.0.9 lo,roce_lo, udp:[127.0.0.9]"), ["udp:127.0.0.9", "roce_lo"]);
+        assert_eq!(
+            names("udp:127.0.0.9 lo,roce_lo, udp:[127.0.0.9]"),
+            ["udp:127.0.0.9", "roce_lo"]
+        );
         assert_eq!(names(&all.join(",")), all);
     }
 
     #[test]
     fn what_is_wrong_is_said_in_one_line() {
         for (specs, wanted) in [
-            ("roce_lo,eth77", "ROCE_DEVICES: there is no device eth77; `roce devinfo` lists the devices"),
+            (
+                "roce_lo,eth77",
+                "ROCE_DEVICES: there is no device eth77; `roce devinfo` lists the devices",
+            ),
             ("udp:10.0.0", "ROCE_DEVICES: 10.0.0 is no IP address"),
             ("udp:192.0.2.1", "ROCE_DEVICES: 192.0.2.1 is not an address of this host"),
         ] {
             let error = devices_named(specs).unwrap_err().to_string();
             assert!(error.starts_with(wanted) && error.lines().count() == 1, "{error}");
         }
-        let fault = EnvironmentError::from("drop".parse::<crate::fabric::FaultPlan>().unwrap_err()).to_string();
+        let fault = EnvironmentError::from("drop".parse::<crate::fabric::FaultPlan>().unwrap_err())
+            .to_string();
         assert!(fault.starts_with("ROCE_FAULT: in the fault \"drop\": say which"), "{fault}");
-        assert!(EnvironmentError::Seed("a\nb".into()).to_string().starts_with("ROCE_FAULT_SEED: \"a\\nb\" is not a number"));
+        assert!(
+            EnvironmentError::Seed("a\nb".into())
+                .to_string()
+                .starts_with("ROCE_FAULT_SEED: \"a\\nb\" is not a number")
+        );
     }
 
     #[test]
     fn seeds() {
-        assert_eq!(["", "7", "0xff", "18446744073709551615"].map(parse_seed), [Some(0), Some(7), Some(255), Some(u64::MAX)]);
+        assert_eq!(
+            ["", "7", "0xff", "18446744073709551615"].map(parse_seed),
+            [Some(0), Some(7), Some(255), Some(u64::MAX)]
+        );
         assert_eq!(["-1", "x", "0x", "1.5", "18446744073709551616"].map(parse_seed), [None; 5]);
     }
 }

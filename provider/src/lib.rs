@@ -1,8 +1,9 @@
 //! Devices, links and verbs: what a program holds of a RoCEv2 adapter in user space.
 //!
-//! [`devices`] lists what can be opened on this host; [`Device::open`] gives a [`Context`], from which everything else is made:
-//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`]. Each object's documentation names its
-//! counterpart in the C API. Handles are cheap to clone; the object goes when its last handle does.
+//! [`devices`] lists what can be opened on this host; [`Device::open`] gives a [`Context`], from
+//! which everything else is made: [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
+//! [`QueuePair`]. Each object's documentation names its counterpart in the C API. Handles are cheap
+//! to clone; the object goes when its last handle does.
 
 mod clock;
 pub mod cm;
@@ -25,9 +26,10 @@ pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
 pub use verbs::{
-    AddressHandle, AsyncEvent, AsyncEvents, AtomicCap, AttachError, ChannelError, ClockValues, CompletionChannel,
-    CompletionQueue, ConnectError, Context, CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
-    Endpoint, AhFromWcError, Guid, MemoryRegion, MemoryWindow, NullRegion, BadWorkRequest, ProtectionDomain, QpInitAttr, QueuePair,
+    AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
+    ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,
+    CounterSet, CounterValue, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError, Endpoint,
+    Guid, MemoryRegion, MemoryWindow, NullRegion, ProtectionDomain, QpInitAttr, QueuePair,
     RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
 

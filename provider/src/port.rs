@@ -35,7 +35,8 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// What its interface transmits, in Mbit/s (`active_speed`, `active_width`). `None`: an interface that has no speed.
+    /// What its interface transmits, in Mbit/s (`active_speed`, `active_width`). `None`: an
+    /// interface that has no speed.
     pub speed: Option<u32>,
 }
 
@@ -112,13 +113,16 @@ impl InterfaceState {
 
     pub(crate) fn of(interface: &NetworkInterface) -> Self {
         let mut addresses: Vec<IpAddr> = interface.ips.iter().map(|network| network.ip()).collect();
-        // as the kernel orders a GID table: the link-local address first, then IPv4, then the rest of IPv6
+        // as the kernel orders a GID table: the link-local address first, then IPv4, then the rest
+        // of IPv6
         addresses.sort_by_key(|address| match address {
             IpAddr::V6(v6) if v6.is_unicast_link_local() => 0,
             IpAddr::V4(_) => 1,
             IpAddr::V6(_) => 2,
         });
-        let attribute = |name: &str| fs::read_to_string(format!("/sys/class/net/{}/{name}", interface.name)).ok();
+        let attribute = |name: &str| {
+            fs::read_to_string(format!("/sys/class/net/{}/{name}", interface.name)).ok()
+        };
         let number = |name: &str| attribute(name)?.trim().parse::<u32>().ok();
         Self {
             up: interface.is_up() && interface.is_running(),
@@ -142,7 +146,8 @@ pub(crate) enum Follows {
     All,
     /// Just this one, while the interface has it.
     Only(IpAddr),
-    /// Those that it was opened with, whatever the interface says: any address of 127.0.0.0/8 can be used without being listed.
+    /// Those that it was opened with, whatever the interface says: any address of 127.0.0.0/8 can
+    /// be used without being listed.
     State,
 }
 
@@ -172,7 +177,8 @@ impl Follows {
     }
 }
 
-/// Puts an address into a table: at its first unused entry, so that all others keep their index. `false`: the table is full.
+/// Puts an address into a table: at its first unused entry, so that all others keep their index.
+/// `false`: the table is full.
 pub(crate) fn insert(table: &mut Vec<Gid>, address: IpAddr) -> bool {
     if let Some(unused) = table.iter_mut().find(|gid| gid.is_zero()) {
         *unused = address.into();
@@ -189,8 +195,9 @@ pub(crate) fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
 }
 
-/// Notices that interfaces have changed. A routing socket only says *that* something has; what it is now is asked anew, so that
-/// a message that was lost, or that a future kernel words in another way, does no harm.
+/// Notices that interfaces have changed. A routing socket only says *that* something has; what it
+/// is now is asked anew, so that a message that was lost, or that a future kernel words in another
+/// way, does no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
@@ -200,7 +207,8 @@ pub(crate) struct Watch {
 /// The protocol has number 0, which is the default.
 const NETLINK_ROUTE: Option<rustix::net::Protocol> = None;
 
-/// Groups of messages: links, and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`, `RTMGRP_IPV6_IFADDR`).
+/// Groups of messages: links, and addresses of both families (`RTMGRP_LINK`, `RTMGRP_IPV4_IFADDR`,
+/// `RTMGRP_IPV6_IFADDR`).
 const GROUPS: u32 = 0x1 | 0x10 | 0x100;
 
 impl Watch {
@@ -265,7 +273,9 @@ mod tests {
         assert_eq!(change, TableChange { gone: ips(&["10.0.0.1"]), new: ips(&["10.0.0.2"]) });
         remove(&mut gids, ips(&["fe80::1"])[0]);
         assert_eq!(gids, table(&["::", "10.0.0.1", "fd00::1"]));
-        assert!(insert(&mut gids, ips(&["10.0.0.2"])[0]) && insert(&mut gids, ips(&["10.0.0.3"])[0]));
+        assert!(
+            insert(&mut gids, ips(&["10.0.0.2"])[0]) && insert(&mut gids, ips(&["10.0.0.3"])[0])
+        );
         assert_eq!(gids, table(&["10.0.0.2", "10.0.0.1", "fd00::1", "10.0.0.3"]));
     }
 
@@ -286,12 +296,21 @@ mod tests {
         let only = Follows::Only([10, 0, 0, 1].into());
         let both = ips(&["10.0.0.1", "10.0.0.2"]);
         assert_eq!(only.compare(&table(&["10.0.0.1"]), &both), TableChange::default());
-        assert_eq!(only.compare(&table(&["10.0.0.1"]), &both[1..]), TableChange { gone: ips(&["10.0.0.1"]), new: vec![] });
-        assert_eq!(only.compare(&table(&["::"]), &both), TableChange { gone: vec![], new: ips(&["10.0.0.1"]) });
+        assert_eq!(
+            only.compare(&table(&["10.0.0.1"]), &both[1..]),
+            TableChange { gone: ips(&["10.0.0.1"]), new: vec![] }
+        );
+        assert_eq!(
+            only.compare(&table(&["::"]), &both),
+            TableChange { gone: vec![], new: ips(&["10.0.0.1"]) }
+        );
     }
 
     #[test]
     fn an_address_that_no_interface_lists_stays() {
-        assert_eq!(Follows::State.compare(&table(&["127.0.0.7"]), &ips(&["127.0.0.1"])), TableChange::default());
+        assert_eq!(
+            Follows::State.compare(&table(&["127.0.0.7"]), &ips(&["127.0.0.1"])),
+            TableChange::default()
+        );
     }
 }

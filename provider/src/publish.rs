@@ -1,12 +1,15 @@
 //! The counters of open devices, published for other processes of the same user.
 //!
-//! Every open device has a small text file in a directory that only its user can enter: `$XDG_RUNTIME_DIR/roce`, or
-//! `/tmp/roce-UID` where that variable names no directory of the user's own. It is replaced as a whole, at most once a second and only when a counter has
-//! changed, and goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes away when the
-//! process ends, however it ends: a file that nobody holds is stale, and whoever comes across it removes it. So neither process
-//! numbers that are used again nor those of other containers confuse it.
+//! Every open device has a small text file in a directory that only its user can enter:
+//! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
+//! own. It is replaced as a whole, at most once a second and only when a counter has changed, and
+//! goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes
+//! away when the process ends, however it ends: a file that nobody holds is stale, and whoever
+//! comes across it removes it. So neither process numbers that are used again nor those of other
+//! containers confuse it.
 //!
-//! A device that cannot publish, because there is no such directory or the disk is full, works all the same.
+//! A device that cannot publish, because there is no such directory or the disk is full, works all
+//! the same.
 
 use std::{
     env,
@@ -54,14 +57,15 @@ pub struct Published {
 pub struct PublishedCounter {
     /// Its name.
     pub name: String,
-    /// What it counts; empty if the device is of another version of this software and this one does not know the counter.
+    /// What it counts; empty if the device is of another version of this software and this one does
+    /// not know the counter.
     pub explanation: &'static str,
     /// How many.
     pub value: u64,
 }
 
-/// The counters of every device that this user has open now (`roce devinfo --counters`), at most a second or so old. Files that
-/// dead processes have left are removed.
+/// The counters of every device that this user has open now (`roce devinfo --counters`), at most a
+/// second or so old. Files that dead processes have left are removed.
 ///
 /// # Errors
 /// When the directory is there but cannot be read, or belongs to someone else.
@@ -81,7 +85,9 @@ fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
         match path.extension().and_then(OsStr::to_str) {
             Some(SUFFIX) => {}
             Some(UNFINISHED) => {
-                let age = fs::metadata(&path).and_then(|metadata| metadata.modified()).map(|at| at.elapsed());
+                let age = fs::metadata(&path)
+                    .and_then(|metadata| metadata.modified())
+                    .map(|at| at.elapsed());
                 if age.is_ok_and(|age| age.is_ok_and(|age| age > Duration::from_secs(60))) {
                     let _ = fs::remove_file(&path); // its owner died while it wrote it
                 }
@@ -101,7 +107,8 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     loop {
         let mut file = File::open(path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // Nobody holds it. But its owner may just have put a new one into its place, which it does hold.
+            // Nobody holds it. But its owner may just have put a new one into its place, which it
+            // does hold.
             if fs::metadata(path)?.ino() != file.metadata()?.ino() {
                 continue;
             }
@@ -117,7 +124,8 @@ fn read(path: &Path) -> io::Result<Option<String>> {
 fn parse(text: &str) -> Option<Published> {
     let mut lines = text.lines();
     lines.next().filter(|line| *line == MAGIC)?;
-    let explanations: Vec<Counter> = Counters::default().iter().chain(LinkCounters::default().named()).collect();
+    let explanations: Vec<Counter> =
+        Counters::default().iter().chain(LinkCounters::default().named()).collect();
     let mut published = Published::default();
     for line in lines {
         let (key, value) = line.split_once(' ')?;
@@ -132,7 +140,11 @@ fn parse(text: &str) -> Option<Published> {
                 let (name, value) = value.split_once(' ')?;
                 let known = explanations.iter().find(|counter| counter.name == name);
                 let explanation = known.map_or("", |counter| counter.explanation);
-                published.counters.push(PublishedCounter { name: name.into(), explanation, value: value.parse().ok()? });
+                published.counters.push(PublishedCounter {
+                    name: name.into(),
+                    explanation,
+                    value: value.parse().ok()?,
+                });
             }
             _ => {} // of a later version
         }
@@ -143,9 +155,13 @@ fn parse(text: &str) -> Option<Published> {
 fn write(published: &Published) -> String {
     let Published { device, pid, program, gids, opened, updated, counters } = published;
     let (opened, updated) = (opened.as_millis(), updated.as_millis());
-    let mut text = format!("{MAGIC}\ndevice {device}\npid {pid}\nprogram {program}\nopened {opened}\nupdated {updated}\n");
+    let mut text = format!(
+        "{MAGIC}\ndevice {device}\npid {pid}\nprogram {program}\nopened {opened}\nupdated {updated}\n"
+    );
     gids.iter().for_each(|gid| text.push_str(&format!("gid {gid}\n")));
-    counters.iter().for_each(|counter| text.push_str(&format!("counter {} {}\n", counter.name, counter.value)));
+    counters.iter().for_each(|counter| {
+        text.push_str(&format!("counter {} {}\n", counter.name, counter.value))
+    });
     text
 }
 
@@ -174,7 +190,8 @@ impl Publisher {
         let program = env::current_exe().unwrap_or_default();
         let program = program.file_name().unwrap_or_default().to_string_lossy().replace('\n', " ");
         let device = device.replace('\n', " ");
-        let published = Published { device, pid, program, gids, opened: started, ..Published::default() };
+        let published =
+            Published { device, pid, program, gids, opened: started, ..Published::default() };
         let mut publisher = Self { path, held: None, published };
         publisher.publish(&Counters::default(), &LinkCounters::default()).ok()?;
         Some(publisher)
@@ -186,11 +203,16 @@ impl Publisher {
 
     pub(crate) fn publish(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
         let all = counters.iter().chain(link.named());
-        let published = |Counter { name, explanation, value }| PublishedCounter { name: name.into(), explanation, value };
+        let published = |Counter { name, explanation, value }| PublishedCounter {
+            name: name.into(),
+            explanation,
+            value,
+        };
         self.published.counters = all.map(published).collect();
         self.published.updated = since_epoch();
         let new = self.path.with_extension(UNFINISHED);
-        let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        let mut file =
+            OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let result = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
             .and_then(|()| file.write_all(write(&self.published).as_bytes()))
@@ -217,8 +239,9 @@ fn since_epoch() -> Duration {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default()
 }
 
-/// This user's directory for what outlives no login and others must not touch: `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`. It is
-/// made if it is missing, with rights for its user only.
+/// This user's directory for what outlives no login and others must not touch:
+/// `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`. It is made if it is missing, with rights for its
+/// user only.
 ///
 /// # Errors
 /// When it cannot be made, or belongs to someone else, or others can enter it.
@@ -242,10 +265,14 @@ fn directory() -> PathBuf {
     }
 }
 
-/// Everybody can write to /tmp: only a directory of this user's own, which no one else can enter, will do.
+/// Everybody can write to /tmp: only a directory of this user's own, which no one else can enter,
+/// will do.
 fn check(directory: &Path) -> io::Result<()> {
     let metadata = fs::symlink_metadata(directory)?;
-    let own = metadata.is_dir() && metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & 0o077 == 0;
-    let message = || format!("{} is not a directory that this user alone can enter", directory.display());
+    let own = metadata.is_dir()
+        && metadata.uid() == rustix::process::geteuid().as_raw()
+        && metadata.mode() & 0o077 == 0;
+    let message =
+        || format!("{} is not a directory that this user alone can enter", directory.display());
     if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, message())) }
 }

@@ -1,5 +1,5 @@
-//! Channels to wait on in tasks of tokio. Everything else stays as it is: posting, polling and accepting never wait, so they are
-//! called as anywhere.
+//! Channels to wait on in tasks of tokio. Everything else stays as it is: posting, polling and
+//! accepting never wait, so they are called as anywhere.
 
 use std::{
     io,
@@ -23,13 +23,17 @@ impl<T: AsFd> AsRawFd for Descriptor<T> {
 }
 
 fn register<T: AsFd>(channel: T) -> io::Result<AsyncFd<Descriptor<T>>> {
-    // SAFETY: the channel, which the result owns, holds an open descriptor that it never closes or replaces as long as it lives,
-    // and shows that one every time. Private, so that `T` is one of the two channels of this module.
+    // SAFETY: the channel, which the result owns, holds an open descriptor that it never closes or
+    // replaces as long as it lives, and shows that one every time. Private, so that `T` is one of
+    // the two channels of this module.
     Ok(unsafe { AsyncFd::register_with_interest(Descriptor(channel), Interest::READABLE) }?)
 }
 
 /// Waits for what `take` finds, whenever the descriptor is readable.
-async fn next<T: AsFd, R>(channel: &AsyncFd<Descriptor<T>>, take: impl Fn(&T) -> Option<R>) -> io::Result<R> {
+async fn next<T: AsFd, R>(
+    channel: &AsyncFd<Descriptor<T>>,
+    take: impl Fn(&T) -> Option<R>,
+) -> io::Result<R> {
     loop {
         if let Some(found) = take(&channel.get_ref().0) {
             return Ok(found);
@@ -93,8 +97,8 @@ impl AsyncCompletionChannel {
         &self.0.get_ref().0
     }
 
-    /// The next queue that has an event (`ibv_get_cq_event`). Arm the queue, and poll it once more, before waiting. Dropping the
-    /// future loses no event.
+    /// The next queue that has an event (`ibv_get_cq_event`). Arm the queue, and poll it once more,
+    /// before waiting. Dropping the future loses no event.
     ///
     /// # Errors
     /// When the runtime is shutting down.

@@ -4,7 +4,10 @@ use std::{net::SocketAddr, thread};
 
 use roce::{
     QpType, Remote, SendFlags,
-    cm::{AddrInfo, CmError, CmId, CmQpAttr, ConnParam, EventKind, IdState, PortSpace, RejectReason, Status, getaddrinfo},
+    cm::{
+        AddrInfo, CmError, CmId, CmQpAttr, ConnParam, EventKind, IdState, PortSpace, RejectReason,
+        Status, getaddrinfo,
+    },
 };
 
 use super::{PATIENCE, World};
@@ -79,7 +82,10 @@ fn calls_that_wait_in_vain() {
     let client = endpoint(&world, QpType::Rc);
     let error = client.connect(&ConnParam::default()).unwrap_err();
     let refused = Status::Rejected(RejectReason::CONSUMER);
-    assert!(matches!(error, CmError::Failed { event: EventKind::Rejected, status } if status == refused), "{error}");
+    assert!(
+        matches!(error, CmError::Failed { event: EventKind::Rejected, status } if status == refused),
+        "{error}"
+    );
     assert_eq!(error.errno(), 111);
     server.join().unwrap();
     let id = CmId::new_sync(PortSpace::Tcp).unwrap();
@@ -117,10 +123,12 @@ fn endpoints_for_requests_have_queue_pairs() {
     client.join().unwrap();
 }
 
-/// As in the manual page of rdma_getaddrinfo: the names of both sides, the endpoints, a message, no device named anywhere.
+/// As in the manual page of rdma_getaddrinfo: the names of both sides, the endpoints, a message, no
+/// device named anywhere.
 #[test]
 fn by_name() {
-    let device = roce::Device::named("roce_lo").unwrap().open(roce::OpenOptions::default()).unwrap();
+    let device =
+        roce::Device::named("roce_lo").unwrap().open(roce::OpenOptions::default()).unwrap();
     let own = device.gids()[0].to_ip().to_string();
     let hints = roce::cm::AddrInfoHints { passive: true, ..Default::default() };
     let info = getaddrinfo(Some(&own), None, &hints).unwrap();
@@ -129,7 +137,8 @@ fn by_name() {
     assert_eq!(listener.context().unwrap().gids(), device.gids());
     let port = listener.src_port().to_string();
     let client = thread::spawn(move || {
-        let info = getaddrinfo(Some(&own), Some(&port), &roce::cm::AddrInfoHints::default()).unwrap();
+        let info =
+            getaddrinfo(Some(&own), Some(&port), &roce::cm::AddrInfoHints::default()).unwrap();
         let client = CmId::create_ep(&info[0], None, Some(&CmQpAttr::default())).unwrap();
         client.connect(&ConnParam::default()).unwrap();
         let memory = client.reg_msgs(16).unwrap();

@@ -4,7 +4,9 @@ use std::net::IpAddr;
 
 use roce::{
     Qpn, SendFlags, State,
-    cm::{CmError, CmQpAttr, ConnParam, EventKind, IdState, JoinFlags, PortSpace, Status, UDP_QKEY},
+    cm::{
+        CmError, CmQpAttr, ConnParam, EventKind, IdState, JoinFlags, PortSpace, Status, UDP_QKEY,
+    },
 };
 
 use super::{World, accept, expect};
@@ -13,13 +15,17 @@ use super::{World, accept, expect};
 fn a_service_is_asked_for_and_used() {
     let world = World::new(PortSpace::Udp);
     let data: Vec<u8> = (1..=181).collect();
-    let with = |length: usize| ConnParam { private_data: data[..length].to_vec(), ..ConnParam::default() };
+    let with =
+        |length: usize| ConnParam { private_data: data[..length].to_vec(), ..ConnParam::default() };
     let client = world.client();
     assert_eq!(client.qp().unwrap().query().state, State::Rts, "ready at once");
     assert!(matches!(client.connect(&with(181)), Err(CmError::PrivateData(180))));
     client.connect(&with(180)).unwrap();
     let request = world.request();
-    assert_eq!((request.private_data(), request.ud().unwrap().private_data.len()), (&data[..180], 180));
+    assert_eq!(
+        (request.private_data(), request.ud().unwrap().private_data.len()),
+        (&data[..180], 180)
+    );
     let server = request.id();
     assert_eq!(server.peer_addr(), client.local_addr());
     server.create_qp(None, &CmQpAttr::default()).unwrap();
@@ -43,7 +49,9 @@ fn a_service_is_asked_for_and_used() {
     // an address handle does as well
     let handle = client.pd().unwrap().create_ah(ud.av).unwrap();
     server.post_recv(5, [inbox.sge_all()]).unwrap();
-    client.post_ud_send(6, outbox.sge(0..1), SendFlags::SIGNALED, handle.to(ud.qpn, ud.qkey)).unwrap();
+    client
+        .post_ud_send(6, outbox.sge(0..1), SendFlags::SIGNALED, handle.to(ud.qpn, ud.qkey))
+        .unwrap();
     assert_eq!(server.get_recv_comp().unwrap().wr_id, 5);
     assert!(matches!(client.disconnect(), Err(CmError::WrongService(_))));
     assert_eq!((world.a.cm_count(), world.b.cm_count()), (0, 0), "there is no connection to keep");
@@ -56,7 +64,10 @@ fn a_service_is_refused_or_does_not_exist() {
     let (client, request) = world.call(&ConnParam::default());
     request.id().reject(b"no").unwrap();
     let event = expect(&world.a_channel, EventKind::Unreachable);
-    assert_eq!((event.id(), event.status(), &event.private_data()[..3]), (&client, Status::Sidr(2), &b"no\0"[..]));
+    assert_eq!(
+        (event.id(), event.status(), &event.private_data()[..3]),
+        (&client, Status::Sidr(2), &b"no\0"[..])
+    );
     let (client, request) = world.call(&ConnParam::default());
     drop(request);
     let event = expect(&world.a_channel, EventKind::Unreachable);
@@ -72,7 +83,10 @@ fn a_service_is_refused_or_does_not_exist() {
     elsewhere.create_qp(None, &CmQpAttr::default()).unwrap();
     elsewhere.connect(&ConnParam::default()).unwrap();
     let event = expect(a_channel, EventKind::Unreachable);
-    assert_eq!((event.id(), event.status(), elsewhere.state()), (&elsewhere, Status::Sidr(1), IdState::Closed));
+    assert_eq!(
+        (event.id(), event.status(), elsewhere.state()),
+        (&elsewhere, Status::Sidr(1), IdState::Closed)
+    );
     // and nobody answers at all
     world.cut();
     client.connect(&ConnParam::default()).unwrap();
@@ -86,7 +100,10 @@ fn a_service_is_refused_or_does_not_exist() {
 fn a_service_of_a_queue_pair_of_the_programs_own() {
     let world = World::new(PortSpace::Ipoib);
     let (client, request) = world.call(&ConnParam::default());
-    request.id().accept(&ConnParam { qpn: Some(Qpn::new(0x1234)), ..ConnParam::default() }).unwrap();
+    request
+        .id()
+        .accept(&ConnParam { qpn: Some(Qpn::new(0x1234)), ..ConnParam::default() })
+        .unwrap();
     let established = expect(&world.a_channel, EventKind::Established);
     assert_eq!((established.id(), established.ud().unwrap().qpn), (&client, Qpn::new(0x1234)));
 }
@@ -99,12 +116,17 @@ fn groups() {
     let server = accept(&request);
     expect(&world.a_channel, EventKind::Established);
     let inboxes = [client.reg_msgs(256).unwrap(), server.reg_msgs(256).unwrap()];
-    for (id, channel, inbox) in [(&client, &world.a_channel, &inboxes[0]), (&server, &world.b_channel, &inboxes[1])] {
+    for (id, channel, inbox) in
+        [(&client, &world.a_channel, &inboxes[0]), (&server, &world.b_channel, &inboxes[1])]
+    {
         id.post_recv(1, [inbox.sge_all()]).unwrap();
         id.join_multicast(group).unwrap();
         let joined = expect(channel, EventKind::MulticastJoin);
         let ud = joined.ud().unwrap();
-        assert_eq!((joined.id(), ud.qpn, ud.qkey, ud.av.dgid), (id, Qpn::MULTICAST, UDP_QKEY, group.into()));
+        assert_eq!(
+            (joined.id(), ud.qpn, ud.qkey, ud.av.dgid),
+            (id, Qpn::MULTICAST, UDP_QKEY, group.into())
+        );
         assert_eq!(ud.av.hop_limit, 64);
         assert!(matches!(id.join_multicast(group), Err(CmError::Joined(_))));
         assert!(matches!(id.join_multicast("ff02::5".parse().unwrap()), Err(CmError::Family(_))));

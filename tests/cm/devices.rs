@@ -45,7 +45,8 @@ fn an_open_device_is_used() {
     expect(&channel, EventKind::Established);
 }
 
-/// An address of this host that this process does not have is another program's, if anybody's: it is left to that program.
+/// An address of this host that this process does not have is another program's, if anybody's: it
+/// is left to that program.
 #[test]
 fn an_own_address_that_is_not_open_stays_free() {
     let address: IpAddr = format!("127.79.{}.1", std::process::id() as u8).parse().unwrap();
@@ -60,7 +61,10 @@ fn an_own_address_that_is_not_open_stays_free() {
     let id = channel.create_id(PortSpace::Tcp);
     id.resolve_addr(Some(SocketAddr::new(address, 0)), to, PATIENCE).unwrap();
     expect(&channel, EventKind::AddrResolved);
-    assert_eq!((id.local_addr().unwrap().ip(), id.context().unwrap().gids()), (address, other.gids()));
+    assert_eq!(
+        (id.local_addr().unwrap().ip(), id.context().unwrap().gids()),
+        (address, other.gids())
+    );
 }
 
 /// A device that an id opens is closed with the channel, not with the id.
@@ -95,7 +99,9 @@ fn everywhere_at_once() {
     listener.listen(16).unwrap();
     let addresses = listener.listening_addrs();
     assert!(addresses.iter().any(|address| address.ip() == own(device())), "{addresses:?}");
-    assert!(addresses.iter().all(|address| address.is_ipv4() && address.port() == listener.src_port()));
+    assert!(
+        addresses.iter().all(|address| address.is_ipv4() && address.port() == listener.src_port())
+    );
     assert!(listener.context().is_none());
     for address in addresses {
         let own_channel = EventChannel::new().unwrap();
@@ -116,10 +122,14 @@ fn everywhere_at_once() {
         client.get_send_comp().unwrap().result.unwrap();
     }
     let second = channel.create_id(PortSpace::Tcp);
-    assert!(matches!(second.bind_addr(SocketAddr::new(own(device()), listener.src_port())), Err(CmError::PortInUse(_))));
+    assert!(matches!(
+        second.bind_addr(SocketAddr::new(own(device()), listener.src_port())),
+        Err(CmError::PortInUse(_))
+    ));
 }
 
-/// An address that is bound to by name is exactly that; without any, one of the peer's family is taken.
+/// An address that is bound to by name is exactly that; without any, one of the peer's family is
+/// taken.
 #[test]
 fn both_families() {
     let Ok(device) = Device::at("::1".parse().unwrap()) else { return }; // no IPv6 on this host
@@ -130,7 +140,11 @@ fn both_families() {
     listener.listen(4).unwrap();
     let client = channel.create_id(PortSpace::Tcp);
     assert!(matches!(
-        client.resolve_addr(Some("0.0.0.0:0".parse().unwrap()), listener.local_addr().unwrap(), PATIENCE),
+        client.resolve_addr(
+            Some("0.0.0.0:0".parse().unwrap()),
+            listener.local_addr().unwrap(),
+            PATIENCE
+        ),
         Err(CmError::Family(_))
     ));
     resolve(&channel, &client, listener.local_addr().unwrap());
@@ -187,7 +201,10 @@ fn devices_without_a_thread() {
         }
     }
     assert_eq!(server.unwrap().state(), IdState::Established);
-    assert_eq!(seen[..3], [EventKind::AddrResolved, EventKind::RouteResolved, EventKind::ConnectRequest]);
+    assert_eq!(
+        seen[..3],
+        [EventKind::AddrResolved, EventKind::RouteResolved, EventKind::ConnectRequest]
+    );
 }
 
 #[test]

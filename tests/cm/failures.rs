@@ -4,7 +4,9 @@ use std::net::SocketAddr;
 
 use roce::{
     State,
-    cm::{CmError, CmQpAttr, ConnParam, EventKind, IdState, PortSpace, RejectReason, Status, UDP_QKEY},
+    cm::{
+        CmError, CmQpAttr, ConnParam, EventKind, IdState, PortSpace, RejectReason, Status, UDP_QKEY,
+    },
 };
 
 use super::{PATIENCE, World, accept, eventually, expect, port};
@@ -41,9 +43,15 @@ fn the_program_says_no() {
     let (client, request) = world.call(&ConnParam::default());
     request.id().reject(b"not today").unwrap();
     assert!(matches!(request.id().reject(b""), Err(CmError::State(IdState::Closed))));
-    assert!(matches!(request.id().accept(&ConnParam::default()), Err(CmError::State(IdState::Closed))));
+    assert!(matches!(
+        request.id().accept(&ConnParam::default()),
+        Err(CmError::State(IdState::Closed))
+    ));
     let event = expect(&world.a_channel, EventKind::Rejected);
-    assert_eq!((event.status(), &event.private_data()[..10]), (Status::Rejected(RejectReason::CONSUMER), &b"not today\0"[..]));
+    assert_eq!(
+        (event.status(), &event.private_data()[..10]),
+        (Status::Rejected(RejectReason::CONSUMER), &b"not today\0"[..])
+    );
     assert_eq!((event.status().code(), event.private_data().len()), (28, 148));
     assert_eq!(client.state(), IdState::Closed);
     world.assert_gone();
@@ -64,7 +72,10 @@ fn requests_that_are_dropped_are_refused() {
     let World { fabric, a, b, a_channel, b_channel, listener } = world;
     drop(listener);
     for _ in &clients {
-        assert_eq!(expect(&a_channel, EventKind::Rejected).status(), Status::Rejected(RejectReason::CONSUMER));
+        assert_eq!(
+            expect(&a_channel, EventKind::Rejected).status(),
+            Status::Rejected(RejectReason::CONSUMER)
+        );
     }
     assert!(b_channel.poll().is_none());
     eventually("connections are left", || a.cm_count() == 0 && b.cm_count() == 0);
@@ -92,7 +103,10 @@ fn nobody_confirms() {
     world.cut();
     let server = accept(&request);
     let event = expect(&world.b_channel, EventKind::Unreachable);
-    assert_eq!((event.id(), event.status(), server.state()), (&server, Status::Errno(110), IdState::Closed));
+    assert_eq!(
+        (event.id(), event.status(), server.state()),
+        (&server, Status::Errno(110), IdState::Closed)
+    );
     fails(&world, &client, EventKind::Unreachable, Status::Errno(110));
     world.assert_gone();
 }
@@ -120,7 +134,9 @@ fn the_peers_device_is_closed() {
     client.disconnect().unwrap();
     assert_eq!(expect(&a_channel, EventKind::TimewaitExit).id(), &client);
     assert_eq!(a.cm_count(), 0);
-    fabric.open(super::B.parse().unwrap(), roce::OpenOptions::default()).expect("the address is free again");
+    fabric
+        .open(super::B.parse().unwrap(), roce::OpenOptions::default())
+        .expect("the address is free again");
 }
 
 /// The own queue pair is not in INIT any more when the peer accepts.
@@ -164,7 +180,9 @@ fn services_must_agree() {
         client.create_qp(None, &CmQpAttr::default()).unwrap();
         client.connect(&ConnParam::default()).unwrap();
         let (kind, status) = match wrong {
-            roce::QpType::Uc => (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_TRANSPORT)),
+            roce::QpType::Uc => {
+                (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_TRANSPORT))
+            }
             _ => (EventKind::Unreachable, Status::Sidr(1)),
         };
         fails(&world, &client, kind, status);
@@ -189,7 +207,9 @@ fn the_backlog_is_kept() {
         client.connect(&ConnParam::default()).unwrap();
     }
     let (first, second) = (world.request(), world.request());
-    eventually("the third is refused", || world.b.counters().dropped(roce::DropReason::CmBacklog) > 0);
+    eventually("the third is refused", || {
+        world.b.counters().dropped(roce::DropReason::CmBacklog) > 0
+    });
     assert!(world.b_channel.poll().is_none());
     first.id().reject(b"").unwrap();
     let third = world.request();
@@ -215,7 +235,10 @@ fn a_request_is_taken_back() {
     let (client, request) = world.call(&ConnParam::default());
     drop(client);
     let event = expect(&world.b_channel, EventKind::Rejected);
-    assert_eq!((event.id(), event.status()), (request.id(), Status::Rejected(RejectReason::TIMEOUT)));
+    assert_eq!(
+        (event.id(), event.status()),
+        (request.id(), Status::Rejected(RejectReason::TIMEOUT))
+    );
     assert!(matches!(request.id().reject(b""), Err(CmError::State(IdState::Closed))));
     world.assert_gone();
 }
@@ -227,7 +250,10 @@ fn no_way_to_an_address() {
     // the system lets nobody talk to everybody
     client.resolve_addr(None, "255.255.255.255:1".parse().unwrap(), PATIENCE).unwrap();
     let event = expect(&world.a_channel, EventKind::AddrError);
-    assert_eq!((event.id(), event.status(), client.state()), (&client, Status::Errno(13), IdState::Bound));
+    assert_eq!(
+        (event.id(), event.status(), client.state()),
+        (&client, Status::Errno(13), IdState::Bound)
+    );
     assert!(matches!(client.resolve_route(PATIENCE), Err(CmError::State(IdState::Bound))));
     client.set_context(&world.a).unwrap_err();
 }
@@ -253,14 +279,30 @@ fn calls_out_of_turn() {
     assert_eq!(errno(id.get_send_comp().map(drop)), einval);
     assert_eq!(errno(id.post_recv(1, [])), einval);
     assert_eq!(errno(id.bind_addr("239.1.1.1:5".parse().unwrap())), einval);
-    assert_eq!(errno(id.bind_addr("192.0.2.77:5".parse().unwrap())), 99, "not an address of this host");
+    assert_eq!(
+        errno(id.bind_addr("192.0.2.77:5".parse().unwrap())),
+        99,
+        "not an address of this host"
+    );
     assert_eq!(errno(id.resolve_addr(None, "0.0.0.0:5".parse().unwrap(), PATIENCE)), einval);
-    assert_eq!(errno(id.resolve_addr(Some("0.0.0.0:0".parse().unwrap()), "[::1]:5".parse().unwrap(), PATIENCE)), 97);
+    assert_eq!(
+        errno(id.resolve_addr(
+            Some("0.0.0.0:0".parse().unwrap()),
+            "[::1]:5".parse().unwrap(),
+            PATIENCE
+        )),
+        97
+    );
     assert_eq!(errno(id.set_ack_timeout(32)), einval);
     assert_eq!(errno(id.set_min_rnr_timer(32)), einval);
     assert_eq!(errno(id.set_qp_type(roce::QpType::Uc)), einval);
     assert_eq!(id.state(), IdState::Idle);
-    assert!(id.event().is_none() && id.qp_setup().is_none() && id.context().is_none() && id.local_addr().is_none());
+    assert!(
+        id.event().is_none()
+            && id.qp_setup().is_none()
+            && id.context().is_none()
+            && id.local_addr().is_none()
+    );
 
     id.set_context(&world.b).unwrap();
     assert_eq!(errno(id.bind_addr("10.0.0.9:5".parse().unwrap())), 99, "not of the device");
@@ -288,7 +330,10 @@ fn calls_out_of_turn() {
     client.destroy_qp();
     assert!(client.qp().is_none());
     // a protection domain of another device
-    assert_eq!(errno(client.create_qp(Some(&world.b.alloc_pd().unwrap()), &CmQpAttr::default())), einval);
+    assert_eq!(
+        errno(client.create_qp(Some(&world.b.alloc_pd().unwrap()), &CmQpAttr::default())),
+        einval
+    );
     client.create_qp(Some(&client.pd().unwrap()), &CmQpAttr::default()).unwrap();
     client.connect(&ConnParam::default()).unwrap();
     assert_eq!(errno(client.connect(&ConnParam::default())), einval);

@@ -14,23 +14,35 @@ use super::{PATIENCE, World, accept, eventually, expect, next};
 fn a_connection_lives_and_ends() {
     for client_ends in [true, false] {
         let world = World::new(PortSpace::Tcp);
-        let (client, request) = world.call(&ConnParam { private_data: b"who is there?".to_vec(), ..ConnParam::default() });
+        let (client, request) = world
+            .call(&ConnParam { private_data: b"who is there?".to_vec(), ..ConnParam::default() });
         let server = request.id();
         assert_eq!((request.status(), server.state()), (Status::Success, IdState::RequestReceived));
         assert_eq!(&request.private_data()[..14], b"who is there?\0");
         assert_eq!(request.private_data().len(), 56);
         assert_eq!(request.conn().unwrap().qpn, Some(client.qp().unwrap().qpn()));
-        assert_eq!((server.local_addr(), server.peer_addr()), (client.peer_addr(), client.local_addr()));
-        assert_eq!((client.dst_port(), server.dst_port()), (world.listener.src_port(), client.src_port()));
+        assert_eq!(
+            (server.local_addr(), server.peer_addr()),
+            (client.peer_addr(), client.local_addr())
+        );
+        assert_eq!(
+            (client.dst_port(), server.dst_port()),
+            (world.listener.src_port(), client.src_port())
+        );
         assert!((32_768..=60_999).contains(&client.src_port()));
 
         // what is posted before the connection is there receives what comes over it
         server.create_qp(None, &CmQpAttr::default()).unwrap();
         let inbox = server.reg_msgs(64).unwrap();
         server.post_recv(7, [inbox.sge_all()]).unwrap();
-        server.accept(&ConnParam { private_data: b"it is I".to_vec(), ..ConnParam::default() }).unwrap();
+        server
+            .accept(&ConnParam { private_data: b"it is I".to_vec(), ..ConnParam::default() })
+            .unwrap();
         let established = expect(&world.a_channel, EventKind::Established);
-        assert_eq!((established.id(), &established.private_data()[..8]), (&client, &b"it is I\0"[..]));
+        assert_eq!(
+            (established.id(), &established.private_data()[..8]),
+            (&client, &b"it is I\0"[..])
+        );
         assert_eq!(established.private_data().len(), 196);
         assert_eq!(expect(&world.b_channel, EventKind::Established).id(), server);
         assert_eq!((client.state(), server.state()), (IdState::Established, IdState::Established));
@@ -66,12 +78,18 @@ fn a_connection_lives_and_ends() {
     }
 }
 
-/// What one side answers at once is what the other has outstanding, and neither gets more than the other offers.
+/// What one side answers at once is what the other has outstanding, and neither gets more than the
+/// other offers.
 #[test]
 fn numbers_cross_over_and_fit() {
     let world = World::new(PortSpace::Tcp);
-    let param =
-        ConnParam { responder_resources: 3, initiator_depth: 5, retry_count: 6, rnr_retry_count: 4, ..ConnParam::default() };
+    let param = ConnParam {
+        responder_resources: 3,
+        initiator_depth: 5,
+        retry_count: 6,
+        rnr_retry_count: 4,
+        ..ConnParam::default()
+    };
     let client = world.client();
     client.set_ack_timeout(13).unwrap();
     client.set_min_rnr_timer(9).unwrap();
@@ -79,21 +97,36 @@ fn numbers_cross_over_and_fit() {
     client.connect(&param).unwrap();
     let request = world.request();
     let asked = request.conn().unwrap();
-    assert_eq!((asked.responder_resources, asked.initiator_depth), (5, 3), "seen from the other side");
+    assert_eq!(
+        (asked.responder_resources, asked.initiator_depth),
+        (5, 3),
+        "seen from the other side"
+    );
     assert_eq!((asked.retry_count, asked.rnr_retry_count), (6, 4));
     let server = request.id();
     server.create_qp(None, &CmQpAttr::default()).unwrap();
     server
-        .accept(&ConnParam { responder_resources: 255, initiator_depth: 9, rnr_retry_count: 1, ..ConnParam::default() })
+        .accept(&ConnParam {
+            responder_resources: 255,
+            initiator_depth: 9,
+            rnr_retry_count: 1,
+            ..ConnParam::default()
+        })
         .unwrap();
     let established = expect(&world.a_channel, EventKind::Established);
     let answered = established.conn().unwrap();
     assert_eq!((answered.responder_resources, answered.initiator_depth), (3, 5));
     let (a, b) = (client.qp().unwrap().query(), server.qp().unwrap().query());
-    assert_eq!((a.max_dest_rd_atomic, a.max_rd_atomic, b.max_dest_rd_atomic, b.max_rd_atomic), (3, 5, 5, 3));
+    assert_eq!(
+        (a.max_dest_rd_atomic, a.max_rd_atomic, b.max_dest_rd_atomic, b.max_rd_atomic),
+        (3, 5, 5, 3)
+    );
     assert_eq!((a.retry_cnt, b.retry_cnt, a.rnr_retry, b.rnr_retry), (6, 6, 1, 4));
     assert_eq!((a.timeout, b.timeout, a.min_rnr_timer, b.min_rnr_timer), (13, 13, 9, 12));
-    assert_eq!((a.dest_qpn, b.dest_qpn, a.path_mtu, b.path_mtu), (b.qpn, a.qpn, a.path_mtu, a.path_mtu));
+    assert_eq!(
+        (a.dest_qpn, b.dest_qpn, a.path_mtu, b.path_mtu),
+        (b.qpn, a.qpn, a.path_mtu, a.path_mtu)
+    );
     let av = a.av.unwrap();
     let flow_label = (u32::from(client.src_port()) * 31 + u32::from(client.dst_port())) & 0xF_FFFF;
     assert_eq!((av.flow_label, av.traffic_class, av.hop_limit), (flow_label, 0x48, 64));
@@ -106,7 +139,8 @@ fn numbers_cross_over_and_fit() {
 fn private_data_has_its_limits() {
     let world = World::new(PortSpace::Tcp);
     let data: Vec<u8> = (1..=200).collect();
-    let with = |length: usize| ConnParam { private_data: data[..length].to_vec(), ..ConnParam::default() };
+    let with =
+        |length: usize| ConnParam { private_data: data[..length].to_vec(), ..ConnParam::default() };
     let client = world.client();
     assert!(matches!(client.connect(&with(57)), Err(CmError::PrivateData(56))));
     client.connect(&with(56)).unwrap();
@@ -143,15 +177,28 @@ fn queue_pairs_of_the_programs_own() {
     assert!(matches!(server.accept(&ConnParam::default()), Err(CmError::NoQueuePair)));
     server.accept(&ConnParam { qpn: Some(b_qp.qpn()), ..ConnParam::default() }).unwrap();
     assert_eq!(b_qp.query().state, State::Init);
-    assert_eq!(expect(&world.a_channel, EventKind::ConnectResponse).conn().unwrap().qpn, Some(b_qp.qpn()));
+    assert_eq!(
+        expect(&world.a_channel, EventKind::ConnectResponse).conn().unwrap().qpn,
+        Some(b_qp.qpn())
+    );
     assert_eq!(client.state(), IdState::ResponseReceived);
     for (id, qp) in [(&client, &a_qp), (server, &b_qp)] {
         let setup = id.qp_setup().unwrap();
-        let (dest_qpn, path_mtu, max_dest_rd_atomic) = (setup.dest_qpn, setup.path_mtu.unwrap(), setup.max_dest_rd_atomic);
+        let (dest_qpn, path_mtu, max_dest_rd_atomic) =
+            (setup.dest_qpn, setup.path_mtu.unwrap(), setup.max_dest_rd_atomic);
         let (rq_psn, av, min_rnr_timer) = (setup.rq_psn, setup.av, setup.min_rnr_timer);
-        qp.to_rtr(Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }).unwrap();
-        let (sq_psn, timeout, retry_cnt, rnr_retry) = (setup.sq_psn, setup.timeout, setup.retry_cnt, setup.rnr_retry);
-        qp.to_rts(Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic: setup.max_rd_atomic }).unwrap();
+        qp.to_rtr(Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer })
+            .unwrap();
+        let (sq_psn, timeout, retry_cnt, rnr_retry) =
+            (setup.sq_psn, setup.timeout, setup.retry_cnt, setup.rnr_retry);
+        qp.to_rts(Rts::Rc {
+            sq_psn,
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic: setup.max_rd_atomic,
+        })
+        .unwrap();
     }
     client.establish().unwrap();
     assert_eq!(client.state(), IdState::Established);
@@ -163,18 +210,26 @@ fn queue_pairs_of_the_programs_own() {
     mine.get_send_comp().unwrap().result.unwrap();
 }
 
-/// A passive side may ask what moves its queue pair before it accepts: then the peer hears of the same numbers.
+/// A passive side may ask what moves its queue pair before it accepts: then the peer hears of the
+/// same numbers.
 #[test]
 fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
     let world = World::new(PortSpace::Tcp);
-    let (client, request) = world.call(&ConnParam { responder_resources: 3, initiator_depth: 5, ..ConnParam::default() });
+    let (client, request) = world.call(&ConnParam {
+        responder_resources: 3,
+        initiator_depth: 5,
+        ..ConnParam::default()
+    });
     let server = request.id();
     let early = server.qp_setup().unwrap();
     assert_eq!((early.max_dest_rd_atomic, early.max_rd_atomic, early.min_rnr_timer), (5, 3, 12));
     assert_eq!(server.qp_setup(), Some(early));
     server.accept(&ConnParam { qpn: Some(roce::Qpn::new(77)), ..ConnParam::default() }).unwrap();
     let late = server.qp_setup().unwrap();
-    assert_eq!((late.rq_psn, late.sq_psn, late.dest_qpn), (early.rq_psn, early.sq_psn, early.dest_qpn));
+    assert_eq!(
+        (late.rq_psn, late.sq_psn, late.dest_qpn),
+        (early.rq_psn, early.sq_psn, early.dest_qpn)
+    );
     expect(&world.a_channel, EventKind::Established);
     assert_eq!(client.qp().unwrap().query().sq_psn, early.rq_psn);
 }
@@ -188,14 +243,20 @@ fn queue_pairs_that_an_id_adopts() {
         let (a_pd, a_cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
         let make = |qp_type| a_pd.create_qp(&roce::QpInitAttr::new(qp_type, &a_cq)).unwrap();
         let a_qp = make(QpType::Rc);
-        assert!(matches!(client.adopt_qp(&make(QpType::Ud)), Err(CmError::WrongService(QpType::Ud))));
+        assert!(matches!(
+            client.adopt_qp(&make(QpType::Ud)),
+            Err(CmError::WrongService(QpType::Ud))
+        ));
         client.adopt_qp(&a_qp).unwrap();
         assert_eq!(a_qp.query().state, State::Init);
         assert!(matches!(client.adopt_qp(&make(QpType::Rc)), Err(CmError::HasQueuePair)));
         assert!(matches!(client.create_qp(None, &CmQpAttr::default()), Err(CmError::HasQueuePair)));
         client.connect(&ConnParam::default()).unwrap();
         let request = world.request();
-        assert!(matches!(request.id().adopt_qp(&a_qp), Err(CmError::Object(_))), "of another device");
+        assert!(
+            matches!(request.id().adopt_qp(&a_qp), Err(CmError::Object(_))),
+            "of another device"
+        );
         let server = accept(&request);
         assert_eq!(expect(&world.a_channel, EventKind::Established).id(), &client);
         assert_eq!(expect(&world.b_channel, EventKind::Established).id(), &server);
@@ -220,7 +281,8 @@ fn an_adopted_queue_pair_is_let_go_of() {
     let world = World::new(PortSpace::Tcp);
     let client = world.bare_client();
     let (pd, cq) = (world.a.alloc_pd().unwrap(), world.a.create_cq(4, None).unwrap());
-    let [first, second] = [(); 2].map(|()| pd.create_qp(&roce::QpInitAttr::new(QpType::Rc, &cq)).unwrap());
+    let [first, second] =
+        [(); 2].map(|()| pd.create_qp(&roce::QpInitAttr::new(QpType::Rc, &cq)).unwrap());
     client.adopt_qp(&first).unwrap();
     client.destroy_qp();
     client.adopt_qp(&second).unwrap();
@@ -245,11 +307,17 @@ fn extended_reliable_connections() {
     let target = xrcd.create_target().unwrap();
     server.adopt_qp(&target).unwrap();
     server.accept(&ConnParam::default()).unwrap();
-    assert_eq!(expect(&world.a_channel, EventKind::Established).conn().unwrap().qpn, Some(target.qpn()));
+    assert_eq!(
+        expect(&world.a_channel, EventKind::Established).conn().unwrap().qpn,
+        Some(target.qpn())
+    );
     expect(&world.b_channel, EventKind::Established);
     let initiator = client.qp().unwrap();
     assert_eq!((initiator.query().state, target.query().state), (State::Rts, State::Rts));
-    assert_eq!((initiator.query().dest_qpn, target.query().dest_qpn), (target.qpn(), initiator.qpn()));
+    assert_eq!(
+        (initiator.query().dest_qpn, target.query().dest_qpn),
+        (target.qpn(), initiator.qpn())
+    );
 }
 
 #[test]
@@ -266,7 +334,10 @@ fn unreliable_connections() {
     let world = World::with(PortSpace::Ib, 4, |id| id.set_qp_type(QpType::Uc).unwrap());
     let (client, server) = world.connected();
     assert_eq!((client.qp_type(), server.qp_type()), (QpType::Uc, QpType::Uc));
-    assert_eq!((client.qp().unwrap().query().state, server.qp().unwrap().query().state), (State::Rts, State::Rts));
+    assert_eq!(
+        (client.qp().unwrap().query().state, server.qp().unwrap().query().state),
+        (State::Rts, State::Rts)
+    );
 }
 
 /// The confirmation is lost for good; the program has heard the peer's queue pair and says so.
@@ -306,7 +377,8 @@ fn dropping_an_id_ends_its_connection() {
 fn events_go_with_their_id() {
     let world = World::new(PortSpace::Tcp);
     let (first, second) = (world.bare_client(), world.bare_client());
-    let (left, right) = (world.a_channel.create_id(PortSpace::Tcp), world.a_channel.create_id(PortSpace::Tcp));
+    let (left, right) =
+        (world.a_channel.create_id(PortSpace::Tcp), world.a_channel.create_id(PortSpace::Tcp));
     for id in [&left, &right] {
         id.set_context(&world.a).unwrap();
         id.resolve_addr(None, world.address(), PATIENCE).unwrap();
@@ -392,7 +464,8 @@ fn a_device_talks_to_itself() {
     client.create_qp(None, &CmQpAttr::default()).unwrap();
     client.connect(&ConnParam::default()).unwrap();
     let server = accept(&world.request());
-    let mut established = [next(&world.b_channel), next(&world.b_channel)].map(|event| event.id().clone());
+    let mut established =
+        [next(&world.b_channel), next(&world.b_channel)].map(|event| event.id().clone());
     if established[0] != client {
         established.swap(0, 1);
     }

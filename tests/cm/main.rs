@@ -1,5 +1,6 @@
-//! `roce::cm` as programs use it: over a network inside the process, whose faults the test chooses, and over real sockets on
-//! loopback. A test program of its own, because ids find the devices that their process has open.
+//! `roce::cm` as programs use it: over a network inside the process, whose faults the test chooses,
+//! and over real sockets on loopback. A test program of its own, because ids find the devices that
+//! their process has open.
 
 mod alone;
 mod datagrams;
@@ -37,10 +38,11 @@ struct World {
     listener: CmId,
 }
 
-/// Messages are sent again after 17 ms, 15 times. Questions for datagram services after 134 ms: one that comes again when it has been
-/// answered is a new one, as with the kernel.
+/// Messages are sent again after 17 ms, 15 times. Questions for datagram services after 134 ms: one
+/// that comes again when it has been answered is a new one, as with the kernel.
 fn quick(port_space: PortSpace) -> CmConfig {
-    let response_timeout = if matches!(port_space, PortSpace::Udp | PortSpace::Ipoib) { 15 } else { 12 };
+    let response_timeout =
+        if matches!(port_space, PortSpace::Udp | PortSpace::Ipoib) { 15 } else { 12 };
     CmConfig { response_timeout, max_retries: 15, ..CmConfig::default() }
 }
 
@@ -51,8 +53,14 @@ impl World {
 
     fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
         let fabric = Fabric::new("".parse().unwrap(), 1);
-        let open =
-            |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions { cm: quick(port_space), ..OpenOptions::default() }).unwrap();
+        let open = |ip: &str| {
+            fabric
+                .open(
+                    ip.parse().unwrap(),
+                    OpenOptions { cm: quick(port_space), ..OpenOptions::default() },
+                )
+                .unwrap()
+        };
         let (a, b) = (open(A), open(B));
         let (a_channel, b_channel) = (EventChannel::new().unwrap(), EventChannel::new().unwrap());
         let listener = b_channel.create_id(port_space);
@@ -142,7 +150,8 @@ fn next(channel: &EventChannel) -> CmEvent {
     channel.wait(Some(PATIENCE)).unwrap()
 }
 
-/// The next event, which is to be of this kind, and to tell of no failure unless that is what it is for.
+/// The next event, which is to be of this kind, and to tell of no failure unless that is what it is
+/// for.
 #[track_caller]
 fn expect(channel: &EventChannel, kind: EventKind) -> CmEvent {
     let event = next(channel);

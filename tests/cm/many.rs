@@ -25,8 +25,14 @@ fn two_hundred_one_after_another() {
         assert_eq!(expect(&world.a_channel, EventKind::Disconnected).id(), &client);
     }
     eventually("connections are left", || world.a.cm_count() == 0 && world.b.cm_count() == 0);
-    assert!(world.a_channel.poll().is_none() && world.b_channel.poll().is_none(), "events of ids that are gone");
-    assert_eq!(objects_a.dropped(roce::DropReason::CmWrongState), objects_b.dropped(roce::DropReason::CmWrongState));
+    assert!(
+        world.a_channel.poll().is_none() && world.b_channel.poll().is_none(),
+        "events of ids that are gone"
+    );
+    assert_eq!(
+        objects_a.dropped(roce::DropReason::CmWrongState),
+        objects_b.dropped(roce::DropReason::CmWrongState)
+    );
 }
 
 #[test]
@@ -35,7 +41,9 @@ fn sixty_four_at_once() {
     let mut clients = BTreeMap::new();
     for number in 0..64_u8 {
         let client = world.client();
-        client.connect(&ConnParam { private_data: vec![number; 56], ..ConnParam::default() }).unwrap();
+        client
+            .connect(&ConnParam { private_data: vec![number; 56], ..ConnParam::default() })
+            .unwrap();
         clients.insert(number, client);
     }
     let mut servers = Vec::new();
@@ -64,8 +72,9 @@ fn sixty_four_at_once() {
     world.assert_gone();
 }
 
-/// Over real sockets, a thread on each side, each with a device and a channel of its own. What a thousand connections take is
-/// counted in tenths of a second; the limit is for a machine that does other things, too.
+/// Over real sockets, a thread on each side, each with a device and a channel of its own. What a
+/// thousand connections take is counted in tenths of a second; the limit is for a machine that does
+/// other things, too.
 #[test]
 fn a_thousand_between_threads() {
     const COUNT: usize = 1000;

@@ -1,4 +1,5 @@
-//! Calls and losses at random: whatever a program does, in whatever order, nothing panics or hangs, and in the end nothing is left.
+//! Calls and losses at random: whatever a program does, in whatever order, nothing panics or hangs,
+//! and in the end nothing is left.
 
 use rand_chacha::ChaCha8Rng;
 use rand_core::{RngCore, SeedableRng};
@@ -109,7 +110,8 @@ fn calls_in_any_order() {
         }
         let channels = vec![world.a_channel.clone(), world.b_channel.clone()];
         let rng = ChaCha8Rng::seed_from_u64(seed);
-        let mut run = Run { rng, world, channels, ids: Vec::new(), events: Vec::new(), established: 0 };
+        let mut run =
+            Run { rng, world, channels, ids: Vec::new(), events: Vec::new(), established: 0 };
         for _ in 0..400 {
             run.step();
         }

@@ -21,7 +21,10 @@ struct Program {
 fn programs<const N: usize>(last: u8) -> (IpAddr, [Program; N]) {
     let address: IpAddr = format!("127.81.{}.{last}", std::process::id() as u8).parse().unwrap();
     let open = || Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
-    (address, std::array::from_fn(|_| Program { context: open(), channel: EventChannel::new().unwrap() }))
+    (
+        address,
+        std::array::from_fn(|_| Program { context: open(), channel: EventChannel::new().unwrap() }),
+    )
 }
 
 impl Program {
@@ -111,7 +114,10 @@ fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
     if told.read_exact(&mut [0]).is_err() {
         return 1;
     }
-    let Ok(context) = Device::at(to.ip()).and_then(|device| device.open(OpenOptions::default())) else { return 2 };
+    let Ok(context) = Device::at(to.ip()).and_then(|device| device.open(OpenOptions::default()))
+    else {
+        return 2;
+    };
     let program = Program { context, channel: EventChannel::new().unwrap() };
     let id = program.id(PortSpace::Tcp);
     id.bind_addr(to).unwrap();
@@ -131,7 +137,8 @@ fn a_port_is_one_processs_at_an_address() {
     for program in [first, second] {
         let to = SocketAddr::new(address, port());
         let (told, mut tell) = std::io::pipe().unwrap();
-        // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without coming back into the test.
+        // SAFETY: The child does nothing that needs another thread of the parent's, and leaves
+        // without coming back into the test.
         let pid = unsafe { libc::fork() };
         if pid == 0 {
             let result = std::panic::catch_unwind(|| other_process(told, to));

@@ -10,8 +10,8 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Feth, Headers, Ident, Immediate, InvalidateEth, NakCode, NetHeader, Opcode,
-        Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Feth, Headers, Ident, Immediate, InvalidateEth,
+        NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
     },
     work::{RecvWr, Remote, SendWr, SrqId},
 };
@@ -33,7 +33,15 @@ pub struct Pkt {
 
 /// A packet without extended headers and payload.
 pub fn pkt(operation: Operation, psn: u32) -> Pkt {
-    Pkt { operation, psn, ack_req: false, solicited: false, srq: None, ext: Ext::None, payload: Vec::new() }
+    Pkt {
+        operation,
+        psn,
+        ack_req: false,
+        solicited: false,
+        srq: None,
+        ext: Ext::None,
+        payload: Vec::new(),
+    }
 }
 
 /// A positive acknowledgement.
@@ -84,12 +92,20 @@ impl Pkt {
 
     /// The answer to an atomic, with the value found.
     pub fn atomic_ack(mut self, msn: u32, found: u64) -> Self {
-        self.ext = Ext::AethAtomicAck(Aeth { syndrome: Syndrome::ACK, msn: Msn::new(msn) }, AtomicAckEth(found));
+        self.ext = Ext::AethAtomicAck(
+            Aeth { syndrome: Syndrome::ACK, msn: Msn::new(msn) },
+            AtomicAckEth(found),
+        );
         self
     }
 
     pub fn atomic(mut self, remote: Remote, swap_or_add: u64, compare: u64) -> Self {
-        self.ext = Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare });
+        self.ext = Ext::Atomic(AtomicEth {
+            virtual_address: remote.address,
+            rkey: remote.rkey.0,
+            swap_or_add,
+            compare,
+        });
         self
     }
 
@@ -99,7 +115,13 @@ impl Pkt {
         self
     }
 
-    pub fn flush(mut self, placement: u8, selectivity: u8, remote: Remote, dma_length: u32) -> Self {
+    pub fn flush(
+        mut self,
+        placement: u8,
+        selectivity: u8,
+        remote: Remote,
+        dma_length: u32,
+    ) -> Self {
         let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length };
         self.ext = Ext::FethReth(Feth { placement, selectivity }, reth);
         self
@@ -156,7 +178,14 @@ impl Half {
     /// With a queue pair in RTS.
     pub fn new(options: Options) -> Self {
         let mut half = Self::reset(options);
-        half.node.connect(half.qp.qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, Self::OURS, &options);
+        half.node.connect(
+            half.qp.qpn,
+            Self::PEER_IP,
+            Self::PEER,
+            Self::THEIRS,
+            Self::OURS,
+            &options,
+        );
         half
     }
 
@@ -216,7 +245,11 @@ impl Half {
     }
 
     pub fn bth(&self, packet: &Pkt) -> Bth {
-        let service = self.node.adapter.query_qp(self.qp.qpn).map_or(Service::Rc, |info| info.qp_type.service());
+        let service = self
+            .node
+            .adapter
+            .query_qp(self.qp.qpn)
+            .map_or(Service::Rc, |info| info.qp_type.service());
         let opcode = Opcode::new(service, packet.operation).unwrap();
         let mut bth = Bth::new(opcode, self.qp.qpn, Psn::new(packet.psn));
         bth.ack_req = packet.ack_req;
@@ -272,7 +305,8 @@ impl Half {
         self.expect(&[]);
     }
 
-    /// Lets time pass, and the adapter do what is due in it. What it sends waits for [`take`](Self::take).
+    /// Lets time pass, and the adapter do what is due in it. What it sends waits for
+    /// [`take`](Self::take).
     pub fn advance(&mut self, time: Duration) {
         let end = self.now.plus(time);
         while let Some(next) = self.node.adapter.poll_timeout().filter(|&next| next <= end) {

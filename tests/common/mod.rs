@@ -1,8 +1,10 @@
-//! Two adapters in virtual time over a simulated network, and one adapter against a peer that the test plays by hand.
+//! Two adapters in virtual time over a simulated network, and one adapter against a peer that the
+//! test plays by hand.
 //!
-//! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that a timeout of seconds costs
-//! nothing. It fails the test when a packet is dropped for a reason that the test has not allowed. When a test fails it
-//! prints every packet. A [`Half`] is for the rules of one side: the test sends packet values and expects packet values.
+//! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that
+//! a timeout of seconds costs nothing. It fails the test when a packet is dropped for a reason that
+//! the test has not allowed. When a test fails it prints every packet. A [`Half`] is for the rules
+//! of one side: the test sends packet values and expects packet values.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 #![allow(unused_imports, reason = "every test program uses another part")]
@@ -24,7 +26,9 @@ use roce_transport::{
 };
 
 pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
-pub use node::{ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group};
+pub use node::{
+    ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group,
+};
 pub use trace::{Record, Trace};
 
 /// The limits of Linux's UDP_SEGMENT.
@@ -37,7 +41,8 @@ pub struct Pair {
     pub network: Network,
     pub now: Instant,
     pub trace: Trace,
-    /// How often the adapters look for what has arrived; it is then taken all at once. Zero: always.
+    /// How often the adapters look for what has arrived; it is then taken all at once. Zero:
+    /// always.
     pub batch: Duration,
     /// How many buffers a side may send before it has to look again for what has arrived.
     pub buffers: usize,
@@ -104,9 +109,24 @@ impl Pair {
 
     /// An unreliable connection of a new queue pair of A to a new one of B.
     pub fn connect_unreliably(&mut self, options: Options) -> (End, End) {
-        let ends = (self.a.qp(Side::A, QpType::Uc, &options), self.b.qp(Side::B, QpType::Uc, &options));
-        self.a.connect_unreliably(ends.0.qpn, self.b.ip, ends.1.qpn, options.b_psn, options.a_psn, &options);
-        self.b.connect_unreliably(ends.1.qpn, self.a.ip, ends.0.qpn, options.a_psn, options.b_psn, &options);
+        let ends =
+            (self.a.qp(Side::A, QpType::Uc, &options), self.b.qp(Side::B, QpType::Uc, &options));
+        self.a.connect_unreliably(
+            ends.0.qpn,
+            self.b.ip,
+            ends.1.qpn,
+            options.b_psn,
+            options.a_psn,
+            &options,
+        );
+        self.b.connect_unreliably(
+            ends.1.qpn,
+            self.a.ip,
+            ends.0.qpn,
+            options.a_psn,
+            options.b_psn,
+            &options,
+        );
         ends
     }
 
@@ -123,7 +143,8 @@ impl Pair {
 
     /// A datagram queue pair on each side.
     pub fn datagrams(&mut self, options: Options) -> (End, End) {
-        let ends = (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));
+        let ends =
+            (self.a.qp(Side::A, QpType::Ud, &options), self.b.qp(Side::B, QpType::Ud, &options));
         self.a.start_datagrams(ends.0.qpn, &options);
         self.b.start_datagrams(ends.1.qpn, &options);
         ends
@@ -221,7 +242,10 @@ impl Pair {
             if self.now.as_nanos().is_multiple_of(grid) && self.deliver() {
                 continue;
             }
-            let arrival = self.network.poll_timeout().map(|at| at.max(self.now.plus(Duration::from_nanos(u64::from(grid > 1)))));
+            let arrival = self
+                .network
+                .poll_timeout()
+                .map(|at| at.max(self.now.plus(Duration::from_nanos(u64::from(grid > 1)))));
             let look = arrival.map(|at| Instant::from_nanos(at.as_nanos().next_multiple_of(grid)));
             let send = more.then(|| self.now.plus(Duration::from_micros(1)));
             let next = [look, send, self.a.adapter.poll_timeout(), self.b.adapter.poll_timeout()];
@@ -281,7 +305,8 @@ impl Pair {
                 if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
                     record.arrivals.push((self.now, disposition));
                 }
-                if let Some(reason) = dropped.iter().find(|&reason| !self.allowed.contains(reason)) {
+                if let Some(reason) = dropped.iter().find(|&reason| !self.allowed.contains(reason))
+                {
                     panic!("a packet was dropped ({reason}), which this test does not allow");
                 }
             }

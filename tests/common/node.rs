@@ -32,7 +32,8 @@ impl Side {
     }
 }
 
-/// How a connection is set up. Everything at a value that is harmless: a test names what it is about.
+/// How a connection is set up. Everything at a value that is harmless: a test names what it is
+/// about.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
     pub mtu: Mtu,
@@ -71,7 +72,12 @@ impl Default for Options {
             max_rd_atomic: 16,
             max_dest_rd_atomic: 16,
             access: Access::REMOTE_READ | Access::REMOTE_WRITE | Access::REMOTE_ATOMIC,
-            caps: QpCaps { max_send_sge: 16, max_recv_sge: 16, max_inline_data: 256, ..QpCaps::default() },
+            caps: QpCaps {
+                max_send_sge: 16,
+                max_recv_sge: 16,
+                max_inline_data: 256,
+                ..QpCaps::default()
+            },
             sq_sig_all: false,
             a_psn: 0x100,
             b_psn: 0x200,
@@ -114,7 +120,15 @@ impl Node {
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![ip.into()]);
         let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());
-        Self { ip, adapter, pd, xrcd, transmit: TransmitBuffer::new(1 << 20, limits), events: Vec::new(), cm_events: Vec::new() }
+        Self {
+            ip,
+            adapter,
+            pd,
+            xrcd,
+            transmit: TransmitBuffer::new(1 << 20, limits),
+            events: Vec::new(),
+            cm_events: Vec::new(),
+        }
     }
 
     /// Zeroed memory with every right.
@@ -179,10 +193,22 @@ impl Node {
     }
 
     pub fn enter_init(&mut self, qpn: Qpn, options: &Options) {
-        self.adapter.to_init(qpn, &Init { pkey_index: options.pkey_index, access: options.access, qkey: QKEY }).unwrap();
+        self.adapter
+            .to_init(
+                qpn,
+                &Init { pkey_index: options.pkey_index, access: options.access, qkey: QKEY },
+            )
+            .unwrap();
     }
 
-    pub fn enter_rtr(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
+    pub fn enter_rtr(
+        &mut self,
+        qpn: Qpn,
+        dest_ip: IpAddr,
+        dest_qpn: Qpn,
+        rq_psn: u32,
+        options: &Options,
+    ) {
         let rtr = Rtr::Rc {
             dest_qpn,
             path_mtu: options.mtu,
@@ -206,14 +232,30 @@ impl Node {
     }
 
     /// From RESET to RTS, connected to that peer.
-    pub fn connect(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, sq_psn: u32, options: &Options) {
+    pub fn connect(
+        &mut self,
+        qpn: Qpn,
+        dest_ip: IpAddr,
+        dest_qpn: Qpn,
+        rq_psn: u32,
+        sq_psn: u32,
+        options: &Options,
+    ) {
         self.enter_init(qpn, options);
         self.enter_rtr(qpn, dest_ip, dest_qpn, rq_psn, options);
         self.enter_rts(qpn, sq_psn, options);
     }
 
     /// An unreliable connection, from RESET to RTS.
-    pub fn connect_unreliably(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, sq_psn: u32, options: &Options) {
+    pub fn connect_unreliably(
+        &mut self,
+        qpn: Qpn,
+        dest_ip: IpAddr,
+        dest_qpn: Qpn,
+        rq_psn: u32,
+        sq_psn: u32,
+        options: &Options,
+    ) {
         self.enter_init(qpn, options);
         let av = AddressVector::new(dest_ip.into(), 0);
         let rtr = Rtr::Uc { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(rq_psn), av };
@@ -222,24 +264,47 @@ impl Node {
     }
 
     /// An XRC initiator, from RESET to RTS.
-    pub fn connect_initiator(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, sq_psn: u32, options: &Options) {
+    pub fn connect_initiator(
+        &mut self,
+        qpn: Qpn,
+        dest_ip: IpAddr,
+        dest_qpn: Qpn,
+        sq_psn: u32,
+        options: &Options,
+    ) {
         self.enter_init(qpn, options);
         let av = AddressVector::new(dest_ip.into(), 0);
         let rtr = Rtr::XrcInitiator { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(0), av };
         self.adapter.to_rtr(qpn, &rtr).unwrap();
         let &Options { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = options;
-        let rts = Rts::XrcInitiator { sq_psn: Psn::new(sq_psn), timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        let rts = Rts::XrcInitiator {
+            sq_psn: Psn::new(sq_psn),
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+        };
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     }
 
     /// An XRC target, from RESET to RTS.
-    pub fn connect_target(&mut self, qpn: Qpn, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32, options: &Options) {
+    pub fn connect_target(
+        &mut self,
+        qpn: Qpn,
+        dest_ip: IpAddr,
+        dest_qpn: Qpn,
+        rq_psn: u32,
+        options: &Options,
+    ) {
         self.enter_init(qpn, options);
         let (av, rq_psn) = (AddressVector::new(dest_ip.into(), 0), Psn::new(rq_psn));
         let &Options { mtu: path_mtu, max_dest_rd_atomic, min_rnr_timer, .. } = options;
-        let rtr = Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+        let rtr =
+            Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
         self.adapter.to_rtr(qpn, &rtr).unwrap();
-        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::XrcTarget { sq_psn: Psn::new(0), timeout: 0 }).unwrap();
+        self.adapter
+            .to_rts(Instant::ZERO, qpn, &Rts::XrcTarget { sq_psn: Psn::new(0), timeout: 0 })
+            .unwrap();
     }
 
     /// A datagram queue pair, from RESET to RTS.
@@ -263,7 +328,12 @@ impl Node {
     }
 
     /// Takes a datagram, and returns why packets, or copies of them, were dropped meanwhile.
-    pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> (Disposition, Vec<DropReason>) {
+    pub fn handle_datagram(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        bytes: &[u8],
+    ) -> (Disposition, Vec<DropReason>) {
         self.watch(|adapter| adapter.handle_datagram(now, net, bytes))
     }
 
@@ -274,7 +344,10 @@ impl Node {
         self.watch(|adapter| adapter.handle_special(now, net, bytes, reception))
     }
 
-    fn watch(&mut self, take: impl FnOnce(&mut Adapter) -> Disposition) -> (Disposition, Vec<DropReason>) {
+    fn watch(
+        &mut self,
+        take: impl FnOnce(&mut Adapter) -> Disposition,
+    ) -> (Disposition, Vec<DropReason>) {
         let before = self.adapter.counters().clone();
         let disposition = take(&mut self.adapter);
         self.drain_events();
@@ -332,7 +405,8 @@ pub fn to_group(group: IpAddr) -> UdDestination {
 }
 
 pub fn outcomes(wcs: Vec<Wc>) -> Vec<Outcome> {
-    let outcome = |wc: Wc| (wc.wr_id, wc.result.map(|ok| ok.byte_len).map_err(|error| error.status));
+    let outcome =
+        |wc: Wc| (wc.wr_id, wc.result.map(|ok| ok.byte_len).map_err(|error| error.status));
     wcs.into_iter().map(outcome).collect()
 }
 
@@ -355,7 +429,11 @@ impl Buffer {
 
     pub fn sge(&self, offset: usize, length: usize) -> Sge {
         let LKey(_) = self.region.lkey();
-        Sge { lkey: self.region.lkey(), address: self.region.address() + offset as u64, length: length as u32 }
+        Sge {
+            lkey: self.region.lkey(),
+            address: self.region.address() + offset as u64,
+            length: length as u32,
+        }
     }
 
     /// A place in it, for a peer.
@@ -367,7 +445,8 @@ impl Buffer {
         self.memory.write_at(offset as u64, bytes).unwrap();
     }
 
-    /// Fills it with bytes that repeat only after a long while, so that what is at the wrong place shows.
+    /// Fills it with bytes that repeat only after a long while, so that what is at the wrong place
+    /// shows.
     pub fn fill(self, seed: u8) -> Self {
         self.put(0, &pattern(seed, self.len()));
         self

@@ -28,7 +28,16 @@ impl Record {
     pub fn new(time: Instant, from: Side, net: NetHeader, bytes: &[u8], verdict: Verdict) -> Self {
         let packet = Packet::parse(bytes).expect("an adapter sent something that is no packet");
         let (headers, payload) = (packet.headers, packet.payload.len());
-        Self { time, from, net, bytes: bytes.to_vec(), headers, payload, verdict, arrivals: Vec::new() }
+        Self {
+            time,
+            from,
+            net,
+            bytes: bytes.to_vec(),
+            headers,
+            payload,
+            verdict,
+            arrivals: Vec::new(),
+        }
     }
 
     pub fn operation(&self) -> Operation {
@@ -123,12 +132,18 @@ impl Trace {
                 Side::B => "A <-- B",
             };
             let summary = record.summary();
-            let _ = writeln!(text, "{:>12.1} µs  {arrow}  {summary:<64} {}", micros(record.time), record.fate());
+            let _ = writeln!(
+                text,
+                "{:>12.1} µs  {arrow}  {summary:<64} {}",
+                micros(record.time),
+                record.fate()
+            );
         }
         text
     }
 
-    /// Writes a capture that Wireshark reads: whole IP packets, each with a comment on what became of it.
+    /// Writes a capture that Wireshark reads: whole IP packets, each with a comment on what became
+    /// of it.
     pub fn write_pcapng(&self, path: &Path) -> io::Result<()> {
         let mut capture = Capture::create(path)?;
         for record in &self.records {

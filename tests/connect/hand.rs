@@ -28,7 +28,8 @@ pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
 
 /// The message of connection management that a datagram holds.
 pub(crate) fn mad_of(bytes: &[u8]) -> Option<CmMad> {
-    let packet = Packet::parse(bytes).ok().filter(|packet| packet.headers.bth().dest_qp == Qpn::GSI)?;
+    let packet =
+        Packet::parse(bytes).ok().filter(|packet| packet.headers.bth().dest_qp == Qpn::GSI)?;
     Some(CmMad::parse(packet.payload).unwrap())
 }
 
@@ -43,13 +44,27 @@ pub(crate) fn deliver_from(pair: &mut Pair, side: Side, from: IpAddr, mad: &CmMa
     deliver_bytes(pair, side, from, &mad.encode(), GSI_QKEY)
 }
 
-pub(crate) fn deliver_bytes(pair: &mut Pair, side: Side, from: IpAddr, payload: &[u8], qkey: QKey) -> Disposition {
+pub(crate) fn deliver_bytes(
+    pair: &mut Pair,
+    side: Side,
+    from: IpAddr,
+    payload: &[u8],
+    qkey: QKey,
+) -> Disposition {
     let now = pair.now;
     let node = pair.node(side);
     let ident = Ident::Known { id: 1, dont_fragment: true };
-    let net = NetHeader { src: from, dst: node.ip, src_port: 0xD872, traffic_class: 0, hop_limit: 64, ident };
+    let net = NetHeader {
+        src: from,
+        dst: node.ip,
+        src_port: 0xD872,
+        traffic_class: 0,
+        hop_limit: 64,
+        ident,
+    };
     // as the kernel does, with a request for an acknowledgement
-    let mut bth = Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));
+    let mut bth =
+        Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));
     bth.ack_req = true;
     let headers = Headers::new(bth, Ext::Deth(Deth { qkey, source_qp: Qpn::GSI })).unwrap();
     let disposition = node.adapter.handle_datagram(now, &net, &encode(&net, headers, payload));

@@ -51,26 +51,54 @@ fn numbers_cross_over() {
     let (a, a_qp) = talk.call();
     talk.settle();
     let (b, req) = talk.requests()[0];
-    assert_eq!((req.service_id, req.local_qpn, req.starting_psn), (SERVICE, a_qp.qpn, Psn::new(0x111)));
+    assert_eq!(
+        (req.service_id, req.local_qpn, req.starting_psn),
+        (SERVICE, a_qp.qpn, Psn::new(0x111))
+    );
     assert_eq!((req.responder_resources, req.initiator_depth), (3, 4));
     assert_eq!((req.retry_count, req.rnr_retry, req.path_mtu, req.max_cm_retries), (7, 6, 3, 15));
-    assert_eq!((req.primary.local_lid, req.primary.hop_limit, req.primary.ack_timeout), (0xFFFF, 64, 14));
+    assert_eq!(
+        (req.primary.local_lid, req.primary.hop_limit, req.primary.ack_timeout),
+        (0xFFFF, 64, 14)
+    );
     let b_qp = talk.accept(b);
     let setup = talk.pair.b.adapter.cm_qp_setup(b).unwrap();
-    assert_eq!((setup.rq_psn, setup.sq_psn, setup.dest_qpn), (Psn::new(0x222), Psn::new(0x111), a_qp.qpn));
+    assert_eq!(
+        (setup.rq_psn, setup.sq_psn, setup.dest_qpn),
+        (Psn::new(0x222), Psn::new(0x111), a_qp.qpn)
+    );
     assert_eq!((setup.max_dest_rd_atomic, setup.max_rd_atomic), (4, 3));
-    assert_eq!((setup.rnr_retry, setup.retry_cnt, setup.timeout, setup.min_rnr_timer), (6, 7, 14, 11));
+    assert_eq!(
+        (setup.rnr_retry, setup.retry_cnt, setup.timeout, setup.min_rnr_timer),
+        (6, 7, 14, 11)
+    );
     talk.settle();
     let events = talk.take(Side::A);
     let rep = reply(&events[0]);
-    assert_eq!((rep.local_qpn, rep.starting_psn, rep.rnr_retry, rep.target_ack_delay), (b_qp.qpn, Psn::new(0x222), 5, 15));
-    let (info_a, info_b) = (talk.pair.a.adapter.query_qp(a_qp.qpn).unwrap(), talk.pair.b.adapter.query_qp(b_qp.qpn).unwrap());
-    assert_eq!((info_a.rq_psn, info_a.sq_psn, info_a.dest_qpn), (Psn::new(0x111), Psn::new(0x222), b_qp.qpn));
-    assert_eq!((info_b.rq_psn, info_b.sq_psn, info_b.path_mtu), (Psn::new(0x222), Psn::new(0x111), Mtu::B1024));
+    assert_eq!(
+        (rep.local_qpn, rep.starting_psn, rep.rnr_retry, rep.target_ack_delay),
+        (b_qp.qpn, Psn::new(0x222), 5, 15)
+    );
+    let (info_a, info_b) = (
+        talk.pair.a.adapter.query_qp(a_qp.qpn).unwrap(),
+        talk.pair.b.adapter.query_qp(b_qp.qpn).unwrap(),
+    );
+    assert_eq!(
+        (info_a.rq_psn, info_a.sq_psn, info_a.dest_qpn),
+        (Psn::new(0x111), Psn::new(0x222), b_qp.qpn)
+    );
+    assert_eq!(
+        (info_b.rq_psn, info_b.sq_psn, info_b.path_mtu),
+        (Psn::new(0x222), Psn::new(0x111), Mtu::B1024)
+    );
     assert_eq!((info_a.max_dest_rd_atomic, info_a.max_rd_atomic, info_a.rnr_retry), (3, 4, 5));
     assert_eq!((info_b.max_dest_rd_atomic, info_b.max_rd_atomic, info_b.rnr_retry), (4, 3, 6));
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
-    assert_eq!(talk.pair.a.adapter.cm_qp_setup(a), None, "which is not kept for longer than needed");
+    assert_eq!(
+        talk.pair.a.adapter.cm_qp_setup(a),
+        None,
+        "which is not kept for longer than needed"
+    );
 }
 
 /// The program moves its queue pair itself, on both sides.
@@ -101,7 +129,9 @@ fn queue_pairs_of_the_programs_own() {
     talk.pair.a.adapter.cm_establish(a, b"ready").unwrap();
     talk.settle();
     let events = talk.take(Side::B);
-    let [CmEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else { panic!("{events:?}") };
+    let [CmEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else {
+        panic!("{events:?}")
+    };
     assert_eq!((*conn, &data.0[..6]), (b, &b"ready\0"[..]));
     assert_eq!(talk.take(Side::A), [], "the active side knows");
 }
@@ -138,7 +168,10 @@ fn rejected_by_the_program() {
     talk.settle();
     let events = talk.take(Side::A);
     let rej = rejection(&events[0]);
-    assert_eq!((rej.reason, rej.about, rej.local_id != 0), (RejectReason::CONSUMER, About::Req, true));
+    assert_eq!(
+        (rej.reason, rej.about, rej.local_id != 0),
+        (RejectReason::CONSUMER, About::Req, true)
+    );
     assert_eq!(rej.private_data.0[..14], *b"no, thank you\0");
     assert_eq!(talk.pair.a.adapter.cm_state(a), None);
     talk.assert_gone();
@@ -177,18 +210,23 @@ fn rejected_by_the_adapter() {
 fn the_closest_listener() {
     let mut talk = Talk::new();
     let address = Some(talk.pair.b.ip);
-    let exact = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 }).unwrap();
+    let exact =
+        talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 }).unwrap();
     let again = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 });
     assert_eq!(again, Err(CmError::InUse));
     talk.call();
     talk.settle();
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == exact));
+    assert!(
+        matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == exact)
+    );
     talk.pair.b.adapter.cm_unlisten(exact).unwrap();
     assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(CmError::Unknown));
     talk.call();
     talk.settle();
     let any = talk.listener;
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == any));
+    assert!(
+        matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == any)
+    );
 }
 
 /// No answer at all: asked sixteen times, then given up.
@@ -212,7 +250,10 @@ fn the_peer_is_gone_at_the_end() {
     talk.pair.fault_from(Side::A, "drop qp 1");
     talk.disconnect(Side::A, a);
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]);
+    assert_eq!(
+        talk.take(Side::A),
+        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]
+    );
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
 }
 
@@ -225,8 +266,14 @@ fn both_end_it_at_once() {
     // whichever answer comes second finds the connection over
     talk.pair.allow(DropReason::CmWrongState);
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]);
-    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]);
+    assert_eq!(
+        talk.take(Side::A),
+        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]
+    );
+    assert_eq!(
+        talk.take(Side::B),
+        [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]
+    );
     talk.assert_gone();
 }
 
@@ -242,13 +289,20 @@ fn a_queue_pair_that_cannot_be_moved() {
     let now = talk.pair.now;
     let refused = talk.pair.b.adapter.cm_accept(now, b, &accept(&b_qp), true);
     assert!(matches!(refused, Err(CmError::QueuePair(_))), "{refused:?}");
-    assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd), "it can still be accepted or rejected");
+    assert_eq!(
+        talk.pair.b.adapter.cm_state(b),
+        Some(CmState::ReqRcvd),
+        "it can still be accepted or rejected"
+    );
     talk.accept(b);
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
     talk.settle();
     assert_eq!(talk.take(Side::A), [CmEvent::ConnectError { conn: a }]);
     let events = talk.take(Side::B);
-    assert_eq!((rejection(&events[0]).reason, rejection(&events[0]).about), (RejectReason::CONSUMER, About::Rep));
+    assert_eq!(
+        (rejection(&events[0]).reason, rejection(&events[0]).about),
+        (RejectReason::CONSUMER, About::Rep)
+    );
     talk.pair.run();
     talk.assert_gone();
 }
@@ -289,7 +343,11 @@ fn destroyed_in_every_state() {
         assert_eq!(talk.take(side.other()), [CmEvent::Disconnected { conn: others }]);
         talk.destroy(side.other(), others);
         talk.pair.run();
-        assert_eq!((talk.take(Side::A), talk.take(Side::B)), (vec![], vec![]), "who has destroyed it hears no more");
+        assert_eq!(
+            (talk.take(Side::A), talk.take(Side::B)),
+            (vec![], vec![]),
+            "who has destroyed it hears no more"
+        );
         talk.assert_gone();
     }
     // accepted, and the RTU is under way
@@ -302,7 +360,10 @@ fn destroyed_in_every_state() {
     talk.pair.allow(DropReason::CmWrongState);
     talk.settle();
     let events = talk.take(Side::A);
-    assert!(matches!(events[..], [CmEvent::Established { .. }, CmEvent::Disconnected { .. }]), "{events:?}");
+    assert!(
+        matches!(events[..], [CmEvent::Established { .. }, CmEvent::Disconnected { .. }]),
+        "{events:?}"
+    );
 }
 
 #[test]
@@ -328,14 +389,23 @@ fn commands_at_the_wrong_time() {
         ([0, 0, 0, 32], "ack_timeout"),
     ] {
         let [retry_count, rnr_retry, min_rnr_timer, ack_timeout] = spoil;
-        let call = Connect { retry_count, rnr_retry, min_rnr_timer, ack_timeout, ..connect(&a_qp, [10, 0, 0, 2].into()) };
+        let call = Connect {
+            retry_count,
+            rnr_retry,
+            min_rnr_timer,
+            ack_timeout,
+            ..connect(&a_qp, [10, 0, 0, 2].into())
+        };
         assert_eq!(adapter.cm_connect(now, &call), Err(CmError::Range(what)));
     }
     let call = connect(&a_qp, "fd00::2".parse().unwrap());
     assert_eq!(adapter.cm_connect(now, &call), Err(CmError::NoRoute));
     talk.settle();
     let events = talk.take(Side::B);
-    assert!(matches!(events[..], [CmEvent::Request { .. }, CmEvent::Rejected { .. }]), "{events:?}");
+    assert!(
+        matches!(events[..], [CmEvent::Request { .. }, CmEvent::Rejected { .. }]),
+        "{events:?}"
+    );
     talk.assert_gone();
 }
 
@@ -381,10 +451,15 @@ fn a_peer_that_starts_anew() {
     let events = talk.take(Side::A);
     assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
     assert!(matches!(events[0], CmEvent::Rejected { conn, .. } if conn == again));
-    let CmEvent::Disconnected { conn: old } = events[1] else { panic!("the old one is announced to end: {events:?}") };
+    let CmEvent::Disconnected { conn: old } = events[1] else {
+        panic!("the old one is announced to end: {events:?}")
+    };
     talk.disconnect(Side::A, old);
     talk.pair.run();
-    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]);
+    assert_eq!(
+        talk.take(Side::B),
+        [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]
+    );
     talk.assert_gone();
 }
 
@@ -406,7 +481,10 @@ fn whoever_listens_a_little_later_is_found() {
     talk.pair.b.adapter.cm_unlisten(listener).unwrap();
     let (a, _) = talk.call();
     talk.pair.run_for(Duration::from_millis(55));
-    assert_eq!((talk.take(Side::A), talk.pair.a.adapter.cm_state(a)), (vec![], Some(CmState::ReqSent)));
+    assert_eq!(
+        (talk.take(Side::A), talk.pair.a.adapter.cm_state(a)),
+        (vec![], Some(CmState::ReqSent))
+    );
     assert_eq!(talk.pair.trace.records.len(), 2 * 6, "asked every ten milliseconds");
     listen(&mut talk.pair.b, SERVICE, 1);
     talk.settle();
@@ -424,7 +502,11 @@ fn patience_has_an_end() {
     talk.call_with(&end, PortSpace::Tcp.service(1), b"").unwrap();
     talk.pair.run();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::INVALID_SERVICE_ID);
-    assert!((100..=120).contains(&talk.pair.now.since(start).as_millis()), "{:?}", talk.pair.now.since(start));
+    assert!(
+        (100..=120).contains(&talk.pair.now.since(start).as_millis()),
+        "{:?}",
+        talk.pair.now.since(start)
+    );
     // whoever says no for another reason is not asked again
     talk.call();
     talk.settle();

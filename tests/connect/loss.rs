@@ -13,7 +13,8 @@ use crate::common::Side;
 /// The stock answers to a repeat that comes when the connection has gone on.
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
 
-/// What both programs do when nothing goes wrong, while the network does `fault` to what one side sends.
+/// What both programs do when nothing goes wrong, while the network does `fault` to what one side
+/// sends.
 fn life(side: Side, fault: &str) -> Talk {
     let mut talk = Talk::new();
     talk.pair.allow_all(&LATE);
@@ -23,14 +24,24 @@ fn life(side: Side, fault: &str) -> Talk {
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.pair.run_for(Duration::from_secs(3));
-    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a), "{side:?} {fault}");
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b), "{side:?} {fault}");
+    assert!(
+        matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a),
+        "{side:?} {fault}"
+    );
+    assert!(
+        matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b),
+        "{side:?} {fault}"
+    );
     talk.disconnect(Side::A, a);
     talk.pair.run_for(Duration::from_secs(3));
     assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }], "{side:?} {fault}");
     talk.disconnect(Side::B, b);
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }], "{side:?} {fault}");
+    assert_eq!(
+        talk.take(Side::A),
+        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }],
+        "{side:?} {fault}"
+    );
     assert_eq!(talk.take(Side::B), [CmEvent::TimeWaitExit { conn: b }], "{side:?} {fault}");
     talk.pair.assert_hit(rule);
     talk.assert_gone();
@@ -66,7 +77,8 @@ fn each_message_late() {
     }
 }
 
-/// A program that needs longer than its peer waits: the peer asks again, is told so, and has listen_grace then.
+/// A program that needs longer than its peer waits: the peer asks again, is told so, and has
+/// listen_grace then.
 #[test]
 fn a_program_that_thinks_for_a_minute() {
     let mut talk = Talk::new();
@@ -74,7 +86,11 @@ fn a_program_that_thinks_for_a_minute() {
     talk.pair.run_for(Duration::from_secs(60));
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::MraReqRcvd));
-    assert_eq!(talk.pair.trace.records.len(), 3, "the request, its repeat, and the acknowledgement of its receipt");
+    assert_eq!(
+        talk.pair.trace.records.len(),
+        3,
+        "the request, its repeat, and the acknowledgement of its receipt"
+    );
     talk.accept(b);
     talk.settle();
     assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { .. }]));
@@ -110,7 +126,9 @@ fn notified_of_traffic() {
     talk.settle();
     assert_eq!(talk.take(Side::B), []);
     talk.pair.b.adapter.cm_notify(b).unwrap();
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, private_data: None, .. }] if conn == b));
+    assert!(
+        matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, private_data: None, .. }] if conn == b)
+    );
     assert_eq!(talk.pair.b.adapter.cm_notify(b), Ok(()));
     talk.settle();
     assert_eq!(talk.take(Side::B), []);
@@ -151,7 +169,11 @@ fn a_caller_that_thinks_for_a_minute() {
     talk.pair.run_for(Duration::from_secs(60));
     assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::MraRepRcvd));
-    assert_eq!(talk.pair.trace.records.len(), 4, "request, reply, its repeat, and the acknowledgement of its receipt");
+    assert_eq!(
+        talk.pair.trace.records.len(),
+        4,
+        "request, reply, its repeat, and the acknowledgement of its receipt"
+    );
     talk.pair.a.adapter.cm_establish(a, b"").unwrap();
     talk.settle();
     assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));

@@ -1,4 +1,5 @@
-//! Connection management: two adapters in virtual time, and one against messages that the test writes itself.
+//! Connection management: two adapters in virtual time, and one against messages that the test
+//! writes itself.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -15,7 +16,10 @@ use std::{net::IpAddr, time::Duration};
 
 use roce_transport::{
     addr::{AddressVector, Mtu, PKey},
-    cm::{Accept, CmError, CmEvent, CmService, ConnId, Connect, Listen, ListenerId, PortSpace, Rej, Rep, Req, ServiceId},
+    cm::{
+        Accept, CmError, CmEvent, CmService, ConnId, Connect, Listen, ListenerId, PortSpace, Rej,
+        Rep, Req, ServiceId,
+    },
     psn::Psn,
     qp::{QpType, State},
 };
@@ -56,7 +60,12 @@ impl Talk {
         (conn, end)
     }
 
-    fn call_with(&mut self, end: &End, service_id: ServiceId, private_data: &[u8]) -> Result<ConnId, CmError> {
+    fn call_with(
+        &mut self,
+        end: &End,
+        service_id: ServiceId,
+        private_data: &[u8],
+    ) -> Result<ConnId, CmError> {
         let to = self.pair.b.ip;
         let connect = Connect { service_id, private_data, ..connect(end, to) };
         self.pair.a.adapter.cm_connect(self.pair.now, &connect)
@@ -93,13 +102,16 @@ impl Talk {
         let (b, _) = self.requests()[0];
         let b_qp = self.accept(b);
         self.settle();
-        assert!(matches!(self.take(Side::A)[..], [CmEvent::Established { conn, rep: Some(_), .. }] if conn == a));
+        assert!(
+            matches!(self.take(Side::A)[..], [CmEvent::Established { conn, rep: Some(_), .. }] if conn == a)
+        );
         assert!(matches!(self.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));
         assert_eq!((self.pair.state(&a_qp), self.pair.state(&b_qp)), (State::Rts, State::Rts));
         (a, b, a_qp, b_qp)
     }
 
-    /// Long enough for what is under way, not for anything to be sent again, nor for the end of a time wait.
+    /// Long enough for what is under way, not for anything to be sent again, nor for the end of a
+    /// time wait.
     #[track_caller]
     fn settle(&mut self) {
         self.pair.run_for(Duration::from_millis(10));

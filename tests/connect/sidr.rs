@@ -76,9 +76,12 @@ fn nobody_listens_or_wants_to() {
 
 #[test]
 fn lost_and_repeated() {
-    for (side, fault) in
-        [(Side::A, "drop qp 1 nth 1"), (Side::B, "drop qp 1 nth 1"), (Side::A, "duplicate qp 1"), (Side::B, "duplicate qp 1")]
-    {
+    for (side, fault) in [
+        (Side::A, "drop qp 1 nth 1"),
+        (Side::B, "drop qp 1 nth 1"),
+        (Side::A, "duplicate qp 1"),
+        (Side::B, "duplicate qp 1"),
+    ] {
         let mut talk = talk();
         talk.pair.allow_all(&[DropReason::CmWrongState, DropReason::CmUnknownConnection]);
         talk.pair.fault_from(side, fault);
@@ -91,7 +94,10 @@ fn lost_and_repeated() {
         }
         talk.settle();
         let answers = answers(&mut talk);
-        assert!(matches!(answers[..], [(conn, rep)] if conn == a && rep.status == 0), "{side:?} {fault}: {answers:?}");
+        assert!(
+            matches!(answers[..], [(conn, rep)] if conn == a && rep.status == 0),
+            "{side:?} {fault}: {answers:?}"
+        );
         talk.assert_gone();
     }
 }
@@ -106,7 +112,8 @@ fn nobody_there() {
     talk.assert_gone();
 }
 
-/// The same question again, while the program is thinking, is no second one; and only so many may wait.
+/// The same question again, while the program is thinking, is no second one; and only so many may
+/// wait.
 #[test]
 fn a_backlog_of_questions() {
     let mut talk = talk();

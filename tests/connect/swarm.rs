@@ -1,5 +1,6 @@
-//! Many conversations, each with another seed, while the network loses, repeats, delays and damages. In the end both sides
-//! agree: they were connected, or each was told why not; and nothing is left of it.
+//! Many conversations, each with another seed, while the network loses, repeats, delays and
+//! damages. In the end both sides agree: they were connected, or each was told why not; and nothing
+//! is left of it.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -39,9 +40,18 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
         let now = talk.pair.now;
         match event {
             CmEvent::Request { conn, .. } => {
-                assert_eq!(book.insert(conn, Heard { begun: true, ..Heard::default() }), None, "seed {seed}");
+                assert_eq!(
+                    book.insert(conn, Heard { begun: true, ..Heard::default() }),
+                    None,
+                    "seed {seed}"
+                );
                 match rng.next_u32() % 10 {
-                    0 => talk.pair.b.adapter.cm_reject(now, conn, RejectReason::CONSUMER, b"").unwrap(),
+                    0 => talk
+                        .pair
+                        .b
+                        .adapter
+                        .cm_reject(now, conn, RejectReason::CONSUMER, b"")
+                        .unwrap(),
                     1 => {
                         talk.destroy(side, conn);
                         book.get_mut(&conn).unwrap().destroyed = true;
@@ -65,7 +75,9 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                     _ => {}
                 }
             }
-            CmEvent::Rejected { conn, .. } | CmEvent::Unreachable { conn } | CmEvent::ConnectError { conn } => {
+            CmEvent::Rejected { conn, .. }
+            | CmEvent::Unreachable { conn }
+            | CmEvent::ConnectError { conn } => {
                 let heard = book.get_mut(&conn).unwrap();
                 assert!(!heard.ended, "seed {seed}: {heard:?}");
                 heard.ended = true;
@@ -109,8 +121,11 @@ fn conversation(seed: u64) {
         serve(&mut talk, Side::A, &mut callers, &mut rng, seed);
         serve(&mut talk, Side::B, &mut callees, &mut rng, seed);
         if chance(&mut rng, 2) {
-            let established =
-                |book: &Book| book.iter().find(|(_, heard)| heard.established && !heard.ended).map(|(conn, _)| *conn);
+            let established = |book: &Book| {
+                book.iter()
+                    .find(|(_, heard)| heard.established && !heard.ended)
+                    .map(|(conn, _)| *conn)
+            };
             let side = if chance(&mut rng, 50) { Side::A } else { Side::B };
             if let Some(conn) = established(if side == Side::A { &callers } else { &callees }) {
                 let now = talk.pair.now;
@@ -125,9 +140,13 @@ fn conversation(seed: u64) {
         serve(&mut talk, Side::A, &mut callers, &mut rng, seed);
         serve(&mut talk, Side::B, &mut callees, &mut rng, seed);
     }
-    let alive = |book: &Book| book.values().filter(|heard| heard.established && !heard.ended && !heard.destroyed).count();
+    let alive = |book: &Book| {
+        book.values().filter(|heard| heard.established && !heard.ended && !heard.destroyed).count()
+    };
     assert_eq!(alive(&callers), alive(&callees), "seed {seed}: {callers:?} {callees:?}");
-    for conn in callers.iter().filter(|(_, heard)| heard.ended && !heard.destroyed).map(|(conn, _)| *conn) {
+    for conn in
+        callers.iter().filter(|(_, heard)| heard.ended && !heard.destroyed).map(|(conn, _)| *conn)
+    {
         assert_eq!(talk.pair.a.adapter.cm_state(conn), None, "seed {seed}");
     }
     // every connection that is still there is ended
@@ -141,7 +160,9 @@ fn conversation(seed: u64) {
         talk.pair.run();
         for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
             for event in talk.take(side) {
-                let CmEvent::Request { conn, .. } = event else { panic!("seed {seed}: after its end: {event:?}") };
+                let CmEvent::Request { conn, .. } = event else {
+                    panic!("seed {seed}: after its end: {event:?}")
+                };
                 book.insert(conn, Heard { destroyed: true, ..Heard::default() });
                 talk.destroy(side, conn);
             }
@@ -150,7 +171,10 @@ fn conversation(seed: u64) {
     talk.assert_gone();
     // whoever asked was told something, unless it gave up itself
     for (conn, heard) in &callers {
-        assert!(heard.established || heard.ended || heard.destroyed, "seed {seed}: {conn:?} {heard:?}");
+        assert!(
+            heard.established || heard.ended || heard.destroyed,
+            "seed {seed}: {conn:?} {heard:?}"
+        );
     }
     // a callee is not connected to nobody: so many callers have been connected too
     let connected = |book: &Book| book.values().filter(|heard| heard.established).count();
@@ -159,7 +183,8 @@ fn conversation(seed: u64) {
 
 #[test]
 fn many_conversations() {
-    let seeds = std::env::var("ROCE_SWARM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
+    let seeds =
+        std::env::var("ROCE_SWARM_SEEDS").ok().and_then(|seeds| seeds.parse().ok()).unwrap_or(1000);
     for seed in 0..seeds {
         conversation(seed);
     }

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use roce_transport::{
     addr::{Gid, PKey, Qpn},
     cm::{
-        About, CmEvent, CmMad, CmState, ConnId, Connect, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req,
-        ReqPath, Rtu, SidrRep, SidrReq,
+        About, CmEvent, CmMad, CmState, ConnId, Connect, Drep, Dreq, Message, Mra, PrivateData,
+        Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
     },
     event::{Disposition, DropReason},
     psn::Psn,
@@ -41,7 +41,9 @@ impl Subject {
         let to = talk.pair.b.ip;
         let call = Connect { managed: false, ..connect(&end, to) };
         let conn = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
-        let Message::Req(req) = hand::sent(&mut talk.pair, Side::A).remove(0).message else { unreachable!() };
+        let Message::Req(req) = hand::sent(&mut talk.pair, Side::A).remove(0).message else {
+            unreachable!()
+        };
         Self { talk, side: Side::A, conn, id: req.local_id, qpn: end.qpn }
     }
 
@@ -60,8 +62,17 @@ impl Subject {
             qpn: subject.qpn,
             ..subject.talk.qp(Side::B) // only for its queues; the number is the one that the table's messages name
         };
-        subject.talk.pair.b.adapter.cm_accept(subject.talk.pair.now, subject.conn, &accept(&end), false).unwrap();
-        let Message::Rep(rep) = hand::sent(&mut subject.talk.pair, Side::B).remove(0).message else { unreachable!() };
+        subject
+            .talk
+            .pair
+            .b
+            .adapter
+            .cm_accept(subject.talk.pair.now, subject.conn, &accept(&end), false)
+            .unwrap();
+        let Message::Rep(rep) = hand::sent(&mut subject.talk.pair, Side::B).remove(0).message
+        else {
+            unreachable!()
+        };
         subject.id = rep.local_id;
         subject
     }
@@ -104,8 +115,13 @@ impl Subject {
                 let mut subject = Self::active();
                 let av = roce_transport::addr::AddressVector::new(subject.talk.pair.b.ip.into(), 0);
                 let now = subject.talk.pair.now;
-                subject.conn = subject.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
-                let Message::SidrReq(req) = hand::sent(&mut subject.talk.pair, Side::A).remove(0).message else { unreachable!() };
+                subject.conn =
+                    subject.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
+                let Message::SidrReq(req) =
+                    hand::sent(&mut subject.talk.pair, Side::A).remove(0).message
+                else {
+                    unreachable!()
+                };
                 subject.id = req.request_id;
                 subject
             }
@@ -134,10 +150,24 @@ impl Subject {
     /// A message of the peer's about the connection.
     fn message(&mut self, name: &str) -> Message {
         let (local_id, remote_id) = (PEER_ID, self.id);
-        let mra = |about| Mra { local_id, remote_id, about, service_timeout: 20, private_data: PrivateData::default() };
+        let mra = |about| Mra {
+            local_id,
+            remote_id,
+            about,
+            service_timeout: 20,
+            private_data: PrivateData::default(),
+        };
         let rej = |about| {
             let (info, private_data) = Default::default();
-            Rej { local_id, remote_id, about, info_length: 0, reason: RejectReason::CONSUMER, info, private_data }
+            Rej {
+                local_id,
+                remote_id,
+                about,
+                info_length: 0,
+                reason: RejectReason::CONSUMER,
+                info,
+                private_data,
+            }
         };
         match name {
             "REQ" => req(self.talk.pair.a.ip.into(), self.talk.pair.b.ip.into()),
@@ -153,9 +183,15 @@ impl Subject {
             })),
             "RTU" => Message::Rtu(Rtu { local_id, remote_id, ..Rtu::default() }),
             "REJ" => Message::Rej(Box::new(rej(About::Other))),
-            "DREQ" => Message::Dreq(Dreq { local_id, remote_id, remote_qpn: self.qpn, ..Dreq::default() }),
+            "DREQ" => {
+                Message::Dreq(Dreq { local_id, remote_id, remote_qpn: self.qpn, ..Dreq::default() })
+            }
             "DREP" => Message::Drep(Drep { local_id, remote_id, ..Drep::default() }),
-            "SIDR_REP" => Message::SidrRep(SidrRep { request_id: remote_id, service_id: SERVICE, ..SidrRep::default() }),
+            "SIDR_REP" => Message::SidrRep(SidrRep {
+                request_id: remote_id,
+                service_id: SERVICE,
+                ..SidrRep::default()
+            }),
             other => panic!("{other}"),
         }
     }
@@ -202,7 +238,8 @@ fn event(event: &CmEvent) -> &'static str {
     }
 }
 
-const MESSAGES: [&str; 9] = ["REQ", "MRA of REQ", "MRA of REP", "REP", "RTU", "REJ", "DREQ", "DREP", "SIDR_REP"];
+const MESSAGES: [&str; 9] =
+    ["REQ", "MRA of REQ", "MRA of REP", "REP", "RTU", "REJ", "DREQ", "DREP", "SIDR_REP"];
 const STATES: [&str; 12] = [
     "ReqSent",
     "MraReqRcvd",
@@ -218,8 +255,9 @@ const STATES: [&str; 12] = [
     "SidrReqSent",
 ];
 
-/// `+ X`: X is sent. `! E`: the program hears E. `> S`: the new state. Whatever is not named means nothing there. A DREQ that
-/// comes before the peer's name is known is about a connection that does not exist.
+/// `+ X`: X is sent. `! E`: the program hears E. `> S`: the new state. Whatever is not named means
+/// nothing there. A DREQ that comes before the peer's name is known is about a connection that does
+/// not exist.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
 ReqSent / REP ! Reply > RepRcvd
@@ -262,7 +300,10 @@ fn every_state_and_every_message() {
     let mut found = String::from("\n");
     for state in STATES {
         for name in MESSAGES {
-            let passive_only = matches!(state, "ReqSent" | "MraReqRcvd" | "RepRcvd" | "Established, active" | "SidrReqSent");
+            let passive_only = matches!(
+                state,
+                "ReqSent" | "MraReqRcvd" | "RepRcvd" | "Established, active" | "SidrReqSent"
+            );
             if name == "REQ" && passive_only {
                 continue; // which would be about another connection
             }
@@ -337,7 +378,11 @@ fn messages_about_nothing() {
             let Message::Drep(drep) = &sent[0].message else { panic!("{sent:?}") };
             assert_eq!((drep.local_id, drep.remote_id), (subject.id, PEER_ID));
         } else {
-            assert_eq!(disposition, Disposition::Dropped(DropReason::CmUnknownConnection), "{name}");
+            assert_eq!(
+                disposition,
+                Disposition::Dropped(DropReason::CmUnknownConnection),
+                "{name}"
+            );
             assert_eq!(sent, []);
         }
         assert_eq!(subject.talk.take(Side::B), []);
@@ -357,14 +402,24 @@ fn a_dreq_for_another_queue_pair() {
 /// A question for a datagram service is not mistaken for a connection, nor the other way round.
 #[test]
 fn questions_and_connections() {
-    for name in MESSAGES.into_iter().filter(|&name| name != "REQ" && name != "SIDR_REP" && name != "DREQ") {
+    for name in
+        MESSAGES.into_iter().filter(|&name| name != "REQ" && name != "SIDR_REP" && name != "DREQ")
+    {
         let mut subject = Subject::in_state("SidrReqSent");
         let message = subject.message(name);
-        assert_eq!(subject.deliver(message), Disposition::Dropped(DropReason::CmUnknownConnection), "{name}");
+        assert_eq!(
+            subject.deliver(message),
+            Disposition::Dropped(DropReason::CmUnknownConnection),
+            "{name}"
+        );
     }
     let mut subject = Subject::in_state("Established");
-    let question =
-        SidrReq { request_id: PEER_ID, pkey: PKey::DEFAULT, service_id: SERVICE, private_data: PrivateData::default() };
+    let question = SidrReq {
+        request_id: PEER_ID,
+        pkey: PKey::DEFAULT,
+        service_id: SERVICE,
+        private_data: PrivateData::default(),
+    };
     assert_eq!(subject.deliver(Message::SidrReq(question)), Disposition::Executed);
     assert_eq!(subject.state(), Some(CmState::Established));
 }

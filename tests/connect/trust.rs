@@ -16,7 +16,8 @@ const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
 }
 
-/// A DREQ, DREP, REJ or RTU with the right names, but from an address that is not the peer's, changes nothing.
+/// A DREQ, DREP, REJ or RTU with the right names, but from an address that is not the peer's,
+/// changes nothing.
 #[test]
 fn from_a_stranger() {
     let mut talk = Talk::new();
@@ -24,7 +25,9 @@ fn from_a_stranger() {
     // what the peer itself would say
     talk.disconnect(Side::A, a);
     let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
-    let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else { panic!("{genuine:?}") };
+    let Message::Dreq(Dreq { local_id, remote_id, .. }) = genuine.message else {
+        panic!("{genuine:?}")
+    };
     let rej = Rej {
         local_id,
         remote_id,
@@ -42,7 +45,10 @@ fn from_a_stranger() {
     ];
     for message in forged {
         let mad = CmMad { transaction: genuine.transaction, modifier: 0, message };
-        assert_eq!(hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &mad), dropped(DropReason::CmWrongPeer));
+        assert_eq!(
+            hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &mad),
+            dropped(DropReason::CmWrongPeer)
+        );
     }
     assert_eq!(talk.take(Side::B), []);
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
@@ -61,13 +67,17 @@ fn a_stranger_with_somebody_elses_names() {
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     let rep = hand::sent(&mut talk.pair, Side::B).remove(0);
-    assert_eq!(hand::deliver_from(&mut talk.pair, Side::A, STRANGER, &rep), dropped(DropReason::CmWrongPeer));
+    assert_eq!(
+        hand::deliver_from(&mut talk.pair, Side::A, STRANGER, &rep),
+        dropped(DropReason::CmWrongPeer)
+    );
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
     hand::deliver(&mut talk.pair, Side::A, &rep);
     talk.settle();
     talk.take(Side::A);
     talk.take(Side::B);
-    // the same adapter, the same queue pair, another address: a request of its own, and none about the connection
+    // the same adapter, the same queue pair, another address: a request of its own, and none about
+    // the connection
     assert_eq!(hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &req), Disposition::Executed);
     assert_eq!(talk.requests().len(), 1);
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
@@ -81,8 +91,13 @@ fn a_guessed_name() {
     talk.disconnect(Side::A, a);
     let genuine = hand::sent(&mut talk.pair, Side::A).remove(0);
     let Message::Dreq(dreq) = genuine.message else { panic!("{genuine:?}") };
-    for (local_id, remote_id) in [(dreq.local_id ^ 1, dreq.remote_id), (dreq.local_id, dreq.remote_id ^ 1)] {
-        let mad = CmMad { message: Message::Dreq(Dreq { local_id, remote_id, ..dreq }), ..genuine.clone() };
+    for (local_id, remote_id) in
+        [(dreq.local_id ^ 1, dreq.remote_id), (dreq.local_id, dreq.remote_id ^ 1)]
+    {
+        let mad = CmMad {
+            message: Message::Dreq(Dreq { local_id, remote_id, ..dreq }),
+            ..genuine.clone()
+        };
         // answered as one about a connection long gone
         assert_eq!(hand::deliver(&mut talk.pair, Side::B, &mad), Disposition::Executed);
     }
@@ -100,18 +115,31 @@ fn no_message_at_all() {
     for length in [0, 1, 24, MAD_LEN - 1, MAD_LEN + 1] {
         let mut bytes = good.to_vec();
         bytes.resize(length, 0);
-        assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY), not_a_mad, "{length}");
+        assert_eq!(
+            hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY),
+            not_a_mad,
+            "{length}"
+        );
     }
     // base version, class, class version, method; LAP, APR and what does not exist
-    for (at, value) in [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x19), (17, 0x1A), (17, 0xFF), (16, 1)] {
+    for (at, value) in
+        [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x19), (17, 0x1A), (17, 0xFF), (16, 1)]
+    {
         let mut bytes = good;
         bytes[at] = value;
-        assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY), not_a_mad, "byte {at}");
+        assert_eq!(
+            hand::deliver_bytes(&mut talk.pair, Side::B, from, &bytes, hand::GSI_QKEY),
+            not_a_mad,
+            "byte {at}"
+        );
     }
     let wrong_key = hand::deliver_bytes(&mut talk.pair, Side::B, from, &good, QKey(0x8001_0001));
     assert_eq!(wrong_key, dropped(DropReason::QKey));
     assert_eq!(talk.take(Side::B), []);
-    assert_eq!(hand::deliver_bytes(&mut talk.pair, Side::B, from, &good, hand::GSI_QKEY), Disposition::Executed);
+    assert_eq!(
+        hand::deliver_bytes(&mut talk.pair, Side::B, from, &good, hand::GSI_QKEY),
+        Disposition::Executed
+    );
 }
 
 /// A flood of requests fills the backlog, and no more; what answers cannot be sent are forgotten.
@@ -134,7 +162,9 @@ fn a_flood_of_requests() {
     assert_eq!(talk.requests().len(), 16, "the backlog");
     assert_eq!(talk.pair.b.adapter.cm_count(), 16);
     assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 5_000 - 16);
-    let answers: usize = std::iter::from_fn(|| Some(hand::sent(&mut talk.pair, Side::B).len()).filter(|&n| n > 0)).sum();
+    let answers: usize =
+        std::iter::from_fn(|| Some(hand::sent(&mut talk.pair, Side::B).len()).filter(|&n| n > 0))
+            .sum();
     assert_eq!(answers, 4096, "rejections that wait to be sent");
 }
 
@@ -148,7 +178,8 @@ fn more_connections_than_allowed() {
     pair.b.adapter.set_gids(vec![pair.b.ip.into()]);
     listen(&mut pair.b, SERVICE, 16);
     pair.allow(DropReason::CmBacklog);
-    let mut talk = Talk { listener: listen(&mut pair.b, roce_transport::cm::ServiceId(5), 1), pair };
+    let mut talk =
+        Talk { listener: listen(&mut pair.b, roce_transport::cm::ServiceId(5), 1), pair };
     for _ in 0..5 {
         talk.call();
     }

@@ -7,15 +7,18 @@ use std::{
     thread,
 };
 
-use roce::{Data, ForeignMemory, Memory, MemoryFault, RecvWr, RegionError, RegisterError, ReregMr, SendWr, State, Unreachable};
+use roce::{
+    Data, ForeignMemory, Memory, MemoryFault, RecvWr, RegionError, RegisterError, ReregMr, SendWr,
+    State, Unreachable,
+};
 
 use super::*;
 
 const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
-/// Pages of which each can be taken away, protected, or brought back. No other mapping ever gets their addresses, so that no
-/// request reaches what is somebody else's by then.
+/// Pages of which each can be taken away, protected, or brought back. No other mapping ever gets
+/// their addresses, so that no request reaches what is somebody else's by then.
 struct Pages {
     start: *mut u8,
     len: usize,
@@ -29,7 +32,11 @@ impl Pages {
     /// A file of its own, so long as the mapping.
     fn of_file(count: usize) -> (Self, File) {
         use std::os::fd::AsRawFd;
-        let path = std::env::temp_dir().join(format!("roce-foreign-{}-{:?}", std::process::id(), thread::current().id()));
+        let path = std::env::temp_dir().join(format!(
+            "roce-foreign-{}-{:?}",
+            std::process::id(),
+            thread::current().id()
+        ));
         let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
         std::fs::remove_file(path).unwrap();
         file.set_len((count * PAGE) as u64).unwrap();
@@ -40,7 +47,16 @@ impl Pages {
         static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
         let wanted = NEXT.fetch_add(len.next_multiple_of(1 << 30), Ordering::Relaxed);
         // SAFETY: a new mapping, where nothing is
-        let start = unsafe { libc::mmap(wanted as *mut _, len, READ_WRITE, flags | libc::MAP_FIXED_NOREPLACE, file, 0) };
+        let start = unsafe {
+            libc::mmap(
+                wanted as *mut _,
+                len,
+                READ_WRITE,
+                flags | libc::MAP_FIXED_NOREPLACE,
+                file,
+                0,
+            )
+        };
         assert_eq!(start as usize, wanted, "{}", std::io::Error::last_os_error());
         Self { start: start.cast(), len }
     }
@@ -62,7 +78,9 @@ impl Pages {
 
     fn try_register(&self, side: &Side, access: Access) -> Result<MemoryRegion, RegionError> {
         // SAFETY: no reference to these pages is ever made, but to atomics
-        unsafe { side.memory.domain().register_raw(self.start, self.len, self.start as u64, access) }
+        unsafe {
+            side.memory.domain().register_raw(self.start, self.len, self.start as u64, access)
+        }
     }
 
     /// All of it as a region of this side.
@@ -72,7 +90,15 @@ impl Pages {
 
     fn on_demand(&self, side: &Side, access: Access) -> MemoryRegion {
         // SAFETY: as above
-        unsafe { side.memory.domain().register_raw_on_demand(self.start, self.len, self.start as u64, access) }.unwrap()
+        unsafe {
+            side.memory.domain().register_raw_on_demand(
+                self.start,
+                self.len,
+                self.start as u64,
+                access,
+            )
+        }
+        .unwrap()
     }
 
     fn refusal(&self, side: &Side, access: Access) -> Option<Unreachable> {
@@ -100,7 +126,10 @@ fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &Memory
 }
 
 /// Posts a request whose local buffer is gone: its program is told, and the peer is not touched.
-fn source_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &Side, &MemoryRegion) -> SendWr) {
+fn source_is_gone(
+    gone: impl FnOnce(&Pages),
+    request: impl FnOnce(&Side, &Side, &MemoryRegion) -> SendWr,
+) {
     let (a, b) = pair();
     let pages = Pages::new(3);
     let source = pages.region(&a, ALL);
@@ -132,11 +161,21 @@ fn a_programs_own_memory_is_written_and_read() {
 
 #[test]
 fn a_target_that_is_gone() {
-    let write = |a: &Side, target: &MemoryRegion| SendWr::write(1, target.remote(100), a.memory.sge(0..10_000));
-    let read = |a: &Side, target: &MemoryRegion| SendWr::read(1, target.remote(100), a.memory.sge(0..10_000));
-    let add = |a: &Side, target: &MemoryRegion| SendWr::fetch_add(1, target.remote(8), 1, a.memory.sge(0..8));
-    let swap = |a: &Side, target: &MemoryRegion| SendWr::compare_swap(1, target.remote(8), 0, 1, a.memory.sge(0..8));
-    let word = |_: &Side, target: &MemoryRegion| SendWr::atomic_write(1, target.remote(8), Data::inline(&[1; 8]));
+    let write = |a: &Side, target: &MemoryRegion| {
+        SendWr::write(1, target.remote(100), a.memory.sge(0..10_000))
+    };
+    let read = |a: &Side, target: &MemoryRegion| {
+        SendWr::read(1, target.remote(100), a.memory.sge(0..10_000))
+    };
+    let add = |a: &Side, target: &MemoryRegion| {
+        SendWr::fetch_add(1, target.remote(8), 1, a.memory.sge(0..8))
+    };
+    let swap = |a: &Side, target: &MemoryRegion| {
+        SendWr::compare_swap(1, target.remote(8), 0, 1, a.memory.sge(0..8))
+    };
+    let word = |_: &Side, target: &MemoryRegion| {
+        SendWr::atomic_write(1, target.remote(8), Data::inline(&[1; 8]))
+    };
     target_is_gone(Pages::unmap, write);
     target_is_gone(Pages::unmap, read);
     target_is_gone(Pages::unmap, add);
@@ -167,9 +206,15 @@ fn a_receive_buffer_that_is_gone() {
 #[test]
 fn a_local_buffer_that_is_gone() {
     let send = |_: &Side, _: &Side, source: &MemoryRegion| SendWr::send(1, source.sge_all());
-    let write = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::write(1, b.memory.remote(0), source.sge_all());
-    let read = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::read(1, b.memory.remote(0), source.sge_all());
-    let add = |_: &Side, b: &Side, source: &MemoryRegion| SendWr::fetch_add(1, b.memory.remote(0), 1, source.sge(PAGE..PAGE + 8));
+    let write = |_: &Side, b: &Side, source: &MemoryRegion| {
+        SendWr::write(1, b.memory.remote(0), source.sge_all())
+    };
+    let read = |_: &Side, b: &Side, source: &MemoryRegion| {
+        SendWr::read(1, b.memory.remote(0), source.sge_all())
+    };
+    let add = |_: &Side, b: &Side, source: &MemoryRegion| {
+        SendWr::fetch_add(1, b.memory.remote(0), 1, source.sge(PAGE..PAGE + 8))
+    };
     source_is_gone(Pages::unmap, send);
     source_is_gone(Pages::unmap, write);
     source_is_gone(Pages::unmap, read);
@@ -224,16 +269,28 @@ fn what_cannot_be_registered() {
         let at = |page: usize| (pages.start as usize + page * PAGE) as u64;
         assert_eq!(pages.refusal(&side, ALL), None);
         pages.protect(count - 2, libc::PROT_READ);
-        assert_eq!(pages.refusal(&side, Access::LOCAL_WRITE), Some(Unreachable { address: at(count - 2), write: true }));
+        assert_eq!(
+            pages.refusal(&side, Access::LOCAL_WRITE),
+            Some(Unreachable { address: at(count - 2), write: true })
+        );
         assert_eq!(pages.refusal(&side, Access::REMOTE_READ), None);
         pages.protect(count - 2, libc::PROT_NONE);
-        assert_eq!(pages.refusal(&side, Access::REMOTE_READ), Some(Unreachable { address: at(count - 2), write: false }));
+        assert_eq!(
+            pages.refusal(&side, Access::REMOTE_READ),
+            Some(Unreachable { address: at(count - 2), write: false })
+        );
         pages.unmap_page(count - 2);
-        assert_eq!(pages.refusal(&side, Access::empty()), Some(Unreachable { address: at(count - 2), write: false }));
+        assert_eq!(
+            pages.refusal(&side, Access::empty()),
+            Some(Unreachable { address: at(count - 2), write: false })
+        );
         pages.unmap_page(count - 1);
         assert!(pages.refusal(&side, Access::empty()).is_some());
         pages.unmap_page(0);
-        assert_eq!(pages.refusal(&side, Access::empty()), Some(Unreachable { address: at(0), write: false }));
+        assert_eq!(
+            pages.refusal(&side, Access::empty()),
+            Some(Unreachable { address: at(0), write: false })
+        );
 
         let (pages, file) = Pages::of_file(count);
         assert_eq!(pages.refusal(&side, ALL), None);
@@ -242,10 +299,22 @@ fn what_cannot_be_registered() {
         assert!(pages.refusal(&side, Access::REMOTE_READ).is_some());
     }
     let pd = side.memory.domain();
-    for (address, length) in [(0, 1), (0, usize::MAX), (8, 1 << 40), (usize::MAX - 8, 4), (usize::MAX, 2), (1 << 63, PAGE)] {
+    for (address, length) in [
+        (0, 1),
+        (0, usize::MAX),
+        (8, 1 << 40),
+        (usize::MAX - 8, 4),
+        (usize::MAX, 2),
+        (1 << 63, PAGE),
+    ] {
         // SAFETY: no region comes of it
-        let refused = unsafe { pd.register_raw(ptr::without_provenance_mut(address), length, 0, Access::empty()) };
-        assert!(matches!(refused.err(), Some(RegionError::Unreachable(_))), "{length} bytes at {address:#x}");
+        let refused = unsafe {
+            pd.register_raw(ptr::without_provenance_mut(address), length, 0, Access::empty())
+        };
+        assert!(
+            matches!(refused.err(), Some(RegionError::Unreachable(_))),
+            "{length} bytes at {address:#x}"
+        );
     }
     let pages = Pages::new(1);
     // SAFETY: no region comes of it
@@ -256,7 +325,8 @@ fn what_cannot_be_registered() {
 #[test]
 fn many_gigabytes_that_are_not_there_yet() {
     let side = Side::on(loopback(OpenOptions::default()));
-    let pages = Pages::map(64 << 30, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1);
+    let pages =
+        Pages::map(64 << 30, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE, -1);
     let start = Instant::now();
     let region = pages.region(&side, ALL);
     assert!(start.elapsed() < Duration::from_secs(1));
@@ -287,10 +357,13 @@ fn on_demand() {
 fn all_of_the_address_space() {
     let (a, b) = pair();
     // SAFETY: peers and requests reach only what this test has mapped for it
-    let all = unsafe { b.memory.domain().register_raw_on_demand(ptr::null_mut(), usize::MAX, 0, ALL) }.unwrap();
+    let all =
+        unsafe { b.memory.domain().register_raw_on_demand(ptr::null_mut(), usize::MAX, 0, ALL) }
+            .unwrap();
     let pages = Pages::new(1);
     a.memory.write_at(0, b"anywhere").unwrap();
-    a.qp.post_send(&[SendWr::write(1, all.remote(pages.start as usize), a.memory.sge(0..8))]).unwrap();
+    a.qp.post_send(&[SendWr::write(1, all.remote(pages.start as usize), a.memory.sge(0..8))])
+        .unwrap();
     assert_eq!(status(&a), None);
     assert_eq!(all.to_vec(pages.start as usize..pages.start as usize + 8).unwrap(), b"anywhere");
     // where nothing can be: the first page, the last bytes, and addresses that no processor has
@@ -313,7 +386,11 @@ fn another_place_for_a_region() {
     let region = first.region(&b, Access::REMOTE_READ);
     // SAFETY: no reference to these pages is ever made
     let memory = unsafe { ForeignMemory::new(second.start, 2 * PAGE, ALL) }.unwrap();
-    let change = ReregMr { memory: Some((Arc::new(memory), 0x7000)), access: Some(ALL), ..ReregMr::default() };
+    let change = ReregMr {
+        memory: Some((Arc::new(memory), 0x7000)),
+        access: Some(ALL),
+        ..ReregMr::default()
+    };
     let moved = region.reregister(change).unwrap();
     first.unmap();
     assert_eq!((moved.rkey(), moved.len(), moved.address()), (region.rkey(), 2 * PAGE, 0x7000));
@@ -330,19 +407,26 @@ fn eight_bytes_at_an_odd_address() {
     let odd = pages.start.wrapping_add(3);
     let pd = b.memory.domain();
     // SAFETY: no reference to this page is ever made
-    let (same, other) =
-        unsafe { (pd.register_raw(odd, 100, odd as u64, ALL).unwrap(), pd.register_raw(odd, 100, 0x8000, ALL).unwrap()) };
+    let (same, other) = unsafe {
+        (
+            pd.register_raw(odd, 100, odd as u64, ALL).unwrap(),
+            pd.register_raw(odd, 100, 0x8000, ALL).unwrap(),
+        )
+    };
     // the word at a multiple of eight, five bytes into the region
     same.write_at(5, &41_u64.to_ne_bytes()).unwrap();
     a.qp.post_send(&[SendWr::fetch_add(1, same.remote(5), 1, a.memory.sge(0..8))]).unwrap();
     assert_eq!(status(&a), None);
-    a.qp.post_send(&[SendWr::compare_swap(2, same.remote(5), 42, 50, a.memory.sge(8..16))]).unwrap();
+    a.qp.post_send(&[SendWr::compare_swap(2, same.remote(5), 42, 50, a.memory.sge(8..16))])
+        .unwrap();
     assert_eq!(status(&a), None);
-    a.qp.post_send(&[SendWr::compare_swap(3, same.remote(5), 42, 60, a.memory.sge(16..24))]).unwrap();
+    a.qp.post_send(&[SendWr::compare_swap(3, same.remote(5), 42, 60, a.memory.sge(16..24))])
+        .unwrap();
     assert_eq!(status(&a), None);
     assert_eq!([0, 8, 16].map(|at| a.memory.load_u64(at).unwrap()), [41, 42, 50]);
     assert_eq!(same.load_u64(5), Ok(50));
-    a.qp.post_send(&[SendWr::atomic_write(4, same.remote(5), Data::inline(&70_u64.to_ne_bytes()))]).unwrap();
+    a.qp.post_send(&[SendWr::atomic_write(4, same.remote(5), Data::inline(&70_u64.to_ne_bytes()))])
+        .unwrap();
     assert_eq!(status(&a), None);
     assert_eq!(same.load_u64(5), Ok(70));
     assert_eq!(same.load_u64(0), Err(MemoryFault));
@@ -358,13 +442,22 @@ fn atomic_against_the_programs_own_atomics() {
     const EACH: u64 = 100_000;
     let pages = Pages::new(1);
     // SAFETY: the only references to this page are to atomics
-    let (memory, own) = unsafe { (ForeignMemory::new(pages.start, PAGE, ALL).unwrap(), AtomicU64::from_ptr(pages.start.cast())) };
+    let (memory, own) = unsafe {
+        (
+            ForeignMemory::new(pages.start, PAGE, ALL).unwrap(),
+            AtomicU64::from_ptr(pages.start.cast()),
+        )
+    };
     thread::scope(|scope| {
         scope.spawn(|| (0..EACH).for_each(|_| _ = own.fetch_add(1, Ordering::Relaxed)));
         scope.spawn(|| (0..EACH).for_each(|_| _ = memory.fetch_add(0, 1).unwrap()));
         scope.spawn(|| {
             for _ in 0..EACH {
-                while memory.load_u64(0).and_then(|old| Ok(memory.compare_swap(0, old, old + 1)? != old)).unwrap() {}
+                while memory
+                    .load_u64(0)
+                    .and_then(|old| Ok(memory.compare_swap(0, old, old + 1)? != old))
+                    .unwrap()
+                {}
             }
         });
     });

@@ -11,20 +11,23 @@ use std::{
 };
 
 use roce::{
-    Access, NotifyKind, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits, MemoryRegion, Mtu,
-    ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress, QpInitAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr,
-    SrqAttr, Wc, WcStatus, link::Fabric,
+    Access, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits,
+    MemoryRegion, Mtu, NotifyKind, ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress,
+    QpInitAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
 };
 
 mod foreign;
 mod memory;
 mod misuse;
 mod multicast;
-mod shm;
 mod process;
 mod sharing;
+mod shm;
 
-const ALL: Access = Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
+const ALL: Access = Access::LOCAL_WRITE
+    .union(Access::REMOTE_WRITE)
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC);
 const PATIENCE: Duration = Duration::from_secs(20);
 
 struct Side {
@@ -51,7 +54,11 @@ impl Side {
             if let Some(wc) = self.cq.poll_one() {
                 return wc;
             }
-            assert!(start.elapsed() < PATIENCE, "no completion; counters: {:?}", self.context.counters());
+            assert!(
+                start.elapsed() < PATIENCE,
+                "no completion; counters: {:?}",
+                self.context.counters()
+            );
         }
     }
 }
@@ -67,7 +74,8 @@ fn connect(a: &Side, b: &Side) {
 }
 
 fn pair() -> (Side, Side) {
-    let (a, b) = (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
+    let (a, b) =
+        (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
     connect(&a, &b);
     (a, b)
 }
@@ -84,7 +92,8 @@ fn noise(length: usize, seed: u32) -> Vec<u8> {
         .collect()
 }
 
-/// An address of 127/8 of its own for each test that needs one at a known place, outside of what devices pick by themselves.
+/// An address of 127/8 of its own for each test that needs one at a known place, outside of what
+/// devices pick by themselves.
 fn own_address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(1);
     Ipv4Addr::new(127, 77, std::process::id() as u8, NEXT.fetch_add(1, Ordering::Relaxed)).into()
@@ -104,9 +113,13 @@ fn send_write_and_read_carry_every_byte() {
         a.memory.write_at(0, &data).unwrap();
         b.memory.fill(0xEE).unwrap();
         b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])]).unwrap();
-        a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..size)).with_immediate([1, 2, 3, 4])]).unwrap();
+        a.qp.post_send(&[SendWr::send(2, a.memory.sge(0..size)).with_immediate([1, 2, 3, 4])])
+            .unwrap();
         let received = b.next().result.unwrap();
-        assert_eq!((received.byte_len as usize, received.immediate.unwrap().0), (size, [1, 2, 3, 4]));
+        assert_eq!(
+            (received.byte_len as usize, received.immediate.unwrap().0),
+            (size, [1, 2, 3, 4])
+        );
         a.next().result.unwrap();
         assert!(b.memory.to_vec(0..size).unwrap() == data, "SEND of {size} bytes");
 
@@ -161,7 +174,8 @@ fn packet_loss_and_damage_are_recovered_from() {
     a.memory.write_at(0, &data).unwrap();
     for half in 0..8 {
         let range = half << 17..(half + 1) << 17;
-        a.qp.post_send(&[SendWr::write(1, b.memory.remote(range.start), a.memory.sge(range))]).unwrap();
+        a.qp.post_send(&[SendWr::write(1, b.memory.remote(range.start), a.memory.sge(range))])
+            .unwrap();
     }
     for _ in 0..8 {
         a.next().result.unwrap();
@@ -173,7 +187,8 @@ fn packet_loss_and_damage_are_recovered_from() {
 #[test]
 fn a_fabric_of_the_process_carries_the_same() {
     let fabric = Fabric::new("delay 20us, drop every 50".parse().unwrap(), 3);
-    let open = |ip: &str| Side::on(fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap());
+    let open =
+        |ip: &str| Side::on(fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap());
     let (a, b) = (open("10.0.0.1"), open("10.0.0.2"));
     connect(&a, &b);
     let data = noise(500_000, 2);
@@ -212,19 +227,22 @@ fn a_channel_wakes_a_thread_that_waits() {
 #[test]
 fn only_solicited_completions_wake_a_queue_armed_for_them() {
     let (a, b) = pair();
-    b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..8)]), RecvWr::new(2, [b.memory.sge(0..8)])]).unwrap();
+    b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge(0..8)]), RecvWr::new(2, [b.memory.sge(0..8)])])
+        .unwrap();
     b.cq.req_notify(NotifyKind::Solicited);
     a.qp.post_send(&[SendWr::send(1, a.memory.sge(0..8))]).unwrap();
     a.next().result.unwrap();
     assert!(b.channel.poll().is_none());
-    let solicited = SendWr::send(2, a.memory.sge(0..8)).with_flags(SendFlags::SOLICITED | SendFlags::SIGNALED);
+    let solicited =
+        SendWr::send(2, a.memory.sge(0..8)).with_flags(SendFlags::SOLICITED | SendFlags::SIGNALED);
     a.qp.post_send(&[solicited]).unwrap();
     b.channel.wait(Some(PATIENCE)).unwrap();
     assert_eq!([b.next().wr_id, b.next().wr_id], [1, 2]);
     assert!(b.channel.wait(Some(Duration::from_millis(5))).is_err());
 }
 
-/// As tokio, or any other event loop, would use it: the program sleeps on the descriptor in its own way.
+/// As tokio, or any other event loop, would use it: the program sleeps on the descriptor in its own
+/// way.
 #[test]
 fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
     let (a, b) = pair();
@@ -234,7 +252,8 @@ fn a_channel_descriptor_becomes_readable_without_any_call_of_ours() {
         b.cq.req_notify(NotifyKind::Next);
         let sender = SendWr::send(round, a.memory.sge(0..8));
         a.qp.post_send(&[sender]).unwrap();
-        let mut polled = [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
+        let mut polled =
+            [rustix::event::PollFd::from_borrowed_fd(descriptor, rustix::event::PollFlags::IN)];
         let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
         assert_eq!(rustix::event::poll(&mut polled, Some(&limit)), Ok(1));
         assert!(b.channel.poll().is_some());
@@ -251,7 +270,10 @@ fn by_hand_nothing_moves_until_progress_is_called() {
     a.memory.write_at(0, b"x").unwrap();
     a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..1))]).unwrap();
     assert!(a.context.progress_timeout().is_some(), "the acknowledge timer runs");
-    let mut polled = [rustix::event::PollFd::from_borrowed_fd(b.context.progress_fd(), rustix::event::PollFlags::IN)];
+    let mut polled = [rustix::event::PollFd::from_borrowed_fd(
+        b.context.progress_fd(),
+        rustix::event::PollFlags::IN,
+    )];
     assert_eq!(rustix::event::poll(&mut polled, None), Ok(1));
     assert_eq!(b.memory.to_vec(0..1).unwrap(), [0]);
     b.context.progress();
@@ -261,7 +283,8 @@ fn by_hand_nothing_moves_until_progress_is_called() {
 
 #[test]
 fn sixty_four_kibibytes_leave_in_three_runs_at_every_mtu() {
-    let (a, b) = (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
+    let (a, b) =
+        (Side::on(loopback(OpenOptions::default())), Side::on(loopback(OpenOptions::default())));
     connect(&a, &b);
     for mtu in Mtu::ALL {
         a.qp.to_reset().unwrap();
@@ -269,7 +292,8 @@ fn sixty_four_kibibytes_leave_in_three_runs_at_every_mtu() {
         let (end_a, end_b) = (a.qp.endpoint(0).unwrap(), b.qp.endpoint(0).unwrap());
         a.qp.connect_with_mtu(end_b, mtu).unwrap();
         b.qp.connect_with_mtu(end_a, mtu).unwrap();
-        let before = (a.context.link_counters().sent_runs, a.context.counters().retransmitted_packets);
+        let before =
+            (a.context.link_counters().sent_runs, a.context.counters().retransmitted_packets);
         a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..65_536))]).unwrap();
         a.next().result.unwrap();
         let runs = a.context.link_counters().sent_runs - before.0;
@@ -316,7 +340,8 @@ fn device_names_that_name_nothing() {
 #[test]
 fn several_completions_come_with_one_call() {
     let (a, b) = pair();
-    let writes: Vec<_> = (0..10).map(|id| SendWr::write(id, b.memory.remote(0), a.memory.sge(0..8))).collect();
+    let writes: Vec<_> =
+        (0..10).map(|id| SendWr::write(id, b.memory.remote(0), a.memory.sge(0..8))).collect();
     a.qp.post_send(&writes).unwrap();
     let start = Instant::now();
     let (mut wcs, mut ids) = ([Wc::UNUSED; 4], Vec::new());
@@ -332,13 +357,16 @@ fn several_completions_come_with_one_call() {
 fn atomics_count_what_several_add() {
     let (a, b) = pair();
     b.memory.store_u64(8, 1000).unwrap();
-    let adds: Vec<_> = (0..50).map(|id| SendWr::fetch_add(id, b.memory.remote(8), 3, a.memory.sge(0..8))).collect();
+    let adds: Vec<_> = (0..50)
+        .map(|id| SendWr::fetch_add(id, b.memory.remote(8), 3, a.memory.sge(0..8)))
+        .collect();
     a.qp.post_send(&adds).unwrap();
     for _ in 0..50 {
         assert_eq!(a.next().result.unwrap().byte_len, 8);
     }
     assert_eq!((b.memory.load_u64(8), a.memory.load_u64(0)), (Ok(1150), Ok(1147)));
-    a.qp.post_send(&[SendWr::compare_swap(1, b.memory.remote(8), 1150, 7, a.memory.sge(0..8))]).unwrap();
+    a.qp.post_send(&[SendWr::compare_swap(1, b.memory.remote(8), 1150, 7, a.memory.sge(0..8))])
+        .unwrap();
     a.next().result.unwrap();
     assert_eq!((b.memory.load_u64(8), a.memory.load_u64(0)), (Ok(7), Ok(1150)));
 }
@@ -349,14 +377,19 @@ fn queue_pairs_share_a_receive_queue() {
     let (pd_a, pd_b) = (a.alloc_pd().unwrap(), context.alloc_pd().unwrap());
     let (cq_a, cq_b) = (a.create_cq(16, None).unwrap(), context.create_cq(16, None).unwrap());
     let srq = pd_b.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
-    let (near, far) = (pd_a.allocate(8, Access::empty()).unwrap(), pd_b.allocate(8, Access::LOCAL_WRITE).unwrap());
+    let (near, far) = (
+        pd_a.allocate(8, Access::empty()).unwrap(),
+        pd_b.allocate(8, Access::LOCAL_WRITE).unwrap(),
+    );
     srq.post_recv(&[RecvWr::new(1, [far.sge_all()]), RecvWr::new(2, [far.sge_all()])]).unwrap();
     srq.set_limit(2).unwrap();
     let mut senders = Vec::new();
     let mut receivers = Vec::new();
     for _ in 0..2 {
         let sender = pd_a.create_qp(&QpInitAttr::new(QpType::Rc, &cq_a)).unwrap();
-        let receiver = pd_b.create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) }).unwrap();
+        let receiver = pd_b
+            .create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) })
+            .unwrap();
         sender.connect_to(receiver.endpoint(0).unwrap()).unwrap();
         receiver.connect_to(sender.endpoint(0).unwrap()).unwrap();
         sender.post_send(&[SendWr::send(0, near.sge_all())]).unwrap();
@@ -376,19 +409,26 @@ fn queue_pairs_share_a_receive_queue() {
     }
 }
 
-/// One connection, two queues on its far side, each with a completion queue of its own; and nothing is left of a domain when
-/// its last handle goes, in whichever order.
+/// One connection, two queues on its far side, each with a completion queue of its own; and nothing
+/// is left of a domain when its last handle goes, in whichever order.
 #[test]
 fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     let limits = Limits { max_xrcd: 1, ..Limits::default() };
-    let (a, b) = (loopback(OpenOptions::default()), loopback(OpenOptions { limits, ..OpenOptions::default() }));
+    let (a, b) = (
+        loopback(OpenOptions::default()),
+        loopback(OpenOptions { limits, ..OpenOptions::default() }),
+    );
     let (pd_a, pd_b) = (a.alloc_pd().unwrap(), b.alloc_pd().unwrap());
-    let (cq_a, cqs_b) = (a.create_cq(16, None).unwrap(), [(); 2].map(|()| b.create_cq(16, None).unwrap()));
+    let (cq_a, cqs_b) =
+        (a.create_cq(16, None).unwrap(), [(); 2].map(|()| b.create_cq(16, None).unwrap()));
     let xrcd = b.open_xrcd().unwrap();
     assert!(matches!(b.open_xrcd(), Err(ObjectError::TooMany { .. })));
     let attr = SrqAttr { max_wr: 4, max_sge: 1 };
     let srqs = [0, 1].map(|at| pd_b.create_xrc_srq(attr, &xrcd, &cqs_b[at]).unwrap());
-    assert!(matches!(pd_a.create_xrc_srq(attr, &xrcd, &cq_a), Err(ObjectError::Unknown)), "a domain of another device");
+    assert!(
+        matches!(pd_a.create_xrc_srq(attr, &xrcd, &cq_a), Err(ObjectError::Unknown)),
+        "a domain of another device"
+    );
     assert_eq!(pd_b.create_srq(attr).unwrap().number(), None);
     let initiator = pd_a.create_qp(&QpInitAttr::new(QpType::XrcInitiator, &cq_a)).unwrap();
     let target = xrcd.create_target().unwrap();
@@ -422,10 +462,19 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     }
     for (at, length) in [(0, 5), (1, 6)] {
         let wc = wait(&cqs_b[at]);
-        assert_eq!((wc.wr_id, wc.qpn, wc.result.unwrap().byte_len), (at as u64, target.qpn(), length));
+        assert_eq!(
+            (wc.wr_id, wc.qpn, wc.result.unwrap().byte_len),
+            (at as u64, target.qpn(), length)
+        );
     }
-    assert_eq!((far.to_vec(0..5).unwrap(), far.to_vec(16..22).unwrap()), (b"first".to_vec(), b"second".to_vec()));
-    assert_eq!((near.to_vec(32..48).unwrap(), far.load_u64(56)), (b"first and second".to_vec(), Ok(9)));
+    assert_eq!(
+        (far.to_vec(0..5).unwrap(), far.to_vec(16..22).unwrap()),
+        (b"first".to_vec(), b"second".to_vec())
+    );
+    assert_eq!(
+        (near.to_vec(32..48).unwrap(), far.load_u64(56)),
+        (b"first and second".to_vec(), Ok(9))
+    );
     drop((xrcd, cqs_b, pd_b));
     assert!(b.open_xrcd().is_err(), "the target and the queues hold it");
     drop(srqs);
@@ -434,12 +483,16 @@ fn an_xrc_connection_reaches_every_queue_of_the_domain() {
     b.open_xrcd().unwrap();
 }
 
-/// Partitions over a real link: the table of the options, the query calls, and the event of a change.
+/// Partitions over a real link: the table of the options, the query calls, and the event of a
+/// change.
 #[test]
 fn partitions() {
     let pkeys = PKeyTable::new([PKey::DEFAULT, PKey(0x8001)]).unwrap();
     let context = loopback(OpenOptions { pkeys, ..OpenOptions::default() });
-    assert_eq!([0, 1, 2].map(|index| context.query_pkey(index)), [Some(PKey(0xFFFF)), Some(PKey(0x8001)), None]);
+    assert_eq!(
+        [0, 1, 2].map(|index| context.query_pkey(index)),
+        [Some(PKey(0xFFFF)), Some(PKey(0x8001)), None]
+    );
     assert_eq!((context.find_pkey(PKey(0x0001)), context.find_pkey(PKey(0x8002))), (Some(1), None));
     context.set_pkeys(PKeyTable::new([PKey::DEFAULT, PKey(0x8002)]).unwrap()).unwrap();
     assert_eq!(context.query_pkey(1), Some(PKey(0x8002)));

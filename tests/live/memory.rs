@@ -3,8 +3,8 @@
 use std::{fs, os::unix::fs::FileExt, sync::Arc};
 
 use roce::{
-    Access, FileMemory, MmapMemory, ObjectError, Placement, RegisterError, ReregMr, SendFlags, SendWr, WcOpcode, WcStatus,
-    WindowType,
+    Access, FileMemory, MmapMemory, ObjectError, Placement, RegisterError, ReregMr, SendFlags,
+    SendWr, WcOpcode, WcStatus, WindowType,
 };
 
 use super::{ALL, OpenOptions, RecvWr, loopback, noise, pair};
@@ -27,7 +27,8 @@ fn a_window() {
         let bytes = noise(100, 5 + round as u32);
         a.memory.write_at(0, &bytes).unwrap();
         let write = SendWr::write(2, remote, a.memory.sge(0..100)).with_flags(SendFlags::empty());
-        a.qp.post_send(&[write, SendWr::send_invalidate(3, bind.rkey, a.memory.sge(0..0))]).unwrap();
+        a.qp.post_send(&[write, SendWr::send_invalidate(3, bind.rkey, a.memory.sge(0..0))])
+            .unwrap();
         a.next().result.unwrap();
         assert_eq!(b.next().result.unwrap().invalidated, Some(bind.rkey));
         assert_eq!(region.to_vec(100 * round..100 * round + 100).unwrap(), bytes);
@@ -40,10 +41,14 @@ fn a_window() {
 #[test]
 fn a_file_that_is_flushed() {
     let path = std::env::temp_dir().join(format!("roce-flush-{}", std::process::id()));
-    let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file =
+        fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     let (a, b) = pair();
     let memory = Arc::new(FileMemory::new(file.try_clone().unwrap(), 8192).unwrap());
-    let rights = Access::LOCAL_WRITE | Access::REMOTE_WRITE | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+    let rights = Access::LOCAL_WRITE
+        | Access::REMOTE_WRITE
+        | Access::FLUSH_GLOBAL
+        | Access::FLUSH_PERSISTENT;
     let region = b.memory.domain().register(memory, 0, rights).unwrap();
     let bytes = noise(5000, 77);
     a.memory.write_at(0, &bytes).unwrap();
@@ -71,7 +76,8 @@ fn a_file_that_is_flushed() {
 #[test]
 fn a_file_cut_short() {
     let path = std::env::temp_dir().join(format!("roce-short-{}", std::process::id()));
-    let file = fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file =
+        fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
     let (a, b) = pair();
     let memory = Arc::new(FileMemory::new(file.try_clone().unwrap(), 4096).unwrap());
     let region = b.memory.domain().register(memory, 0, Access::REMOTE_READ).unwrap();
@@ -120,7 +126,8 @@ fn registered_anew() {
     let (a, b) = pair();
     let region = b.memory.domain().allocate(4096, Access::LOCAL_WRITE).unwrap();
     let memory = MmapMemory::new(100).unwrap();
-    let change = ReregMr { memory: Some((Arc::new(memory), 0)), access: Some(ALL), ..ReregMr::default() };
+    let change =
+        ReregMr { memory: Some((Arc::new(memory), 0)), access: Some(ALL), ..ReregMr::default() };
     let changed = region.reregister(change).unwrap();
     assert_eq!((changed.rkey(), changed.len(), changed.address()), (region.rkey(), 100, 0));
     assert!(matches!(region.reregister(ReregMr::default()), Err(RegisterError::Deregistered)));
@@ -139,8 +146,12 @@ fn as_many_windows_as_allowed() {
     let mut options = OpenOptions::default();
     options.limits.max_mw = 2;
     let pd = loopback(options).alloc_pd().unwrap();
-    let windows = [WindowType::Type1, WindowType::Type2A].map(|kind| pd.alloc_window(kind).unwrap());
-    assert!(matches!(pd.alloc_window(WindowType::Type1), Err(ObjectError::TooMany { limit: 2, .. })));
+    let windows =
+        [WindowType::Type1, WindowType::Type2A].map(|kind| pd.alloc_window(kind).unwrap());
+    assert!(matches!(
+        pd.alloc_window(WindowType::Type1),
+        Err(ObjectError::TooMany { limit: 2, .. })
+    ));
     drop(windows);
     pd.alloc_window(WindowType::Type1).unwrap();
 }

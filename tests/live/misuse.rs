@@ -1,13 +1,16 @@
-//! Every verb with every wrong argument: the error says what is wrong, nothing has changed, and nothing is lost.
+//! Every verb with every wrong argument: the error says what is wrong, nothing has changed, and
+//! nothing is lost.
 
 use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
 use roce::{
-    Access, AddressVector, ChannelError, CompletionQueue, ConnectError, Context, CqModeration, Data, DeviceMemoryError, Endpoint,
-    AhFromWcError, Gid, Init, Limits, McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError,
-    OpenOptions, PostError, BadWorkRequest, ProtectionDomain, Psn, QKey, QpInitAttr, QpCaps, QpInfo, QpType, Qpn, QueuePair, RKey,
-    RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts, SendFlags, SendWr, SharedReceiveQueue, SrqAttr, SrqError,
-    SrqInfo, State, UdDestination, Wc, WindowType, link::Fabric,
+    Access, AddressVector, AhFromWcError, BadWorkRequest, ChannelError, CompletionQueue,
+    ConnectError, Context, CqModeration, Data, DeviceMemoryError, Endpoint, Gid, Init, Limits,
+    McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError, OpenOptions,
+    PostError, ProtectionDomain, Psn, QKey, QpCaps, QpInfo, QpInitAttr, QpType, Qpn, QueuePair,
+    RKey, RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts, SendFlags, SendWr,
+    SharedReceiveQueue, SrqAttr, SrqError, SrqInfo, State, UdDestination, Wc, WindowType,
+    link::Fabric,
 };
 
 use super::ALL;
@@ -49,17 +52,25 @@ struct Known {
     bytes: Vec<u8>,
 }
 
-const CAPS: QpCaps = QpCaps { max_send_wr: 2, max_recv_wr: 2, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 16 };
+const CAPS: QpCaps = QpCaps {
+    max_send_wr: 2,
+    max_recv_wr: 2,
+    max_send_sge: 2,
+    max_recv_sge: 2,
+    max_inline_data: 16,
+};
 
 impl World {
     fn on(fabric: &Fabric, ip: &str) -> Self {
-        // the same seed gives every device the same numbers and keys, so that what is another's looks like an own one
+        // the same seed gives every device the same numbers and keys, so that what is another's
+        // looks like an own one
         let options = OpenOptions { limits: LIMITS, seed: Some([5; 32]), ..OpenOptions::default() };
         let context = fabric.open(ip.parse().unwrap(), options).unwrap();
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(16, None).unwrap();
         let srq = pd.create_srq(SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
-        let qp = pd.create_qp(&QpInitAttr { caps: CAPS, ..QpInitAttr::new(QpType::Rc, &cq) }).unwrap();
+        let qp =
+            pd.create_qp(&QpInitAttr { caps: CAPS, ..QpInitAttr::new(QpType::Rc, &cq) }).unwrap();
         let region = pd.allocate(4096, ALL | Access::MW_BIND).unwrap();
         Self { context, pd, region, cq, srq, qp }
     }
@@ -98,9 +109,15 @@ const fn too_many(what: &'static str, limit: usize) -> ObjectError {
 
 /// As many as the limit says, one more refused, and as many again when those are gone.
 #[track_caller]
-fn up_to<T>(world: &World, count: usize, error: ObjectError, make: impl Fn() -> Result<T, ObjectError>) {
+fn up_to<T>(
+    world: &World,
+    count: usize,
+    error: ObjectError,
+    make: impl Fn() -> Result<T, ObjectError>,
+) {
     for _ in 0..2 {
-        let all: Vec<_> = (0..count).map(|_| make().map_err(|error| error.to_string()).unwrap()).collect();
+        let all: Vec<_> =
+            (0..count).map(|_| make().map_err(|error| error.to_string()).unwrap()).collect();
         assert_eq!(world.refused(&make), error);
         drop(all);
     }
@@ -113,15 +130,23 @@ fn more_than_there_may_be() {
     up_to(&a, 1, too_many("XRC domains", 1), || a.context.open_xrcd());
     up_to(&a, 2, too_many("completion queues", 3), || a.context.create_cq(1, None));
     up_to(&a, 2, too_many("memory windows", 2), || a.pd.alloc_window(WindowType::Type1));
-    up_to(&a, 1, too_many("shared receive queues", 2), || a.pd.create_srq(SrqAttr { max_wr: 1, max_sge: 1 }));
+    up_to(&a, 1, too_many("shared receive queues", 2), || {
+        a.pd.create_srq(SrqAttr { max_wr: 1, max_sge: 1 })
+    });
     up_to(&a, 2, too_many("queue pairs", 3), || a.pd.create_qp(&a.attr(QpType::Uc)));
     let way = AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0);
     up_to(&a, 1, too_many("address handles", 1), || a.pd.create_ah(way));
     let xrcd = a.context.open_xrcd().unwrap();
     up_to(&a, 2, too_many("queue pairs", 3), || xrcd.create_target());
     let regions = [(); 3].map(|()| a.pd.allocate(8, ALL).unwrap());
-    assert!(matches!(a.refused(|| a.pd.allocate(8, ALL)), RegionError::ClaimTable(RegisterError::TooMany(4))));
-    assert!(matches!(a.refused(|| a.pd.null_region()), RegionError::ClaimTable(RegisterError::TooMany(4))));
+    assert!(matches!(
+        a.refused(|| a.pd.allocate(8, ALL)),
+        RegionError::ClaimTable(RegisterError::TooMany(4))
+    ));
+    assert!(matches!(
+        a.refused(|| a.pd.null_region()),
+        RegionError::ClaimTable(RegisterError::TooMany(4))
+    ));
     drop(regions);
     a.pd.null_region().unwrap();
 }
@@ -151,7 +176,8 @@ fn sizes() {
     ] {
         assert_eq!(a.refused(|| a.pd.create_qp(&QpInitAttr { caps, ..a.attr(QpType::Rc) })), error);
     }
-    let long = CqModeration { count: 1, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
+    let long =
+        CqModeration { count: 1, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
     assert!(matches!(a.refused(|| a.cq.moderate(long)), ObjectError::Size { .. }));
     assert_eq!(a.refused(|| a.srq.set_limit(5)), SrqError::Limit(4));
     a.srq.set_limit(3).unwrap();
@@ -181,13 +207,25 @@ fn of_another_device() {
     assert_eq!(a.refused(|| a.pd.create_qp(&foreign_srq).map(drop)), ObjectError::Unknown);
     let attr = SrqAttr { max_wr: 1, max_sge: 1 };
     let (own, foreign) = (a.context.open_xrcd().unwrap(), b.context.open_xrcd().unwrap());
-    assert_eq!(a.refused(|| a.pd.create_xrc_srq(attr, &foreign, &a.cq).map(drop)), ObjectError::Unknown);
-    assert_eq!(a.refused(|| a.pd.create_xrc_srq(attr, &own, &b.cq).map(drop)), ObjectError::Unknown);
-    assert_eq!(a.refused(|| a.pd.parent_domain(Some(&b.context.alloc_td())).map(drop)), ObjectError::Unknown);
+    assert_eq!(
+        a.refused(|| a.pd.create_xrc_srq(attr, &foreign, &a.cq).map(drop)),
+        ObjectError::Unknown
+    );
+    assert_eq!(
+        a.refused(|| a.pd.create_xrc_srq(attr, &own, &b.cq).map(drop)),
+        ObjectError::Unknown
+    );
+    assert_eq!(
+        a.refused(|| a.pd.parent_domain(Some(&b.context.alloc_td())).map(drop)),
+        ObjectError::Unknown
+    );
     let change = ReregMr { pd: Some(b.pd.clone()), ..ReregMr::default() };
     assert_eq!(a.refused(|| a.region.reregister(change).map(drop)), RegisterError::UnknownPd);
     let memory = b.context.alloc_dm(64).unwrap();
-    assert!(matches!(a.refused(|| a.pd.register_dm(&memory, 0..64, ALL)), DeviceMemoryError::OtherDevice));
+    assert!(matches!(
+        a.refused(|| a.pd.register_dm(&memory, 0..64, ALL)),
+        DeviceMemoryError::OtherDevice
+    ));
     assert_eq!(a.refused(|| a.context.create_counters().attach_qp(&b.qp)), ObjectError::Unknown);
     assert_eq!(b.known().qp, qp);
 }
@@ -205,11 +243,21 @@ fn kinds_that_do_not_go_together() {
         assert!(matches!(a.refused(|| a.pd.create_qp(&attr).map(drop)), ObjectError::Mismatch(_)));
     }
     let way = |sgid_index, to: IpAddr| AddressVector::new(to.into(), sgid_index);
-    for av in [way(1, [10, 0, 0, 2].into()), way(u16::MAX, [10, 0, 0, 2].into()), way(0, [0xFD, 0, 0, 0, 0, 0, 0, 1].into())] {
-        assert_eq!(a.refused(|| a.pd.create_ah(av).map(drop)), ObjectError::GidIndex(av.sgid_index));
+    for av in [
+        way(1, [10, 0, 0, 2].into()),
+        way(u16::MAX, [10, 0, 0, 2].into()),
+        way(0, [0xFD, 0, 0, 0, 0, 0, 0, 1].into()),
+    ] {
+        assert_eq!(
+            a.refused(|| a.pd.create_ah(av).map(drop)),
+            ObjectError::GidIndex(av.sgid_index)
+        );
     }
     let area = [0; 40];
-    assert!(matches!(a.refused(|| a.pd.create_ah_from_wc(&Wc::UNUSED, &area).map(drop)), AhFromWcError::NotDatagram));
+    assert!(matches!(
+        a.refused(|| a.pd.create_ah_from_wc(&Wc::UNUSED, &area).map(drop)),
+        AhFromWcError::NotDatagram
+    ));
     assert_eq!((a.context.query_gid(u16::MAX), a.context.query_pkey(u16::MAX)), (None, None));
     assert_eq!(a.qp.endpoint(u16::MAX), None);
 }
@@ -222,16 +270,23 @@ fn memory() {
         let error = a.refused(|| a.pd.allocate(8, access).map(drop));
         assert!(matches!(error, RegionError::ClaimTable(RegisterError::RemoteWithoutLocalWrite)));
         let change = ReregMr { access: Some(access), ..ReregMr::default() };
-        assert_eq!(a.refused(|| a.region.reregister(change).map(drop)), RegisterError::RemoteWithoutLocalWrite);
+        assert_eq!(
+            a.refused(|| a.region.reregister(change).map(drop)),
+            RegisterError::RemoteWithoutLocalWrite
+        );
     }
     let error = a.refused(|| a.pd.allocate(8, Access::FLUSH_PERSISTENT).map(drop));
     assert!(matches!(error, RegionError::ClaimTable(RegisterError::NotPersistent)));
-    assert!(matches!(a.refused(|| a.pd.allocate(usize::MAX / 2, ALL).map(drop)), RegionError::Memory(_)));
+    assert!(matches!(
+        a.refused(|| a.pd.allocate(usize::MAX / 2, ALL).map(drop)),
+        RegionError::Memory(_)
+    ));
     let few = Arc::new(MmapMemory::new(8).unwrap());
     let error = a.refused(|| a.pd.register(few, u64::MAX - 3, ALL).map(drop));
     assert!(matches!(error, RegionError::ClaimTable(RegisterError::AddressOverflow)));
 
-    let outside: [Range<usize>; 4] = [4090..4097, 4097..4097, 0..usize::MAX, usize::MAX - 1..usize::MAX];
+    let outside: [Range<usize>; 4] =
+        [4090..4097, 4097..4097, 0..usize::MAX, usize::MAX - 1..usize::MAX];
     for range in outside {
         assert_eq!(a.refused(|| a.region.to_vec(range.clone())), MemoryFault);
         assert_eq!(a.refused(|| a.region.prefetch(range.clone())), MemoryFault);
@@ -245,7 +300,10 @@ fn memory() {
     }
     let words = a.context.alloc_dm(64).unwrap();
     for range in [0..65, 64..65, 65..65] {
-        assert!(matches!(a.refused(|| a.pd.register_dm(&words, range, ALL).map(drop)), DeviceMemoryError::Range(_)));
+        assert!(matches!(
+            a.refused(|| a.pd.register_dm(&words, range, ALL).map(drop)),
+            DeviceMemoryError::Range(_)
+        ));
     }
     assert_eq!(a.refused(|| words.write_at(60, &[0; 5])), MemoryFault);
     assert_eq!(a.refused(|| words.read_at(65, &mut [])), MemoryFault);
@@ -253,7 +311,10 @@ fn memory() {
     // a region of which the keys are dead
     let region = a.pd.allocate(8, ALL).unwrap();
     region.deregister().unwrap();
-    assert_eq!(a.refused(|| region.reregister(ReregMr::default()).map(drop)), RegisterError::Deregistered);
+    assert_eq!(
+        a.refused(|| region.reregister(ReregMr::default()).map(drop)),
+        RegisterError::Deregistered
+    );
 }
 
 fn rtr(qpn: Qpn) -> Rtr {
@@ -262,7 +323,8 @@ fn rtr(qpn: Qpn) -> Rtr {
     Rtr::Rc { dest_qpn: qpn, path_mtu, rq_psn, av, max_dest_rd_atomic: 1, min_rnr_timer: 1 }
 }
 
-const RTS: Rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+const RTS: Rts =
+    Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
 
 #[test]
 fn transitions() {
@@ -273,7 +335,10 @@ fn transitions() {
     assert!(is_edge(&a.refused(|| qp.to_rts(RTS))));
     assert!(is_edge(&a.refused(|| qp.to_sqd(false))));
     assert!(is_edge(&a.refused(|| qp.to_error())));
-    assert_eq!(a.refused(|| qp.to_init(Init { pkey_index: 9999, ..Init::default() })), ModifyError::PKeyIndex(9999));
+    assert_eq!(
+        a.refused(|| qp.to_init(Init { pkey_index: 9999, ..Init::default() })),
+        ModifyError::PKeyIndex(9999)
+    );
     qp.to_init(Init::default()).unwrap();
     let Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, .. } = rtr(peer) else { unreachable!() };
     let with = |path_mtu, av, max_dest_rd_atomic, min_rnr_timer| Rtr::Rc {
@@ -291,7 +356,10 @@ fn transitions() {
         (with(path_mtu, av, 129, 1), ModifyError::Range { what: "max_dest_rd_atomic", limit: 128 }),
         (with(path_mtu, av, 1, 32), ModifyError::Range { what: "min_rnr_timer", limit: 31 }),
         (with(path_mtu, AddressVector { sgid_index: 7, ..av }, 1, 1), ModifyError::GidIndex(7)),
-        (with(path_mtu, AddressVector { dgid: group, ..av }, 1, 1), ModifyError::MulticastPeer(group)),
+        (
+            with(path_mtu, AddressVector { dgid: group, ..av }, 1, 1),
+            ModifyError::MulticastPeer(group),
+        ),
     ] {
         assert_eq!(a.refused(|| qp.to_rtr(rtr)), error);
     }
@@ -311,7 +379,10 @@ fn transitions() {
     ] {
         assert_eq!(a.refused(|| qp.to_rts(rts)), ModifyError::Range { what, limit });
     }
-    assert_eq!(a.refused(|| qp.to_rts(Rts::Uc { sq_psn: Psn::new(0) })), ModifyError::WrongService(QpType::Rc));
+    assert_eq!(
+        a.refused(|| qp.to_rts(Rts::Uc { sq_psn: Psn::new(0) })),
+        ModifyError::WrongService(QpType::Rc)
+    );
     qp.to_rts(RTS).unwrap();
     assert!(is_edge(&a.refused(|| qp.to_init(Init::default()))));
 }
@@ -324,14 +395,23 @@ fn connecting() {
     let elsewhere = Endpoint { gid: IpAddr::from([0xFD, 0, 0, 0, 0, 0, 0, 1]).into(), ..peer };
     assert_eq!(a.refused(|| a.qp.connect_to(elsewhere)), ConnectError::NoAddress(elsewhere.gid));
     let group = Endpoint { gid: IpAddr::from([239, 1, 1, 1]).into(), ..peer };
-    assert_eq!(a.refused(|| a.qp.connect_to(group)), ConnectError::Modify(ModifyError::MulticastPeer(group.gid)));
+    assert_eq!(
+        a.refused(|| a.qp.connect_to(group)),
+        ConnectError::Modify(ModifyError::MulticastPeer(group.gid))
+    );
     for qp_type in [QpType::Ud, QpType::Uc] {
         let qp = a.pd.create_qp(&a.attr(qp_type)).unwrap();
-        assert_eq!(qp.connect_to(peer), Err(ConnectError::Modify(ModifyError::WrongService(qp_type))));
+        assert_eq!(
+            qp.connect_to(peer),
+            Err(ConnectError::Modify(ModifyError::WrongService(qp_type)))
+        );
         assert_eq!(qp.query().state, State::Reset);
     }
     a.qp.connect_to(peer).unwrap();
-    assert!(matches!(a.refused(|| a.qp.connect_to(peer)), ConnectError::Modify(ModifyError::IllegalTransition { .. })));
+    assert!(matches!(
+        a.refused(|| a.qp.connect_to(peer)),
+        ConnectError::Modify(ModifyError::IllegalTransition { .. })
+    ));
 }
 
 #[test]
@@ -339,12 +419,22 @@ fn posting() {
     let (a, b) = worlds();
     let failed = |index, error| BadWorkRequest { index, error };
     let (send, recv) = (SendWr::send(1, Data::empty()), RecvWr::new(1, []));
-    assert_eq!(a.refused(|| a.qp.post_send(std::slice::from_ref(&send))), failed(0, PostError::State(State::Reset)));
-    assert_eq!(a.refused(|| a.qp.post_recv(std::slice::from_ref(&recv))), failed(0, PostError::State(State::Reset)));
+    assert_eq!(
+        a.refused(|| a.qp.post_send(std::slice::from_ref(&send))),
+        failed(0, PostError::State(State::Reset))
+    );
+    assert_eq!(
+        a.refused(|| a.qp.post_recv(std::slice::from_ref(&recv))),
+        failed(0, PostError::State(State::Reset))
+    );
     a.qp.connect_to(b.qp.endpoint(0).unwrap()).unwrap();
     let sge = a.region.sge(0..8);
     let remote = Remote { address: 0, rkey: RKey(0) };
-    let to = UdDestination::new(AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0), b.qp.qpn(), QKey(0));
+    let to = UdDestination::new(
+        AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0),
+        b.qp.qpn(),
+        QKey(0),
+    );
     let wrong = PostError::WrongOperation(QpType::Rc);
     for (wr, error) in [
         (SendWr::send(1, [sge; 3]), PostError::TooManySges { limit: 2 }),
@@ -356,20 +446,41 @@ fn posting() {
         (SendWr { remote_srq: Some(a.srq.id()), ..SendWr::send(1, sge) }, PostError::RemoteSrq),
         (SendWr::send(1, [roce::Sge { length: 1 << 30, ..sge }; 2]), PostError::TooLong),
     ] {
-        assert_eq!(a.refused(|| a.qp.post_send(std::slice::from_ref(&wr))), failed(0, error), "{wr:?}");
+        assert_eq!(
+            a.refused(|| a.qp.post_send(std::slice::from_ref(&wr))),
+            failed(0, error),
+            "{wr:?}"
+        );
     }
     let uc = a.pd.create_qp(&a.attr(QpType::Uc)).unwrap();
-    for wr in [SendWr::read(1, remote, sge), SendWr::fetch_add(1, remote, 1, sge), SendWr::send_invalidate(1, RKey(0), sge)] {
+    for wr in [
+        SendWr::read(1, remote, sge),
+        SendWr::fetch_add(1, remote, 1, sge),
+        SendWr::send_invalidate(1, RKey(0), sge),
+    ] {
         assert!(uc.post_send(&[wr]).is_err());
     }
-    assert_eq!(a.refused(|| a.qp.post_recv(&[RecvWr::new(1, [sge; 3])])), failed(0, PostError::TooManySges { limit: 2 }));
-    assert_eq!(a.refused(|| a.srq.post_recv(&[RecvWr::new(1, [sge; 2])])), failed(0, PostError::TooManySges { limit: 1 }));
-    let on_srq = a.pd.create_qp(&QpInitAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::Rc) }).unwrap();
+    assert_eq!(
+        a.refused(|| a.qp.post_recv(&[RecvWr::new(1, [sge; 3])])),
+        failed(0, PostError::TooManySges { limit: 2 })
+    );
+    assert_eq!(
+        a.refused(|| a.srq.post_recv(&[RecvWr::new(1, [sge; 2])])),
+        failed(0, PostError::TooManySges { limit: 1 })
+    );
+    let on_srq =
+        a.pd.create_qp(&QpInitAttr { srq: Some(a.srq.clone()), ..a.attr(QpType::Rc) }).unwrap();
     on_srq.to_init(Init::default()).unwrap();
-    assert_eq!(a.refused(|| on_srq.post_recv(std::slice::from_ref(&recv))), failed(0, PostError::SharedQueue));
+    assert_eq!(
+        a.refused(|| on_srq.post_recv(std::slice::from_ref(&recv))),
+        failed(0, PostError::SharedQueue)
+    );
 
     // of a list the first wrong one is named, and those before it are posted
-    assert_eq!(a.qp.post_recv(&[recv.clone(), recv.clone(), recv.clone()]), Err(failed(2, PostError::QueueFull)));
+    assert_eq!(
+        a.qp.post_recv(&[recv.clone(), recv.clone(), recv.clone()]),
+        Err(failed(2, PostError::QueueFull))
+    );
     let five: Vec<_> = (0..5).map(|id| RecvWr::new(id, [])).collect();
     assert_eq!(a.srq.post_recv(&five), Err(failed(4, PostError::QueueFull)));
     assert_eq!(a.srq.query().posted, 4);
@@ -387,16 +498,25 @@ fn groups_and_channels() {
         roce::AttachError::Adapter(error) => error,
         other => panic!("{other}"),
     };
-    assert_eq!(adapter(a.refused(|| a.qp.attach_mcast(group))), McastError::WrongService(QpType::Rc));
+    assert_eq!(
+        adapter(a.refused(|| a.qp.attach_mcast(group))),
+        McastError::WrongService(QpType::Rc)
+    );
     assert_eq!(a.refused(|| a.qp.detach_mcast(group)), McastError::WrongService(QpType::Rc));
     let qps = [(); 2].map(|()| a.pd.create_qp(&a.attr(QpType::Ud)).unwrap());
     let plain: Gid = IpAddr::from([10, 0, 0, 2]).into();
     assert_eq!(adapter(a.refused(|| qps[0].attach_mcast(plain))), McastError::NotMulticast(plain));
     assert_eq!(a.refused(|| qps[0].detach_mcast(group)), McastError::NotAttached(group));
     qps[0].attach_mcast(group).unwrap();
-    assert_eq!(adapter(a.refused(|| qps[1].attach_mcast(group))), McastError::TooManyMembers { limit: 1 });
+    assert_eq!(
+        adapter(a.refused(|| qps[1].attach_mcast(group))),
+        McastError::TooManyMembers { limit: 1 }
+    );
     let other: Gid = IpAddr::from([239, 1, 1, 2]).into();
-    assert_eq!(adapter(a.refused(|| qps[1].attach_mcast(other))), McastError::TooManyGroups { limit: 1 });
+    assert_eq!(
+        adapter(a.refused(|| qps[1].attach_mcast(other))),
+        McastError::TooManyGroups { limit: 1 }
+    );
     drop(qps);
     a.pd.create_qp(&a.attr(QpType::Ud)).unwrap().attach_mcast(other).unwrap();
 

@@ -10,8 +10,9 @@ use std::{
 };
 
 use roce::{
-    AddressVector, NotifyKind, AttachError, CompletionChannel, CompletionQueue, Context, Device, DropReason, McastError,
-    MemoryRegion, OpenOptions, QKey, QpInitAttr, QpType, Qpn, QueuePair, RecvWr, SendFlags, SendWr, UdDestination,
+    AddressVector, AttachError, CompletionChannel, CompletionQueue, Context, Device, DropReason,
+    McastError, MemoryRegion, NotifyKind, OpenOptions, QKey, QpInitAttr, QpType, Qpn, QueuePair,
+    RecvWr, SendFlags, SendWr, UdDestination,
     link::Fabric,
     transport::wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
 };
@@ -52,9 +53,13 @@ impl Member {
 
     /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
     fn say(&self, group: IpAddr, count: u64, data: &[u8]) {
-        let to = UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
+        let to =
+            UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
         self.memory.write_at(60_000, data).unwrap();
-        let wr = |id| SendWr::send_to(id, to, self.memory.sge(60_000..60_000 + data.len())).with_flags(SendFlags::empty());
+        let wr = |id| {
+            SendWr::send_to(id, to, self.memory.sge(60_000..60_000 + data.len()))
+                .with_flags(SendFlags::empty())
+        };
         self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();
     }
 
@@ -63,7 +68,9 @@ impl Member {
         let start = Instant::now();
         let mut heard = Vec::new();
         let mut last = start;
-        while heard.len() < least && start.elapsed() < PATIENCE || last.elapsed() < Duration::from_millis(20) {
+        while heard.len() < least && start.elapsed() < PATIENCE
+            || last.elapsed() < Duration::from_millis(20)
+        {
             if let Some(wc) = self.cq.poll_one() {
                 let at = wc.wr_id as usize * 4096;
                 let ok = wc.result.unwrap();
@@ -88,7 +95,8 @@ pub(super) fn own_group(v6: bool) -> IpAddr {
     }
 }
 
-/// Devices of their own, as of several programs; the sender's own copy comes back through the system.
+/// Devices of their own, as of several programs; the sender's own copy comes back through the
+/// system.
 pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     let sender = Member::of(&contexts[0], group);
     let mut others: Vec<_> = contexts.iter().map(|context| Member::of(context, group)).collect();
@@ -100,7 +108,10 @@ pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     for member in &others {
         let heard = member.hear(3);
         let lengths: Vec<_> = heard.iter().map(Vec::len).collect();
-        assert!(heard == vec![data.clone(); 3], "three datagrams, each once, not {lengths:?} to {group}");
+        assert!(
+            heard == vec![data.clone(); 3],
+            "three datagrams, each once, not {lengths:?} to {group}"
+        );
     }
     outsider.say(group, 1, &data);
     for member in &others {
@@ -108,7 +119,11 @@ pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     }
     for context in contexts {
         let counters = context.counters();
-        assert_eq!(counters.icrc_exact + counters.icrc_solved, 4, "four packets, whatever number of members");
+        assert_eq!(
+            counters.icrc_exact + counters.icrc_solved,
+            4,
+            "four packets, whatever number of members"
+        );
         assert_eq!(counters.multicast_packets, 4);
         assert_eq!(counters.dropped(DropReason::NotAttached), 0);
     }
@@ -163,28 +178,40 @@ fn what_cannot_be_joined() {
     let context = loopback(OpenOptions::default());
     let member = Member::on(&context);
     let error = member.qp.attach_mcast(own_group(true).into()).unwrap_err();
-    assert!(matches!(error, AttachError::Join { .. }), "the loopback device has no IPv6 address: {error}");
+    assert!(
+        matches!(error, AttachError::Join { .. }),
+        "the loopback device has no IPv6 address: {error}"
+    );
     let group = own_group(false);
     member.qp.attach_mcast(group.into()).unwrap();
-    assert!(matches!(member.qp.attach_mcast(own_address().into()), Err(AttachError::Adapter(McastError::NotMulticast(_)))));
+    assert!(matches!(
+        member.qp.attach_mcast(own_address().into()),
+        Err(AttachError::Adapter(McastError::NotMulticast(_)))
+    ));
     // the refused one has left nothing behind
-    assert!(matches!(member.qp.detach_mcast(own_group(true).into()), Err(McastError::NotAttached(_))));
+    assert!(matches!(
+        member.qp.detach_mcast(own_group(true).into()),
+        Err(McastError::NotAttached(_))
+    ));
 }
 
 /// Sees the IPv4 packets that arrive at any interface of this network namespace.
 fn packet_socket() -> OwnedFd {
-    let ipv4 = rustix::net::Protocol::from_raw(NonZeroU32::new(u32::from(0x0800u16.to_be())).unwrap());
+    let ipv4 =
+        rustix::net::Protocol::from_raw(NonZeroU32::new(u32::from(0x0800u16.to_be())).unwrap());
     rustix::net::socket(AddressFamily::PACKET, SocketType::DGRAM, Some(ipv4)).unwrap()
 }
 
-/// What a UDP socket does not show: the multicast packets of a run have the identifications 0, 1, 2, and "don't fragment", as their
-/// ICRC says.
+/// What a UDP socket does not show: the multicast packets of a run have the identifications 0, 1,
+/// 2, and "don't fragment", as their ICRC says.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];
     while let Ok((length, _)) = rustix::net::recv(wire, &mut packet[..], RecvFlags::DONTWAIT) {
         // one datagram of `everyone_hears`: IP, UDP, BTH, DETH, 1,000 bytes, ICRC
-        let Some(bytes) = packet[..length].strip_prefix(&[0x45]).filter(|bytes| bytes.len() + 1 == 20 + 8 + 12 + 8 + 1000 + 4)
+        let Some(bytes) = packet[..length]
+            .strip_prefix(&[0x45])
+            .filter(|bytes| bytes.len() + 1 == 20 + 8 + 12 + 8 + 1000 + 4)
         else {
             continue;
         };
@@ -206,8 +233,9 @@ fn check_identifications(wire: &OwnedFd) {
     assert_eq!(seen.keys().copied().collect::<Vec<_>>(), [0, 1, 2]);
 }
 
-/// Two interfaces with a wire between them, in a network namespace: what leaves one arrives at the other, and the sender's own copy
-/// comes from the system. Where the host lets nobody make a namespace there is nothing to be seen.
+/// Two interfaces with a wire between them, in a network namespace: what leaves one arrives at the
+/// other, and the sender's own copy comes from the system. Where the host lets nobody make a
+/// namespace there is nothing to be seen.
 #[test]
 fn groups_between_interfaces() {
     const INSIDE: &str = "ROCE_TEST_NAMESPACE";
@@ -215,15 +243,20 @@ fn groups_between_interfaces() {
     if std::env::var_os(INSIDE).is_some() {
         let wire = packet_socket();
         for addresses in [["10.77.1.1", "10.77.2.1"], ["fd77:1::1", "fd77:2::1"]] {
-            let contexts = addresses.map(|ip| Device::at(ip.parse().unwrap()).unwrap().open(OpenOptions::default()).unwrap());
+            let contexts = addresses.map(|ip| {
+                Device::at(ip.parse().unwrap()).unwrap().open(OpenOptions::default()).unwrap()
+            });
             everyone_hears(&contexts, own_group(addresses[0].contains(':')));
         }
         check_identifications(&wire);
-        // groups of a link, which mean something only together with an interface; and all addresses of an interface in one device
+        // groups of a link, which mean something only together with an interface; and all addresses
+        // of an interface in one device
         let link_local = [0xFF02, 0, 0, 0, 0, 0, 0x77, 0x77].into();
-        let contexts =
-            ["roce_veth0", "roce_veth1"].map(|name| Device::named(name).unwrap().open(OpenOptions::default()).unwrap());
-        let sgid = |context: &Context| context.gids().iter().position(|gid| gid.to_ip().is_ipv6()).unwrap() as u16;
+        let contexts = ["roce_veth0", "roce_veth1"]
+            .map(|name| Device::named(name).unwrap().open(OpenOptions::default()).unwrap());
+        let sgid = |context: &Context| {
+            context.gids().iter().position(|gid| gid.to_ip().is_ipv6()).unwrap() as u16
+        };
         assert!(contexts.iter().all(|context| context.gids().len() == 3 && sgid(context) == 0));
         everyone_hears(&contexts, link_local);
         return;
@@ -252,9 +285,13 @@ fn groups_between_interfaces() {
         exec \"$0\" --exact multicast::groups_between_interfaces"
     );
     let mut command = std::process::Command::new("unshare");
-    command.args(["--map-root-user", "--net", "sh", "-c", &setup]).arg(std::env::current_exe().unwrap()).env(INSIDE, "1");
+    command
+        .args(["--map-root-user", "--net", "sh", "-c", &setup])
+        .arg(std::env::current_exe().unwrap())
+        .env(INSIDE, "1");
     let Ok(output) = command.output() else { return };
-    let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(!out.contains(READY) || output.status.success(), "{out}{err}");
 }
 

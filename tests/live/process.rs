@@ -8,7 +8,9 @@ use super::*;
 
 fn write(from: &Side, to: &Side, text: &[u8]) {
     from.memory.write_at(0, text).unwrap();
-    from.qp.post_send(&[SendWr::write(1, to.memory.remote(64), from.memory.sge(0..text.len()))]).unwrap();
+    from.qp
+        .post_send(&[SendWr::write(1, to.memory.remote(64), from.memory.sge(0..text.len()))])
+        .unwrap();
     assert!(from.next().result.is_ok());
     assert_eq!(to.memory.to_vec(64..64 + text.len()).unwrap(), text);
 }
@@ -20,7 +22,9 @@ fn child(inherited: (Side, Side)) -> i32 {
     }
     // a packet of the child's would be one of its parent's connection
     let (a, b) = &inherited;
-    if a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..8))]).is_err() || a.cq.poll_one().is_some() {
+    if a.qp.post_send(&[SendWr::write(2, b.memory.remote(0), a.memory.sge(0..8))]).is_err()
+        || a.cq.poll_one().is_some()
+    {
         return 2;
     }
     drop(inherited);
@@ -36,10 +40,12 @@ fn child(inherited: (Side, Side)) -> i32 {
 fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     let sides = pair();
     write(&sides.0, &sides.1, b"before");
-    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without coming back into the test.
+    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
+    // coming back into the test.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        let failed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(sides))).unwrap_or(101);
+        let failed =
+            std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| child(sides))).unwrap_or(101);
         // SAFETY: Ends the child at once.
         unsafe { libc::_exit(failed) };
     }
@@ -53,7 +59,13 @@ fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
     for side in [&sides.0, &sides.1] {
-        assert_eq!(DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+        assert_eq!(
+            DropReason::ALL
+                .iter()
+                .map(|&reason| side.context.counters().dropped(reason))
+                .sum::<u64>(),
+            0
+        );
     }
     write(&sides.1, &sides.0, b"after");
 }
@@ -63,7 +75,8 @@ fn blocked_by(name: &str) -> Vec<u64> {
     let mut found = Vec::new();
     for task in fs::read_dir("/proc/self/task").unwrap() {
         let status = fs::read_to_string(task.unwrap().path().join("status")).unwrap_or_default(); // it may have ended
-        let value = |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
+        let value =
+            |key: &str| status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim);
         if value("Name:") == Some(name) {
             found.extend(value("SigBlk:").and_then(|mask| u64::from_str_radix(mask, 16).ok()));
         }
@@ -85,7 +98,14 @@ fn the_programs_signals_do_not_go_to_our_threads() {
     let has = |mask: u64, signal: i32| mask & 1 << (signal - 1) != 0;
     assert!(!masks.is_empty());
     for mask in masks {
-        for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGALRM, libc::SIGUSR1, libc::SIGCHLD, libc::SIGPROF] {
+        for signal in [
+            libc::SIGINT,
+            libc::SIGTERM,
+            libc::SIGALRM,
+            libc::SIGUSR1,
+            libc::SIGCHLD,
+            libc::SIGPROF,
+        ] {
             assert!(has(mask, signal), "signal {signal} is for the program");
         }
         for signal in [libc::SIGSEGV, libc::SIGBUS] {
@@ -100,12 +120,17 @@ fn a_device_that_is_opened_without_its_network_is_down() {
     let device = Device::named("roce_lo").unwrap();
     let owner = device.open(OpenOptions::default()).unwrap();
     let context = device.open_down(OpenOptions::default()).unwrap();
-    assert!(!context.query_port().active && context.query_port().active_mtu == owner.query_port().active_mtu);
+    assert!(
+        !context.query_port().active
+            && context.query_port().active_mtu == owner.query_port().active_mtu
+    );
     assert_eq!((context.gids(), context.query_gid_table().len()), (Vec::new(), 0));
     assert_eq!(context.name(), owner.name());
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(1, None).unwrap();
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     let peer = Side::on(loopback(OpenOptions::default())).qp.endpoint(0).unwrap();
-    assert!(matches!(qp.connect_to(peer), Err(roce::ConnectError::NoAddress(gid)) if gid == peer.gid));
+    assert!(
+        matches!(qp.connect_to(peer), Err(roce::ConnectError::NoAddress(gid)) if gid == peer.gid)
+    );
 }

@@ -25,7 +25,13 @@ fn exchange(a: &Side, b: &Side, seed: u32) {
         to.next().result.unwrap();
         from.next().result.unwrap();
         assert!(to.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
-        from.qp.post_send(&[SendWr::read(3, to.memory.remote(1 << 19), from.memory.sge(1 << 19..(1 << 19) + 50_000))]).unwrap();
+        from.qp
+            .post_send(&[SendWr::read(
+                3,
+                to.memory.remote(1 << 19),
+                from.memory.sge(1 << 19..(1 << 19) + 50_000),
+            )])
+            .unwrap();
         from.next().result.unwrap();
         assert!(from.memory.to_vec(1 << 19..(1 << 19) + data.len()).unwrap() == data);
     }
@@ -53,7 +59,13 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     assert!(forwarded(&sides[0]) > 100);
     assert_eq!(forwarded(&sides[1]) + forwarded(&sides[2]), 0);
     for side in &sides {
-        assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+        assert_eq!(
+            roce::DropReason::ALL
+                .iter()
+                .map(|&reason| side.context.counters().dropped(reason))
+                .sum::<u64>(),
+            0
+        );
     }
 }
 
@@ -84,10 +96,15 @@ fn datagrams_find_their_receiver() {
     let members: Vec<Member> = contexts.iter().map(Member::on).collect();
     for (from, sender) in members.iter().enumerate() {
         for receiver in &members {
-            let to = UdDestination::new(AddressVector::new(contexts[0].gids()[0], 0), receiver.qp.qpn(), Member::QKEY);
+            let to = UdDestination::new(
+                AddressVector::new(contexts[0].gids()[0], 0),
+                receiver.qp.qpn(),
+                Member::QKEY,
+            );
             receiver.qp.post_recv(&[RecvWr::new(1, [receiver.memory.sge(4096..8192)])]).unwrap();
             sender.memory.write_at(0, &[from as u8; 64]).unwrap();
-            let send = SendWr::send_to(2, to, sender.memory.sge(0..64)).with_flags(SendFlags::empty());
+            let send =
+                SendWr::send_to(2, to, sender.memory.sge(0..64)).with_flags(SendFlags::empty());
             sender.qp.post_send(&[send]).unwrap();
             assert_eq!(receiver.hear(1), [[from as u8; 64]]);
         }
@@ -109,7 +126,8 @@ fn queue_pair_numbers_do_not_meet() {
     for context in &contexts {
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(64, None).unwrap();
-        let qps: Vec<QueuePair> = (0..50).map(|_| pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap()).collect();
+        let qps: Vec<QueuePair> =
+            (0..50).map(|_| pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap()).collect();
         let mut own: Vec<u32> = qps.iter().map(|qp| qp.qpn().get() >> 18).collect();
         own.dedup();
         assert_eq!(own.len(), 1);
@@ -130,14 +148,18 @@ fn whoever_moves_its_packets_by_hand_shares_with_nobody() {
     assert!(matches!(device.open(by_hand()), Err(OpenError::Bind(BindError::Taken(_)))));
     drop(first);
     let _first = device.open(by_hand()).unwrap();
-    assert!(matches!(device.open(OpenOptions::default()), Err(OpenError::Bind(BindError::Taken(_)))));
+    assert!(matches!(
+        device.open(OpenOptions::default()),
+        Err(OpenError::Bind(BindError::Taken(_)))
+    ));
 }
 
 #[test]
 fn the_same_seed_draws_the_same_numbers() {
     let device = Device::at(own_address()).unwrap();
     let draw = || {
-        let context = device.open(OpenOptions { seed: Some([9; 32]), ..OpenOptions::default() }).unwrap();
+        let context =
+            device.open(OpenOptions { seed: Some([9; 32]), ..OpenOptions::default() }).unwrap();
         let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(4, None).unwrap());
         let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
         (qp.qpn(), context)

@@ -38,7 +38,13 @@ fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
     for side in [&a, &b] {
         assert_eq!(side.context.link_counters().send_errors, 0);
         assert!(side.context.counters().icrc_trusted > 100);
-        assert_eq!(roce::DropReason::ALL.iter().map(|&reason| side.context.counters().dropped(reason)).sum::<u64>(), 0);
+        assert_eq!(
+            roce::DropReason::ALL
+                .iter()
+                .map(|&reason| side.context.counters().dropped(reason))
+                .sum::<u64>(),
+            0
+        );
     }
 }
 
@@ -56,7 +62,11 @@ fn whoever_wants_the_network_stack_has_it() {
 /// What spoils packets on their way trusted for none.
 #[test]
 fn damage_is_found_on_the_short_way_too() {
-    let options = || OpenOptions { faults: "corrupt 2% rx".parse().unwrap(), fault_seed: 3, ..OpenOptions::default() };
+    let options = || OpenOptions {
+        faults: "corrupt 2% rx".parse().unwrap(),
+        fault_seed: 3,
+        ..OpenOptions::default()
+    };
     let (a, b) = (Side::on(loopback(options())), side(false));
     connect(&a, &b);
     let start = Instant::now();
@@ -67,7 +77,11 @@ fn damage_is_found_on_the_short_way_too() {
         assert!(start.elapsed() < PATIENCE);
     }
     assert!(a.context.counters().dropped(roce::DropReason::Icrc) > 0);
-    assert_eq!(b.context.counters().icrc_trusted, 0, "what leaves with faults is not checksum_verified for");
+    assert_eq!(
+        b.context.counters().icrc_trusted,
+        0,
+        "what leaves with faults is not checksum_verified for"
+    );
 }
 
 #[test]
@@ -103,8 +117,10 @@ fn sleepers_are_woken_by_the_short_way() {
         assert!(start.elapsed() < PATIENCE);
     }
     const MESSAGES: u64 = 2000;
-    let post_recv = |side: &Side| side.qp.post_recv(&[RecvWr::new(0, [side.memory.sge(0..64)])]).unwrap();
-    let send = |side: &Side| side.qp.post_send(&[SendWr::send(0, side.memory.sge(64..128))]).unwrap();
+    let post_recv =
+        |side: &Side| side.qp.post_recv(&[RecvWr::new(0, [side.memory.sge(0..64)])]).unwrap();
+    let send =
+        |side: &Side| side.qp.post_send(&[SendWr::send(0, side.memory.sge(64..128))]).unwrap();
     let answer = |side: &Side| {
         let (mut sent, mut received) = (0, 0);
         while sent < MESSAGES || received < MESSAGES {

@@ -28,7 +28,12 @@ fn at_least_every_64th_packet_asks() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let from = half.buffer(200 * 256);
     half.post_send(&SendWr::send(1, from.all()));
-    let asking: Vec<u32> = half.take().iter().filter(|packet| packet.ack_req).map(|packet| packet.psn - 0x100).collect();
+    let asking: Vec<u32> = half
+        .take()
+        .iter()
+        .filter(|packet| packet.ack_req)
+        .map(|packet| packet.psn - 0x100)
+        .collect();
     assert_eq!(asking, [63, 127, 191, 199]);
 }
 
@@ -107,7 +112,8 @@ fn acknowledgements_of_one_batch_become_one() {
     assert_eq!(pair.trace.from(Side::B).count(), 1);
 }
 
-/// The MSN counts messages, not packets; a READ counts when it is carried out, a WRITE when its last packet is.
+/// The MSN counts messages, not packets; a READ counts when it is carried out, a WRITE when its
+/// last packet is.
 #[test]
 fn the_msn_counts_messages() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -126,7 +132,8 @@ fn the_msn_counts_messages() {
     half.expect(&[ack(0x204, 3)]);
 }
 
-/// Answers leave in the order of the requests: the acknowledgement of what came after a READ waits for the READ's data.
+/// Answers leave in the order of the requests: the acknowledgement of what came after a READ waits
+/// for the READ's data.
 #[test]
 fn answers_keep_the_order_of_requests() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -146,7 +153,9 @@ fn credits_are_not_used() {
     let mut half = Half::new(Options::default());
     half.send(&pkt(Op::WriteOnly, 0x200).reth(half_remote(), 0).ask());
     let answers = half.take();
-    let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = answers[0].ext else { panic!("{answers:?}") };
+    let Ext::Aeth(Aeth { syndrome: Syndrome::Ack { credits }, .. }) = answers[0].ext else {
+        panic!("{answers:?}")
+    };
     assert_eq!(credits, 31, "31 says that there is no end-to-end flow control");
     // and whatever a peer says of its credits does not matter
     half.post_send(&SendWr::send(1, Data::empty()));

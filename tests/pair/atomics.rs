@@ -1,5 +1,5 @@
-//! Atomic operations: an eight-byte word of the peer's memory changes exactly once, however often it is asked for
-//! (9.4.5, 9.7.5.1.4).
+//! Atomic operations: an eight-byte word of the peer's memory changes exactly once, however often
+//! it is asked for (9.4.5, 9.7.5.1.4).
 
 use roce_transport::{
     event::{Disposition, DropReason, Refusal},
@@ -27,15 +27,23 @@ fn each_finds_what_was_there_before() {
     let (near, far) = (pair.a.buffer(40), pair.b.buffer(16));
     set(&far, 1, u64::MAX - 1);
     pair.post_send(&a, &SendWr::fetch_add(1, far.remote(8), 3, near.sge(0, 8)));
-    pair.post_send(&a, &SendWr::compare_swap(2, far.remote(8), 1, 0x1122_3344_5566_7788, near.sge(8, 8)));
+    pair.post_send(
+        &a,
+        &SendWr::compare_swap(2, far.remote(8), 1, 0x1122_3344_5566_7788, near.sge(8, 8)),
+    );
     pair.post_send(&a, &SendWr::compare_swap(3, far.remote(8), 1, 99, near.sge(16, 8)));
     pair.post_send(&a, &SendWr::fetch_add(4, far.remote(8), 0, [near.sge(24, 3), near.sge(32, 5)]));
     pair.run();
     let swapped = 0x1122_3344_5566_7788;
     assert_eq!((word(&far, 0), word(&far, 1)), (0, swapped));
     assert_eq!((word(&near, 0), word(&near, 1), word(&near, 2)), (u64::MAX - 1, 1, swapped));
-    assert_eq!([near.part(24, 3), near.part(32, 5)].concat(), swapped.to_ne_bytes(), "the value found may be scattered");
-    let opcodes: Vec<_> = a.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
+    assert_eq!(
+        [near.part(24, 3), near.part(32, 5)].concat(),
+        swapped.to_ne_bytes(),
+        "the value found may be scattered"
+    );
+    let opcodes: Vec<_> =
+        a.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
     let (swap, add) = (Ok((WcOpcode::CompSwap, 8)), Ok((WcOpcode::FetchAdd, 8)));
     assert_eq!(opcodes, [add, swap, swap, add]);
 }
@@ -46,7 +54,10 @@ fn requests_and_answers_on_the_wire() {
     let near = half.buffer(16);
     half.post_send(&SendWr::compare_swap(1, FAR, 5, 6, near.sge(0, 8)));
     half.post_send(&SendWr::fetch_add(2, FAR, 7, near.sge(8, 8)));
-    half.expect(&[pkt(Op::CmpSwap, 0x100).atomic(FAR, 6, 5).ask(), pkt(Op::FetchAdd, 0x101).atomic(FAR, 7, 0).ask()]);
+    half.expect(&[
+        pkt(Op::CmpSwap, 0x100).atomic(FAR, 6, 5).ask(),
+        pkt(Op::FetchAdd, 0x101).atomic(FAR, 7, 0).ask(),
+    ]);
     let done = half.send(&pkt(Op::AtomicAcknowledge, 0x100).atomic_ack(1, 41));
     assert_eq!(done, Disposition::Acknowledged { completed: 1 });
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(8))]);
@@ -62,7 +73,8 @@ fn requests_and_answers_on_the_wire() {
     assert_eq!(word(&far, 0), 77);
 }
 
-/// The answer that was lost is given again, with the value of the first time; the word is left alone.
+/// The answer that was lost is given again, with the value of the first time; the word is left
+/// alone.
 #[test]
 fn a_repeat_is_answered_and_not_carried_out() {
     let mut half = Half::new(Options::default());
@@ -81,14 +93,18 @@ fn a_repeat_is_answered_and_not_carried_out() {
     assert_eq!((word(&far, 0), answers.len()), (9, 2));
 }
 
-/// What FetchAdd leaves unused need not be the same twice: rxe sends there whatever was in its buffer.
+/// What FetchAdd leaves unused need not be the same twice: rxe sends there whatever was in its
+/// buffer.
 #[test]
 fn the_unused_field_of_a_repeat_does_not_matter() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xDEAD));
     half.take();
-    assert_eq!(half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xBEEF)), Disposition::Duplicate);
+    assert_eq!(
+        half.send(&pkt(Op::FetchAdd, 0x200).atomic(far.remote(0), 5, 0xBEEF)),
+        Disposition::Duplicate
+    );
     half.expect(&[pkt(Op::AtomicAcknowledge, 0x200).atomic_ack(1, 0)]);
 }
 
@@ -115,7 +131,13 @@ fn another_request_with_the_same_psn_is_no_repeat() {
 /// Request and answer lost in turn: the counter counts every operation once.
 #[test]
 fn exactly_once_under_loss() {
-    for lost in ["drop request nth 1", "drop response nth 1", "drop request nth 3", "drop response nth 3", "drop every 3"] {
+    for lost in [
+        "drop request nth 1",
+        "drop response nth 1",
+        "drop request nth 3",
+        "drop response nth 3",
+        "drop every 3",
+    ] {
         let mut pair = Pair::new();
         pair.allow_all(&[
             DropReason::OutOfSequence,
@@ -123,15 +145,23 @@ fn exactly_once_under_loss() {
             DropReason::ReadResponseGap,
             DropReason::RecoveryUnderWay,
         ]);
-        let (a, _b) = pair.connect(Options { max_rd_atomic: 4, max_dest_rd_atomic: 4, ..Options::default() });
+        let (a, _b) =
+            pair.connect(Options { max_rd_atomic: 4, max_dest_rd_atomic: 4, ..Options::default() });
         let (near, far) = (pair.a.buffer(80), pair.b.buffer(8));
         pair.fault(lost);
         for id in 0..10 {
-            pair.post_send(&a, &SendWr::fetch_add(id, far.remote(0), 1, near.sge(id as usize * 8, 8)));
+            pair.post_send(
+                &a,
+                &SendWr::fetch_add(id, far.remote(0), 1, near.sge(id as usize * 8, 8)),
+            );
         }
         pair.run();
         assert_eq!(a.send_outcomes().len(), 10, "{lost}");
-        assert_eq!((0..10).map(|i| word(&near, i)).collect::<Vec<_>>(), (0..10).collect::<Vec<u64>>(), "{lost}");
+        assert_eq!(
+            (0..10).map(|i| word(&near, i)).collect::<Vec<_>>(),
+            (0..10).collect::<Vec<u64>>(),
+            "{lost}"
+        );
         assert_eq!(word(&far, 0), 10, "{lost}");
     }
 }
@@ -188,9 +218,21 @@ fn an_acknowledgement_is_no_answer() {
 fn what_is_refused() {
     let all = ALL_RIGHTS;
     for (granted, rights, offset, code, refusal) in [
-        (Access::REMOTE_READ | Access::REMOTE_WRITE, all, 0, NakCode::InvalidRequest, Some(Refusal::NotEnabled)),
+        (
+            Access::REMOTE_READ | Access::REMOTE_WRITE,
+            all,
+            0,
+            NakCode::InvalidRequest,
+            Some(Refusal::NotEnabled),
+        ),
         (all - Access::LOCAL_WRITE, all, 4, NakCode::InvalidRequest, Some(Refusal::Misaligned)),
-        (all - Access::LOCAL_WRITE, all - Access::REMOTE_ATOMIC, 0, NakCode::RemoteAccessError, None),
+        (
+            all - Access::LOCAL_WRITE,
+            all - Access::REMOTE_ATOMIC,
+            0,
+            NakCode::RemoteAccessError,
+            None,
+        ),
         (all - Access::LOCAL_WRITE, all, 16, NakCode::RemoteAccessError, None),
     ] {
         let mut half = Half::new(Options { access: granted, ..Options::default() });

@@ -1,5 +1,5 @@
-//! What somebody with bad intentions may try who can send packets, or who is a peer with a queue pair of his own. See
-//! docs/security.md, which says against what each of these stands.
+//! What somebody with bad intentions may try who can send packets, or who is a peer with a queue
+//! pair of his own. See docs/security.md, which says against what each of these stands.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,8 @@ fn requests(psn: u32, remote: Remote) -> [Pkt; 6] {
 
 // Keys.
 
-/// Each bit of a key is one in about half of all keys; no two keys are equal, and none comes back soon after it was given up.
+/// Each bit of a key is one in about half of all keys; no two keys are equal, and none comes back
+/// soon after it was given up.
 #[test]
 fn keys_are_random_and_not_given_again_soon() {
     let mut half = Half::new(Options::default());
@@ -57,7 +58,11 @@ fn keys_are_random_and_not_given_again_soon() {
     }
     for bit in 0..32 {
         let ones = keys.iter().filter(|&key| key >> bit & 1 == 1).count();
-        assert!((45..55).contains(&(ones * 100 / keys.len())), "bit {bit} is set in {ones} of {}", keys.len());
+        assert!(
+            (45..55).contains(&(ones * 100 / keys.len())),
+            "bit {bit} is set in {ones} of {}",
+            keys.len()
+        );
     }
 }
 
@@ -65,17 +70,24 @@ fn keys_are_random_and_not_given_again_soon() {
 #[test]
 fn another_seed_gives_other_numbers() {
     let numbers = |seed: u8| {
-        let mut node = crate::common::Node::new([10, 0, 0, 1].into(), seed, crate::common::UDP_SEGMENT);
+        let mut node =
+            crate::common::Node::new([10, 0, 0, 1].into(), seed, crate::common::UDP_SEGMENT);
         let buffer = node.buffer(8);
         let qp = node.qp(crate::common::Side::A, QpType::Rc, &Options::default());
-        [buffer.region.rkey().0, buffer.region.lkey().0, qp.qpn.get(), node.adapter.random_psn().get()]
+        [
+            buffer.region.rkey().0,
+            buffer.region.lkey().0,
+            qp.qpn.get(),
+            node.adapter.random_psn().get(),
+        ]
     };
     assert_eq!(numbers(1), numbers(1));
     let all: BTreeSet<u32> = (0..50).flat_map(numbers).collect();
     assert_eq!(all.len(), 200);
 }
 
-/// Who guesses a key has one guess: then the connection is gone, and setting up another takes its owner's help.
+/// Who guesses a key has one guess: then the connection is gone, and setting up another takes its
+/// owner's help.
 #[test]
 fn a_wrong_guess_costs_the_connection() {
     for index in 0..6 {
@@ -93,18 +105,28 @@ fn a_wrong_guess_costs_the_connection() {
     }
 }
 
-/// No sum of an address and a length can wrap into a region, nor into a window that counts from zero.
+/// No sum of an address and a length can wrap into a region, nor into a window that counts from
+/// zero.
 #[test]
 fn addresses_that_wrap() {
     for zero_based in [false, true] {
-        for (address, length) in [(u64::MAX - 7, 8), (u64::MAX - 7, 0x10_0008), (0, 0x4000_0000), (!7, 16)] {
+        for (address, length) in
+            [(u64::MAX - 7, 8), (u64::MAX - 7, 0x10_0008), (0, 0x4000_0000), (!7, 16)]
+        {
             for index in 0..6 {
                 let mut half = Half::new(options());
                 let memory = half.buffer(64);
                 let pd = half.node.pd;
                 let rkey = half.node.adapter.alloc_window(pd, WindowType::Type2B).unwrap();
                 let (region, first) = (memory.region.lkey(), memory.region.address());
-                let bind = WindowBind { rkey, region, address: first, length: 64, access: RIGHTS, zero_based };
+                let bind = WindowBind {
+                    rkey,
+                    region,
+                    address: first,
+                    length: 64,
+                    access: RIGHTS,
+                    zero_based,
+                };
                 half.post_send(&SendWr::bind_window(1, bind));
                 half.take();
                 let remote = Remote { address, rkey };
@@ -114,12 +136,18 @@ fn addresses_that_wrap() {
                 }
                 let packet = match requests(0x200, remote)[index].clone() {
                     // a WRITE that goes on; an ATOMIC WRITE has eight bytes in any case
-                    Pkt { operation: Op::WriteOnly, .. } => {
-                        pkt(Op::WriteFirst, 0x200).reth(remote, length.max(1025)).payload(&[7; 1024])
+                    Pkt { operation: Op::WriteOnly, .. } => pkt(Op::WriteFirst, 0x200)
+                        .reth(remote, length.max(1025))
+                        .payload(&[7; 1024]),
+                    Pkt { operation: Op::ReadRequest, .. } => {
+                        pkt(Op::ReadRequest, 0x200).reth(remote, length)
                     }
-                    Pkt { operation: Op::ReadRequest, .. } => pkt(Op::ReadRequest, 0x200).reth(remote, length),
-                    Pkt { operation: Op::Flush, .. } => pkt(Op::Flush, 0x200).flush(1, 0, remote, length),
-                    Pkt { operation: Op::AtomicWrite, .. } if address == 0 && zero_based => continue,
+                    Pkt { operation: Op::Flush, .. } => {
+                        pkt(Op::Flush, 0x200).flush(1, 0, remote, length)
+                    }
+                    Pkt { operation: Op::AtomicWrite, .. } if address == 0 && zero_based => {
+                        continue;
+                    }
                     packet => packet,
                 };
                 half.send(&packet);
@@ -130,8 +158,8 @@ fn addresses_that_wrap() {
     }
 }
 
-/// A peer may take back only what was granted over its own connection. Who tries with another's loses its own, and the other goes
-/// on.
+/// A peer may take back only what was granted over its own connection. Who tries with another's
+/// loses its own, and the other goes on.
 #[test]
 fn what_is_not_yours_you_cannot_invalidate() {
     for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
@@ -141,7 +169,8 @@ fn what_is_not_yours_you_cannot_invalidate() {
         let (near, far, pd) = (pair.a.buffer(8).fill(5), pair.b.buffer(64), pair.b.pd);
         let rkey = pair.b.adapter.alloc_window(pd, window_type).unwrap();
         let (region, address) = (far.region.lkey(), far.region.address());
-        let bind = WindowBind { rkey, region, address, length: 64, access: RIGHTS, zero_based: false };
+        let bind =
+            WindowBind { rkey, region, address, length: 64, access: RIGHTS, zero_based: false };
         pair.post_send(&owner, &SendWr::bind_window(1, bind));
         pair.post_recv(&victim, &RecvWr::new(2, []));
         pair.run();
@@ -158,7 +187,8 @@ fn what_is_not_yours_you_cannot_invalidate() {
 
 // Packets from anywhere.
 
-/// A queue pair that is not connected, or a number that is none's: a flood of requests is counted and nothing else.
+/// A queue pair that is not connected, or a number that is none's: a flood of requests is counted
+/// and nothing else.
 #[test]
 fn a_flood_at_a_queue_pair_that_is_not_connected() {
     let mut half = Half::reset(options());
@@ -176,15 +206,22 @@ fn a_flood_at_a_queue_pair_that_is_not_connected() {
     bth.dest_qp = Qpn::new(qpn.get() ^ 1);
     for _ in 0..2000 {
         let headers = Headers::new(bth, Ext::None).unwrap();
-        assert_eq!(half.send_as(&half.net(), headers, b""), Disposition::Dropped(DropReason::UnknownQp));
+        assert_eq!(
+            half.send_as(&half.net(), headers, b""),
+            Disposition::Dropped(DropReason::UnknownQp)
+        );
     }
     half.expect_nothing();
-    assert_eq!((half.node.events.len(), half.qp.received().len(), memory.bytes()), (0, 0, vec![0; 8]));
+    assert_eq!(
+        (half.node.events.len(), half.qp.received().len(), memory.bytes()),
+        (0, 0, vec![0; 8])
+    );
     assert_eq!(half.node.adapter.poll_timeout(), None);
 }
 
-/// Nobody gets an answer sent to somebody else: what does not come from the peer's address gets none at all, and what does is
-/// answered there. So a small READ cannot make a large answer go to a third one.
+/// Nobody gets an answer sent to somebody else: what does not come from the peer's address gets
+/// none at all, and what does is answered there. So a small READ cannot make a large answer go to a
+/// third one.
 #[test]
 fn a_read_with_another_source_is_not_answered() {
     let mut half = Half::new(options());
@@ -193,7 +230,10 @@ fn a_read_with_another_source_is_not_answered() {
         let packet = pkt(Op::ReadRequest, 0x200).reth(memory.remote(0), 4096);
         let net = NetHeader { src: src.into(), ..half.net() };
         let headers = Headers::new(half.bth(&packet), packet.ext).unwrap();
-        assert_eq!(half.send_as(&net, headers, b""), Disposition::Dropped(DropReason::SourceAddress));
+        assert_eq!(
+            half.send_as(&net, headers, b""),
+            Disposition::Dropped(DropReason::SourceAddress)
+        );
     }
     half.expect_nothing();
     half.send(&pkt(Op::ReadRequest, 0x200).reth(memory.remote(0), 4096));
@@ -202,8 +242,8 @@ fn a_read_with_another_source_is_not_answered() {
     assert_eq!(to, [Half::PEER_IP].into());
 }
 
-/// Who does not know the PSN hits a window of at most 256 answers, or the one expected request, in 16 million. Everything else
-/// changes nothing.
+/// Who does not know the PSN hits a window of at most 256 answers, or the one expected request, in
+/// 16 million. Everything else changes nothing.
 #[test]
 fn psns_far_outside() {
     let mut half = Half::new(options());
@@ -229,7 +269,8 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// A notification is counted. It sends nothing, completes nothing, and from a stranger it is not even counted.
+/// A notification is counted. It sends nothing, completes nothing, and from a stranger it is not
+/// even counted.
 #[test]
 fn forged_notifications_change_nothing() {
     let mut half = Half::new(options());
@@ -242,7 +283,10 @@ fn forged_notifications_change_nothing() {
     let stranger = NetHeader { src: [10, 0, 0, 3].into(), ..half.net() };
     for _ in 0..1000 {
         assert_eq!(half.send_as(&half.net(), headers, &[0; 16]), Disposition::Congestion);
-        assert_eq!(half.send_as(&stranger, headers, &[0; 16]), Disposition::Dropped(DropReason::SourceAddress));
+        assert_eq!(
+            half.send_as(&stranger, headers, &[0; 16]),
+            Disposition::Dropped(DropReason::SourceAddress)
+        );
     }
     half.expect_nothing();
     let after = half.node.adapter.query_qp(half.qp.qpn).unwrap();
@@ -265,13 +309,17 @@ fn a_guessed_queue_key() {
         pair.post_send(&a, &SendWr::send_to(guess, to, Data::inline(b"guess")));
         pair.run();
     }
-    assert_eq!((pair.dropped(DropReason::QKey), b.recv_outcomes(), memory.bytes()), (64, vec![], vec![0; 100]));
+    assert_eq!(
+        (pair.dropped(DropReason::QKey), b.recv_outcomes(), memory.bytes()),
+        (64, vec![], vec![0; 100])
+    );
     assert_eq!(pair.trace.from(crate::common::Side::B).count(), 0);
 }
 
 // A peer's excesses.
 
-/// More READs than agreed on end the connection; what a peer repeats takes turns with what waits already.
+/// More READs than agreed on end the connection; what a peer repeats takes turns with what waits
+/// already.
 #[test]
 fn a_flood_of_reads() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 4, ..options() });
@@ -308,12 +356,18 @@ fn every_resource_has_a_limit() {
         let pds = [(); 2].map(|()| adapter.alloc_pd().unwrap());
         let too_many = |what, limit| ObjectError::TooMany { what, limit };
         assert_eq!(adapter.alloc_pd(), Err(too_many("protection domains", 2)));
-        let attr =
-            || MrAttr { memory: std::sync::Arc::new(roce_transport::mem::HeapMemory::new(8)), address: 0, access: ALL_RIGHTS };
+        let attr = || MrAttr {
+            memory: std::sync::Arc::new(roce_transport::mem::HeapMemory::new(8)),
+            address: 0,
+            access: ALL_RIGHTS,
+        };
         let regions = [(); 3].map(|()| adapter.register(pds[0], attr()).unwrap());
         assert_eq!(adapter.register(pds[0], attr()).map(|_| ()), Err(RegisterError::TooMany(3)));
         let windows = [(); 2].map(|()| adapter.alloc_window(pds[0], WindowType::Type1).unwrap());
-        assert_eq!(adapter.alloc_window(pds[0], WindowType::Type2B), Err(too_many("memory windows", 2)));
+        assert_eq!(
+            adapter.alloc_window(pds[0], WindowType::Type2B),
+            Err(too_many("memory windows", 2))
+        );
         let cqs = [(); 2].map(|()| adapter.create_cq(16).unwrap());
         assert_eq!(adapter.create_cq(16).map(|_| ()), Err(too_many("completion queues", 2)));
         let srq = SrqAttr { max_wr: 4, max_sge: 2 };
@@ -321,7 +375,13 @@ fn every_resource_has_a_limit() {
         assert_eq!(adapter.create_srq(pds[0], srq), Err(too_many("shared receive queues", 2)));
         let xrcd = adapter.open_xrcd().unwrap();
         assert_eq!(adapter.open_xrcd(), Err(too_many("XRC domains", 1)));
-        let caps = QpCaps { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 8 };
+        let caps = QpCaps {
+            max_send_wr: 4,
+            max_recv_wr: 4,
+            max_send_sge: 2,
+            max_recv_sge: 2,
+            max_inline_data: 8,
+        };
         let init = |caps| QpInit {
             qp_type: QpType::Rc,
             send_cq: cqs[0].clone(),
@@ -341,7 +401,10 @@ fn every_resource_has_a_limit() {
             QpCaps { max_recv_sge: 3, ..caps },
             QpCaps { max_inline_data: 9, ..caps },
         ] {
-            assert!(matches!(adapter.create_qp(init(caps)), Err(ObjectError::Size { .. })), "{caps:?}");
+            assert!(
+                matches!(adapter.create_qp(init(caps)), Err(ObjectError::Size { .. })),
+                "{caps:?}"
+            );
         }
         // everything goes, and comes again in the next round
         qps.into_iter().for_each(|qpn| adapter.destroy_qp(qpn).unwrap());
@@ -361,7 +424,8 @@ fn a_message_longer_than_was_offered_spares_what_is_behind() {
     let memory = half.buffer(4096);
     half.post_recv(&RecvWr::new(1, [memory.sge(0, 1500)]));
     half.send(&pkt(Op::SendFirst, 0x200).payload(&[7; 1024]));
-    let refusal = Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::BufferTooSmall);
+    let refusal =
+        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::BufferTooSmall);
     assert_eq!(half.send(&pkt(Op::SendMiddle, 0x201).payload(&[7; 1024])), refusal);
     assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocLenErr))]);
     assert_eq!(memory.part(1024, 3072), [0; 3072]);

@@ -1,9 +1,13 @@
-//! Attributes that a transition may change besides what it needs: which edge takes which, for every service (11.2.4.2).
+//! Attributes that a transition may change besides what it needs: which edge takes which, for every
+//! service (11.2.4.2).
 
 use roce_transport::{
     addr::{AddressVector, QKey, StaticRate},
     mem::Access,
-    qp::{Attribute, QpUpdate, EDGES, ModifyError, PathMigration, QpInfo, QpType, State, optional_attributes},
+    qp::{
+        Attribute, EDGES, ModifyError, PathMigration, QpInfo, QpType, QpUpdate, State,
+        optional_attributes,
+    },
     time::Instant,
 };
 
@@ -12,7 +16,10 @@ use super::states::{TYPES, go, go_with, in_state, node};
 /// A change of just this attribute, to a value that it has at no other time.
 fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     let mut changes = QpUpdate::default();
-    let av = AddressVector { hop_limit: 9, ..AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0) };
+    let av = AddressVector {
+        hop_limit: 9,
+        ..AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0)
+    };
     match attribute {
         Attribute::CurrentState => changes.current_state = Some(current),
         Attribute::PKeyIndex => changes.pkey_index = Some(1),
@@ -55,7 +62,11 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
     let mut taken = 0;
     for qp_type in TYPES {
         for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
-            let takes_changes = if from == to { EDGES.contains(&(from, to)) } else { matches!(to, State::Rtr | State::Rts) };
+            let takes_changes = if from == to {
+                EDGES.contains(&(from, to))
+            } else {
+                matches!(to, State::Rtr | State::Rts)
+            };
             if !takes_changes {
                 continue;
             }
@@ -72,9 +83,17 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
                 let after = node.adapter.query_qp(qp.qpn);
                 let what = format!("{attribute} of {qp_type} from {from} to {to}");
                 if !exists {
-                    assert_eq!(result, Err(ModifyError::IllegalTransition { qp_type, from, to }), "{what}");
+                    assert_eq!(
+                        result,
+                        Err(ModifyError::IllegalTransition { qp_type, from, to }),
+                        "{what}"
+                    );
                 } else if !optional_attributes(qp_type, from, to).contains(&attribute) {
-                    assert_eq!(result, Err(ModifyError::NotTaken { attribute, qp_type, from, to }), "{what}");
+                    assert_eq!(
+                        result,
+                        Err(ModifyError::NotTaken { attribute, qp_type, from, to }),
+                        "{what}"
+                    );
                 } else if attribute == Attribute::AltPath {
                     assert_eq!(result, Err(ModifyError::NotSupported(attribute)), "{what}");
                 } else {
@@ -91,8 +110,8 @@ fn exactly_the_optional_attributes_of_the_table_are_taken() {
     assert_eq!(taken, 103);
 }
 
-/// The table itself, as Linux's verbs have it: of RC, UC, UD, XRC initiators and XRC targets, the attributes that an edge takes
-/// without need of them.
+/// The table itself, as Linux's verbs have it: of RC, UC, UD, XRC initiators and XRC targets, the
+/// attributes that an edge takes without need of them.
 #[test]
 fn the_table_of_optional_attributes() {
     let peer = "PKEY ACCESS";
@@ -139,10 +158,15 @@ fn the_table_of_optional_attributes() {
         names
     };
     for (from, to) in State::ALL.into_iter().flat_map(|from| State::ALL.map(|to| (from, to))) {
-        let row = edges.iter().find(|row| (row.0, row.1) == (from, to)).map_or([""; 5], |row| row.2);
+        let row =
+            edges.iter().find(|row| (row.0, row.1) == (from, to)).map_or([""; 5], |row| row.2);
         for (qp_type, words) in TYPES.into_iter().zip(row) {
             let is = names(&mut optional_attributes(qp_type, from, to).iter().copied());
-            assert_eq!(is, names(&mut words.split_whitespace().map(attribute)), "{qp_type} from {from} to {to}");
+            assert_eq!(
+                is,
+                names(&mut words.split_whitespace().map(attribute)),
+                "{qp_type} from {from} to {to}"
+            );
         }
     }
 }
@@ -170,7 +194,10 @@ fn changes_are_checked_before_anything_changes() {
     let before = node.adapter.query_qp(qp.qpn);
     for (changes, error) in [
         (QpUpdate { pkey_index: Some(2), ..good }, ModifyError::PKeyIndex(2)),
-        (QpUpdate { av: Some(AddressVector { sgid_index: 1, ..av }), ..good }, ModifyError::GidIndex(1)),
+        (
+            QpUpdate { av: Some(AddressVector { sgid_index: 1, ..av }), ..good },
+            ModifyError::GidIndex(1),
+        ),
         (QpUpdate { av: Some(group), ..good }, ModifyError::MulticastPeer(group.dgid)),
         (QpUpdate { timeout: Some(32), ..good }, range("timeout", 31)),
         (QpUpdate { retry_cnt: Some(8), ..good }, range("retry_cnt", 7)),
@@ -178,8 +205,14 @@ fn changes_are_checked_before_anything_changes() {
         (QpUpdate { max_rd_atomic: Some(129), ..good }, range("max_rd_atomic", 128)),
         (QpUpdate { max_dest_rd_atomic: Some(129), ..good }, range("max_dest_rd_atomic", 128)),
         (QpUpdate { min_rnr_timer: Some(32), ..good }, range("min_rnr_timer", 31)),
-        (QpUpdate { path_migration: Some(PathMigration::Rearm), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
-        (QpUpdate { path_migration: Some(PathMigration::Armed), ..good }, ModifyError::NotSupported(Attribute::PathMigration)),
+        (
+            QpUpdate { path_migration: Some(PathMigration::Rearm), ..good },
+            ModifyError::NotSupported(Attribute::PathMigration),
+        ),
+        (
+            QpUpdate { path_migration: Some(PathMigration::Armed), ..good },
+            ModifyError::NotSupported(Attribute::PathMigration),
+        ),
     ] {
         assert_eq!(node.adapter.update(Instant::ZERO, qp.qpn, &changes), Err(error));
         assert_eq!(node.adapter.query_qp(qp.qpn), before, "{error}");
@@ -187,14 +220,28 @@ fn changes_are_checked_before_anything_changes() {
     node.adapter.update(Instant::ZERO, qp.qpn, &good).unwrap();
     let info = node.adapter.query_qp(qp.qpn).unwrap();
     assert_eq!(info.av, good.av, "the static rate is kept");
-    let told = (info.timeout, info.retry_cnt, info.rnr_retry, info.max_rd_atomic, info.max_dest_rd_atomic, info.min_rnr_timer);
+    let told = (
+        info.timeout,
+        info.retry_cnt,
+        info.rnr_retry,
+        info.max_rd_atomic,
+        info.max_dest_rd_atomic,
+        info.min_rnr_timer,
+    );
     assert_eq!(told, (31, 7, 7, 128, 128, 31));
     node.adapter.to_error(Instant::ZERO, qp.qpn).unwrap();
     let failed = node.adapter.query_qp(qp.qpn).unwrap();
-    assert_eq!(failed, QpInfo { state: State::Err, ..info }, "a failed queue pair still tells what it was given");
+    assert_eq!(
+        failed,
+        QpInfo { state: State::Err, ..info },
+        "a failed queue pair still tells what it was given"
+    );
     node.adapter.to_reset(qp.qpn).unwrap();
     let reset = node.adapter.query_qp(qp.qpn).unwrap();
-    assert_eq!((reset.timeout, reset.max_rd_atomic, reset.pkey_index, reset.access), (0, 0, 0, Access::empty()));
+    assert_eq!(
+        (reset.timeout, reset.max_rd_atomic, reset.pkey_index, reset.access),
+        (0, 0, 0, Access::empty())
+    );
 }
 
 /// A program that is wrong about the state changes nothing.
@@ -204,8 +251,15 @@ fn the_state_that_the_program_believes_in() {
     let qp = in_state(&mut node, QpType::Rc, State::Rts).unwrap();
     let before = node.adapter.query_qp(qp.qpn);
     for believed in State::ALL.into_iter().filter(|&state| state != State::Rts) {
-        let changes = QpUpdate { current_state: Some(believed), access: Some(Access::REMOTE_READ), ..QpUpdate::default() };
+        let changes = QpUpdate {
+            current_state: Some(believed),
+            access: Some(Access::REMOTE_READ),
+            ..QpUpdate::default()
+        };
         let result = node.adapter.update(Instant::ZERO, qp.qpn, &changes);
-        assert_eq!((result, node.adapter.query_qp(qp.qpn)), (Err(ModifyError::OtherState(State::Rts)), before));
+        assert_eq!(
+            (result, node.adapter.query_qp(qp.qpn)),
+            (Err(ModifyError::OtherState(State::Rts)), before)
+        );
     }
 }

@@ -17,7 +17,8 @@ fn a_capture_has_every_packet_with_what_became_of_it() {
         pair.fault("drop nth 1");
         pair.run();
         assert_eq!(a.send_outcomes(), all_ok([1], 0));
-        let path = std::env::temp_dir().join(format!("roce-pair-{}-{ipv6}.pcapng", std::process::id()));
+        let path =
+            std::env::temp_dir().join(format!("roce-pair-{}-{ipv6}.pcapng", std::process::id()));
         pair.write_pcapng(&path);
         let mut reader = PcapNgReader::new(File::open(&path).unwrap()).unwrap();
         let mut comments = Vec::new();

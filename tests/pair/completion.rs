@@ -6,7 +6,7 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{Immediate, Operation as Op},
-    work::{NotifyKind, Data, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
+    work::{Data, NotifyKind, RecvWr, SendFlags, SendWr, Wc, WcOk, WcOpcode},
 };
 
 use crate::common::{Half, Options, Pair, Side, all_ok, pkt};
@@ -39,7 +39,8 @@ fn a_queue_pair_can_signal_everything() {
     assert_eq!(a.send_outcomes(), all_ok(0..3, 0));
 }
 
-/// The place of an unsignaled request is free once it is done, or a program that never signals would get stuck at once.
+/// The place of an unsignaled request is free once it is done, or a program that never signals
+/// would get stuck at once.
 #[test]
 fn unsignaled_requests_free_their_places() {
     let mut pair = Pair::new();
@@ -48,7 +49,10 @@ fn unsignaled_requests_free_their_places() {
     let (a, _b) = pair.connect(options);
     let far = pair.b.buffer(8);
     for id in 0..100 {
-        pair.post_send(&a, &SendWr::write(id, far.remote(0), Data::inline(&[1; 8])).with_flags(UNSIGNALED));
+        pair.post_send(
+            &a,
+            &SendWr::write(id, far.remote(0), Data::inline(&[1; 8])).with_flags(UNSIGNALED),
+        );
         pair.run();
     }
     assert_eq!(a.sent(), []);
@@ -73,7 +77,10 @@ fn what_a_completion_says() {
     let last = pair.now;
     let timed = |wcs: Vec<Wc>| -> Vec<Wc> {
         assert!(wcs.is_sorted_by_key(|wc| wc.timestamp));
-        assert!(wcs.iter().all(|wc| wc.timestamp > first && wc.timestamp <= last), "completed after it was sent");
+        assert!(
+            wcs.iter().all(|wc| wc.timestamp > first && wc.timestamp <= last),
+            "completed after it was sent"
+        );
         wcs.into_iter().map(|wc| Wc { timestamp: Instant::ZERO, ..wc }).collect()
     };
     let ok = |qpn, wr_id, opcode, byte_len, immediate: Option<[u8; 4]>| {
@@ -87,7 +94,10 @@ fn what_a_completion_says() {
         (4, WcOpcode::RdmaWrite, 0),
         (5, WcOpcode::RdmaRead, 70),
     ];
-    assert_eq!(timed(a.sent()), sent.map(|(id, opcode, byte_len)| ok(a.qpn, id, opcode, byte_len, None)));
+    assert_eq!(
+        timed(a.sent()),
+        sent.map(|(id, opcode, byte_len)| ok(a.qpn, id, opcode, byte_len, None))
+    );
     let received = [
         ok(b.qpn, 11, WcOpcode::Recv, 30, None),
         ok(b.qpn, 12, WcOpcode::Recv, 40, Some(imm)),
@@ -119,7 +129,8 @@ fn solicited_events() {
     let write = SendWr::write(3, far.remote(0), Data::empty()).with_flags(solicited);
     assert!(!wakes(&mut pair, &write), "a WRITE without immediate completes nothing");
     assert!(wakes(&mut pair, &write.with_immediate([0; 4])));
-    let solicited: Vec<bool> = pair.trace.from(Side::A).map(|record| record.headers.bth().solicited).collect();
+    let solicited: Vec<bool> =
+        pair.trace.from(Side::A).map(|record| record.headers.bth().solicited).collect();
     assert_eq!(solicited, [false, true, false, true]);
     pair.b.adapter.to_error(pair.now, b.qpn).unwrap();
     pair.b.drain_events();
@@ -129,10 +140,14 @@ fn solicited_events() {
 /// Of a message of several packets only the last carries the mark.
 #[test]
 fn the_last_packet_is_solicited() {
-    let mut half = Half::new(Options { mtu: roce_transport::addr::Mtu::B256, ..Options::default() });
+    let mut half =
+        Half::new(Options { mtu: roce_transport::addr::Mtu::B256, ..Options::default() });
     let from = half.buffer(600);
     half.post_send(&SendWr::send(1, from.all()).with_flags(SendFlags::SOLICITED));
-    assert_eq!(half.take().iter().map(|packet| packet.solicited).collect::<Vec<_>>(), [false, false, true]);
+    assert_eq!(
+        half.take().iter().map(|packet| packet.solicited).collect::<Vec<_>>(),
+        [false, false, true]
+    );
 }
 
 #[test]
@@ -148,11 +163,16 @@ fn an_event_for_the_next_completion() {
         pair.post_send(&a, &SendWr::send(id, Data::empty()));
     }
     pair.run();
-    assert_eq!(pair.events(Side::A), [Event::Completion(a.send_cq.id())], "one event, however many completions");
+    assert_eq!(
+        pair.events(Side::A),
+        [Event::Completion(a.send_cq.id())],
+        "one event, however many completions"
+    );
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// A completion that finds no room is lost; the queue and all that use it are dead, and the program is told.
+/// A completion that finds no room is lost; the queue and all that use it are dead, and the program
+/// is told.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();
@@ -174,7 +194,10 @@ fn overrun() {
     let mut events = pair.events(Side::B);
     assert_eq!(events.remove(0), Event::CqError(b.recv_cq.id()));
     assert_eq!(events, [Event::QpFatal(b.qpn), Event::QpFatal(other.qpn)]);
-    assert_eq!((pair.state(&b), pair.state(&other), pair.state(&elsewhere)), (State::Err, State::Err, State::Init));
+    assert_eq!(
+        (pair.state(&b), pair.state(&other), pair.state(&elsewhere)),
+        (State::Err, State::Err, State::Init)
+    );
 }
 
 #[test]
@@ -195,7 +218,14 @@ fn one_queue_for_both() {
     let mut half = Half::reset(Options::default());
     let cq = half.node.adapter.create_cq(8).unwrap();
     let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
-    half.node.connect(qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.node.connect(
+        qp.qpn,
+        Half::PEER_IP,
+        Half::PEER,
+        Half::THEIRS,
+        Half::OURS,
+        &Options::default(),
+    );
     half.qp = qp;
     half.post_recv(&RecvWr::new(1, []));
     half.post_send(&SendWr::send(2, Data::empty()));

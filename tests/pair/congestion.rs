@@ -28,15 +28,29 @@ fn marked_data_is_answered_with_a_notification() {
         .map(|record| (*record.headers.bth(), record.net.traffic_class, record.payload))
         .collect();
     let [(bth, traffic_class, payload)] = notifications[..] else { panic!("{notifications:?}") };
-    assert_eq!((bth.dest_qp, bth.psn.get(), bth.becn, bth.mig_req, bth.ack_req), (a.qpn, 0, true, false, false));
+    assert_eq!(
+        (bth.dest_qp, bth.psn.get(), bth.becn, bth.mig_req, bth.ack_req),
+        (a.qpn, 0, true, false, false)
+    );
     assert_eq!((traffic_class, payload), (0xC2, 16));
     let counters = (pair.b.adapter.counters().cnp_sent, pair.a.adapter.counters().cnp_received);
     assert_eq!(counters, (1, 1), "one for the four packets, which came at once");
-    assert_eq!(pair.a.adapter.counters().cnp_sent, 0, "an acknowledgement has no data, and a notification is not answered");
-    // the same per queue pair: B got four marked packets; A an acknowledgement and a notification, which is noted as such
+    assert_eq!(
+        pair.a.adapter.counters().cnp_sent,
+        0,
+        "an acknowledgement has no data, and a notification is not answered"
+    );
+    // the same per queue pair: B got four marked packets; A an acknowledgement and a notification,
+    // which is noted as such
     let noted = |node: &Node, end: &End| node.adapter.query_qp(end.qpn).unwrap().congestion;
-    assert_eq!(noted(&pair.b, &b), CongestionCounters { ecn_marked: 4, cnp_sent: 1, cnp_received: 0 });
-    assert_eq!(noted(&pair.a, &a), CongestionCounters { ecn_marked: 1, cnp_sent: 0, cnp_received: 1 });
+    assert_eq!(
+        noted(&pair.b, &b),
+        CongestionCounters { ecn_marked: 4, cnp_sent: 1, cnp_received: 0 }
+    );
+    assert_eq!(
+        noted(&pair.a, &a),
+        CongestionCounters { ecn_marked: 1, cnp_sent: 0, cnp_received: 1 }
+    );
     assert_eq!(noted(&pair.b, &bystander), CongestionCounters::default());
 }
 
@@ -83,7 +97,11 @@ fn how_long_signs_are_kept() {
     assert_eq!(noted(&half), CongestionCounters { ecn_marked: 1, ..CongestionCounters::default() });
     half.node.adapter.to_error(half.now, half.qp.qpn).unwrap();
     half.expect_nothing();
-    assert_eq!(noted(&half), CongestionCounters { ecn_marked: 1, ..CongestionCounters::default() }, "and nobody is told");
+    assert_eq!(
+        noted(&half),
+        CongestionCounters { ecn_marked: 1, ..CongestionCounters::default() },
+        "and nobody is told"
+    );
     half.node.adapter.to_reset(half.qp.qpn).unwrap();
     assert_eq!(noted(&half), CongestionCounters::default());
 }
@@ -99,7 +117,10 @@ fn only_packets_of_the_peer_count() {
     half.send_bytes(&marked, &bytes);
     let stranger = NetHeader { src: [10, 0, 0, 9].into(), ..marked };
     half.send_as(&stranger, headers, &[1; 4]);
-    assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion, CongestionCounters::default());
+    assert_eq!(
+        half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion,
+        CongestionCounters::default()
+    );
     assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
 }
 

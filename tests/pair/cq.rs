@@ -1,4 +1,5 @@
-//! Completion queues: more and less room, and events that wait for company (11.2.8, `ibv_resize_cq`, `ibv_modify_cq`).
+//! Completion queues: more and less room, and events that wait for company (11.2.8,
+//! `ibv_resize_cq`, `ibv_modify_cq`).
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use roce_transport::{
     event::{DropReason, Event},
     qp::{ModifyError, QpInit, QpType, State},
     time::Instant,
-    work::{NotifyKind, CqId, CqModeration, Data, RecvWr, SendFlags, SendWr},
+    work::{CqId, CqModeration, Data, NotifyKind, RecvWr, SendFlags, SendWr},
 };
 
 use crate::common::{End, Half, Options, Pair, Side, all_ok, pkt};
@@ -53,7 +54,10 @@ fn the_new_size_is_where_it_overflows() {
         half.node.drain_events();
         assert_eq!(half.node.events, events);
         assert_eq!(half.qp.recv_outcomes(), all_ok(0..fits, 0));
-        assert_eq!(half.node.adapter.resize_cq(half.qp.recv_cq.id(), 100), Err(ObjectError::Overrun));
+        assert_eq!(
+            half.node.adapter.resize_cq(half.qp.recv_cq.id(), 100),
+            Err(ObjectError::Overrun)
+        );
     }
 }
 
@@ -68,23 +72,37 @@ fn sizes_that_are_refused() {
     assert_eq!(half.qp.recv_cq.capacity(), 4);
 }
 
-/// Nothing can be built on a queue that has overflowed: what would complete there would be lost in silence.
+/// Nothing can be built on a queue that has overflowed: what would complete there would be lost in
+/// silence.
 #[test]
 fn an_overflowed_queue_takes_no_more_queue_pairs() {
     let mut half = Half::new(Options { cqe: 1, ..Options::default() });
     let (send_cq, recv_cq) = (half.qp.send_cq.clone(), half.qp.recv_cq.clone());
     let options = Options::default();
-    let waiting = half.node.qp_with(Side::A, QpType::Rc, &options, send_cq.clone(), recv_cq.clone());
+    let waiting =
+        half.node.qp_with(Side::A, QpType::Rc, &options, send_cq.clone(), recv_cq.clone());
     for id in 0..2 {
         half.post_recv(&RecvWr::new(id, []));
         half.send(&pkt(Op::SendOnly, 0x200 + id as u32));
     }
     assert!(recv_cq.has_overrun());
     assert_eq!(half.node.state(waiting.qpn), State::Reset);
-    assert_eq!(half.node.adapter.to_init(waiting.qpn, &Default::default()), Err(ModifyError::CqOverrun));
+    assert_eq!(
+        half.node.adapter.to_init(waiting.qpn, &Default::default()),
+        Err(ModifyError::CqOverrun)
+    );
     let (caps, pd) = (options.caps, half.node.pd);
     let quirks = Default::default();
-    let init = QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks };
+    let init = QpInit {
+        qp_type: QpType::Rc,
+        send_cq,
+        recv_cq,
+        srq: None,
+        caps,
+        sq_sig_all: false,
+        pd,
+        quirks,
+    };
     assert_eq!(half.node.adapter.create_qp(init), Err(ObjectError::Overrun));
 }
 
@@ -123,7 +141,11 @@ fn an_event_after_so_many_completions() {
     let mut half = moderated(3, Duration::ZERO, NotifyKind::Next);
     let mut psn = 0x200;
     let woken_by: Vec<bool> = (0..7).map(|_| arrival(&mut half, &mut psn, false)).collect();
-    assert_eq!(woken_by, [false, false, true, false, false, false, false], "once for being armed once");
+    assert_eq!(
+        woken_by,
+        [false, false, true, false, false, false, false],
+        "once for being armed once"
+    );
     half.qp.recv_cq.req_notify(NotifyKind::Next);
     let woken_by: Vec<bool> = (0..3).map(|_| arrival(&mut half, &mut psn, false)).collect();
     assert_eq!(woken_by, [false, false, true], "what came before arming does not count");
@@ -136,7 +158,11 @@ fn an_event_after_a_period() {
         let mut half = moderated(count, PERIOD, NotifyKind::Next);
         let mut psn = 0x200;
         assert!(!arrival(&mut half, &mut psn, false));
-        assert_eq!(half.node.adapter.poll_timeout(), Some(half.now.plus(PERIOD)), "from the first completion on");
+        assert_eq!(
+            half.node.adapter.poll_timeout(),
+            Some(half.now.plus(PERIOD)),
+            "from the first completion on"
+        );
         half.advance(PERIOD / 2);
         assert!(!arrival(&mut half, &mut psn, false));
         half.advance(PERIOD / 2 - Duration::from_nanos(1));
@@ -144,7 +170,10 @@ fn an_event_after_a_period() {
         half.advance(Duration::from_nanos(1));
         assert!(woken(&mut half));
         half.advance(PERIOD * 3);
-        assert!(!arrival(&mut half, &mut psn, false) && half.node.adapter.poll_timeout().is_none(), "not armed");
+        assert!(
+            !arrival(&mut half, &mut psn, false) && half.node.adapter.poll_timeout().is_none(),
+            "not armed"
+        );
     }
 }
 
@@ -185,13 +214,18 @@ fn new_moderation_delivers_what_was_put_off() {
     assert!(woken(&mut half));
     half.qp.recv_cq.req_notify(NotifyKind::Next);
     assert!(arrival(&mut half, &mut psn, false), "without moderation each one wakes");
-    let too_long = CqModeration { count: 0, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
+    let too_long =
+        CqModeration { count: 0, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
     let refused = ObjectError::Size { what: "cq_period in µs", least: 0, limit: 65_535 };
     assert_eq!(half.node.adapter.moderate_cq(cq, too_long), Err(refused));
-    assert_eq!(half.node.adapter.moderate_cq(CqId(99), CqModeration::default()), Err(ObjectError::Unknown));
+    assert_eq!(
+        half.node.adapter.moderate_cq(CqId(99), CqModeration::default()),
+        Err(ObjectError::Unknown)
+    );
 }
 
-/// A queue that goes while an event is put off takes its timer along, and one that gets its number has none.
+/// A queue that goes while an event is put off takes its timer along, and one that gets its number
+/// has none.
 #[test]
 fn a_destroyed_queue_has_no_timer() {
     let mut half = moderated(10, PERIOD, NotifyKind::Next);

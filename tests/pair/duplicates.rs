@@ -28,7 +28,10 @@ fn a_send_is_received_once() {
     }
     half.send(&pkt(Op::SendOnly, 0x200).payload(b"once").ask());
     half.expect(&[ack(0x200, 1)]);
-    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()), Disposition::Duplicate);
+    assert_eq!(
+        half.send(&pkt(Op::SendOnly, 0x200).payload(b"TWICE").ask()),
+        Disposition::Duplicate
+    );
     half.expect(&[ack(0x200, 1)]);
     assert_eq!(half.qp.recv_outcomes(), all_ok([1], 4));
     assert_eq!(to.part(0, 4), b"once");
@@ -45,7 +48,8 @@ fn a_repeat_is_always_acknowledged() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// The program may use the memory as soon as it knows of the WRITE; a late copy must not write over that.
+/// The program may use the memory as soon as it knows of the WRITE; a late copy must not write over
+/// that.
 #[test]
 fn a_write_is_written_once() {
     let mut half = Half::new(Options::default());
@@ -74,7 +78,8 @@ fn a_message_under_way_survives_repeats() {
     assert_eq!(to.bytes(), [vec![1; 256], vec![2; 256], vec![3; 88]].concat());
 }
 
-/// A NAK that waits to be sent says more than the acknowledgement of a repeat, and must not be lost to it.
+/// A NAK that waits to be sent says more than the acknowledgement of a repeat, and must not be lost
+/// to it.
 #[test]
 fn a_repeat_does_not_displace_a_nak() {
     let mut half = Half::new(Options::default());
@@ -93,7 +98,8 @@ fn a_repeat_does_not_displace_a_nak() {
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 1)]);
 }
 
-/// The answer to a repeat acknowledges all that was done, but no READ: for that, only its data counts.
+/// The answer to a repeat acknowledges all that was done, but no READ: for that, only its data
+/// counts.
 #[test]
 fn a_repeat_never_acknowledges_a_read() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -129,7 +135,10 @@ fn a_part_of_a_read_is_answered_again() {
     let from = half.buffer(1000).fill(1);
     half.send(&pkt(Op::ReadRequest, 0x200).reth(from.remote(0), 600));
     half.take();
-    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(256), 344)), Disposition::Duplicate);
+    assert_eq!(
+        half.send(&pkt(Op::ReadRequest, 0x201).reth(from.remote(256), 344)),
+        Disposition::Duplicate
+    );
     half.expect(&[
         response(Op::ReadResponseFirst, 0x201, 1, &from.part(256, 256)),
         response(Op::ReadResponseLast, 0x202, 1, &from.part(512, 88)),
@@ -156,7 +165,11 @@ fn what_is_no_part_of_the_first_read_is_not_answered() {
         (0x200, Remote { rkey: RKey(from.region.rkey().0 ^ 1), ..from.remote(0) }, 600),
         (0x1FF, from.remote(0), 600),
     ] {
-        assert_eq!(half.send(&pkt(Op::ReadRequest, psn).reth(remote, length)), MISSING, "{psn:#x} {remote:?} {length}");
+        assert_eq!(
+            half.send(&pkt(Op::ReadRequest, psn).reth(remote, length)),
+            MISSING,
+            "{psn:#x} {remote:?} {length}"
+        );
     }
     half.expect_nothing();
 }
@@ -193,7 +206,8 @@ fn a_repeated_read_needs_the_region() {
     half.expect_nothing();
 }
 
-/// A READ that is asked for again while its answer is still being sent starts over and is not sent twice.
+/// A READ that is asked for again while its answer is still being sent starts over and is not sent
+/// twice.
 #[test]
 fn a_repeat_of_a_read_under_way_starts_it_over() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -213,7 +227,8 @@ fn a_flood_of_repeats_makes_no_flood_of_answers() {
     let memory = half.buffer(64);
     half.post_recv(&RecvWr::new(1, [memory.all()]));
     let send = pkt(Op::SendOnly, 0x200).ask();
-    let reads: Vec<Pkt> = (0x201..0x205).map(|psn| pkt(Op::ReadRequest, psn).reth(memory.remote(0), 8)).collect();
+    let reads: Vec<Pkt> =
+        (0x201..0x205).map(|psn| pkt(Op::ReadRequest, psn).reth(memory.remote(0), 8)).collect();
     half.send(&send);
     for read in &reads {
         half.send(read);
@@ -234,7 +249,11 @@ fn a_network_that_duplicates_everything_changes_nothing() {
     let mut conditions = Pair::conditions();
     conditions.duplication = 1.0;
     pair.network.faults_mut().set_conditions(conditions);
-    pair.allow_all(&[DropReason::StaleResponse, DropReason::ReplayMissing, DropReason::RecoveryUnderWay]);
+    pair.allow_all(&[
+        DropReason::StaleResponse,
+        DropReason::ReplayMissing,
+        DropReason::RecoveryUnderWay,
+    ]);
     let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
     let (near, far) = (pair.a.buffer(4000).fill(1), pair.b.buffer(4000));
     for id in 0..4 {
@@ -242,7 +261,10 @@ fn a_network_that_duplicates_everything_changes_nothing() {
     }
     pair.post_send(&a, &SendWr::send(1, near.sge(0, 1000)));
     pair.post_send(&a, &SendWr::write(2, far.remote(0), near.sge(0, 1000)));
-    pair.post_send(&a, &SendWr::write(3, far.remote(1000), near.sge(1000, 1000)).with_immediate([0; 4]));
+    pair.post_send(
+        &a,
+        &SendWr::write(3, far.remote(1000), near.sge(1000, 1000)).with_immediate([0; 4]),
+    );
     pair.post_send(&a, &SendWr::read(4, far.remote(0), near.sge(2000, 1000)));
     pair.post_send(&a, &SendWr::send(5, Data::empty()));
     pair.run();

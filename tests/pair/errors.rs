@@ -1,4 +1,5 @@
-//! What is refused for good: which NAK says so, and how both sides learn of it (9.7.4.1, 9.9.2, 9.9.3).
+//! What is refused for good: which NAK says so, and how both sides learn of it (9.7.4.1, 9.9.2,
+//! 9.9.3).
 
 use std::time::Duration;
 
@@ -15,7 +16,8 @@ use crate::common::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A request that the peer refuses: what A learns of it, what B's program is told, and that everything else is flushed.
+/// A request that the peer refuses: what A learns of it, what B's program is told, and that
+/// everything else is flushed.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -24,7 +26,8 @@ struct Refused {
 }
 
 impl Refused {
-    /// A's request is the third of its send queue; more requests are behind it and in all other queues.
+    /// A's request is the third of its send queue; more requests are behind it and in all other
+    /// queues.
     fn check(
         mut pair: Pair,
         a: &crate::common::End,
@@ -35,7 +38,10 @@ impl Refused {
     ) {
         let local = pair.a.buffer(16);
         for id in 1..=2 {
-            pair.post_send(a, &SendWr::write(id, Remote { address: 0, rkey: RKey(0) }, Data::empty()));
+            pair.post_send(
+                a,
+                &SendWr::write(id, Remote { address: 0, rkey: RKey(0) }, Data::empty()),
+            );
         }
         pair.post_send(a, bad);
         pair.post_send(a, &SendWr::send(4, local.all()));
@@ -45,14 +51,23 @@ impl Refused {
         pair.run();
         let expected = expected(&pair);
         let answer = pair.trace.from(Side::B).last().unwrap();
-        assert_eq!(answer.headers.ext().aeth().unwrap().syndrome, Syndrome::Nak(expected.code), "{what}");
+        assert_eq!(
+            answer.headers.ext().aeth().unwrap().syndrome,
+            Syndrome::Nak(expected.code),
+            "{what}"
+        );
         assert_eq!(answer.psn(), 0x102, "{what}: a NAK has the PSN of the refused request");
-        let outcomes: [Outcome; 4] = [(1, Ok(0)), (2, Ok(0)), (bad.id, Err(expected.status)), (4, FLUSHED)];
+        let outcomes: [Outcome; 4] =
+            [(1, Ok(0)), (2, Ok(0)), (bad.id, Err(expected.status)), (4, FLUSHED)];
         assert_eq!(a.send_outcomes(), outcomes, "{what}");
         assert_eq!(a.recv_outcomes(), [(5, FLUSHED)], "{what}");
         assert_eq!(b.recv_outcomes(), [(6, FLUSHED)], "{what}");
         assert_eq!((pair.state(a), pair.state(b)), (State::Err, State::Err), "{what}");
-        assert_eq!(pair.events(Side::B), [expected.event], "{what}: no completion tells B what happened");
+        assert_eq!(
+            pair.events(Side::B),
+            [expected.event],
+            "{what}: no completion tells B what happened"
+        );
         assert_eq!(pair.events(Side::A), [], "{what}: a completion has told A");
     }
 }
@@ -63,7 +78,8 @@ fn access_that_the_region_does_not_allow() {
     type Target = fn(&mut Pair) -> (Remote, u32);
     type Reason = fn(Remote, Access) -> AccessError;
     let unknown: Reason = |remote, _| AccessError::UnknownKey(remote.rkey.0);
-    let bounds: Reason = |remote, _| AccessError::Bounds { key: remote.rkey.0, address: remote.address, length: 8 };
+    let bounds: Reason =
+        |remote, _| AccessError::Bounds { key: remote.rkey.0, address: remote.address, length: 8 };
     let cases: [(&str, Target, Reason); 9] = [
         ("no such key", |_| (Remote { address: 0x10_0000, rkey: RKey(0xBAD) }, 8), unknown),
         (
@@ -119,7 +135,8 @@ fn access_that_the_region_does_not_allow() {
     for (what, target, reason) in cases {
         for write in [true, false] {
             let mut pair = Pair::new();
-            let (a, b) = pair.connect(Options { access: full - Access::LOCAL_WRITE, ..Options::default() });
+            let (a, b) =
+                pair.connect(Options { access: full - Access::LOCAL_WRITE, ..Options::default() });
             let local = pair.a.buffer(8);
             let (remote, length) = target(&mut pair);
             let sge = local.sge(0, length as usize);
@@ -136,7 +153,10 @@ fn access_that_the_region_does_not_allow() {
                 move |pair| Refused {
                     code: NakCode::RemoteAccessError,
                     status: WcStatus::RemAccessErr,
-                    event: Event::QpAccessError(qpn_of_b(pair), Refusal::Access(reason(remote, needed))),
+                    event: Event::QpAccessError(
+                        qpn_of_b(pair),
+                        Refusal::Access(reason(remote, needed)),
+                    ),
                 },
                 what,
             );
@@ -151,7 +171,9 @@ fn qpn_of_b(pair: &Pair) -> roce_transport::addr::Qpn {
 
 #[test]
 fn access_that_the_queue_pair_does_not_allow() {
-    for (granted, write) in [(Access::REMOTE_READ, true), (Access::REMOTE_WRITE, false), (Access::empty(), false)] {
+    for (granted, write) in
+        [(Access::REMOTE_READ, true), (Access::REMOTE_WRITE, false), (Access::empty(), false)]
+    {
         // without bytes there is no key to check, but the right is still needed
         for length in [8, 0] {
             let mut pair = Pair::new();
@@ -159,11 +181,18 @@ fn access_that_the_queue_pair_does_not_allow() {
             let (a, b) = pair.connect(Options { access: granted, ..Options::default() });
             let (local, far) = (pair.a.buffer(8), pair.b.buffer(8));
             let sge = local.sge(0, length);
-            let bad = if write { SendWr::write(3, far.remote(0), sge) } else { SendWr::read(3, far.remote(0), sge) };
+            let bad = if write {
+                SendWr::write(3, far.remote(0), sge)
+            } else {
+                SendWr::read(3, far.remote(0), sge)
+            };
             pair.post_send(&a, &bad);
             pair.run();
             let answer = pair.trace.from(Side::B).last().unwrap();
-            assert_eq!(answer.headers.ext().aeth().unwrap().syndrome, Syndrome::Nak(NakCode::InvalidRequest));
+            assert_eq!(
+                answer.headers.ext().aeth().unwrap().syndrome,
+                Syndrome::Nak(NakCode::InvalidRequest)
+            );
             assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemInvReqErr))]);
             assert_eq!(pair.events(Side::B), [Event::QpRequestError(b.qpn, Refusal::NotEnabled)]);
         }
@@ -177,14 +206,24 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     let reth = |packet: Pkt, to: &Buffer, length: u32| packet.reth(to.remote(0), length);
     type Packets = fn(&Buffer, &[u8], &dyn Fn(Pkt, &Buffer, u32) -> Pkt) -> Vec<Pkt>;
     let cases: [(&str, Refusal, Packets); 22] = [
-        ("SEND middle first", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::SendMiddle, 0).payload(mtu)]),
-        ("SEND last first", Refusal::OpcodeOrder, |_, _, _| vec![pkt(Op::SendLast, 0).payload(b"x")]),
-        ("WRITE middle first", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::WriteMiddle, 0).payload(mtu)]),
-        ("WRITE last first", Refusal::OpcodeOrder, |_, _, _| vec![pkt(Op::WriteLast, 0).payload(b"x")]),
+        ("SEND middle first", Refusal::OpcodeOrder, |_, mtu, _| {
+            vec![pkt(Op::SendMiddle, 0).payload(mtu)]
+        }),
+        ("SEND last first", Refusal::OpcodeOrder, |_, _, _| {
+            vec![pkt(Op::SendLast, 0).payload(b"x")]
+        }),
+        ("WRITE middle first", Refusal::OpcodeOrder, |_, mtu, _| {
+            vec![pkt(Op::WriteMiddle, 0).payload(mtu)]
+        }),
+        ("WRITE last first", Refusal::OpcodeOrder, |_, _, _| {
+            vec![pkt(Op::WriteLast, 0).payload(b"x")]
+        }),
         ("WRITE last with immediate first", Refusal::OpcodeOrder, |_, _, _| {
             vec![pkt(Op::WriteLastImm, 0).imm([0; 4]).payload(b"x")]
         }),
-        ("SEND in a SEND", Refusal::OpcodeOrder, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendOnly, 0)]),
+        ("SEND in a SEND", Refusal::OpcodeOrder, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendOnly, 0)]
+        }),
         ("SEND first twice", Refusal::OpcodeOrder, |_, mtu, _| {
             vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendFirst, 0).payload(mtu)]
         }),
@@ -195,17 +234,29 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
             vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::WriteLast, 0).payload(b"x")]
         }),
         ("SEND last in a WRITE", Refusal::OpcodeOrder, |to, mtu, reth| {
-            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), pkt(Op::SendLast, 0).payload(b"x")]
+            vec![
+                reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu),
+                pkt(Op::SendLast, 0).payload(b"x"),
+            ]
         }),
         ("READ in a WRITE", Refusal::OpcodeOrder, |to, mtu, reth| {
-            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), reth(pkt(Op::ReadRequest, 0), to, 1)]
+            vec![
+                reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu),
+                reth(pkt(Op::ReadRequest, 0), to, 1),
+            ]
         }),
         ("READ in a SEND", Refusal::OpcodeOrder, |to, mtu, reth| {
             vec![pkt(Op::SendFirst, 0).payload(mtu), reth(pkt(Op::ReadRequest, 0), to, 1)]
         }),
-        ("SEND first too short", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(&mtu[1..])]),
-        ("SEND only too long", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendOnly, 0).payload(&[mtu, b"x"].concat())]),
-        ("SEND last empty", Refusal::Length, |_, mtu, _| vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendLast, 0)]),
+        ("SEND first too short", Refusal::Length, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(&mtu[1..])]
+        }),
+        ("SEND only too long", Refusal::Length, |_, mtu, _| {
+            vec![pkt(Op::SendOnly, 0).payload(&[mtu, b"x"].concat())]
+        }),
+        ("SEND last empty", Refusal::Length, |_, mtu, _| {
+            vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendLast, 0)]
+        }),
         ("SEND middle too short", Refusal::Length, |_, mtu, _| {
             vec![pkt(Op::SendFirst, 0).payload(mtu), pkt(Op::SendMiddle, 0).payload(&mtu[1..])]
         }),
@@ -219,10 +270,17 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
             vec![reth(pkt(Op::WriteFirst, 0), to, 256).payload(mtu)]
         }),
         ("WRITE last longer than it says", Refusal::Length, |to, mtu, reth| {
-            vec![reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu), pkt(Op::WriteLast, 0).payload(b"xx")]
+            vec![
+                reth(pkt(Op::WriteFirst, 0), to, 257).payload(mtu),
+                pkt(Op::WriteLast, 0).payload(b"xx"),
+            ]
         }),
-        ("READ with a payload", Refusal::Length, |to, _, reth| vec![reth(pkt(Op::ReadRequest, 0), to, 1).payload(b"four")]),
-        ("READ of more than 2^30 bytes", Refusal::Length, |to, _, reth| vec![reth(pkt(Op::ReadRequest, 0), to, (1 << 30) + 1)]),
+        ("READ with a payload", Refusal::Length, |to, _, reth| {
+            vec![reth(pkt(Op::ReadRequest, 0), to, 1).payload(b"four")]
+        }),
+        ("READ of more than 2^30 bytes", Refusal::Length, |to, _, reth| {
+            vec![reth(pkt(Op::ReadRequest, 0), to, (1 << 30) + 1)]
+        }),
     ];
     for (what, refusal, packets) in cases {
         let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -247,7 +305,10 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
             assert_eq!(half.node.events, []);
         } else {
             assert_eq!(received, [(0, FLUSHED), (1, FLUSHED)], "{what}");
-            assert!(matches!(half.node.events[..], [Event::QpRequestError(qpn, _)] if qpn == half.qp.qpn), "{what}");
+            assert!(
+                matches!(half.node.events[..], [Event::QpRequestError(qpn, _)] if qpn == half.qp.qpn),
+                "{what}"
+            );
         }
         // and from now on it says nothing
         half.send(&Pkt { psn, ..packets[0].clone() });
@@ -255,7 +316,8 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     }
 }
 
-/// The specification calls this an invalid request; only the receiver knows that its buffer was the reason.
+/// The specification calls this an invalid request; only the receiver knows that its buffer was the
+/// reason.
 #[test]
 fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
@@ -316,12 +378,23 @@ fn a_bad_send_buffer_fails_in_its_turn() {
         let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
         pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
         pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
-        pair.post_send(&a, &if read { SendWr::read(3, far.remote(0), bad) } else { SendWr::write(3, far.remote(0), bad) });
+        pair.post_send(
+            &a,
+            &if read {
+                SendWr::read(3, far.remote(0), bad)
+            } else {
+                SendWr::write(3, far.remote(0), bad)
+            },
+        );
         pair.post_send(&a, &SendWr::write(4, far.remote(0), near.all()));
         pair.run();
         let failed = Err(WcStatus::LocProtErr);
         assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000)), (3, failed), (4, FLUSHED)]);
-        assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts), "nothing of it was sent");
+        assert_eq!(
+            (pair.state(&a), pair.state(&b)),
+            (State::Err, State::Rts),
+            "nothing of it was sent"
+        );
         assert_eq!(pair.trace.count(Side::A, Op::ReadRequest), 1);
     }
 }
@@ -335,10 +408,14 @@ fn a_read_into_a_read_only_buffer_fails() {
     half.expect_nothing();
     let failed = half.qp.sent()[0].result.unwrap_err();
     let needed = Access::LOCAL_WRITE;
-    assert_eq!(failed.cause, Cause::Access(AccessError::Rights { key: to.region.lkey().0, needed }));
+    assert_eq!(
+        failed.cause,
+        Cause::Access(AccessError::Rights { key: to.region.lkey().0, needed })
+    );
 }
 
-/// A source whose key dies in the middle of its message: the message stops, and is an error after what came before.
+/// A source whose key dies in the middle of its message: the message stops, and is an error after
+/// what came before.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -379,8 +456,9 @@ fn a_read_source_deregistered_under_way() {
     assert_eq!(half.node.events, [Event::QpAccessError(half.qp.qpn, gone)]);
 }
 
-/// The peer has the data, and its repeated request was under way when it said so: taking the memory away then is no error of
-/// this program, and does not cost it the connection. Who does wait for the repeat is told.
+/// The peer has the data, and its repeated request was under way when it said so: taking the memory
+/// away then is no error of this program, and does not cost it the connection. Who does wait for
+/// the repeat is told.
 #[test]
 fn a_read_source_deregistered_under_a_repeat() {
     for length in [256, 1024] {
@@ -455,11 +533,15 @@ fn a_requester_that_fails_takes_waiting_answers_with_it() {
     half.take();
     half.send(&pkt(Op::ReadRequest, 0x200).reth(memory.remote(0), 64));
     half.send(&nak(NakCode::RemoteOperationalError, 0x100, 0));
-    assert_eq!((half.qp.send_outcomes(), half.state()), (vec![(1, Err(WcStatus::RemOpErr))], State::Err));
+    assert_eq!(
+        (half.qp.send_outcomes(), half.state()),
+        (vec![(1, Err(WcStatus::RemOpErr))], State::Err)
+    );
     half.expect_nothing();
 }
 
-/// A queue pair that may have no READ outstanding can never start one; waiting would block its queue for ever.
+/// A queue pair that may have no READ outstanding can never start one; waiting would block its
+/// queue for ever.
 #[test]
 fn a_read_where_none_is_allowed_fails_at_once() {
     let mut half = Half::new(Options { max_rd_atomic: 0, ..Options::default() });
@@ -467,10 +549,14 @@ fn a_read_where_none_is_allowed_fails_at_once() {
     half.post_send(&SendWr::read(1, memory.remote(0), memory.sge(0, 8)));
     half.post_send(&SendWr::send(2, memory.sge(0, 8)));
     half.expect_nothing();
-    assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);
+    assert_eq!(
+        half.qp.send_outcomes(),
+        [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]
+    );
 }
 
-/// A request that has failed here already does not change its story when the peer finds something else wrong.
+/// A request that has failed here already does not change its story when the peer finds something
+/// else wrong.
 #[test]
 fn a_local_error_is_not_replaced_by_the_peers() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -1,4 +1,5 @@
-//! Many queue pairs, long queues, whole runs of packets: fair turns, bounded work, the same packets for the same seed.
+//! Many queue pairs, long queues, whole runs of packets: fair turns, bounded work, the same packets
+//! for the same seed.
 
 use roce_transport::{
     adapter::TransmitBuffer,
@@ -11,7 +12,8 @@ use roce_transport::{
 
 use crate::common::{Half, Options, Pair, Side, UDP_SEGMENT, all_ok, pkt};
 
-/// One queue pair has a thousand packets to send; another a single acknowledgement, and need not wait for them all.
+/// One queue pair has a thousand packets to send; another a single acknowledgement, and need not
+/// wait for them all.
 #[test]
 fn a_long_queue_does_not_starve_a_short_one() {
     let mut pair = Pair::new();
@@ -26,13 +28,19 @@ fn a_long_queue_does_not_starve_a_short_one() {
     pair.now = pair.network.poll_timeout().unwrap();
     pair.deliver();
     pair.transmit(Side::A);
-    let place = pair.trace.operations(Side::A).iter().position(|&operation| operation == Op::Acknowledge).unwrap();
+    let place = pair
+        .trace
+        .operations(Side::A)
+        .iter()
+        .position(|&operation| operation == Op::Acknowledge)
+        .unwrap();
     assert!(place <= 64, "{place} packets went before the acknowledgement");
     pair.run();
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// A turn ends with the transmit buffer, too, or a queue pair that fills one after the other would never let go.
+/// A turn ends with the transmit buffer, too, or a queue pair that fills one after the other would
+/// never let go.
 #[test]
 fn a_small_buffer_ends_a_turn() {
     let mut pair = Pair::new();
@@ -43,7 +51,12 @@ fn a_small_buffer_ends_a_turn() {
     pair.post_send(&busy, &SendWr::write(1, far.remote(0), near.all()));
     pair.post_send(&quiet, &SendWr::write(2, far.remote(0), near.sge(0, 8)));
     pair.transmit(Side::A);
-    let place = pair.trace.operations(Side::A).iter().position(|&operation| operation == Op::WriteOnly).unwrap();
+    let place = pair
+        .trace
+        .operations(Side::A)
+        .iter()
+        .position(|&operation| operation == Op::WriteOnly)
+        .unwrap();
     assert!(place <= 32, "{place} packets went before");
     pair.run();
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
@@ -52,21 +65,23 @@ fn a_small_buffer_ends_a_turn() {
 #[test]
 fn queue_pairs_take_turns() {
     let mut pair = Pair::new();
-    let ends: Vec<_> = (0..4).map(|_| pair.connect(Options { mtu: Mtu::B256, ..Options::default() })).collect();
+    let ends: Vec<_> =
+        (0..4).map(|_| pair.connect(Options { mtu: Mtu::B256, ..Options::default() })).collect();
     let (near, far) = (pair.a.buffer(256 * 256), pair.b.buffer(256 * 256));
     for (a, _) in &ends {
         pair.post_send(a, &SendWr::write(1, far.remote(0), near.all()));
     }
     pair.transmit(Side::A);
-    let turns: Vec<_> = pair.trace.from(Side::A).map(|record| record.headers.bth().dest_qp).collect();
+    let turns: Vec<_> =
+        pair.trace.from(Side::A).map(|record| record.headers.bth().dest_qp).collect();
     let mut order = turns.clone();
     order.dedup();
     assert_eq!(turns.len(), 4 * 256);
     assert_eq!(order.len(), 16, "four turns each, of 64 packets");
 }
 
-/// 64 KiB of a WRITE fill the window and leave with three system calls at most: a run has packets of one length, up to 128 of
-/// them, and the n-th has identification n.
+/// 64 KiB of a WRITE fill the window and leave with three system calls at most: a run has packets
+/// of one length, up to 128 of them, and the n-th has identification n.
 #[test]
 fn runs() {
     for mtu in Mtu::ALL {
@@ -100,11 +115,15 @@ fn a_small_buffer_is_filled_again_and_again() {
     pair.run();
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
     assert_eq!(far.bytes(), near.bytes());
-    assert!(pair.trace.from(Side::A).all(|record| record.net.ident == Ident::Known { id: 0, dont_fragment: true }));
+    assert!(
+        pair.trace
+            .from(Side::A)
+            .all(|record| record.net.ident == Ident::Known { id: 0, dont_fragment: true })
+    );
 }
 
-/// Requests of every kind, as fast as they can be made, without the adapter getting a chance to answer: what waits to be sent
-/// and told stays small.
+/// Requests of every kind, as fast as they can be made, without the adapter getting a chance to
+/// answer: what waits to be sent and told stays small.
 #[test]
 fn a_flood_is_answered_by_a_trickle() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 16, ..Options::default() });
@@ -145,7 +164,9 @@ fn idle_queue_pairs_are_quiet() {
 fn every_queue_pair_has_its_own_timer() {
     let mut pair = Pair::new();
     pair.allow_all(&[DropReason::StaleResponse]);
-    let ends: Vec<_> = (0..16u8).map(|i| pair.connect(Options { timeout: 8 + i % 4, ..Options::default() })).collect();
+    let ends: Vec<_> = (0..16u8)
+        .map(|i| pair.connect(Options { timeout: 8 + i % 4, ..Options::default() }))
+        .collect();
     pair.fault("drop times 32");
     for (i, (a, b)) in ends.iter().enumerate() {
         pair.post_recv(b, &RecvWr::new(1, []));
@@ -170,7 +191,10 @@ fn the_same_seed_gives_the_same_packets() {
         pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
         pair.run();
         let records = std::mem::take(&mut pair.trace.records);
-        records.into_iter().map(|record| (record.time, record.net, record.bytes)).collect::<Vec<_>>()
+        records
+            .into_iter()
+            .map(|record| (record.time, record.net, record.bytes))
+            .collect::<Vec<_>>()
     };
     assert!(packets(1) == packets(1));
     assert!(packets(1) != packets(2), "numbers and keys come from the seed");
@@ -197,5 +221,9 @@ fn queue_pair_numbers_stay_in_their_range() {
     while let Ok(qpn) = adapter.create_qp(init()) {
         assert!((0x100..=0x1FF).contains(&qpn.get()) && numbers.insert(qpn));
     }
-    assert_eq!(numbers.len(), 128, "half of the range is kept free, so that a free number is soon found");
+    assert_eq!(
+        numbers.len(),
+        128,
+        "half of the range is kept free, so that a free number is soon found"
+    );
 }

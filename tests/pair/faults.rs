@@ -1,4 +1,5 @@
-//! Faults written as text do what they say, and a connection survives them. Every example of docs/guide/faults.md is among them.
+//! Faults written as text do what they say, and a connection survives them. Every example of
+//! docs/guide/faults.md is among them.
 
 use std::{fs, path::Path, time::Duration};
 
@@ -56,13 +57,23 @@ fn exchange(plan: &str, seed: u64) -> Pair {
         pair.post_send(&a, &wr);
     }
     pair.run();
-    let ended = |outcomes: Vec<Outcome>| outcomes.into_iter().map(|(id, result)| (id, result.is_ok())).collect::<Vec<_>>();
-    assert_eq!(ended(a.send_outcomes()), (0..COUNT).map(|id| (id, true)).collect::<Vec<_>>(), "{plan}");
+    let ended = |outcomes: Vec<Outcome>| {
+        outcomes.into_iter().map(|(id, result)| (id, result.is_ok())).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        ended(a.send_outcomes()),
+        (0..COUNT).map(|id| (id, true)).collect::<Vec<_>>(),
+        "{plan}"
+    );
     let received = (0..COUNT).filter(|&id| !is_read(id)).map(|id| (id, true));
     assert_eq!(ended(b.recv_outcomes()), received.collect::<Vec<_>>(), "{plan}");
     for id in 0..COUNT {
         let target = if is_read(id) { &near } else { &far };
-        assert_eq!(target.part(id as usize * len, len), pattern(id as u8, len), "{plan}: message {id}");
+        assert_eq!(
+            target.part(id as usize * len, len),
+            pattern(id as u8, len),
+            "{plan}: message {id}"
+        );
     }
     pair
 }
@@ -80,7 +91,9 @@ struct Done {
 
 fn done(pair: &Pair) -> Done {
     let records = &pair.trace.records;
-    let count = |is: fn(&roce_provider::fabric::Verdict) -> bool| records.iter().filter(|record| is(&record.verdict)).count();
+    let count = |is: fn(&roce_provider::fabric::Verdict) -> bool| {
+        records.iter().filter(|record| is(&record.verdict)).count()
+    };
     Done {
         sent: records.len(),
         lost: count(|verdict| verdict.lost),
@@ -109,7 +122,11 @@ fn every_action_happens_as_often_as_it_should_and_nothing_else_does() {
             let plan = format!("{action} {how}");
             let done = done(&exchange(&plan, 1));
             let Done { lost, copied, damaged, marked, not_ready, late, .. } = done;
-            assert_eq!((which(&done), lost + copied + damaged + marked + not_ready + late), (wanted, wanted), "{plan}");
+            assert_eq!(
+                (which(&done), lost + copied + damaged + marked + not_ready + late),
+                (wanted, wanted),
+                "{plan}"
+            );
         }
         let plan = format!("{action} 10%");
         let done = done(&exchange(&plan, 1));
@@ -123,14 +140,18 @@ fn the_same_seed_does_the_same() {
     let plan = "drop 2%; corrupt 1%; rnr 20%; delay 100us 5% rx; duplicate 2%";
     let story = |seed| {
         let pair = exchange(plan, seed);
-        pair.trace.records.iter().map(|record| (record.time, record.psn(), record.verdict)).collect::<Vec<_>>()
+        pair.trace
+            .records
+            .iter()
+            .map(|record| (record.time, record.psn(), record.verdict))
+            .collect::<Vec<_>>()
     };
     assert_eq!(story(7), story(7));
     assert_ne!(story(7), story(8));
 }
 
-/// Every kind of request that takes a receive request: the first answer is an RNR NAK, nothing was done before it, and the
-/// second time it is carried out once.
+/// Every kind of request that takes a receive request: the first answer is an RNR NAK, nothing was
+/// done before it, and the second time it is carried out once.
 #[test]
 fn rnr_finds_whatever_needs_a_receive_request() {
     let immediate = Some(Immediate([1, 2, 3, 4]));
@@ -152,9 +173,16 @@ fn rnr_finds_whatever_needs_a_receive_request() {
             assert_eq!(a.send_outcomes(), all_ok([1], 0), "{len} {kind}");
             assert_eq!(b.recv_outcomes(), all_ok([1], len as u32), "{len} {kind}");
             assert_eq!(far.part(0, len), pattern(3, len));
-            assert_eq!((pair.b.adapter.counters().rnr_naks_sent, pair.a.adapter.counters().rnr_naks_received), (1, 1));
+            assert_eq!(
+                (
+                    pair.b.adapter.counters().rnr_naks_sent,
+                    pair.a.adapter.counters().rnr_naks_received
+                ),
+                (1, 1)
+            );
             assert_eq!(pair.a.adapter.counters().timeouts, 0);
-            let refused = Disposition::Refused(Syndrome::RnrNak { timer: 1 }, Refusal::NoReceiveRequest);
+            let refused =
+                Disposition::Refused(Syndrome::RnrNak { timer: 1 }, Refusal::NoReceiveRequest);
             let hit = pair.trace.from(Side::A).find(|record| record.verdict.not_ready).unwrap();
             assert_eq!(hit.arrivals[0].1, refused);
         }
@@ -170,7 +198,11 @@ fn rnr_finds_a_send_that_invalidates() {
     pair.run();
     assert_eq!(pair.b.adapter.counters().rnr_naks_sent, 1);
     // it was carried out the second time: what it asks for, this region does not allow
-    assert!(pair.trace.records.iter().any(|record| record.arrivals.len() == 1 && record.operation() == Op::SendOnlyInvalidate));
+    assert!(
+        pair.trace.records.iter().any(
+            |record| record.arrivals.len() == 1 && record.operation() == Op::SendOnlyInvalidate
+        )
+    );
     assert_eq!(b.recv_outcomes().len(), 1);
 }
 
@@ -192,7 +224,10 @@ fn rnr_leaves_alone_what_needs_no_receive_request() {
     let buffer = pair.b.buffer(64);
     pair.post_recv(&b, &RecvWr::new(1, [buffer.all()]));
     let to = pair.b.destination(b.qpn);
-    pair.post_send(&a, &SendWr { op: SendOp::SendTo { to, immediate: None }, ..SendWr::send(1, Data::empty()) });
+    pair.post_send(
+        &a,
+        &SendWr { op: SendOp::SendTo { to, immediate: None }, ..SendWr::send(1, Data::empty()) },
+    );
     let (a, c) = pair.connect_unreliably(Options::default());
     pair.post_recv(&c, &RecvWr::new(2, []));
     pair.post_send(&a, &SendWr::send(2, Data::empty()));
@@ -208,7 +243,10 @@ fn a_receiver_that_is_never_ready_uses_up_the_retries() {
     pair.post_recv(&b, &RecvWr::new(1, []));
     pair.post_send(&a, &SendWr::send(1, Data::empty()));
     pair.run();
-    assert_eq!((a.send_outcomes(), b.recv_outcomes()), (vec![(1, Err(WcStatus::RnrRetryExcErr))], vec![]));
+    assert_eq!(
+        (a.send_outcomes(), b.recv_outcomes()),
+        (vec![(1, Err(WcStatus::RnrRetryExcErr))], vec![])
+    );
     assert_eq!((pair.trace.count(Side::A, Op::SendOnly), pair.state(&b)), (4, State::Rts));
     // the receive request is still there
     pair.network.faults_mut().clear_rules();
@@ -229,7 +267,10 @@ fn rnr_heeds_selectors() {
     pair.run_for(Duration::from_millis(1));
     assert_eq!(a.send_outcomes(), all_ok(0..2, 0));
     assert!(
-        pair.trace.from(Side::A).filter(|record| record.verdict.not_ready).all(|record| (0x102..=0x103).contains(&record.psn()))
+        pair.trace
+            .from(Side::A)
+            .filter(|record| record.verdict.not_ready)
+            .all(|record| (0x102..=0x103).contains(&record.psn()))
     );
     assert!(pair.b.adapter.counters().rnr_naks_sent > 1);
 }
@@ -239,20 +280,22 @@ fn rnr_heeds_selectors() {
 fn the_guides_examples_work() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/guide/faults.md");
     let page = fs::read_to_string(page).unwrap();
-    let examples: Vec<_> = page.split("--fault \"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
+    let examples: Vec<_> =
+        page.split("--fault \"").skip(1).map(|rest| rest.split('"').next().unwrap()).collect();
     assert!(examples.len() > 15, "{examples:?}");
     for example in examples {
         let plan: FaultPlan = example.parse().unwrap();
         assert_ne!(plan, FaultPlan::default(), "{example}");
-        if plan
-            .rules
-            .iter()
-            .any(|rule| rule.matcher.src.is_some() || rule.matcher.dst.is_some() || rule.matcher.dest_qp.is_some())
-        {
+        if plan.rules.iter().any(|rule| {
+            rule.matcher.src.is_some()
+                || rule.matcher.dst.is_some()
+                || rule.matcher.dest_qp.is_some()
+        }) {
             continue; // for addresses and queue pairs that are not those of this test
         }
         let done = done(&exchange(example, 3));
-        let hits = done.lost + done.copied + done.damaged + done.marked + done.not_ready + done.late;
+        let hits =
+            done.lost + done.copied + done.damaged + done.marked + done.not_ready + done.late;
         assert!(hits > 0, "{example} does nothing in {} packets", done.sent);
     }
 }

@@ -1,4 +1,5 @@
-//! Memory that is gone when it is needed: the key was right, what failed is the side that has the memory.
+//! Memory that is gone when it is needed: the key was right, what failed is the side that has the
+//! memory.
 
 use std::sync::Arc;
 
@@ -26,7 +27,11 @@ impl Memory for CutShort {
     }
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
-        if offset + from.len() as u64 > 512 { Err(MemoryFault) } else { self.0.write_at(offset, from) }
+        if offset + from.len() as u64 > 512 {
+            Err(MemoryFault)
+        } else {
+            self.0.write_at(offset, from)
+        }
     }
 }
 
@@ -34,7 +39,11 @@ const ADDRESS: u64 = 0x1000;
 
 fn setup() -> (Half, Arc<Region>) {
     let mut half = Half::new(Options { mtu: Mtu::B256, access: ALL_RIGHTS, ..Options::default() });
-    let attr = MrAttr { memory: Arc::new(CutShort(HeapMemory::new(1024))), address: ADDRESS, access: ALL_RIGHTS };
+    let attr = MrAttr {
+        memory: Arc::new(CutShort(HeapMemory::new(1024))),
+        address: ADDRESS,
+        access: ALL_RIGHTS,
+    };
     let region = half.node.adapter.register(half.node.pd, attr).unwrap();
     (half, region)
 }
@@ -51,7 +60,10 @@ fn all(region: &Region) -> Sge {
 fn failed(mut half: Half, key: u32) {
     half.node.drain_events();
     let refusal = Refusal::Access(AccessError::Fault(key));
-    assert_eq!((half.state(), &half.node.events[..]), (State::Err, &[Event::QpRequestError(half.qp.qpn, refusal)][..]));
+    assert_eq!(
+        (half.state(), &half.node.events[..]),
+        (State::Err, &[Event::QpRequestError(half.qp.qpn, refusal)][..])
+    );
 }
 
 #[test]
@@ -136,7 +148,11 @@ fn where_an_answer_goes() {
 fn the_source_of_a_datagram() {
     let mut pair = Pair::new();
     let (a, b) = pair.datagrams(Options::default());
-    let attr = MrAttr { memory: Arc::new(CutShort(HeapMemory::new(1024))), address: ADDRESS, access: Access::empty() };
+    let attr = MrAttr {
+        memory: Arc::new(CutShort(HeapMemory::new(1024))),
+        address: ADDRESS,
+        access: Access::empty(),
+    };
     let pd = pair.a.pd;
     let region = pair.a.adapter.register(pd, attr).unwrap();
     let to = pair.b.destination(b.qpn);

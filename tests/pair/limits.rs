@@ -33,7 +33,10 @@ fn limits_that_cannot_be_kept_are_not_promised() {
     let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, max_srq: 1 << 40, ..Limits::default() };
     let config = AdapterConfig { qpns: 100..=109, limits: asked, ..AdapterConfig::new([1; 32]) };
     let mut adapter = Adapter::new(config);
-    assert_eq!((adapter.limits().max_qp, adapter.limits().max_mw, adapter.limits().max_srq), (5, 1 << 20, 1 << 23));
+    assert_eq!(
+        (adapter.limits().max_qp, adapter.limits().max_mw, adapter.limits().max_srq),
+        (5, 1 << 20, 1 << 23)
+    );
     let (cq, pd) = (adapter.create_cq(8).unwrap(), adapter.alloc_pd().unwrap());
     let mut node = granting(Limits::default());
     node.pd = pd;
@@ -78,7 +81,13 @@ fn sizes_of_queue_pairs() {
     let limits = Limits { max_qp_wr: 16, max_sge: 3, max_inline_data: 100, ..Limits::default() };
     let mut node = granting(limits);
     let cq = node.adapter.create_cq(8).unwrap();
-    let most = QpCaps { max_send_wr: 16, max_recv_wr: 16, max_send_sge: 3, max_recv_sge: 3, max_inline_data: 100 };
+    let most = QpCaps {
+        max_send_wr: 16,
+        max_recv_wr: 16,
+        max_send_sge: 3,
+        max_recv_sge: 3,
+        max_inline_data: 100,
+    };
     let mut try_caps = |caps| node.adapter.create_qp(QpInit { caps, ..init(&node, &cq) });
     try_caps(most).unwrap();
     for (what, caps, limit) in [
@@ -97,8 +106,14 @@ fn shared_receive_queues() {
     let mut node = granting(Limits { max_srq: 1, max_qp_wr: 16, max_sge: 3, ..Limits::default() });
     let attr = SrqAttr { max_wr: 16, max_sge: 3 };
     let size = |what, least, limit| ObjectError::Size { what, least, limit };
-    assert_eq!(node.adapter.create_srq(node.pd, SrqAttr { max_wr: 17, ..attr }), Err(size("max_wr", 1, 16)));
-    assert_eq!(node.adapter.create_srq(node.pd, SrqAttr { max_sge: 4, ..attr }), Err(size("max_sge", 0, 3)));
+    assert_eq!(
+        node.adapter.create_srq(node.pd, SrqAttr { max_wr: 17, ..attr }),
+        Err(size("max_wr", 1, 16))
+    );
+    assert_eq!(
+        node.adapter.create_srq(node.pd, SrqAttr { max_sge: 4, ..attr }),
+        Err(size("max_sge", 0, 3))
+    );
     let first = node.adapter.create_srq(node.pd, attr).unwrap();
     assert_eq!(node.adapter.create_srq(node.pd, attr), Err(too_many("shared receive queues", 1)));
     node.adapter.destroy_srq(first).unwrap();
@@ -108,7 +123,8 @@ fn shared_receive_queues() {
 #[test]
 fn memory_regions() {
     let mut node = granting(Limits { max_mr: 1, ..Limits::default() });
-    let attr = || MrAttr { memory: Arc::new(HeapMemory::new(8)), address: 0, access: Access::empty() };
+    let attr =
+        || MrAttr { memory: Arc::new(HeapMemory::new(8)), address: 0, access: Access::empty() };
     let first = node.adapter.register(node.pd, attr()).unwrap();
     assert_eq!(node.adapter.register(node.pd, attr()).err(), Some(RegisterError::TooMany(1)));
     node.adapter.deregister(&first).unwrap();
@@ -129,7 +145,10 @@ fn xrc_domains() {
 fn memory_windows() {
     let mut node = granting(Limits { max_mw: 1, ..Limits::default() });
     let first = node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
-    assert_eq!(node.adapter.alloc_window(node.pd, WindowType::Type1), Err(too_many("memory windows", 1)));
+    assert_eq!(
+        node.adapter.alloc_window(node.pd, WindowType::Type1),
+        Err(too_many("memory windows", 1))
+    );
     node.adapter.dealloc_window(WindowId::of(first)).unwrap();
     node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
 }

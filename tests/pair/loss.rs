@@ -1,4 +1,5 @@
-//! What is lost is sent again: after a NAK, after an answer that shows the loss, or after a timeout (9.7.3, 9.9.2).
+//! What is lost is sent again: after a NAK, after an answer that shows the loss, or after a timeout
+//! (9.7.3, 9.9.2).
 
 use std::time::Duration;
 
@@ -47,7 +48,8 @@ impl Transfer {
         ]);
         let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
         let (near, far) = (pair.a.buffer(length), pair.b.buffer(length));
-        let (source, target) = if matches!(kind, Kind::Read) { (&far, &near) } else { (&near, &far) };
+        let (source, target) =
+            if matches!(kind, Kind::Read) { (&far, &near) } else { (&near, &far) };
         source.put(0, &pattern(9, length));
         let wr = match kind {
             Kind::Send | Kind::SendImm => SendWr::send(1, near.all()),
@@ -66,7 +68,8 @@ impl Transfer {
         Self { pair, a, b, length, target, received }
     }
 
-    /// Something behind the message, by which the responder sees that something before it is missing.
+    /// Something behind the message, by which the responder sees that something before it is
+    /// missing.
     fn then_another(&mut self) -> &mut Self {
         let far = self.pair.b.buffer(1);
         let near = self.pair.a.buffer(1);
@@ -89,7 +92,11 @@ impl Transfer {
 
 /// Request packets of a message, by their distance from its first, at the places that matter.
 fn places(kind: Kind, length: usize) -> Vec<u32> {
-    if matches!(kind, Kind::Read) || length <= MTU { vec![0] } else { vec![0, 1, (length.div_ceil(MTU) - 1) as u32] }
+    if matches!(kind, Kind::Read) || length <= MTU {
+        vec![0]
+    } else {
+        vec![0, 1, (length.div_ceil(MTU) - 1) as u32]
+    }
 }
 
 #[test]
@@ -98,7 +105,8 @@ fn a_lost_request_packet_with_more_behind_it_comes_again_after_a_nak() {
         for length in [100, 4 * MTU + 5] {
             for place in places(kind, length) {
                 let mut transfer = Transfer::new(kind, length);
-                let rule = transfer.pair.fault_from(Side::A, &format!("drop psn {} once", 0x100 + place));
+                let rule =
+                    transfer.pair.fault_from(Side::A, &format!("drop psn {} once", 0x100 + place));
                 transfer.then_another().run();
                 transfer.pair.assert_hit(rule);
                 assert_eq!(transfer.timeouts(), 0, "{kind:?} of {length} without packet {place}");
@@ -115,7 +123,8 @@ fn the_last_packet_of_all_comes_again_after_a_timeout() {
         for length in [100, 4 * MTU + 5] {
             let last = places(kind, length).pop().unwrap();
             let mut transfer = Transfer::new(kind, length);
-            let rule = transfer.pair.fault_from(Side::A, &format!("drop psn {} once", 0x100 + last));
+            let rule =
+                transfer.pair.fault_from(Side::A, &format!("drop psn {} once", 0x100 + last));
             transfer.run();
             transfer.pair.assert_hit(rule);
             assert_eq!(transfer.timeouts(), 1);
@@ -124,7 +133,8 @@ fn the_last_packet_of_all_comes_again_after_a_timeout() {
     }
 }
 
-/// After a timeout everything unacknowledged goes out again, and for the responder most of it is a duplicate.
+/// After a timeout everything unacknowledged goes out again, and for the responder most of it is a
+/// duplicate.
 #[test]
 fn a_lost_acknowledgement_costs_a_timeout_and_nothing_else() {
     for kind in [Kind::Send, Kind::SendImm, Kind::Write, Kind::WriteImm] {
@@ -166,14 +176,16 @@ fn a_lost_nak_costs_a_timeout() {
     assert_eq!(transfer.timeouts(), 1);
 }
 
-/// Whatever part of a READ's data is lost: what comes later shows it (an implied NAK), the last of all is left to the timer.
+/// Whatever part of a READ's data is lost: what comes later shows it (an implied NAK), the last of
+/// all is left to the timer.
 #[test]
 fn a_lost_read_response_is_asked_for_again() {
     for (length, packets) in [(100, 1), (4 * MTU + 5, 5)] {
         for place in 0..packets {
             for more in [false, true] {
                 let mut transfer = Transfer::new(Kind::Read, length);
-                let rule = transfer.pair.fault_from(Side::B, &format!("drop psn {} once", 0x100 + place));
+                let rule =
+                    transfer.pair.fault_from(Side::B, &format!("drop psn {} once", 0x100 + place));
                 if more {
                     transfer.then_another();
                 }
@@ -183,7 +195,12 @@ fn a_lost_read_response_is_asked_for_again() {
                 assert_eq!(transfer.timeouts(), u64::from(is_last));
                 assert_eq!(transfer.pair.a.adapter.counters().implied_naks, u64::from(!is_last));
                 // only what is missing is asked for
-                let again = transfer.pair.trace.from(Side::A).filter(|record| record.operation() == Op::ReadRequest).last();
+                let again = transfer
+                    .pair
+                    .trace
+                    .from(Side::A)
+                    .filter(|record| record.operation() == Op::ReadRequest)
+                    .last();
                 let reth = again.unwrap().headers.ext().reth().unwrap();
                 assert_eq!(reth.dma_length as usize, length - place as usize * MTU);
             }
@@ -201,7 +218,10 @@ fn going_back_resumes_in_the_middle_of_a_message() {
     half.post_send(&SendWr::send(2, Data::empty()));
     let sent = half.take();
     assert_eq!(sent[0], pkt(Op::WriteFirst, 0x100).reth(target, 1024).payload(&from.part(0, MTU)));
-    assert_eq!(half.send(&nak(NakCode::PsnSequenceError, 0x102, 0)), Disposition::NakReceived(SEQUENCE_ERROR));
+    assert_eq!(
+        half.send(&nak(NakCode::PsnSequenceError, 0x102, 0)),
+        Disposition::NakReceived(SEQUENCE_ERROR)
+    );
     half.expect(&sent[2..]);
     assert_eq!(
         sent[2..].iter().map(|packet| packet.operation).collect::<Vec<_>>(),
@@ -274,10 +294,17 @@ fn a_retry_count_of_n_is_n_plus_one_transmissions() {
         pair.fault("drop request");
         let start = pair.now;
         pair.run();
-        assert_eq!(pair.trace.psns(Side::A).iter().filter(|&&psn| psn == 0x100).count(), usize::from(retry_cnt) + 1);
-        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RetryExcErr)), (2, Err(WcStatus::WrFlushErr))]);
+        assert_eq!(
+            pair.trace.psns(Side::A).iter().filter(|&&psn| psn == 0x100).count(),
+            usize::from(retry_cnt) + 1
+        );
+        assert_eq!(
+            a.send_outcomes(),
+            [(1, Err(WcStatus::RetryExcErr)), (2, Err(WcStatus::WrFlushErr))]
+        );
         // the timer takes once, twice, and then four times the timeout
-        let waited = ack_timeout(8).unwrap() * [1, 3, 7, 11, 15, 19, 23, 27][usize::from(retry_cnt)];
+        let waited =
+            ack_timeout(8).unwrap() * [1, 3, 7, 11, 15, 19, 23, 27][usize::from(retry_cnt)];
         assert_eq!(pair.now.since(start), waited);
         assert_eq!(pair.state(&a), roce_transport::qp::State::Err);
         assert_eq!(pair.state(&b), roce_transport::qp::State::Rts, "the peer knows nothing of it");
@@ -310,18 +337,32 @@ fn without_a_timeout_nothing_comes_again_by_itself() {
     assert_eq!(pair.trace.records.len(), 1);
 }
 
-/// Every sequence number of the message lies on one side of the wrap or the other, and each is lost once.
+/// Every sequence number of the message lies on one side of the wrap or the other, and each is lost
+/// once.
 #[test]
 fn the_psn_wraps_in_the_middle_of_a_message() {
     for lost in 0..10u32 {
         let mut pair = Pair::new();
         let start = 0xFF_FFFB;
-        let (a, b) = pair.connect(Options { mtu: Mtu::B256, a_psn: start, b_psn: start, ..Options::default() });
+        let (a, b) = pair.connect(Options {
+            mtu: Mtu::B256,
+            a_psn: start,
+            b_psn: start,
+            ..Options::default()
+        });
         let (near, far) = (pair.a.buffer(10 * MTU).fill(1), pair.b.buffer(10 * MTU));
         let back = pair.a.buffer(10 * MTU);
-        pair.allow_all(&[DropReason::OutOfSequence, DropReason::ReadResponseGap, DropReason::StaleResponse]);
-        let request = pair.fault_from(Side::A, &format!("drop psn {} once", (start + lost) & 0xFF_FFFF));
-        let response = pair.fault_from(Side::B, &format!("drop psn {} read-response once", (start + 10 + lost) & 0xFF_FFFF));
+        pair.allow_all(&[
+            DropReason::OutOfSequence,
+            DropReason::ReadResponseGap,
+            DropReason::StaleResponse,
+        ]);
+        let request =
+            pair.fault_from(Side::A, &format!("drop psn {} once", (start + lost) & 0xFF_FFFF));
+        let response = pair.fault_from(
+            Side::B,
+            &format!("drop psn {} read-response once", (start + 10 + lost) & 0xFF_FFFF),
+        );
         pair.post_recv(&b, &RecvWr::new(1, [far.all()]));
         pair.post_send(&a, &SendWr::send(1, near.all()));
         pair.post_send(&a, &SendWr::read(2, far.remote(0), back.all()));
@@ -333,7 +374,8 @@ fn the_psn_wraps_in_the_middle_of_a_message() {
     }
 }
 
-/// An acknowledgement of the first transmission that comes after the timeout moves the second one on.
+/// An acknowledgement of the first transmission that comes after the timeout moves the second one
+/// on.
 #[test]
 fn a_late_acknowledgement_spares_what_it_covers() {
     let mut half = Half::new(Options { timeout: 8, ..Options::default() });

@@ -1,4 +1,5 @@
-//! The rules of the transport, one file a concept: two adapters in virtual time, or one adapter against packet values.
+//! The rules of the transport, one file a concept: two adapters in virtual time, or one adapter
+//! against packet values.
 
 #[path = "../common/mod.rs"]
 mod common;

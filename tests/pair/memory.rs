@@ -25,7 +25,9 @@ fn pieces(buffer: &Buffer, lengths: &[usize]) -> Vec<Sge> {
 }
 
 fn bytes(buffer: &Buffer, sges: &[Sge]) -> Vec<u8> {
-    let part = |sge: &Sge| buffer.part((sge.address - buffer.region.address()) as usize, sge.length as usize);
+    let part = |sge: &Sge| {
+        buffer.part((sge.address - buffer.region.address()) as usize, sge.length as usize)
+    };
     sges.iter().flat_map(part).collect()
 }
 
@@ -38,15 +40,22 @@ fn gathered_and_scattered_at_odd_boundaries() {
     for mtu in [Mtu::B256, Mtu::B512, Mtu::B4096] {
         let mut pair = Pair::new();
         let (a, b) = pair.connect(Options { mtu, ..Options::default() });
-        let (near, back, far) = (pair.a.buffer(1100).fill(1), pair.a.buffer(1100), pair.b.buffer(1100));
+        let (near, back, far) =
+            (pair.a.buffer(1100).fill(1), pair.a.buffer(1100), pair.b.buffer(1100));
         let gather = pieces(&near, &GATHER);
         let scatter = pieces(&far, &SCATTER);
         let written = pair.b.buffer(1037);
         pair.post_recv(&b, &RecvWr::new(1, scatter.clone()));
         pair.post_send(&a, &SendWr::send(1, Data::Sges(gather.iter().copied().collect())));
-        pair.post_send(&a, &SendWr::write(2, written.remote(0), Data::Sges(gather.iter().copied().collect())));
+        pair.post_send(
+            &a,
+            &SendWr::write(2, written.remote(0), Data::Sges(gather.iter().copied().collect())),
+        );
         let into = pieces(&back, &SCATTER);
-        pair.post_send(&a, &SendWr::read(3, written.remote(0), Data::Sges(into.iter().copied().collect())));
+        pair.post_send(
+            &a,
+            &SendWr::read(3, written.remote(0), Data::Sges(into.iter().copied().collect())),
+        );
         pair.run();
         assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(0)), (3, Ok(1037))]);
         let expected = bytes(&near, &gather);
@@ -97,10 +106,14 @@ fn inline_data_is_a_copy() {
     half.post_send(&SendWr::send(1, Data::inline(&from.bytes())));
     half.post_send(&SendWr::send(2, from.all()));
     from.put(0, b"now!");
-    half.expect(&[pkt(Op::SendOnly, 0x100).payload(b"then").ask(), pkt(Op::SendOnly, 0x101).payload(b"now!").ask()]);
+    half.expect(&[
+        pkt(Op::SendOnly, 0x100).payload(b"then").ask(),
+        pkt(Op::SendOnly, 0x101).payload(b"now!").ask(),
+    ]);
 }
 
-/// A long inline message is cut into packets as any other, and is still there when it has to be sent again.
+/// A long inline message is cut into packets as any other, and is still there when it has to be
+/// sent again.
 #[test]
 fn inline_data_of_several_packets_comes_again() {
     let caps = QpCaps { max_inline_data: 512, ..QpCaps::default() };
@@ -115,13 +128,25 @@ fn inline_data_of_several_packets_comes_again() {
 
 #[test]
 fn what_cannot_be_posted() {
-    let caps = QpCaps { max_send_wr: 2, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 8 };
+    let caps = QpCaps {
+        max_send_wr: 2,
+        max_recv_wr: 1,
+        max_send_sge: 1,
+        max_recv_sge: 1,
+        max_inline_data: 8,
+    };
     let mut pair = Pair::new();
     let (a, _b) = pair.connect(Options { caps, ..Options::default() });
     let near = pair.a.buffer(8);
     let send = |data: Data| SendWr::send(1, data);
-    assert_eq!(pair.try_post_send(&a, &send([near.all(), near.all()].into())), Err(PostError::TooManySges { limit: 1 }));
-    assert_eq!(pair.try_post_send(&a, &send(Data::inline(&[0; 9]))), Err(PostError::InlineTooLong { limit: 8 }));
+    assert_eq!(
+        pair.try_post_send(&a, &send([near.all(), near.all()].into())),
+        Err(PostError::TooManySges { limit: 1 })
+    );
+    assert_eq!(
+        pair.try_post_send(&a, &send(Data::inline(&[0; 9]))),
+        Err(PostError::InlineTooLong { limit: 8 })
+    );
     let read = SendWr::read(1, near.remote(0), Data::inline(&[0; 4]));
     assert_eq!(pair.try_post_send(&a, &read), Err(PostError::InlineRead));
     let huge = Sge { length: (1 << 30) + 1, ..near.all() };
@@ -168,15 +193,23 @@ fn a_region_registered_anew() {
         };
         let region = node.adapter.reregister(&old.region, change).unwrap();
         assert_eq!((region.lkey(), region.rkey()), (old.region.lkey(), old.region.rkey()));
-        assert_eq!(region.address(), if combination & 2 != 0 { 0x9000 } else { old.region.address() });
+        assert_eq!(
+            region.address(),
+            if combination & 2 != 0 { 0x9000 } else { old.region.address() }
+        );
         assert_eq!(region.length(), if combination & 2 != 0 { 8 } else { 16 });
         let rights = if combination & 4 != 0 { Access::REMOTE_READ } else { old.region.access() };
         assert_eq!(region.access(), rights);
         let again = node.adapter.reregister(&old.region, Reregister::default());
         assert_eq!(again.map(|_| ()), Err(RegisterError::Deregistered));
-        assert_eq!(node.adapter.deregister(&old.region), Ok(()), "which does nothing, the region being gone");
+        assert_eq!(
+            node.adapter.deregister(&old.region),
+            Ok(()),
+            "which does nothing, the region being gone"
+        );
 
-        let write = pkt(Op::WriteOnly, 0x200).reth(Remote { address: region.address(), rkey: region.rkey() }, 4);
+        let write = pkt(Op::WriteOnly, 0x200)
+            .reth(Remote { address: region.address(), rkey: region.rkey() }, 4);
         let disposition = half.send(&write.payload(&[9; 4]));
         let written = combination & 1 != 0 && combination & 4 == 0;
         assert_eq!(disposition == Disposition::Executed, written, "{combination}");
@@ -196,14 +229,26 @@ fn a_region_that_cannot_be_registered_so() {
     half.node.adapter.dealloc_pd(gone).unwrap();
     let changes = [
         (Reregister { pd: Some(gone), ..Reregister::default() }, RegisterError::UnknownPd),
-        (Reregister { access: Some(Access::REMOTE_WRITE), ..Reregister::default() }, RegisterError::RemoteWithoutLocalWrite),
-        (Reregister { access: Some(Access::FLUSH_PERSISTENT), ..Reregister::default() }, RegisterError::NotPersistent),
-        (Reregister { memory: Some((memory, u64::MAX)), ..Reregister::default() }, RegisterError::AddressOverflow),
+        (
+            Reregister { access: Some(Access::REMOTE_WRITE), ..Reregister::default() },
+            RegisterError::RemoteWithoutLocalWrite,
+        ),
+        (
+            Reregister { access: Some(Access::FLUSH_PERSISTENT), ..Reregister::default() },
+            RegisterError::NotPersistent,
+        ),
+        (
+            Reregister { memory: Some((memory, u64::MAX)), ..Reregister::default() },
+            RegisterError::AddressOverflow,
+        ),
     ];
     for (change, error) in changes {
         assert_eq!(half.node.adapter.reregister(&far.region, change).map(|_| ()), Err(error));
     }
-    assert_eq!(half.send(&pkt(Op::WriteOnly, 0x200).reth(far.remote(0), 8).payload(&[9; 8])), Disposition::Executed);
+    assert_eq!(
+        half.send(&pkt(Op::WriteOnly, 0x200).reth(far.remote(0), 8).payload(&[9; 8])),
+        Disposition::Executed
+    );
     assert_eq!(far.bytes(), [9; 8]);
 }
 
@@ -230,7 +275,11 @@ fn regions_of_a_domain_keep_it_alive() {
     let pd = node.adapter.alloc_pd().unwrap();
     let buffer = node.buffer_in(pd, 8, Access::empty());
     assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::InUse));
-    assert_eq!(node.adapter.dealloc_pd(node.pd), Err(ObjectError::InUse), "a queue pair belongs to it");
+    assert_eq!(
+        node.adapter.dealloc_pd(node.pd),
+        Err(ObjectError::InUse),
+        "a queue pair belongs to it"
+    );
     node.adapter.deregister(&buffer.region).unwrap();
     assert_eq!(node.adapter.dealloc_pd(pd), Ok(()));
     assert_eq!(node.adapter.dealloc_pd(pd), Err(ObjectError::Unknown));

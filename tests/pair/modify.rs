@@ -7,7 +7,7 @@ use roce_transport::{
     event::DropReason,
     mem::Access,
     psn::Psn,
-    qp::{QpUpdate, QpType, Rtr, Rts, State},
+    qp::{QpType, QpUpdate, Rtr, Rts, State},
     time::{Instant, ack_timeout},
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendWr, UdDestination, WcStatus},
@@ -47,19 +47,40 @@ fn rights_taken_away_and_given_on_every_edge() {
             min_rnr_timer: 1,
         };
         adapter.to_rtr_with(qpn, &rtr, if given_by == 1 { &write } else { &NONE }).unwrap();
-        let rts = Rts::Rc { sq_psn: Psn::new(Half::OURS), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+        let rts = Rts::Rc {
+            sq_psn: Psn::new(Half::OURS),
+            timeout: 10,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 1,
+        };
         adapter.to_rts_with(now, qpn, &rts, if given_by == 2 { &write } else { &NONE }).unwrap();
         if given_by == 3 {
             adapter.to_sqd(now, qpn, false).unwrap();
             adapter.to_rts_with(now, qpn, &Rts::Resume, &write).unwrap();
         }
-        half.send(&pkt(Op::WriteOnly, Half::THEIRS).reth(memory.remote(0), 4).payload(&[1; 4]).ask());
+        half.send(
+            &pkt(Op::WriteOnly, Half::THEIRS).reth(memory.remote(0), 4).payload(&[1; 4]).ask(),
+        );
         if given_by == 4 {
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS, 0)]);
         } else {
             half.expect(&[ack(Half::THEIRS, 1)]);
-            half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { access: Some(Access::empty()), ..NONE }).unwrap();
-            half.send(&pkt(Op::WriteOnly, Half::THEIRS + 1).reth(memory.remote(0), 4).payload(&[2; 4]).ask());
+            half.node
+                .adapter
+                .to_rts_with(
+                    now,
+                    qpn,
+                    &Rts::Resume,
+                    &QpUpdate { access: Some(Access::empty()), ..NONE },
+                )
+                .unwrap();
+            half.send(
+                &pkt(Op::WriteOnly, Half::THEIRS + 1)
+                    .reth(memory.remote(0), 4)
+                    .payload(&[2; 4])
+                    .ask(),
+            );
             half.expect(&[nak(NakCode::InvalidRequest, Half::THEIRS + 1, 1)]);
         }
     }
@@ -70,7 +91,10 @@ fn the_rnr_timer() {
     let mut half = Half::new(Options { min_rnr_timer: 12, ..Options::default() });
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(12, 0x200, 0)]);
-    half.node.adapter.update(half.now, half.qp.qpn, &QpUpdate { min_rnr_timer: Some(5), ..NONE }).unwrap();
+    half.node
+        .adapter
+        .update(half.now, half.qp.qpn, &QpUpdate { min_rnr_timer: Some(5), ..NONE })
+        .unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(5, 0x200, 0)]);
     change_in_sqd(&mut half, QpUpdate { min_rnr_timer: Some(31), ..NONE });
@@ -78,7 +102,10 @@ fn the_rnr_timer() {
     half.expect(&[rnr(31, 0x200, 0)]);
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node.adapter.to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { min_rnr_timer: Some(9), ..NONE }).unwrap();
+    half.node
+        .adapter
+        .to_rts_with(now, qpn, &Rts::Resume, &QpUpdate { min_rnr_timer: Some(9), ..NONE })
+        .unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(9, 0x200, 0)]);
 }
@@ -90,8 +117,12 @@ fn the_rnr_timer_on_the_way_to_rts() {
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.enter_init(qpn, &options);
     half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
-    let rts = Rts::Rc { sq_psn: Psn::new(0), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
-    half.node.adapter.to_rts_with(now, qpn, &rts, &QpUpdate { min_rnr_timer: Some(5), ..NONE }).unwrap();
+    let rts =
+        Rts::Rc { sq_psn: Psn::new(0), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+    half.node
+        .adapter
+        .to_rts_with(now, qpn, &rts, &QpUpdate { min_rnr_timer: Some(5), ..NONE })
+        .unwrap();
     half.send(&pkt(Op::SendOnly, 0x200));
     half.expect(&[rnr(5, 0x200, 0)]);
 }
@@ -114,7 +145,11 @@ fn timeout_and_retries() {
     half.advance(Duration::from_nanos(1));
     half.expect(&[pkt(Op::SendOnly, 0x101).ask()]);
     half.advance(timeout * 2);
-    assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RetryExcErr))], "one retry, and no more");
+    assert_eq!(
+        half.qp.send_outcomes(),
+        [(2, Err(WcStatus::RetryExcErr))],
+        "one retry, and no more"
+    );
 }
 
 #[test]
@@ -167,7 +202,11 @@ fn the_way_to_the_peer() {
             QpType::Rc => pair.connect(Options::default()),
             _ => pair.connect_unreliably(Options::default()),
         };
-        let av = AddressVector { hop_limit: 3, traffic_class: 0x68, ..AddressVector::new(pair.b.ip.into(), 0) };
+        let av = AddressVector {
+            hop_limit: 3,
+            traffic_class: 0x68,
+            ..AddressVector::new(pair.b.ip.into(), 0)
+        };
         let now = pair.now;
         pair.a.adapter.to_sqd(now, a.qpn, false).unwrap();
         pair.a.adapter.update(now, a.qpn, &QpUpdate { av: Some(av), ..NONE }).unwrap();
@@ -178,14 +217,19 @@ fn the_way_to_the_peer() {
         pair.post_send(&a, &SendWr::send(3, Data::empty()));
         pair.post_send(&b, &SendWr::send(4, Data::empty()));
         pair.run();
-        let from_a: Vec<_> = pair.trace.from(Side::A).map(|record| (record.net.hop_limit, record.net.traffic_class)).collect();
+        let from_a: Vec<_> = pair
+            .trace
+            .from(Side::A)
+            .map(|record| (record.net.hop_limit, record.net.traffic_class))
+            .collect();
         assert_eq!(from_a, vec![(3, 0x68); if qp_type == QpType::Rc { 2 } else { 1 }]);
         assert!(pair.trace.from(Side::B).all(|record| record.net.hop_limit == 64));
         assert_eq!((b.recv_outcomes(), a.recv_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
     }
 }
 
-/// A datagram queue pair's key can change in every state from INIT on but ERR, and is what counts from then on.
+/// A datagram queue pair's key can change in every state from INIT on but ERR, and is what counts
+/// from then on.
 #[test]
 fn queue_keys() {
     let other = QKey(0x2222_2222);
@@ -213,7 +257,9 @@ fn queue_keys() {
             if edge == 4 {
                 adapter.update(now, b.qpn, &key).unwrap();
             }
-            adapter.to_rts_with(now, b.qpn, &Rts::Resume, if edge == 5 { &key } else { &NONE }).unwrap();
+            adapter
+                .to_rts_with(now, b.qpn, &Rts::Resume, if edge == 5 { &key } else { &NONE })
+                .unwrap();
         }
         pair.allow(DropReason::QKey);
         let to = pair.b.destination(b.qpn);
@@ -241,5 +287,8 @@ fn a_queue_key_on_the_way_out_of_sqe() {
     assert_eq!(pair.state(&a), State::Sqe);
     let key = QpUpdate { current_state: Some(State::Sqe), qkey: Some(QKey(5)), ..NONE };
     pair.a.adapter.to_rts_with(Instant::ZERO, a.qpn, &Rts::Resume, &key).unwrap();
-    assert_eq!(pair.a.adapter.query_qp(a.qpn).map(|info| (info.state, info.qkey)), Some((State::Rts, QKey(5))));
+    assert_eq!(
+        pair.a.adapter.query_qp(a.qpn).map(|info| (info.state, info.qkey)),
+        Some((State::Rts, QKey(5)))
+    );
 }

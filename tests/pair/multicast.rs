@@ -1,4 +1,5 @@
-//! Multicast datagrams (9.5.2, 10.5): every attached queue pair gets a copy, after checks of its own.
+//! Multicast datagrams (9.5.2, 10.5): every attached queue pair gets a copy, after checks of its
+//! own.
 
 use std::net::IpAddr;
 
@@ -8,9 +9,11 @@ use roce_transport::{
     event::{Disposition, DropReason},
     mem::LKey,
     psn::Psn,
-    qp::{QpUpdate, Init, QpInit, QpType, Quirks, Rtr, State},
+    qp::{Init, QpInit, QpType, QpUpdate, Quirks, Rtr, State},
     time::Instant,
-    wire::{Bth, Deth, Ext, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op, Service},
+    wire::{
+        Bth, Deth, Ext, Headers, Ident, Immediate, NetHeader, Opcode, Operation as Op, Service,
+    },
     work::{Data, RecvWr, SendWr, Sge, SrqAttr, UdDestination, WcOpcode, WcStatus},
 };
 
@@ -36,7 +39,10 @@ fn member(pair: &mut Pair, side: Side, group: IpAddr) -> (End, Buffer) {
 }
 
 fn say(pair: &mut Pair, from: &End, to: UdDestination) {
-    pair.post_send(from, &SendWr::send_to(1, to, Data::inline(b"hello")).with_immediate([1, 2, 3, 4]));
+    pair.post_send(
+        from,
+        &SendWr::send_to(1, to, Data::inline(b"hello")).with_immediate([1, 2, 3, 4]),
+    );
     pair.run();
 }
 
@@ -44,10 +50,15 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
 #[test]
 fn everyone_attached_gets_a_copy() {
     for ipv6 in [false, true] {
-        let mut pair = Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);
-        let (group, other): (IpAddr, IpAddr) =
-            if ipv6 { ("ff15::7".parse().unwrap(), "ff15::8".parse().unwrap()) } else { (GROUP, OTHER) };
-        let members = [Side::A, Side::A, Side::B, Side::B].map(|side| member(&mut pair, side, group));
+        let mut pair =
+            Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);
+        let (group, other): (IpAddr, IpAddr) = if ipv6 {
+            ("ff15::7".parse().unwrap(), "ff15::8".parse().unwrap())
+        } else {
+            (GROUP, OTHER)
+        };
+        let members =
+            [Side::A, Side::A, Side::B, Side::B].map(|side| member(&mut pair, side, group));
         let stranger = member(&mut pair, Side::B, other);
         let sender = members[0].0.clone();
         say(&mut pair, &sender, to_group(group));
@@ -55,18 +66,30 @@ fn everyone_attached_gets_a_copy() {
         for (end, memory) in &members {
             let [wc] = end.received()[..] else { panic!("one copy for each") };
             let ok = wc.result.unwrap();
-            assert_eq!((wc.wr_id, ok.opcode, ok.byte_len, ok.grh.is_some()), (7, WcOpcode::Recv, 45, true));
-            assert_eq!((ok.src_qp, ok.immediate, ok.pkey_index), (Some(sender.qpn), Some(Immediate([1, 2, 3, 4])), 0));
+            assert_eq!(
+                (wc.wr_id, ok.opcode, ok.byte_len, ok.grh.is_some()),
+                (7, WcOpcode::Recv, 45, true)
+            );
+            assert_eq!(
+                (ok.src_qp, ok.immediate, ok.pkey_index),
+                (Some(sender.qpn), Some(Immediate([1, 2, 3, 4])), 0)
+            );
             assert_eq!(memory.part(40, 5), b"hello");
             // the GRH area says that it came to the group
             let Gid(gid) = group.into();
             let to = memory.part(24, 16);
-            assert_eq!(if ipv6 { &to[..] } else { &to[12..] }, if ipv6 { &gid[..] } else { &gid[12..] });
+            assert_eq!(
+                if ipv6 { &to[..] } else { &to[12..] },
+                if ipv6 { &gid[..] } else { &gid[12..] }
+            );
         }
         assert_eq!(stranger.0.received(), []);
         let [record] = &pair.trace.records[..] else { panic!("one packet, however many members") };
         let copies = Disposition::Replicated { taken: 2, copies: 2 };
-        assert_eq!(record.arrivals.iter().map(|arrival| arrival.1).collect::<Vec<_>>(), [copies; 2]);
+        assert_eq!(
+            record.arrivals.iter().map(|arrival| arrival.1).collect::<Vec<_>>(),
+            [copies; 2]
+        );
         assert_eq!((record.headers.bth().dest_qp, record.net.dst), (Qpn::MULTICAST, group));
     }
 }
@@ -97,9 +120,13 @@ fn each_copy_passes_checks_of_its_own() {
     let [good, other_key, other_partition, no_request, not_ready, failed, bad_buffer] = &members;
     let adapter = &mut pair.b.adapter;
     let now = pair.now;
-    adapter.update(now, other_key.qpn, &QpUpdate { qkey: Some(QKey(1)), ..QpUpdate::NONE }).unwrap();
+    adapter
+        .update(now, other_key.qpn, &QpUpdate { qkey: Some(QKey(1)), ..QpUpdate::NONE })
+        .unwrap();
     adapter.to_sqd(now, other_partition.qpn, false).unwrap();
-    adapter.update(now, other_partition.qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE }).unwrap();
+    adapter
+        .update(now, other_partition.qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE })
+        .unwrap();
     adapter.to_error(now, failed.qpn).unwrap();
     adapter.to_reset(not_ready.qpn).unwrap();
     adapter.to_init(not_ready.qpn, &Init { qkey: QKEY, ..Init::default() }).unwrap();
@@ -108,8 +135,16 @@ fn each_copy_passes_checks_of_its_own() {
         pair.b.adapter.to_reset(end.qpn).unwrap();
         pair.b.start_datagrams(end.qpn, &Options::default());
     }
-    pair.post_recv(bad_buffer, &RecvWr::new(7, [Sge { lkey: LKey(0xBAD), address: 0, length: 100 }]));
-    pair.allow_all(&[DropReason::QKey, DropReason::PKey, DropReason::NoReceiveRequest, DropReason::QpState]);
+    pair.post_recv(
+        bad_buffer,
+        &RecvWr::new(7, [Sge { lkey: LKey(0xBAD), address: 0, length: 100 }]),
+    );
+    pair.allow_all(&[
+        DropReason::QKey,
+        DropReason::PKey,
+        DropReason::NoReceiveRequest,
+        DropReason::QpState,
+    ]);
     say(&mut pair, &sender, to_group(GROUP));
 
     assert_eq!(good.recv_outcomes(), all_ok([7], 45));
@@ -123,7 +158,10 @@ fn each_copy_passes_checks_of_its_own() {
     assert_eq!((dropped(DropReason::QKey), counters.qkey_violations), (1, 1));
     assert_eq!((dropped(DropReason::PKey), counters.pkey_violations), (1, 1));
     assert_eq!((dropped(DropReason::NoReceiveRequest), dropped(DropReason::QpState)), (1, 2));
-    assert_eq!(pair.trace.records[0].arrivals[0].1, Disposition::Replicated { taken: 2, copies: 7 });
+    assert_eq!(
+        pair.trace.records[0].arrivals[0].1,
+        Disposition::Replicated { taken: 2, copies: 7 }
+    );
     assert_eq!(counters.received_packets, 1);
 }
 
@@ -143,7 +181,10 @@ fn members_with_a_shared_receive_queue() {
     });
     let memory = pair.b.buffer(200);
     for id in 0..2 {
-        pair.b.adapter.post_srq_recv(srq, &RecvWr::new(id, [memory.sge(100 * id as usize, 100)])).unwrap();
+        pair.b
+            .adapter
+            .post_srq_recv(srq, &RecvWr::new(id, [memory.sge(100 * id as usize, 100)]))
+            .unwrap();
     }
     pair.allow(DropReason::NoReceiveRequest);
     say(&mut pair, &sender, to_group(GROUP));
@@ -171,11 +212,21 @@ fn attached_twice_is_attached_once_and_detached_is_gone() {
     assert_eq!(groups(&pair, Some(second.qpn)), [Gid::from(GROUP), Gid::from(OTHER)]);
     assert_eq!(groups(&pair, Some(Qpn::new(5))), []);
     assert_eq!(pair.b.adapter.detach_mcast(second.qpn, GROUP.into()), Ok(false));
-    assert_eq!(pair.b.adapter.detach_mcast(second.qpn, GROUP.into()), Err(McastError::NotAttached(GROUP.into())));
+    assert_eq!(
+        pair.b.adapter.detach_mcast(second.qpn, GROUP.into()),
+        Err(McastError::NotAttached(GROUP.into()))
+    );
     say(&mut pair, &sender, to_group(GROUP));
     assert_eq!((receiver.received().len(), second.received().len()), (1, 0));
-    assert_eq!(pair.b.adapter.detach_mcast(receiver.qpn, GROUP.into()), Ok(true), "the link has to leave");
-    assert_eq!(pair.b.adapter.detach_mcast(receiver.qpn, GROUP.into()), Err(McastError::NotAttached(GROUP.into())));
+    assert_eq!(
+        pair.b.adapter.detach_mcast(receiver.qpn, GROUP.into()),
+        Ok(true),
+        "the link has to leave"
+    );
+    assert_eq!(
+        pair.b.adapter.detach_mcast(receiver.qpn, GROUP.into()),
+        Err(McastError::NotAttached(GROUP.into()))
+    );
     assert_eq!(groups(&pair, None), [Gid::from(OTHER)]);
     say(&mut pair, &sender, to_group(GROUP));
     assert_eq!(receiver.received(), []);
@@ -198,7 +249,10 @@ fn memberships_of_queue_pairs_that_are_reset_or_destroyed() {
     pair.post_recv(&third, &RecvWr::new(9, [memory.all()]));
     say(&mut pair, &sender, to_group(GROUP));
     assert_eq!((first.recv_outcomes(), third.received().len()), (all_ok([8], 45), 0));
-    assert_eq!(pair.trace.records[0].arrivals[0].1, Disposition::Replicated { taken: 1, copies: 1 });
+    assert_eq!(
+        pair.trace.records[0].arrivals[0].1,
+        Disposition::Replicated { taken: 1, copies: 1 }
+    );
     pair.b.adapter.destroy_qp(first.qpn).unwrap();
     assert_eq!(pair.b.adapter.mcast_groups(None).count(), 0);
 }
@@ -212,9 +266,21 @@ fn what_cannot_be_attached() {
     let mut qp = |qp_type| {
         let (send_cq, recv_cq) = (cq.clone(), cq.clone());
         let (caps, quirks) = (Options::default().caps, Quirks::default());
-        adapter.create_qp(QpInit { qp_type, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }).unwrap()
+        adapter
+            .create_qp(QpInit {
+                qp_type,
+                send_cq,
+                recv_cq,
+                srq: None,
+                caps,
+                sq_sig_all: false,
+                pd,
+                quirks,
+            })
+            .unwrap()
     };
-    let [rc, uc, one, two, three] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Ud, QpType::Ud].map(&mut qp);
+    let [rc, uc, one, two, three] =
+        [QpType::Rc, QpType::Uc, QpType::Ud, QpType::Ud, QpType::Ud].map(&mut qp);
     let group = |n: u8| Gid::from(IpAddr::from([239, 0, 0, n]));
     let unicast = Gid::from(IpAddr::from([10, 0, 0, 1]));
     for qpn in [rc, uc] {
@@ -223,7 +289,10 @@ fn what_cannot_be_attached() {
     }
     assert_eq!(adapter.attach_mcast(Qpn::new(7), group(1)), Err(McastError::UnknownQp));
     assert_eq!(adapter.attach_mcast(one, unicast), Err(McastError::NotMulticast(unicast)));
-    assert_eq!(adapter.attach_mcast(one, Gid::default()), Err(McastError::NotMulticast(Gid::default())));
+    assert_eq!(
+        adapter.attach_mcast(one, Gid::default()),
+        Err(McastError::NotMulticast(Gid::default()))
+    );
     assert_eq!(adapter.attach_mcast(one, group(1)), Ok(true));
     assert_eq!(adapter.attach_mcast(two, group(1)), Ok(false));
     assert_eq!(adapter.attach_mcast(three, group(1)), Err(McastError::TooManyMembers { limit: 2 }));
@@ -248,7 +317,8 @@ fn what_is_no_multicast_packet() {
         ident: Ident::Known { id: 0, dont_fragment: true },
     };
     let deth = Ext::Deth(Deth { qkey: QKEY, source_qp: Qpn::new(5) });
-    let bth = |service, dest| Bth::new(Opcode::new(service, Op::SendOnly).unwrap(), dest, Psn::new(0));
+    let bth =
+        |service, dest| Bth::new(Opcode::new(service, Op::SendOnly).unwrap(), dest, Psn::new(0));
     let good = Headers::new(bth(Service::Ud, Qpn::MULTICAST), deth).unwrap();
     let to_one = Headers::new(bth(Service::Ud, end.qpn), deth).unwrap();
     let reliable = Headers::new(bth(Service::Rc, Qpn::MULTICAST), Ext::None).unwrap();
@@ -261,12 +331,16 @@ fn what_is_no_multicast_packet() {
         (unreliable, GROUP, DropReason::WrongService),
     ] {
         let net = NetHeader { dst, ..net };
-        let (disposition, dropped) = node.handle_datagram(Instant::ZERO, &net, &encode(&net, headers, b""));
+        let (disposition, dropped) =
+            node.handle_datagram(Instant::ZERO, &net, &encode(&net, headers, b""));
         assert_eq!((disposition, dropped), (Disposition::Dropped(reason), vec![reason]));
     }
     let mut damaged = encode(&net, good, b"");
     damaged[20] ^= 1;
-    assert_eq!(node.handle_datagram(Instant::ZERO, &net, &damaged).0, Disposition::Dropped(DropReason::Icrc));
+    assert_eq!(
+        node.handle_datagram(Instant::ZERO, &net, &damaged).0,
+        Disposition::Dropped(DropReason::Icrc)
+    );
     assert_eq!((end.received(), memory.part(0, 1)), (vec![], vec![0]));
     // nothing of all that has broken the group
     let (disposition, _) = node.handle_datagram(Instant::ZERO, &net, &encode(&net, good, b"hello"));
@@ -288,7 +362,8 @@ fn how_far_it_goes() {
     }
 }
 
-/// The network's faults hit the datagram on its way, so all copies alike; and each of two duplicates is a datagram.
+/// The network's faults hit the datagram on its way, so all copies alike; and each of two
+/// duplicates is a datagram.
 #[test]
 fn lost_and_doubled() {
     let mut pair = Pair::new();

@@ -4,7 +4,7 @@ use roce_transport::{
     adapter::{ObjectError, PKeyTable},
     addr::PKey,
     event::{DropReason, Event},
-    qp::{QpUpdate, Init, ModifyError, QpType, Rts},
+    qp::{Init, ModifyError, QpType, QpUpdate, Rts},
     wire::{Headers, NetHeader, Operation as Op, Service},
     work::{Data, RecvWr, SendWr, WcStatus},
 };
@@ -59,10 +59,20 @@ fn the_same_partition_and_one_full_member() {
             let what = format!("{qp_type}: {key_a:#06x} to {key_b:#06x}");
             let counters = pair.b.adapter.counters();
             let refused = u64::from(!may);
-            assert_eq!((counters.dropped(DropReason::PKey), counters.pkey_violations), (refused, refused), "{what}");
+            assert_eq!(
+                (counters.dropped(DropReason::PKey), counters.pkey_violations),
+                (refused, refused),
+                "{what}"
+            );
             assert_eq!(b.received().len(), usize::from(may), "{what}");
-            assert!(pair.trace.from(Side::A).all(|record| record.headers.bth().pkey == PKey(key_a)), "{what}");
-            assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(key_b)), "{what}");
+            assert!(
+                pair.trace.from(Side::A).all(|record| record.headers.bth().pkey == PKey(key_a)),
+                "{what}"
+            );
+            assert!(
+                pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(key_b)),
+                "{what}"
+            );
             let expected = match (qp_type, may) {
                 (QpType::Rc, false) => vec![(1, Err(WcStatus::RetryExcErr))],
                 _ => all_ok([1], 0),
@@ -85,7 +95,12 @@ fn every_packet_carries_the_queue_pairs_key() {
     pair.post_send(&a, &SendWr::write(4, far.remote(0), near.all()));
     pair.run();
     assert_eq!(a.send_outcomes().len(), 4);
-    assert!(pair.trace.records.iter().any(|record| record.headers.bth().opcode.service() == Service::Cnp));
+    assert!(
+        pair.trace
+            .records
+            .iter()
+            .any(|record| record.headers.bth().opcode.service() == Service::Cnp)
+    );
     assert!(pair.trace.from(Side::A).all(|record| record.headers.bth().pkey == PKey(0x8005)));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.bth().pkey == PKey(0x0005)));
 }
@@ -122,14 +137,17 @@ fn a_datagram_tells_the_index_of_its_key() {
 fn only_used_entries_can_be_named() {
     let mut half = Half::reset(Options::default());
     half.node.adapter.set_pkeys(table([0xFFFF, 0, 0x8000, 0x0007])).unwrap();
-    for (pkey_index, result) in [(1, Err(ModifyError::PKeyIndex(1))), (2, Err(ModifyError::PKeyIndex(2))), (3, Ok(()))] {
+    for (pkey_index, result) in
+        [(1, Err(ModifyError::PKeyIndex(1))), (2, Err(ModifyError::PKeyIndex(2))), (3, Ok(()))]
+    {
         let init = Init { pkey_index, ..Init::default() };
         assert_eq!(half.node.adapter.to_init(half.qp.qpn, &init), result);
     }
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().pkey_index, 3);
 }
 
-/// A new table counts at once, for what is sent and what is received, and takes nobody's entry away.
+/// A new table counts at once, for what is sent and what is received, and takes nobody's entry
+/// away.
 #[test]
 fn the_table_changes_under_a_connection() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8001, 0x8001);
@@ -164,16 +182,21 @@ fn another_index_in_sqd() {
     half.node.adapter.set_pkeys(table([0xFFFF, 0x8004])).unwrap();
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.adapter.to_sqd(now, qpn, false).unwrap();
-    half.node.adapter.update(now, qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE }).unwrap();
+    half.node
+        .adapter
+        .update(now, qpn, &QpUpdate { pkey_index: Some(1), ..QpUpdate::NONE })
+        .unwrap();
     half.node.adapter.to_rts(now, qpn, &Rts::Resume).unwrap();
     half.post_send(&SendWr::send(1, Data::empty()));
     half.node.transmit.clear();
     half.node.adapter.poll_transmit(now, &mut half.node.transmit);
-    let sent: Vec<_> = half.node.transmit.datagrams().map(|(_, bytes)| [bytes[2], bytes[3]]).collect();
+    let sent: Vec<_> =
+        half.node.transmit.datagrams().map(|(_, bytes)| [bytes[2], bytes[3]]).collect();
     assert_eq!(sent, [[0x80, 0x04]]);
 }
 
-/// What is of another partition is not even noticed otherwise: not its congestion mark, and no event tells of it.
+/// What is of another partition is not even noticed otherwise: not its congestion mark, and no
+/// event tells of it.
 #[test]
 fn a_stranger_changes_nothing() {
     let mut half = Half::new(Options::default());

@@ -17,7 +17,8 @@ use crate::common::{ALL_RIGHTS, Half, Options, Pair, ack, all_ok, nak, pkt};
 
 const FAR: Remote = Remote { address: 0x5000, rkey: RKey(0x1234) };
 const BOTH: Placement = Placement::all();
-const RIGHTS: Access = Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
+const RIGHTS: Access =
+    Access::REMOTE_WRITE.union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
 
 /// Memory that notes what it was asked to make last.
 struct Lasting {
@@ -66,10 +67,14 @@ fn a_flush_on_the_wire() {
     half.post_send(&SendWr::flush(1, FAR, 0x1000, Placement::GLOBAL));
     half.post_send(&SendWr::flush_all(2, FAR.rkey, BOTH));
     let whole = Remote { address: 0, ..FAR };
-    half.expect(&[pkt(Op::Flush, 0x100).flush(1, 0, FAR, 0x1000).ask(), pkt(Op::Flush, 0x101).flush(3, 1, whole, 0).ask()]);
+    half.expect(&[
+        pkt(Op::Flush, 0x100).flush(1, 0, FAR, 0x1000).ask(),
+        pkt(Op::Flush, 0x101).flush(3, 1, whole, 0).ask(),
+    ]);
     half.send(&placement_ack(0x100, 1));
     half.send(&placement_ack(0x101, 2));
-    let opcodes: Vec<_> = half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
+    let opcodes: Vec<_> =
+        half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
     assert_eq!(opcodes, [Ok((WcOpcode::Flush, 0)); 2]);
 }
 
@@ -78,7 +83,8 @@ fn a_flush_on_the_wire() {
 fn a_flush_is_carried_out() {
     let mut half = flusher();
     let memory = lasting();
-    let attr = MrAttr { memory: memory.clone(), address: 0x1000, access: RIGHTS | Access::LOCAL_WRITE };
+    let attr =
+        MrAttr { memory: memory.clone(), address: 0x1000, access: RIGHTS | Access::LOCAL_WRITE };
     let region = half.node.adapter.register(half.node.pd, attr).unwrap();
     let at = |address| Remote { address, rkey: region.rkey() };
     half.send(&pkt(Op::WriteOnly, 0x200).reth(at(0x1000), 4).payload(&[1; 4]));
@@ -86,7 +92,12 @@ fn a_flush_is_carried_out() {
     half.send(&pkt(Op::Flush, 0x202).flush(1, 0, at(0x1000), 4096).ask());
     half.send(&pkt(Op::Flush, 0x203).flush(3, 1, at(0), 0).ask());
     half.send(&pkt(Op::Flush, 0x204).flush(3, 0, at(0x2000), 0).ask());
-    half.expect(&[placement_ack(0x201, 2), placement_ack(0x202, 3), placement_ack(0x203, 4), placement_ack(0x204, 5)]);
+    half.expect(&[
+        placement_ack(0x201, 2),
+        placement_ack(0x202, 3),
+        placement_ack(0x203, 4),
+        placement_ack(0x204, 5),
+    ]);
     assert_eq!(*memory.persisted.lock().unwrap(), [(4, 10), (0, 4096), (4096, 0)]);
 }
 
@@ -116,7 +127,15 @@ fn which_flushes_are_refused() {
         (all, ALL_RIGHTS, 4, 0, 8, NakCode::InvalidRequest, Some(Refusal::FlushKind)),
         (all, ALL_RIGHTS, 1, 2, 8, NakCode::InvalidRequest, Some(Refusal::FlushKind)),
         (global, ALL_RIGHTS, 2, 0, 8, NakCode::InvalidRequest, Some(Refusal::NotEnabled)),
-        (Access::FLUSH_PERSISTENT, ALL_RIGHTS, 1, 0, 8, NakCode::InvalidRequest, Some(Refusal::NotEnabled)),
+        (
+            Access::FLUSH_PERSISTENT,
+            ALL_RIGHTS,
+            1,
+            0,
+            8,
+            NakCode::InvalidRequest,
+            Some(Refusal::NotEnabled),
+        ),
         (all, ALL_RIGHTS, 2, 0, 8, NakCode::RemoteAccessError, None),
         (all, ALL_RIGHTS - global, 1, 1, 0, NakCode::RemoteAccessError, None),
         (all, ALL_RIGHTS, 1, 0, 9, NakCode::RemoteAccessError, None),
@@ -124,7 +143,8 @@ fn which_flushes_are_refused() {
     for (granted, rights, placement, selectivity, length, code, refusal) in cases {
         let mut half = Half::new(Options { access: granted, ..Options::default() });
         let far = half.node.buffer_with(8, rights);
-        let disposition = half.send(&pkt(Op::Flush, 0x200).flush(placement, selectivity, far.remote(0), length));
+        let disposition =
+            half.send(&pkt(Op::Flush, 0x200).flush(placement, selectivity, far.remote(0), length));
         let Disposition::Refused(syndrome, why) = disposition else { panic!("{disposition:?}") };
         assert_eq!(syndrome, Syndrome::Nak(code), "{placement} {selectivity} {why:?}");
         assert!(refusal.is_none_or(|refusal| refusal == why), "{why:?}");
@@ -143,14 +163,21 @@ fn flush_and_atomic_write_stand_between_messages_and_have_their_lengths() {
         (|far| pkt(Op::AtomicWrite, 0x200).reth(far, 4).payload(&[0; 8]), Refusal::Length),
         (|far| pkt(Op::AtomicWrite, 0x200).reth(far, 16).payload(&[0; 16]), Refusal::Length),
         (
-            |far| pkt(Op::AtomicWrite, 0x200).reth(Remote { address: far.address + 4, ..far }, 8).payload(&[0; 8]),
+            |far| {
+                pkt(Op::AtomicWrite, 0x200)
+                    .reth(Remote { address: far.address + 4, ..far }, 8)
+                    .payload(&[0; 8])
+            },
             Refusal::Misaligned,
         ),
     ];
     for (packet, refusal) in cases {
         let mut half = flusher();
         let packet = packet(half.buffer(16).remote(0));
-        assert_eq!(half.send(&packet), Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), refusal));
+        assert_eq!(
+            half.send(&packet),
+            Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), refusal)
+        );
     }
     for operation in [Op::Flush, Op::AtomicWrite] {
         let mut half = flusher();
@@ -160,7 +187,8 @@ fn flush_and_atomic_write_stand_between_messages_and_have_their_lengths() {
             Op::Flush => pkt(operation, 0x201).flush(1, 0, far, 8),
             _ => pkt(operation, 0x201).reth(far, 8).payload(&[0; 8]),
         };
-        let refused = Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder);
+        let refused =
+            Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder);
         assert_eq!(half.send(&packet), refused);
     }
 }
@@ -175,7 +203,8 @@ fn an_atomic_write_on_the_wire() {
     half.expect(&[request(0x100).payload(&near.bytes()), request(0x101).payload(&[5; 8])]);
     half.send(&placement_ack(0x100, 1));
     half.send(&placement_ack(0x101, 2));
-    let opcodes: Vec<_> = half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
+    let opcodes: Vec<_> =
+        half.qp.sent().iter().map(|wc| wc.result.map(|ok| (ok.opcode, ok.byte_len))).collect();
     assert_eq!(opcodes, [Ok((WcOpcode::AtomicWrite, 0)); 2]);
 
     half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
@@ -183,7 +212,8 @@ fn an_atomic_write_on_the_wire() {
     assert_eq!(far.part(8, 8), [7; 8]);
     // the memory has changed since; a repeat is answered and changes nothing
     far.put(8, &[8; 8]);
-    let again = half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
+    let again =
+        half.send(&pkt(Op::AtomicWrite, 0x200).reth(far.remote(8), 8).payload(&[7; 8]).ask());
     assert_eq!(again, Disposition::Duplicate);
     half.expect(&[placement_ack(0x200, 1)]);
     assert_eq!(far.part(8, 8), [8; 8]);
@@ -214,11 +244,19 @@ fn slots() {
     half.post_send(&SendWr::atomic_write(4, FAR, Data::inline(&[0; 8])));
     assert_eq!(half.take().len(), 4);
     half.send(&placement_ack(0x103, 4));
-    assert_eq!(half.qp.send_outcomes(), all_ok(0..4, 0), "the answer to a later one shows that the earlier were carried out");
+    assert_eq!(
+        half.qp.send_outcomes(),
+        all_ok(0..4, 0),
+        "the answer to a later one shows that the earlier were carried out"
+    );
     assert_eq!(half.take().len(), 1);
 
     // rxe forgets a READ for a FLUSH
-    let mut half = Half::new(Options { max_rd_atomic: 1, quirks: Quirks { rxe_flush: true }, ..Options::default() });
+    let mut half = Half::new(Options {
+        max_rd_atomic: 1,
+        quirks: Quirks { rxe_flush: true },
+        ..Options::default()
+    });
     half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
     half.post_send(&SendWr::flush(2, FAR, 8, Placement::GLOBAL));
     assert_eq!(half.take().len(), 1);
@@ -232,12 +270,17 @@ fn slots() {
     half.send(&placement_ack(0x100, 1));
     assert_eq!(half.qp.send_outcomes(), [(1, Ok(0)), (2, Err(WcStatus::LocQpOpErr))]);
 
-    let mut half = Half::new(Options { max_dest_rd_atomic: 0, access: RIGHTS, ..Options::default() });
+    let mut half =
+        Half::new(Options { max_dest_rd_atomic: 0, access: RIGHTS, ..Options::default() });
     let far = half.buffer(8);
     half.send(&pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask());
     half.expect(&[placement_ack(0x200, 1)]);
-    let disposition = half.send(&pkt(Op::AtomicWrite, 0x201).reth(far.remote(0), 8).payload(&[7; 8]));
-    assert_eq!(disposition, Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::TooManyReads));
+    let disposition =
+        half.send(&pkt(Op::AtomicWrite, 0x201).reth(far.remote(0), 8).payload(&[7; 8]));
+    assert_eq!(
+        disposition,
+        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::TooManyReads)
+    );
 }
 
 #[test]
@@ -257,7 +300,11 @@ fn losses() {
         let mut pair = Pair::new();
         let (a, _) = pair.connect(Options { access: RIGHTS, ..Options::default() });
         let far = pair.b.buffer(64);
-        pair.allow_all(&[DropReason::OutOfSequence, DropReason::StaleResponse, DropReason::RecoveryUnderWay]);
+        pair.allow_all(&[
+            DropReason::OutOfSequence,
+            DropReason::StaleResponse,
+            DropReason::RecoveryUnderWay,
+        ]);
         let rule = pair.fault(&format!("drop nth {lost}"));
         for id in 0..6 {
             let value = Data::inline(&[id as u8 + 1; 8]);
@@ -272,8 +319,8 @@ fn losses() {
     }
 }
 
-/// The answer says that just this request was carried out. What never was gets none, however long past its PSN looks: a peer that
-/// lives anew may number its requests so.
+/// The answer says that just this request was carried out. What never was gets none, however long
+/// past its PSN looks: a peer that lives anew may number its requests so.
 #[test]
 fn a_repeat_of_what_never_was() {
     let mut half = flusher();
@@ -282,11 +329,16 @@ fn a_repeat_of_what_never_was() {
     half.send(&pkt(Op::SendOnly, 0x200));
     half.send(&pkt(Op::Flush, 0x201).flush(1, 0, far.remote(0), 8));
     half.expect(&[placement_ack(0x201, 2)]);
-    let atomic_write = |psn| pkt(Op::AtomicWrite, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask();
+    let atomic_write =
+        |psn| pkt(Op::AtomicWrite, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask();
     let flush = |psn| pkt(Op::Flush, psn).flush(1, 0, far.remote(0), 8).ask();
     for psn in [0x200, 0x1FF, 0x80_0202] {
         for packet in [atomic_write(psn), flush(psn)] {
-            assert_eq!(half.send(&packet), Disposition::Dropped(DropReason::ReplayMissing), "{packet:?}");
+            assert_eq!(
+                half.send(&packet),
+                Disposition::Dropped(DropReason::ReplayMissing),
+                "{packet:?}"
+            );
         }
     }
     half.expect_nothing();
@@ -306,7 +358,9 @@ fn a_flood_of_flushes_and_atomic_writes() {
             _ => pkt(operation, psn).reth(far.remote(0), 8).payload(&[7; 8]).ask(),
         };
         let mut flood = |psns: std::ops::Range<u32>| {
-            let busy = psns.filter(|&psn| half.send(&request(psn)) == Disposition::Dropped(DropReason::ResponderBusy));
+            let busy = psns.filter(|&psn| {
+                half.send(&request(psn)) == Disposition::Dropped(DropReason::ResponderBusy)
+            });
             let busy = busy.count();
             (busy, half.take().len())
         };
@@ -324,7 +378,11 @@ fn a_flood_of_flushes_and_atomic_writes() {
 fn the_kernels_own_icrc() {
     // sent to a peer that is known to want it
     for rxe in [false, true] {
-        let mut half = Half::new(Options { quirks: Quirks { rxe_flush: rxe }, access: RIGHTS, ..Options::default() });
+        let mut half = Half::new(Options {
+            quirks: Quirks { rxe_flush: rxe },
+            access: RIGHTS,
+            ..Options::default()
+        });
         half.post_send(&SendWr::flush(1, FAR, 8, Placement::GLOBAL));
         half.post_send(&SendWr::send(2, Data::empty()));
         half.node.adapter.poll_transmit(half.now, &mut half.node.transmit);
@@ -344,7 +402,8 @@ fn the_kernels_own_icrc() {
         let far = half.buffer(8);
         let packet = pkt(Op::Flush, 0x200).flush(1, 0, far.remote(0), 8).ask();
         let net = half.net();
-        let mut bytes = crate::common::encode(&net, Headers::new(half.bth(&packet), packet.ext).unwrap(), &[]);
+        let mut bytes =
+            crate::common::encode(&net, Headers::new(half.bth(&packet), packet.ext).unwrap(), &[]);
         let end = bytes.len() - 4;
         let icrc = rxe_flush_icrc(&net, &bytes[..end]);
         bytes[end..].copy_from_slice(&icrc.to_le_bytes());
@@ -362,8 +421,15 @@ fn what_cannot_be_posted_or_registered() {
     half.post_send(&SendWr::atomic_write(1, FAR, near.sge(0, 7)));
     half.expect_nothing();
     assert_eq!(half.qp.send_outcomes(), [(1, Err(WcStatus::LocLenErr))]);
-    let attr = MrAttr { memory: near.region.memory().clone(), address: 0, access: Access::FLUSH_PERSISTENT };
-    assert_eq!(half.node.adapter.register(half.node.pd, attr).map(|_| ()), Err(RegisterError::NotPersistent));
+    let attr = MrAttr {
+        memory: near.region.memory().clone(),
+        address: 0,
+        access: Access::FLUSH_PERSISTENT,
+    };
+    assert_eq!(
+        half.node.adapter.register(half.node.pd, attr).map(|_| ()),
+        Err(RegisterError::NotPersistent)
+    );
 }
 
 /// An answer that carries what no FLUSH asked for.

@@ -1,4 +1,5 @@
-//! The port and the adapter as a whole: what raises their events (11.6.3), and the counters of one queue pair.
+//! The port and the adapter as a whole: what raises their events (11.6.3), and the counters of one
+//! queue pair.
 
 use roce_transport::{
     addr::{Gid, Mtu, Qpn},
@@ -73,23 +74,29 @@ fn the_port_goes_down_and_comes_back() {
     assert_eq!(half.node.adapter.gids().port_mtu(), Mtu::B512);
 }
 
-/// A queue pair with a shared receive queue that fails by itself says both: what failed it, and that it takes nothing more.
+/// A queue pair with a shared receive queue that fails by itself says both: what failed it, and
+/// that it takes nothing more.
 #[test]
 fn the_last_request_of_a_queue_pair_that_fails() {
     let mut pair = Pair::new();
     let srq = pair.b.adapter.create_srq(pair.b.pd, SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
-    let (a, b) = pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() });
+    let (a, b) =
+        pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() });
     let nowhere = Remote { address: 0, rkey: RKey(0x1234_5678) };
     pair.post_send(&a, &SendWr::write(1, nowhere, Data::inline(b"nowhere")));
     pair.run();
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err));
-    let refused = Event::QpAccessError(b.qpn, Refusal::Access(AccessError::UnknownKey(0x1234_5678)));
+    let refused =
+        Event::QpAccessError(b.qpn, Refusal::Access(AccessError::UnknownKey(0x1234_5678)));
     assert_eq!(pair.events(Side::B), [refused, Event::LastWqeReached(b.qpn)]);
     let now = pair.now;
     pair.b.adapter.to_error(now, b.qpn).unwrap();
     pair.b.drain_events();
     assert_eq!(pair.events(Side::B), [], "once");
-    let said = format!("queue pair {}: the peer's access to memory was refused: R_Key: key 0x12345678 names no region", b.qpn);
+    let said = format!(
+        "queue pair {}: the peer's access to memory was refused: R_Key: key 0x12345678 names no region",
+        b.qpn
+    );
     assert_eq!(refused.to_string(), said);
 }
 
@@ -114,7 +121,8 @@ fn values(counters: &Counters, names: &[&str]) -> Vec<u64> {
     names.iter().map(value).collect()
 }
 
-/// Two connections at once; what one of them sends, receives, repeats and refuses is counted for it alone.
+/// Two connections at once; what one of them sends, receives, repeats and refuses is counted for it
+/// alone.
 #[test]
 fn a_queue_pair_counts_for_itself() {
     let mut pair = Pair::new();
@@ -138,16 +146,23 @@ fn a_queue_pair_counts_for_itself() {
     assert!(pair.network.faults().hits(rule) > 2);
     let record = |pair: &Pair, side, qpn| {
         // the first of each side left before anyone counted
-        pair.trace.from(side).skip(1).filter(|record| record.headers.bth().dest_qp == qpn).count() as u64
+        pair.trace.from(side).skip(1).filter(|record| record.headers.bth().dest_qp == qpn).count()
+            as u64
     };
     let counters = pair.a.adapter.qp_counters(a.qpn).unwrap();
     assert_eq!(values(counters, &["sent_packets"]), [record(&pair, Side::A, b.qpn)]);
     assert_eq!(values(counters, &["received_packets"]), [record(&pair, Side::B, a.qpn)]);
     let all = pair.a.adapter.counters();
-    assert!(counters.retransmitted_packets > 0 && counters.retransmitted_packets < all.retransmitted_packets);
+    assert!(
+        counters.retransmitted_packets > 0
+            && counters.retransmitted_packets < all.retransmitted_packets
+    );
     let far = pair.b.adapter.qp_counters(b.qpn).unwrap();
     assert!(far.dropped(DropReason::OutOfSequence) > 0);
-    assert!(far.dropped(DropReason::OutOfSequence) < pair.b.adapter.counters().dropped(DropReason::OutOfSequence));
+    assert!(
+        far.dropped(DropReason::OutOfSequence)
+            < pair.b.adapter.counters().dropped(DropReason::OutOfSequence)
+    );
     assert!(far.sequence_naks_sent > 0);
     pair.a.adapter.destroy_qp(a.qpn).unwrap();
     assert_eq!(pair.a.adapter.qp_counters(a.qpn), None);
@@ -171,7 +186,11 @@ fn a_member_of_a_group_counts_its_copies() {
     pair.run();
     let counted = |qpn| {
         let counters = pair.b.adapter.qp_counters(qpn).unwrap();
-        (counters.received_packets, counters.multicast_packets, counters.dropped(DropReason::NoReceiveRequest))
+        (
+            counters.received_packets,
+            counters.multicast_packets,
+            counters.dropped(DropReason::NoReceiveRequest),
+        )
     };
     assert_eq!((counted(b.qpn), counted(other.qpn)), ((1, 1, 0), (1, 1, 1)));
     assert_eq!(pair.b.adapter.counters().received_packets, 1);
@@ -181,7 +200,11 @@ fn a_member_of_a_group_counts_its_copies() {
 fn every_counter_has_a_name_and_an_explanation() {
     let counters = Counters::default();
     let mut names: Vec<&str> = counters.iter().map(|counter| counter.name).collect();
-    assert!(counters.iter().all(|Counter { explanation, value, .. }| value == 0 && explanation.len() > 10));
+    assert!(
+        counters
+            .iter()
+            .all(|Counter { explanation, value, .. }| value == 0 && explanation.len() > 10)
+    );
     let count = names.len();
     names.sort_unstable();
     names.dedup();

@@ -25,7 +25,10 @@ fn a_request_names_everything_and_takes_the_psns_of_its_answers() {
     let to = half.buffer(600);
     half.post_send(&SendWr::read(1, FAR, to.all()));
     half.post_send(&SendWr::send(2, Data::empty()));
-    half.expect(&[pkt(Op::ReadRequest, 0x100).reth(FAR, 600).ask(), pkt(Op::SendOnly, 0x103).ask()]);
+    half.expect(&[
+        pkt(Op::ReadRequest, 0x100).reth(FAR, 600).ask(),
+        pkt(Op::SendOnly, 0x103).ask(),
+    ]);
     let bytes = pattern(1, 600);
     half.send(&response(Op::ReadResponseFirst, 0x100, &bytes[..256]));
     half.send(&response(Op::ReadResponseMiddle, 0x101, &bytes[256..512]));
@@ -203,7 +206,11 @@ fn a_response_that_does_not_fit_is_a_bad_response() {
         half.take();
         half.send(&response(operation, 0x100, &vec![1; length]));
         let outcomes = half.qp.send_outcomes();
-        assert_eq!(outcomes, [(1, Err(WcStatus::BadRespErr)), (2, Err(WcStatus::WrFlushErr))], "{operation:?} [{length}]");
+        assert_eq!(
+            outcomes,
+            [(1, Err(WcStatus::BadRespErr)), (2, Err(WcStatus::WrFlushErr))],
+            "{operation:?} [{length}]"
+        );
         assert_eq!(half.state(), State::Err);
     }
 }
@@ -228,7 +235,10 @@ fn more_reads_than_agreed_on_are_an_invalid_request() {
         let mut half = Half::new(Options { max_dest_rd_atomic: agreed, ..Options::default() });
         let from = half.buffer(8);
         for index in 0..u32::from(agreed) {
-            assert_eq!(half.send(&pkt(Op::ReadRequest, 0x200 + index).reth(from.remote(0), 8)), Disposition::Executed);
+            assert_eq!(
+                half.send(&pkt(Op::ReadRequest, 0x200 + index).reth(from.remote(0), 8)),
+                Disposition::Executed
+            );
         }
         let psn = 0x200 + u32::from(agreed);
         let disposition = half.send(&pkt(Op::ReadRequest, psn).reth(from.remote(0), 8));
@@ -239,7 +249,8 @@ fn more_reads_than_agreed_on_are_an_invalid_request() {
     }
 }
 
-/// An answer that is given a second time does not count against what was agreed on: the requester has long had the first one.
+/// An answer that is given a second time does not count against what was agreed on: the requester
+/// has long had the first one.
 #[test]
 fn a_repeat_takes_no_place_of_a_new_read() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 1, ..Options::default() });

@@ -1,4 +1,5 @@
-//! A peer without a receive request says "not ready", and is left alone for as long as it asks (9.7.5.2.8, 9.9.2).
+//! A peer without a receive request says "not ready", and is left alone for as long as it asks
+//! (9.7.5.2.8, 9.9.2).
 
 use std::time::Duration;
 
@@ -57,7 +58,11 @@ fn a_late_receive_request_is_in_time() {
     assert_eq!(far.bytes(), near.bytes());
     // 1.28 ms: one RNR NAK is enough
     assert_eq!(pair.b.adapter.counters().rnr_naks_sent, 1);
-    assert_eq!(pair.a.adapter.counters().timeouts, 0, "the acknowledge timer stands still meanwhile");
+    assert_eq!(
+        pair.a.adapter.counters().timeouts,
+        0,
+        "the acknowledge timer stands still meanwhile"
+    );
 }
 
 #[test]
@@ -70,7 +75,10 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
         pair.allow(DropReason::OutOfSequence);
         pair.run();
         assert_eq!(pair.trace.count(Side::A, Op::SendOnly), usize::from(rnr_retry) + 1);
-        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RnrRetryExcErr)), (2, Err(WcStatus::WrFlushErr))]);
+        assert_eq!(
+            a.send_outcomes(),
+            [(1, Err(WcStatus::RnrRetryExcErr)), (2, Err(WcStatus::WrFlushErr))]
+        );
         assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
     }
 }
@@ -83,7 +91,12 @@ fn pair_remote() -> roce_transport::work::Remote {
 #[test]
 fn seven_is_without_limit() {
     let mut pair = Pair::new();
-    let (a, b) = pair.connect(Options { rnr_retry: 7, retry_cnt: 0, min_rnr_timer: 1, ..Options::default() });
+    let (a, b) = pair.connect(Options {
+        rnr_retry: 7,
+        retry_cnt: 0,
+        min_rnr_timer: 1,
+        ..Options::default()
+    });
     pair.post_send(&a, &SendWr::send(1, Data::empty()));
     pair.run_for(Duration::from_millis(10));
     assert!(pair.a.adapter.counters().rnr_naks_received > 500);
@@ -92,15 +105,18 @@ fn seven_is_without_limit() {
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
 }
 
-/// What was sent behind the refused packet is sent again after the pause, not before: neither the responder nor the requester
-/// makes a sequence error of it.
+/// What was sent behind the refused packet is sent again after the pause, not before: neither the
+/// responder nor the requester makes a sequence error of it.
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());
     half.send(&pkt(Op::SendOnly, 0x200).ask());
     half.expect(&[rnr(12, 0x200, 0)]);
     for psn in [0x201, 0x202] {
-        assert_eq!(half.send(&pkt(Op::SendOnly, psn).ask()), Disposition::Dropped(DropReason::OutOfSequence));
+        assert_eq!(
+            half.send(&pkt(Op::SendOnly, psn).ask()),
+            Disposition::Dropped(DropReason::OutOfSequence)
+        );
     }
     half.expect_nothing();
 
@@ -116,8 +132,9 @@ fn not_ready_goes_before_out_of_sequence() {
     half.expect(&packets);
 }
 
-/// When its answers take longer than the pause, that NAK comes after it. It is still the echo of what was under way: the retry
-/// counter is for losses, and waiting for a receiver is not limited by it.
+/// When its answers take longer than the pause, that NAK comes after it. It is still the echo of
+/// what was under way: the retry counter is for losses, and waiting for a receiver is not limited
+/// by it.
 #[test]
 fn a_sequence_nak_after_the_pause_is_late() {
     let mut half = Half::new(Options { retry_cnt: 1, ..Options::default() });
@@ -153,16 +170,22 @@ fn a_packet_that_comes_again_is_refused_again() {
     half.expect(&[ack(0x200, 1)]);
 }
 
-/// A WRITE needs a receive request for its immediate data only, so only its last packet can come too early; its data is
-/// written when it comes again.
+/// A WRITE needs a receive request for its immediate data only, so only its last packet can come
+/// too early; its data is written when it comes again.
 #[test]
 fn a_write_with_immediate_waits_at_its_last_packet() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
     let to = half.buffer(600);
     let bytes = pattern(1, 600);
     let last = pkt(Op::WriteLastImm, 0x202).imm([1, 2, 3, 4]).payload(&bytes[512..]).ask();
-    assert_eq!(half.send(&pkt(Op::WriteFirst, 0x200).reth(to.remote(0), 600).payload(&bytes[..256])), Disposition::Executed);
-    assert_eq!(half.send(&pkt(Op::WriteMiddle, 0x201).payload(&bytes[256..512])), Disposition::Executed);
+    assert_eq!(
+        half.send(&pkt(Op::WriteFirst, 0x200).reth(to.remote(0), 600).payload(&bytes[..256])),
+        Disposition::Executed
+    );
+    assert_eq!(
+        half.send(&pkt(Op::WriteMiddle, 0x201).payload(&bytes[256..512])),
+        Disposition::Executed
+    );
     half.send(&last);
     half.expect(&[rnr(12, 0x202, 0)]);
     assert_eq!(to.part(0, 512), bytes[..512]);
@@ -172,7 +195,8 @@ fn a_write_with_immediate_waits_at_its_last_packet() {
     assert_eq!(to.bytes(), bytes);
     assert_eq!(half.qp.recv_outcomes(), all_ok([1], 600));
 
-    let only = pkt(Op::WriteOnlyImm, 0x203).imm([5, 6, 7, 8]).reth(to.remote(0), 3).payload(b"abc").ask();
+    let only =
+        pkt(Op::WriteOnlyImm, 0x203).imm([5, 6, 7, 8]).reth(to.remote(0), 3).payload(b"abc").ask();
     half.send(&only);
     half.expect(&[rnr(12, 0x203, 1)]);
     half.post_recv(&RecvWr::new(2, []));
@@ -193,10 +217,12 @@ fn a_write_with_immediate_is_resent_from_its_last_packet() {
     half.expect(&packets[2..]);
 }
 
-/// The pause ends at its own time, whatever else arrives, and the acknowledge timer starts with what is sent then.
+/// The pause ends at its own time, whatever else arrives, and the acknowledge timer starts with
+/// what is sent then.
 #[test]
 fn an_acknowledgement_during_the_pause_does_not_make_it_a_timeout() {
-    let mut half = Half::new(Options { timeout: 8, retry_cnt: 0, mtu: Mtu::B256, ..Options::default() });
+    let mut half =
+        Half::new(Options { timeout: 8, retry_cnt: 0, mtu: Mtu::B256, ..Options::default() });
     let from = half.buffer(700);
     half.post_send(&SendWr::send(1, from.all()));
     half.take();

@@ -11,7 +11,21 @@ use crate::common::{Options, Pair, Side, all_ok};
 /// Lengths around every boundary.
 fn lengths(mtu: Mtu) -> Vec<usize> {
     let mtu = mtu.bytes() as usize;
-    vec![0, 1, 2, 3, mtu - 1, mtu, mtu + 1, 2 * mtu - 1, 2 * mtu, 2 * mtu + 1, 3 * mtu, 7 * mtu + 2, 65536 + 3]
+    vec![
+        0,
+        1,
+        2,
+        3,
+        mtu - 1,
+        mtu,
+        mtu + 1,
+        2 * mtu - 1,
+        2 * mtu,
+        2 * mtu + 1,
+        3 * mtu,
+        7 * mtu + 2,
+        65536 + 3,
+    ]
 }
 
 fn for_each_length(mut check: impl FnMut(&mut Pair, Options, usize)) {

@@ -59,7 +59,10 @@ fn the_limit_is_told_once_until_it_is_set_again() {
     let limits_after_send = |pair: &mut Pair| {
         pair.post_send(&a, &SendWr::send(9, near.sge(0, 10)));
         pair.run();
-        pair.events(Side::B).into_iter().filter(|event| *event == Event::SrqLimitReached(srq)).count()
+        pair.events(Side::B)
+            .into_iter()
+            .filter(|event| *event == Event::SrqLimitReached(srq))
+            .count()
     };
     pair.b.adapter.set_srq_limit(srq, 5).unwrap();
     assert_eq!(limits_after_send(&mut pair), 0, "five are left");
@@ -77,7 +80,10 @@ fn an_empty_one_is_not_ready() {
     pair.allow(DropReason::OutOfSequence);
     let near = pair.a.buffer(64);
     pair.post_send(&a, &SendWr::send(1, near.sge(0, 10)));
-    pair.post_send(&a, &SendWr::write(2, buffer.remote(2000), near.sge(0, 10)).with_immediate([1; 4]));
+    pair.post_send(
+        &a,
+        &SendWr::write(2, buffer.remote(2000), near.sge(0, 10)).with_immediate([1; 4]),
+    );
     pair.run_for(std::time::Duration::from_millis(2));
     assert!(a.sent().is_empty() && pair.b.adapter.counters().rnr_naks_sent > 0);
     post(&mut pair, srq, 7, &buffer);
@@ -106,7 +112,10 @@ fn a_failed_queue_pair_leaves_the_rest_to_the_others() {
     pair.b.adapter.to_error(now, one.1.qpn).unwrap();
     assert_eq!(one.1.recv_outcomes(), [(1, Err(WcStatus::WrFlushErr))]);
     pair.b.drain_events();
-    assert_eq!(pair.b.events.iter().filter(|event| **event == Event::LastWqeReached(one.1.qpn)).count(), 1);
+    assert_eq!(
+        pair.b.events.iter().filter(|event| **event == Event::LastWqeReached(one.1.qpn)).count(),
+        1
+    );
     pair.post_send(&other.0, &SendWr::send(9, near.sge(0, 10)));
     pair.run();
     assert_eq!(other.1.recv_outcomes(), all_ok([2], 10));

@@ -1,4 +1,5 @@
-//! The states of a queue pair: which edges exist, what can be posted and what is heard in each (10.3.1).
+//! The states of a queue pair: which edges exist, what can be posted and what is heard in each
+//! (10.3.1).
 
 use roce_transport::{
     adapter::PKeyTable,
@@ -6,7 +7,7 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     mem::LKey,
     psn::Psn,
-    qp::{QpUpdate, EDGES, Init, ModifyError, PostError, QpType, Rtr, Rts, State},
+    qp::{EDGES, Init, ModifyError, PostError, QpType, QpUpdate, Rtr, Rts, State},
     time::Instant,
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
@@ -28,11 +29,19 @@ pub(super) fn go(node: &mut Node, qp: &End, qp_type: QpType, to: State) -> Resul
 }
 
 /// The same with changes, on an edge that can be taken with some.
-pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, changes: &QpUpdate) -> Result<(), ModifyError> {
+pub(super) fn go_with(
+    node: &mut Node,
+    qp: &End,
+    qp_type: QpType,
+    to: State,
+    changes: &QpUpdate,
+) -> Result<(), ModifyError> {
     let adapter = &mut node.adapter;
     let from = adapter.query_qp(qp.qpn).unwrap().state;
     match to {
-        State::Init | State::Rts | State::Sqd if from == to => adapter.update(Instant::ZERO, qp.qpn, changes),
+        State::Init | State::Rts | State::Sqd if from == to => {
+            adapter.update(Instant::ZERO, qp.qpn, changes)
+        }
         State::Reset => adapter.to_reset(qp.qpn),
         State::Init => adapter.to_init(qp.qpn, &Init::default()),
         State::Rtr => {
@@ -45,14 +54,18 @@ pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, cha
                 max_dest_rd_atomic: 1,
                 min_rnr_timer: 0,
             };
-            let uc = Rtr::Uc { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av };
+            let uc =
+                Rtr::Uc { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av };
             let rtr = match qp_type {
                 QpType::Rc => rc,
                 QpType::Uc => uc,
                 QpType::Ud => Rtr::Ud,
-                QpType::XrcInitiator => {
-                    Rtr::XrcInitiator { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av }
-                }
+                QpType::XrcInitiator => Rtr::XrcInitiator {
+                    dest_qpn: Qpn::new(7),
+                    path_mtu: Mtu::B1024,
+                    rq_psn: Psn::new(0),
+                    av,
+                },
                 QpType::XrcTarget => Rtr::XrcTarget {
                     dest_qpn: Qpn::new(7),
                     path_mtu: Mtu::B1024,
@@ -69,10 +82,16 @@ pub(super) fn go_with(node: &mut Node, qp: &End, qp_type: QpType, to: State, cha
             let rts = match (from, qp_type) {
                 (State::Rtr, QpType::Ud) => Rts::Ud { sq_psn },
                 (State::Rtr, QpType::Uc) => Rts::Uc { sq_psn },
-                (State::Rtr, QpType::Rc) => Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 },
-                (State::Rtr, QpType::XrcInitiator) => {
-                    Rts::XrcInitiator { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 }
+                (State::Rtr, QpType::Rc) => {
+                    Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 }
                 }
+                (State::Rtr, QpType::XrcInitiator) => Rts::XrcInitiator {
+                    sq_psn,
+                    timeout: 10,
+                    retry_cnt: 1,
+                    rnr_retry: 1,
+                    max_rd_atomic: 1,
+                },
                 (State::Rtr, QpType::XrcTarget) => Rts::XrcTarget { sq_psn, timeout: 10 },
                 _ => Rts::Resume,
             };
@@ -108,7 +127,8 @@ pub(super) fn in_state(node: &mut Node, qp_type: QpType, state: State) -> Option
     Some(qp)
 }
 
-pub(super) const TYPES: [QpType; 5] = [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
+pub(super) const TYPES: [QpType; 5] =
+    [QpType::Rc, QpType::Uc, QpType::Ud, QpType::XrcInitiator, QpType::XrcTarget];
 
 /// A SEND of no bytes, as the service has it.
 fn empty_send(node: &Node, qp: &End, qp_type: QpType) -> SendWr {
@@ -135,7 +155,9 @@ fn exactly_the_edges_of_the_table_exist() {
             for to in State::ALL.into_iter().filter(|&to| to != State::Sqe) {
                 let mut node = node();
                 let Some(qp) = in_state(&mut node, qp_type, from) else { continue };
-                let legal = to == State::Reset || (to == State::Err && from != State::Reset) || EDGES.contains(&(from, to));
+                let legal = to == State::Reset
+                    || (to == State::Err && from != State::Reset)
+                    || EDGES.contains(&(from, to));
                 let result = go(&mut node, &qp, qp_type, to);
                 if legal {
                     assert_eq!(result, Ok(()), "{qp_type} {from} to {to}");
@@ -165,11 +187,21 @@ fn attributes_are_checked_before_anything_changes() {
         ((av, Mtu::B1024, 1, 32), ModifyError::Range { what: "min_rnr_timer", limit: 31 }),
         (good, ModifyError::WrongService(QpType::Ud)),
     ] {
-        let rtr = Rtr::Rc { dest_qpn: Qpn::new(7), path_mtu, rq_psn: Psn::new(0), av, max_dest_rd_atomic, min_rnr_timer };
+        let rtr = Rtr::Rc {
+            dest_qpn: Qpn::new(7),
+            path_mtu,
+            rq_psn: Psn::new(0),
+            av,
+            max_dest_rd_atomic,
+            min_rnr_timer,
+        };
         if error == ModifyError::WrongService(QpType::Ud) {
             let ud = in_state(&mut node, QpType::Ud, State::Init).unwrap();
             assert_eq!(node.adapter.to_rtr(ud.qpn, &rtr), Err(error));
-            assert_eq!(node.adapter.to_rtr(rc.qpn, &Rtr::Ud), Err(ModifyError::WrongService(QpType::Rc)));
+            assert_eq!(
+                node.adapter.to_rtr(rc.qpn, &Rtr::Ud),
+                Err(ModifyError::WrongService(QpType::Rc))
+            );
         } else {
             assert_eq!(node.adapter.to_rtr(rc.qpn, &rtr), Err(error));
         }
@@ -208,7 +240,9 @@ fn what_can_be_posted_in_each_state() {
                 continue;
             }
             match state {
-                State::Reset | State::Init | State::Rtr => assert_eq!(sent, Err(PostError::State(state))),
+                State::Reset | State::Init | State::Rtr => {
+                    assert_eq!(sent, Err(PostError::State(state)))
+                }
                 _ => assert_eq!(sent, Ok(())),
             }
             match (qp_type, state) {
@@ -218,9 +252,17 @@ fn what_can_be_posted_in_each_state() {
             }
             let flushed = |id| vec![(id, Err(WcStatus::WrFlushErr))];
             let send_flushed = matches!(state, State::Err | State::Sqe);
-            assert_eq!(qp.send_outcomes(), if send_flushed { flushed(1) } else { vec![] }, "{qp_type} {state}");
+            assert_eq!(
+                qp.send_outcomes(),
+                if send_flushed { flushed(1) } else { vec![] },
+                "{qp_type} {state}"
+            );
             let recv_flushed = state == State::Err && qp_type != QpType::XrcInitiator;
-            assert_eq!(qp.recv_outcomes(), if recv_flushed { flushed(2) } else { vec![] }, "{qp_type} {state}");
+            assert_eq!(
+                qp.recv_outcomes(),
+                if recv_flushed { flushed(2) } else { vec![] },
+                "{qp_type} {state}"
+            );
             // in SQD a request can be posted, but is not carried out
             node.transmit.clear();
             node.adapter.poll_transmit(Instant::ZERO, &mut node.transmit);
@@ -273,7 +315,8 @@ fn what_is_heard_in_each_state() {
     }
 }
 
-const NOWHERE: roce_transport::work::Remote = roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) };
+const NOWHERE: roce_transport::work::Remote =
+    roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) };
 
 #[test]
 fn the_first_packet_in_rtr_is_reported_once() {
@@ -288,7 +331,8 @@ fn the_first_packet_in_rtr_is_reported_once() {
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }
 
-/// In SQD what was started is finished, nothing new is started, and the program is told when the queue is quiet.
+/// In SQD what was started is finished, nothing new is started, and the program is told when the
+/// queue is quiet.
 #[test]
 fn draining() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -300,7 +344,10 @@ fn draining() {
     half.post_send(&SendWr::send(2, Data::empty()));
     let before = half.node.adapter.query_qp(qpn).unwrap();
     assert!(before.sq_draining);
-    assert_eq!(half.node.adapter.to_rts(half.now, qpn, &Rts::Resume), Err(ModifyError::StillDraining));
+    assert_eq!(
+        half.node.adapter.to_rts(half.now, qpn, &Rts::Resume),
+        Err(ModifyError::StillDraining)
+    );
     let changes = QpUpdate { timeout: Some(3), ..QpUpdate::default() };
     assert_eq!(half.node.adapter.update(half.now, qpn, &changes), Err(ModifyError::StillDraining));
     assert_eq!(half.node.adapter.query_qp(qpn), Some(before));
@@ -346,13 +393,21 @@ fn an_idle_queue_is_drained_at_once() {
     }
 }
 
-/// Into the error state by command: everything completes, sends and receives each in order, and nothing more is sent.
+/// Into the error state by command: everything completes, sends and receives each in order, and
+/// nothing more is sent.
 #[test]
 fn error_flushes_everything_in_order() {
     let mut half = Half::new(Options { cqe: 64, ..Options::default() });
     let cq = half.node.adapter.create_cq(64).unwrap();
     let qp = half.node.qp_with(Side::A, QpType::Rc, &Options::default(), cq.clone(), cq);
-    half.node.connect(qp.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.node.connect(
+        qp.qpn,
+        Half::PEER_IP,
+        Half::PEER,
+        Half::THEIRS,
+        Half::OURS,
+        &Options::default(),
+    );
     half.qp = qp;
     for id in 1..=3 {
         half.post_recv(&RecvWr::new(10 + id, []));
@@ -424,7 +479,8 @@ fn sqe_and_back() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
 }
 
-/// A destroyed queue pair hears nothing, and what it had waiting is gone, its turn to send included.
+/// A destroyed queue pair hears nothing, and what it had waiting is gone, its turn to send
+/// included.
 #[test]
 fn destroyed_with_everything_pending() {
     let mut half = Half::new(Options::default());
@@ -437,13 +493,21 @@ fn destroyed_with_everything_pending() {
     assert_eq!(half.qp.sent(), []);
     // the next queue pair in its place is not disturbed by what is left of it
     let next = half.node.qp(Side::A, QpType::Rc, &Options::default());
-    half.node.connect(next.qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, Half::OURS, &Options::default());
+    half.node.connect(
+        next.qpn,
+        Half::PEER_IP,
+        Half::PEER,
+        Half::THEIRS,
+        Half::OURS,
+        &Options::default(),
+    );
     half.qp = next;
     half.post_send(&SendWr::send(2, Data::empty()));
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
 
-/// What was owed before a reset is owed no more: the next gap is a new one, the next message a first one.
+/// What was owed before a reset is owed no more: the next gap is a new one, the next message a
+/// first one.
 #[test]
 fn a_reset_forgets_the_past() {
     let options = Options { mtu: Mtu::B256, ..Options::default() };

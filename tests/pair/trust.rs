@@ -1,4 +1,5 @@
-//! Which packets are believed: ICRC, addresses, partition, service, PSN window (9.6), and what forged answers can do.
+//! Which packets are believed: ICRC, addresses, partition, service, PSN window (9.6), and what
+//! forged answers can do.
 
 use roce_transport::{
     addr::{PKey, Qpn},
@@ -37,7 +38,8 @@ fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
     assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
 }
 
-/// Without the identification fifteen bits of the check are left, and no change of a single bit slips through those either.
+/// Without the identification fifteen bits of the check are left, and no change of a single bit
+/// slips through those either.
 #[test]
 fn every_bit_that_the_icrc_covers() {
     for ident in [Ident::Known { id: 7, dont_fragment: true }, Ident::Likely(7), Ident::Likely(0)] {
@@ -109,7 +111,8 @@ fn another_address_of_ours() {
 fn another_partition() {
     for pkey in [0x1234, 0xFFFE, 0x7FFE] {
         let mut half = receiver();
-        let disposition = half.send_as(&half.net(), headers(&half, |bth| bth.pkey = PKey(pkey)), b"");
+        let disposition =
+            half.send_as(&half.net(), headers(&half, |bth| bth.pkey = PKey(pkey)), b"");
         refused(half, disposition, DropReason::PKey);
     }
     let mut half = receiver();
@@ -131,7 +134,10 @@ fn another_service() {
         let mut half = receiver();
         let opcode = Opcode::new(service, Op::SendOnly).unwrap();
         let ext = if service == Service::Ud {
-            Ext::Deth(roce_transport::wire::Deth { qkey: crate::common::QKEY, source_qp: Half::PEER })
+            Ext::Deth(roce_transport::wire::Deth {
+                qkey: crate::common::QKEY,
+                source_qp: Half::PEER,
+            })
         } else {
             Ext::None
         };
@@ -173,8 +179,12 @@ fn what_does_not_matter() {
 fn forged_answers() {
     let mut half = Half::new(Options::default());
     let forged = |half: &mut Half, psn: u32| {
-        let answers: [Pkt; 4] =
-            [ack(psn, 1), nak(NakCode::RemoteAccessError, psn, 1), nak(NakCode::PsnSequenceError, psn, 1), rnr(1, psn, 1)];
+        let answers: [Pkt; 4] = [
+            ack(psn, 1),
+            nak(NakCode::RemoteAccessError, psn, 1),
+            nak(NakCode::PsnSequenceError, psn, 1),
+            rnr(1, psn, 1),
+        ];
         answers.map(|answer| half.send(&answer))
     };
     let outside = dropped(DropReason::ResponseOutsideWindow);
@@ -235,7 +245,10 @@ fn the_nak_of_another_service() {
 fn the_duplicate_region() {
     let mut half = receiver();
     assert_eq!(half.send(&pkt(Op::SendOnly, 0x200 - 1)), Disposition::Duplicate);
-    assert_eq!(half.send(&pkt(Op::SendOnly, (0x200u32.wrapping_sub(0x80_0000)) & 0xFF_FFFF)), Disposition::Duplicate);
+    assert_eq!(
+        half.send(&pkt(Op::SendOnly, (0x200u32.wrapping_sub(0x80_0000)) & 0xFF_FFFF)),
+        Disposition::Duplicate
+    );
     half.take();
     half.send(&pkt(Op::SendOnly, 0x200 + 0x7F_FFFF));
     half.expect(&[nak(NakCode::PsnSequenceError, 0x200, 0)]);

@@ -57,8 +57,8 @@ fn a_long_message() {
     assert_eq!(far.bytes(), near.bytes());
 }
 
-/// Whatever packet of a message is missing, the message is gone, its sender is none the wiser, and its receive request serves
-/// the next one.
+/// Whatever packet of a message is missing, the message is gone, its sender is none the wiser, and
+/// its receive request serves the next one.
 #[test]
 fn a_message_with_a_gap_is_gone() {
     for lost in 0..3 {
@@ -76,7 +76,8 @@ fn a_message_with_a_gap_is_gone() {
     }
 }
 
-/// The end of one message and the start of the next are lost: what is left of both does not become one.
+/// The end of one message and the start of the next are lost: what is left of both does not become
+/// one.
 #[test]
 fn two_halves_do_not_make_a_message() {
     let (mut pair, a, b) = pair();
@@ -119,7 +120,10 @@ fn writes_with_and_without_immediate() {
     let (near, far) = (pair.a.buffer(1000).fill(1), pair.b.buffer(1000));
     pair.post_recv(&b, &RecvWr::new(9, []));
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.sge(0, 500)));
-    pair.post_send(&a, &SendWr::write(2, far.remote(500), near.sge(500, 500)).with_immediate([7; 4]));
+    pair.post_send(
+        &a,
+        &SendWr::write(2, far.remote(500), near.sge(500, 500)).with_immediate([7; 4]),
+    );
     pair.run();
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([1, 2], 0), all_ok([9], 500)));
     assert_eq!(far.bytes(), near.bytes());
@@ -174,7 +178,10 @@ fn a_bad_local_buffer_ends_sending() {
 fn reads_and_atomics_do_not_exist() {
     let (mut pair, a, _b) = pair();
     let near = pair.a.buffer(8);
-    for wr in [SendWr::read(1, near.remote(0), near.all()), SendWr::fetch_add(1, near.remote(0), 1, near.all())] {
+    for wr in [
+        SendWr::read(1, near.remote(0), near.all()),
+        SendWr::fetch_add(1, near.remote(0), 1, near.all()),
+    ] {
         assert_eq!(pair.try_post_send(&a, &wr), Err(PostError::WrongOperation(QpType::Uc)));
     }
 }

@@ -21,7 +21,8 @@ fn pair() -> (Pair, End, End, UdDestination) {
 #[test]
 fn a_datagram_arrives_behind_the_grh_area() {
     for ipv6 in [false, true] {
-        let mut pair = Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);
+        let mut pair =
+            Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);
         let (a, b) = pair.datagrams(Options::default());
         let to = pair.b.destination(b.qpn);
         let (near, far) = (pair.a.buffer(50).fill(1), pair.b.buffer(100).fill(0xFF));
@@ -31,7 +32,10 @@ fn a_datagram_arrives_behind_the_grh_area() {
         assert_eq!(a.send_outcomes(), all_ok([2], 0));
         let ok = b.received()[0].result.unwrap();
         let holds = if ipv6 { GrhArea::Ipv6 } else { GrhArea::Ipv4 };
-        assert_eq!((ok.opcode, ok.byte_len, ok.src_qp, ok.grh), (WcOpcode::Recv, 90, Some(a.qpn), Some(holds)));
+        assert_eq!(
+            (ok.opcode, ok.byte_len, ok.src_qp, ok.grh),
+            (WcOpcode::Recv, 90, Some(a.qpn), Some(holds))
+        );
         assert_eq!(far.part(40, 50), near.bytes());
         let area = far.part(0, 40);
         // BTH, DETH, payload with padding, ICRC; then the UDP header
@@ -82,7 +86,12 @@ fn immediate_data() {
 /// A wrong key is refused without a word. A key with the high bit set means the sender's own.
 #[test]
 fn queue_keys() {
-    for (key, on_the_wire) in [(QKEY, QKEY), (QKey(0x2222), QKey(0x2222)), (QKey(0x8000_0000), QKEY), (QKey(0xFFFF_FFFF), QKEY)] {
+    for (key, on_the_wire) in [
+        (QKEY, QKEY),
+        (QKey(0x2222), QKey(0x2222)),
+        (QKey(0x8000_0000), QKEY),
+        (QKey(0xFFFF_FFFF), QKEY),
+    ] {
         let (mut pair, a, b, to) = pair();
         let far = pair.b.buffer(64);
         pair.allow(DropReason::QKey);
@@ -131,7 +140,10 @@ fn longer_than_the_port_carries_it_is_refused() {
     pair.post_send(&a, &SendWr::send_to(1, to, near.all()));
     pair.run();
     let error = a.sent()[0].result.unwrap_err();
-    assert_eq!((error.status, error.cause), (WcStatus::LocLenErr, Cause::TooLong { length: 4097, limit: 4096 }));
+    assert_eq!(
+        (error.status, error.cause),
+        (WcStatus::LocLenErr, Cause::TooLong { length: 4097, limit: 4096 })
+    );
     assert_eq!(pair.state(&a), State::Sqe);
     assert!(pair.trace.records.is_empty());
 }
@@ -181,14 +193,18 @@ fn to_whom_it_is_addressed() {
     pair.post_recv(&b, &RecvWr::new(2, [far.all()]));
     pair.post_send(&a, &SendWr::send_to(1, to_a, Data::inline(b"me")));
     pair.post_send(&a, &SendWr::send_to(2, to_b, Data::inline(b"you")));
-    pair.post_send(&a, &SendWr::send_to(3, UdDestination { qpn: Qpn::new(0x5555), ..to_b }, Data::inline(b"they")));
+    pair.post_send(
+        &a,
+        &SendWr::send_to(3, UdDestination { qpn: Qpn::new(0x5555), ..to_b }, Data::inline(b"they")),
+    );
     pair.run();
     assert_eq!((near.part(40, 2), far.part(40, 3)), (b"me".to_vec(), b"you".to_vec()));
     assert_eq!(pair.dropped(DropReason::UnknownQp), 1);
     assert_eq!(a.send_outcomes(), all_ok(1..=3, 0));
 }
 
-/// A message longer than the path MTU of some connection is still one datagram: only the port's MTU counts.
+/// A message longer than the path MTU of some connection is still one datagram: only the port's MTU
+/// counts.
 #[test]
 fn the_path_mtu_of_connections_does_not_matter() {
     let mut pair = Pair::new();

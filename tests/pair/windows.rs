@@ -1,22 +1,34 @@
-//! Memory windows: bound and taken back by requests, and who may use their keys (10.6.7, 9.4.1.1.3).
+//! Memory windows: bound and taken back by requests, and who may use their keys (10.6.7,
+//! 9.4.1.1.3).
 
 use roce_transport::{
     adapter::ObjectError,
     event::{Disposition, DropReason, Event, Refusal},
-    mem::{Access, AccessError, RKey, RegisterError, WindowBind, WindowError, WindowId, WindowType},
+    mem::{
+        Access, AccessError, RKey, RegisterError, WindowBind, WindowError, WindowId, WindowType,
+    },
     qp::{PostError, QpType, State},
     wire::{NakCode, Operation as Op, Syndrome},
     work::{Cause, Data, RecvWr, Remote, SendFlags, SendWr, WcError, WcOpcode, WcStatus},
 };
 
-use crate::common::{ALL_RIGHTS, Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt};
+use crate::common::{
+    ALL_RIGHTS, Buffer, End, Half, Options, Pair, Side, ack, all_ok, nak, pattern, pkt,
+};
 
 const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE);
 const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B];
 
 fn bind(rkey: RKey, buffer: &Buffer, offset: usize, length: usize, access: Access) -> WindowBind {
     let address = buffer.region.address() + offset as u64;
-    WindowBind { rkey, region: buffer.region.lkey(), address, length: length as u64, access, zero_based: false }
+    WindowBind {
+        rkey,
+        region: buffer.region.lkey(),
+        address,
+        length: length as u64,
+        access,
+        zero_based: false,
+    }
 }
 
 /// A window of B's, bound with `b` to the middle of a buffer.
@@ -54,7 +66,8 @@ fn a_window_gives_what_it_was_bound_with() {
     }
 }
 
-/// A window may grant what its region does not, but no more than it was bound with, and only inside its bounds.
+/// A window may grant what its region does not, but no more than it was bound with, and only inside
+/// its bounds.
 #[test]
 fn rights_and_bounds_are_those_of_the_window() {
     let cases = [
@@ -94,7 +107,8 @@ fn zero_based() {
     pair.post_send(&a, &SendWr::read(1, Remote { address: 1, rkey }, near.sge(0, 99)));
     pair.post_send(&a, &SendWr::fetch_add(2, Remote { address: 8, rkey }, 1, near.sge(0, 8)));
     pair.run();
-    // byte 100 of the region is no start of a word, and an atomic has to be one on the memory itself
+    // byte 100 of the region is no start of a word, and an atomic has to be one on the memory
+    // itself
     assert_eq!(a.send_outcomes(), [(1, Ok(99)), (2, Err(WcStatus::RemOpErr))]);
     assert_eq!(near.part(0, 99), far.part(101, 99));
 }
@@ -110,7 +124,8 @@ fn another_queue_pair() {
         let near = pair.a.buffer(8);
         pair.post_send(&other, &SendWr::read(1, at(&far, 100, rkey), near.all()));
         pair.run();
-        let expected = if window_type == WindowType::Type1 { Ok(8) } else { Err(WcStatus::RemAccessErr) };
+        let expected =
+            if window_type == WindowType::Type1 { Ok(8) } else { Err(WcStatus::RemAccessErr) };
         assert_eq!(other.send_outcomes(), [(1, expected)], "{window_type:?}");
         assert_eq!(pair.state(&other_b) == State::Rts, expected.is_ok());
     }
@@ -126,14 +141,18 @@ fn another_domain() {
         let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
         half.post_send(&SendWr::bind_window(1, bind(rkey, &far, 0, 8, REMOTE)));
         half.expect_nothing();
-        let error = WcError { status: WcStatus::MwBindErr, cause: Cause::Bind(WindowError::ProtectionDomain) };
+        let error = WcError {
+            status: WcStatus::MwBindErr,
+            cause: Cause::Bind(WindowError::ProtectionDomain),
+        };
         assert_eq!(half.qp.sent()[0].result, Err(error));
         assert_eq!(half.state(), State::Err);
         assert_ne!(own, pd);
     }
 }
 
-/// Bound anew, a window of type 1 leaves its old key behind at once, and binding no bytes unbinds it.
+/// Bound anew, a window of type 1 leaves its old key behind at once, and binding no bytes unbinds
+/// it.
 #[test]
 fn type_1_is_bound_anew() {
     let mut half = Half::new(Options::default());
@@ -149,9 +168,13 @@ fn type_1_is_bound_anew() {
     assert_eq!(two.bytes(), [7, 7, 7, 7, 0, 0, 0, 0]);
     half.post_send(&SendWr::bind_window(3, bind(second.next(), &two, 0, 0, Access::empty())));
     half.take();
-    let disposition = half.send(&pkt(Op::WriteOnly, 0x201).reth(at(&two, 0, second), 4).payload(&[8; 4]));
+    let disposition =
+        half.send(&pkt(Op::WriteOnly, 0x201).reth(at(&two, 0, second), 4).payload(&[8; 4]));
     let refusal = Refusal::Access(AccessError::UnknownKey(second.0));
-    assert_eq!(disposition, Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal));
+    assert_eq!(
+        disposition,
+        Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal)
+    );
     assert!(!two.region.has_windows() && !one.region.has_windows());
 }
 
@@ -161,9 +184,13 @@ fn an_unbound_key() {
         let mut half = Half::new(Options::default());
         let pd = half.node.pd;
         let rkey = half.node.adapter.alloc_window(pd, window_type).unwrap();
-        let disposition = half.send(&pkt(Op::WriteOnly, 0x200).reth(Remote { address: 0, rkey }, 4).payload(&[8; 4]));
+        let disposition = half
+            .send(&pkt(Op::WriteOnly, 0x200).reth(Remote { address: 0, rkey }, 4).payload(&[8; 4]));
         let refusal = Refusal::Access(AccessError::NotBound(rkey.0));
-        assert_eq!(disposition, Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal));
+        assert_eq!(
+            disposition,
+            Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal)
+        );
     }
 }
 
@@ -171,18 +198,27 @@ fn an_unbound_key() {
 #[test]
 fn what_cannot_be_bound() {
     use WindowError as E;
-    type Case = (WindowType, fn(&mut Half, WindowBind) -> WindowBind, fn(WindowBind) -> WindowError);
+    type Case =
+        (WindowType, fn(&mut Half, WindowBind) -> WindowBind, fn(WindowBind) -> WindowError);
     let cases: &[Case] = &[
         (
             WindowType::Type2B,
             |_, bind| WindowBind { rkey: RKey(bind.rkey.0 ^ 0x100), ..bind },
             |bind| E::UnknownWindow(bind.rkey.0),
         ),
-        (WindowType::Type1, |_, bind| WindowBind { region: roce_transport::mem::LKey(5), ..bind }, |_| E::UnknownRegion(5)),
+        (
+            WindowType::Type1,
+            |_, bind| WindowBind { region: roce_transport::mem::LKey(5), ..bind },
+            |_| E::UnknownRegion(5),
+        ),
         (WindowType::Type2A, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
         (WindowType::Type2B, |_, bind| WindowBind { length: 0, ..bind }, |_| E::Empty),
         (WindowType::Type1, |_, bind| WindowBind { zero_based: true, ..bind }, |_| E::ZeroBased),
-        (WindowType::Type1, |_, bind| WindowBind { length: 65, ..bind }, |bind| E::Bounds { address: bind.address, length: 65 }),
+        (
+            WindowType::Type1,
+            |_, bind| WindowBind { length: 65, ..bind },
+            |bind| E::Bounds { address: bind.address, length: 65 },
+        ),
         (
             WindowType::Type2B,
             |_, bind| WindowBind { address: bind.address - 1, ..bind },
@@ -214,7 +250,10 @@ fn what_cannot_be_bound() {
         ),
         (
             WindowType::Type2B,
-            |half, bind| WindowBind { region: half.node.buffer_with(64, Access::LOCAL_WRITE).region.lkey(), ..bind },
+            |half, bind| WindowBind {
+                region: half.node.buffer_with(64, Access::LOCAL_WRITE).region.lkey(),
+                ..bind
+            },
             |_| E::NotAllowed,
         ),
         (
@@ -255,7 +294,8 @@ fn type_2_is_bound_once() {
     half.post_send(&SendWr::bind_window(5, bind(rkey, &far, 0, 8, REMOTE)));
     half.expect_nothing();
     let flushed = Err(WcStatus::WrFlushErr);
-    let outcomes = [(1, Ok(0)), (2, Ok(0)), (3, Ok(0)), (4, Err(WcStatus::MwBindErr)), (5, flushed)];
+    let outcomes =
+        [(1, Ok(0)), (2, Ok(0)), (3, Ok(0)), (4, Err(WcStatus::MwBindErr)), (5, flushed)];
     assert_eq!(half.qp.send_outcomes(), outcomes);
     assert!(far.region.has_windows(), "the first bind is still good");
 }
@@ -326,7 +366,10 @@ fn which_services_have_them() {
     let mut pair = Pair::new();
     let (ud, _) = pair.datagrams(Options::default());
     let far = pair.a.buffer(8);
-    for wr in [SendWr::bind_window(1, bind(RKey(0), &far, 0, 8, REMOTE)), SendWr::local_invalidate(1, RKey(0))] {
+    for wr in [
+        SendWr::bind_window(1, bind(RKey(0), &far, 0, 8, REMOTE)),
+        SendWr::local_invalidate(1, RKey(0)),
+    ] {
         assert_eq!(pair.try_post_send(&ud, &wr), Err(PostError::WrongOperation(QpType::Ud)));
     }
     let (uc, _) = pair.connect_unreliably(Options::default());
@@ -352,7 +395,10 @@ fn a_message_takes_the_key_back() {
             pair.run();
             assert_eq!(a.send_outcomes(), all_ok([1, 2], 0));
             let ok = b.received()[0].result.unwrap();
-            assert_eq!((ok.opcode, ok.byte_len as usize, ok.invalidated), (WcOpcode::Recv, length, Some(rkey)));
+            assert_eq!(
+                (ok.opcode, ok.byte_len as usize, ok.invalidated),
+                (WcOpcode::Recv, length, Some(rkey))
+            );
             assert_eq!(into.part(0, length), near.part(0, length));
             assert!(!far.region.has_windows());
             pair.post_send(&a, &SendWr::read(3, at(&far, 100, rkey), near.sge(0, 8)));
@@ -368,9 +414,13 @@ fn an_invalidation_on_the_wire() {
     let near = half.buffer(2048).fill(1);
     let rkey = RKey(0xABCD);
     half.post_send(&SendWr::send_invalidate(1, rkey, near.sge(0, 5)));
-    half.post_send(&SendWr { flags: SendFlags::SOLICITED, ..SendWr::send_invalidate(2, rkey, near.all()) });
+    half.post_send(&SendWr {
+        flags: SendFlags::SOLICITED,
+        ..SendWr::send_invalidate(2, rkey, near.all())
+    });
     let bytes = near.bytes();
-    let mut last = pkt(Op::SendLastInvalidate, 0x102).invalidate(rkey).payload(&bytes[1024..]).ask();
+    let mut last =
+        pkt(Op::SendLastInvalidate, 0x102).invalidate(rkey).payload(&bytes[1024..]).ask();
     last.solicited = true;
     half.expect(&[
         pkt(Op::SendOnlyInvalidate, 0x100).invalidate(rkey).payload(&bytes[..5]).ask(),
@@ -379,7 +429,8 @@ fn an_invalidation_on_the_wire() {
     ]);
 }
 
-/// The requester has done nothing wrong but the key: it gets its acknowledgement. The receiver fails.
+/// The requester has done nothing wrong but the key: it gets its acknowledgement. The receiver
+/// fails.
 #[test]
 fn a_key_that_cannot_be_invalidated() {
     for kind in 0..5 {
@@ -411,7 +462,10 @@ fn a_key_that_cannot_be_invalidated() {
         half.expect(&[ack(0x200, 1)]);
         assert_eq!(half.state(), State::Err);
         let received = half.qp.received();
-        assert_eq!(received[0].result, Err(WcError { status: WcStatus::RemInvReqErr, cause: Cause::Refused(refusal) }));
+        assert_eq!(
+            received[0].result,
+            Err(WcError { status: WcStatus::RemInvReqErr, cause: Cause::Refused(refusal) })
+        );
         assert_eq!(received[1].result.unwrap_err().status, WcStatus::WrFlushErr);
     }
 }
@@ -459,7 +513,10 @@ fn a_bound_region_stays() {
     half.take();
     let change = Default::default();
     assert_eq!(half.node.adapter.deregister(&far.region), Err(RegisterError::InUse));
-    assert_eq!(half.node.adapter.reregister(&far.region, change).map(|_| ()), Err(RegisterError::InUse));
+    assert_eq!(
+        half.node.adapter.reregister(&far.region, change).map(|_| ()),
+        Err(RegisterError::InUse)
+    );
     assert_eq!(half.node.adapter.dealloc_window(WindowId::of(rkey)), Ok(()));
     assert_eq!(half.node.adapter.dealloc_window(WindowId::of(rkey)), Err(ObjectError::Unknown));
     half.send(&pkt(Op::WriteOnly, 0x200).reth(at(&far, 0, rkey), 4).payload(&[8; 4]));
@@ -482,7 +539,8 @@ fn a_revoked_region_takes_its_windows_with_it() {
     assert_eq!(far.bytes(), [0; 8]);
 }
 
-/// A queue pair that gets the number of a destroyed one gets none of its windows, and one that is reset keeps none of its own.
+/// A queue pair that gets the number of a destroyed one gets none of its windows, and one that is
+/// reset keeps none of its own.
 #[test]
 fn what_becomes_of_a_queue_pairs_windows_of_type_2() {
     for window_type in TYPES {

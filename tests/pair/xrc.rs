@@ -1,5 +1,6 @@
-//! Extended reliable connections (annex A14): a connection from an initiator to a target, which receives into whichever XRC SRQ
-//! of its domain a request names. What both share with reliable connections is tested there.
+//! Extended reliable connections (annex A14): a connection from an initiator to a target, which
+//! receives into whichever XRC SRQ of its domain a request names. What both share with reliable
+//! connections is tested there.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,10 +10,15 @@ use roce_transport::{
     mem::{Access, AccessError, RKey, WindowBind, WindowType},
     qp::{PostError, State},
     wire::{NakCode, Operation as Op, Syndrome, XrcEth},
-    work::{CompletionQueue, Data, Placement, RecvWr, Remote, SendFlags, SendWr, SrqAttr, SrqId, Wc, WcStatus},
+    work::{
+        CompletionQueue, Data, Placement, RecvWr, Remote, SendFlags, SendWr, SrqAttr, SrqId, Wc,
+        WcStatus,
+    },
 };
 
-use crate::common::{ALL_RIGHTS, Buffer, End, Half, Options, Outcome, Pair, Side, all_ok, nak, outcomes, pkt};
+use crate::common::{
+    ALL_RIGHTS, Buffer, End, Half, Options, Outcome, Pair, Side, all_ok, nak, outcomes, pkt,
+};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
@@ -25,8 +31,8 @@ fn post(pair: &mut Pair, srq: SrqId, wr: &RecvWr) {
     pair.b.adapter.post_srq_recv(srq, wr).unwrap();
 }
 
-/// One of each operation: A's request for `srq` of B, the bytes at B that it sends or asks for, and whether it takes a request
-/// of the SRQ.
+/// One of each operation: A's request for `srq` of B, the bytes at B that it sends or asks for, and
+/// whether it takes a request of the SRQ.
 fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     let (near, far) = (pair.a.buffer(4096).fill(1), pair.b.buffer(8192).fill(2));
     let (inbox, found) = (pair.b.buffer(4096), pair.a.buffer(4096));
@@ -56,15 +62,34 @@ fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
 fn check_program(end: &End, received: Vec<Wc>, [near, far, inbox, found]: &[Buffer; 4]) {
     let sent: Vec<Outcome> = end.send_outcomes();
     let expected = [0, 0, 0, 0, 800, 8, 8, 0, 0, 0, 100, 0, 0];
-    assert_eq!(sent, expected.iter().enumerate().map(|(id, len)| (id as u64, Ok(*len))).collect::<Vec<_>>());
-    let immediates: Vec<_> = received.iter().map(|wc| wc.result.unwrap().immediate.map(|imm| imm.0)).collect();
+    assert_eq!(
+        sent,
+        expected.iter().enumerate().map(|(id, len)| (id as u64, Ok(*len))).collect::<Vec<_>>()
+    );
+    let immediates: Vec<_> =
+        received.iter().map(|wc| wc.result.unwrap().immediate.map(|imm| imm.0)).collect();
     assert_eq!(immediates, [None, Some([1, 2, 3, 4]), Some([5, 6, 7, 8]), None, Some([9; 4])]);
-    assert_eq!(outcomes(received), [(0, Ok(700)), (1, Ok(300)), (2, Ok(600)), (3, Ok(0)), (4, Ok(10))]);
-    assert_eq!((inbox.part(0, 700), inbox.part(700, 300)), (near.part(0, 700), near.part(700, 300)));
-    assert_eq!((far.part(1000, 900), far.part(2000, 600)), (near.part(100, 900), near.part(200, 600)));
+    assert_eq!(
+        outcomes(received),
+        [(0, Ok(700)), (1, Ok(300)), (2, Ok(600)), (3, Ok(0)), (4, Ok(10))]
+    );
+    assert_eq!(
+        (inbox.part(0, 700), inbox.part(700, 300)),
+        (near.part(0, 700), near.part(700, 300))
+    );
+    assert_eq!(
+        (far.part(1000, 900), far.part(2000, 600)),
+        (near.part(100, 900), near.part(200, 600))
+    );
     assert_eq!((far.part(3000, 10), far.part(3010, 10)), (near.part(0, 10), near.part(0, 10)));
-    assert_eq!((found.part(0, 800), found.part(2000, 100)), (far.part(4000, 800), far.part(2000, 100)));
-    assert_eq!((found.part(1000, 8), found.part(1008, 8)), (5u64.to_ne_bytes().to_vec(), 9u64.to_ne_bytes().to_vec()));
+    assert_eq!(
+        (found.part(0, 800), found.part(2000, 100)),
+        (far.part(4000, 800), far.part(2000, 100))
+    );
+    assert_eq!(
+        (found.part(1000, 8), found.part(1008, 8)),
+        (5u64.to_ne_bytes().to_vec(), 9u64.to_ne_bytes().to_vec())
+    );
     assert_eq!((far.part(0, 8), far.part(8, 8)), (12u64.to_ne_bytes().to_vec(), near.part(16, 8)));
 }
 
@@ -77,16 +102,25 @@ fn every_operation() {
     sends.iter().for_each(|wr| pair.post_send(&a, wr));
     pair.run();
     let received: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
-    assert!(received.iter().all(|wc| wc.qpn == b.qpn), "a completion names the target that received");
+    assert!(
+        received.iter().all(|wc| wc.qpn == b.qpn),
+        "a completion names the target that received"
+    );
     check_program(&a, received, &buffers);
     // every request names the queue, in the middle of a message as well, and no answer does
-    assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth::new(srq.get()))));
+    assert!(
+        pair.trace
+            .from(Side::A)
+            .all(|record| record.headers.xrceth() == Some(XrcEth::new(srq.get())))
+    );
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
     for operation in [Op::SendMiddle, Op::WriteMiddle] {
         assert!(pair.trace.count(Side::A, operation) > 0);
     }
-    for operation in [Op::Acknowledge, Op::AtomicAcknowledge, Op::ReadResponseMiddle, Op::ReadResponseOnly] {
+    for operation in
+        [Op::Acknowledge, Op::AtomicAcknowledge, Op::ReadResponseMiddle, Op::ReadResponseOnly]
+    {
         assert!(pair.trace.count(Side::B, operation) > 0);
     }
 }
@@ -139,7 +173,8 @@ fn requests_on_the_wire() {
     wrs.iter().for_each(|wr| half.post_send(&wr.clone().to_srq(srq)));
     half.node.transmit.clear();
     half.node.adapter.poll_transmit(half.now, &mut half.node.transmit);
-    let packets: Vec<Vec<u8>> = half.node.transmit.datagrams().map(|(_, bytes)| bytes.to_vec()).collect();
+    let packets: Vec<Vec<u8>> =
+        half.node.transmit.datagrams().map(|(_, bytes)| bytes.to_vec()).collect();
     let address = [0x11, 0x22, 0x33, 0x44, 0x55, 0x66, 0x77, 0x88, 0x99, 0xAA, 0xBB, 0xCC];
     let xrceth = [0, 0xAB, 0xCD, 0xEF];
     let add = [1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 0, 0, 0, 0, 0, 0];
@@ -156,8 +191,9 @@ fn requests_on_the_wire() {
     }
 }
 
-/// The windows of a queue's protection domain serve what names that queue. One of type 2 belongs to a queue pair that bound it,
-/// and a target can bind nothing: it serves nobody here, and a SEND that is to invalidate it fails the target.
+/// The windows of a queue's protection domain serve what names that queue. One of type 2 belongs to
+/// a queue pair that bound it, and a target can bind nothing: it serves nobody here, and a SEND
+/// that is to invalidate it fails the target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -172,7 +208,10 @@ fn memory_windows() {
         let access = Access::REMOTE_READ | Access::REMOTE_CHANGE;
         let bind = WindowBind { rkey, region, address, length: 100, access, zero_based: false };
         // B's own initiator binds them; what stays here names no queue of the peer
-        assert_eq!(pair.try_post_send(&back.0, &SendWr::bind_window(1, bind).to_srq(srq)), Err(PostError::RemoteSrq));
+        assert_eq!(
+            pair.try_post_send(&back.0, &SendWr::bind_window(1, bind).to_srq(srq)),
+            Err(PostError::RemoteSrq)
+        );
         pair.post_send(&back.0, &SendWr::bind_window(1, bind));
         Remote { address, rkey }
     });
@@ -194,8 +233,8 @@ fn memory_windows() {
     }
 }
 
-/// One connection, several queues: each message goes where its request says, completes there, and may use the memory of that
-/// queue's protection domain only.
+/// One connection, several queues: each message goes where its request says, completes there, and
+/// may use the memory of that queue's protection domain only.
 #[test]
 fn one_target_serves_every_queue_of_its_domain() {
     let mut pair = Pair::new();
@@ -221,20 +260,28 @@ fn one_target_serves_every_queue_of_its_domain() {
     let (at_first, at_second) = (take(&first_cq), take(&second_cq));
     assert!(at_first.iter().chain(&at_second).all(|wc| wc.qpn == b.qpn));
     assert_eq!((outcomes(at_first), outcomes(at_second)), (all_ok([0], 500), all_ok([10], 600)));
-    assert_eq!((theirs.part(1000, 600), mine.part(1000, 600)), (near.part(0, 600), near.part(0, 600)));
+    assert_eq!(
+        (theirs.part(1000, 600), mine.part(1000, 600)),
+        (near.part(0, 600), near.part(0, 600))
+    );
 
     // the second queue's domain is no key to the first's memory
     pair.post_send(&a, &SendWr::write(5, mine.remote(0), near.sge(0, 600)).to_srq(second));
     pair.allow(DropReason::QpState);
     pair.run();
     assert_eq!(a.send_outcomes(), [(5, Err(WcStatus::RemAccessErr))]);
-    let why = pair.trace.from(Side::A).flat_map(|record| &record.arrivals).find_map(|(_, disposition)| match disposition {
-        Disposition::Refused(_, refusal) => Some(*refusal),
-        _ => None,
-    });
+    let why = pair.trace.from(Side::A).flat_map(|record| &record.arrivals).find_map(
+        |(_, disposition)| match disposition {
+            Disposition::Refused(_, refusal) => Some(*refusal),
+            _ => None,
+        },
+    );
     let rkey = mine.region.rkey().0;
     assert_eq!(why, Some(Refusal::Access(AccessError::ProtectionDomain(rkey))));
-    assert_eq!(mine.part(0, 600), near.part(0, 500).into_iter().chain(vec![0; 100]).collect::<Vec<_>>());
+    assert_eq!(
+        mine.part(0, 600),
+        near.part(0, 500).into_iter().chain(vec![0; 100]).collect::<Vec<_>>()
+    );
 }
 
 #[test]
@@ -266,7 +313,10 @@ fn an_empty_queue_is_not_ready() {
         post(&mut pair, full, &RecvWr::new(id, [far.sge(0, 64)]));
     }
     pair.post_send(&one.0, &SendWr::send(1, near.all()).to_srq(empty));
-    pair.post_send(&one.0, &SendWr::write(2, far.remote(100), near.all()).with_immediate([0; 4]).to_srq(full));
+    pair.post_send(
+        &one.0,
+        &SendWr::write(2, far.remote(100), near.all()).with_immediate([0; 4]).to_srq(full),
+    );
     pair.post_send(&other.0, &SendWr::send(3, near.all()).to_srq(full));
     pair.run_for(Duration::from_millis(3));
     assert_eq!((one.0.send_outcomes(), other.0.send_outcomes()), (vec![], all_ok([3], 0)));
@@ -274,7 +324,9 @@ fn an_empty_queue_is_not_ready() {
     post(&mut pair, empty, &RecvWr::new(7, [far.sge(200, 64)]));
     pair.run();
     assert_eq!(one.0.send_outcomes(), all_ok([1, 2], 0));
-    let ids = |cq: &CompletionQueue| std::iter::from_fn(|| cq.pop()).map(|wc| wc.wr_id).collect::<Vec<_>>();
+    let ids = |cq: &CompletionQueue| {
+        std::iter::from_fn(|| cq.pop()).map(|wc| wc.wr_id).collect::<Vec<_>>()
+    };
     assert_eq!((ids(&empty_cq), ids(&full_cq)), (vec![7], vec![0, 1]));
 }
 
@@ -291,8 +343,8 @@ fn the_rnr_retry_counter_counts_here_too() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
 }
 
-/// A number without a queue, with one of another domain, or with one of another kind: the same answer, so that a peer cannot
-/// tell them apart; the program behind the target can.
+/// A number without a queue, with one of another domain, or with one of another kind: the same
+/// answer, so that a peer cannot tell them apart; the program behind the target can.
 #[test]
 fn a_queue_that_the_target_must_not_serve() {
     for kind in ["unknown", "of another domain", "no XRC SRQ", "destroyed"] {
@@ -313,7 +365,10 @@ fn a_queue_that_the_target_must_not_serve() {
             _ => {
                 let (srq, _) = pair.b.xrc_srq();
                 post(&mut pair, srq, &RecvWr::new(1, [far.all()]));
-                pair.post_send(&a, &SendWr::send(0, near.sge(0, 10)).to_srq(srq).with_flags(SendFlags::empty()));
+                pair.post_send(
+                    &a,
+                    &SendWr::send(0, near.sge(0, 10)).to_srq(srq).with_flags(SendFlags::empty()),
+                );
                 pair.run();
                 pair.b.adapter.destroy_srq(srq).unwrap();
                 (srq, Refusal::UnknownXrcSrq)
@@ -330,9 +385,18 @@ fn a_queue_that_the_target_must_not_serve() {
         assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RemAccessErr)), (2, FLUSHED)], "{kind}");
         assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err), "{kind}");
         assert_eq!(far.bytes(), before, "{kind}");
-        assert_eq!(pair.events(Side::B), [Event::QpAccessError(b.qpn, refusal), Event::LastWqeReached(b.qpn)], "{kind}");
+        assert_eq!(
+            pair.events(Side::B),
+            [Event::QpAccessError(b.qpn, refusal), Event::LastWqeReached(b.qpn)],
+            "{kind}"
+        );
         let answered = Disposition::Refused(Syndrome::Nak(NakCode::RemoteAccessError), refusal);
-        assert!(pair.trace.from(Side::A).any(|record| record.arrivals.iter().any(|(_, what)| *what == answered)), "{kind}");
+        assert!(
+            pair.trace
+                .from(Side::A)
+                .any(|record| record.arrivals.iter().any(|(_, what)| *what == answered)),
+            "{kind}"
+        );
     }
 }
 

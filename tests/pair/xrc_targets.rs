@@ -15,7 +15,10 @@ use roce_transport::{
 };
 
 use crate::{
-    common::{ALL_RIGHTS, Half, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes, pattern, pkt, rnr},
+    common::{
+        ALL_RIGHTS, Half, Options, Pair, Pkt, Side, ack, all_ok, encode, nak, outcomes, pattern,
+        pkt, rnr,
+    },
     xrc::small,
 };
 
@@ -41,29 +44,40 @@ fn a_message_stays_with_its_queue() {
     }
     assert_eq!(half.send(&first(0x200, srq)), Disposition::Executed);
     let disposition = half.send(&pkt(Op::SendLast, 0x201).payload(&[2; 9]).srq(other).ask());
-    assert_eq!(disposition, Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder));
+    assert_eq!(
+        disposition,
+        Disposition::Refused(Syndrome::Nak(NakCode::InvalidRequest), Refusal::OpcodeOrder)
+    );
     half.expect(&[nak(NakCode::InvalidRequest, 0x201, 0)]);
     let failed: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
     assert_eq!(outcomes(failed), [(1, Err(WcStatus::RemInvReqErr))]);
     assert!(other_cq.is_empty());
     assert_eq!(half.node.adapter.query_srq(other).unwrap().posted, 1);
-    assert_eq!(half.node.events, [Event::LastWqeReached(half.qp.qpn)], "the completion has told the rest");
+    assert_eq!(
+        half.node.events,
+        [Event::LastWqeReached(half.qp.qpn)],
+        "the completion has told the rest"
+    );
 }
 
-/// A READ that comes again in the middle of a message names another queue, of another protection domain: it is answered from
-/// there, and the message goes on where it was.
+/// A READ that comes again in the middle of a message names another queue, of another protection
+/// domain: it is answered from there, and the message goes on where it was.
 #[test]
 fn a_repeat_does_not_disturb_the_message_under_way() {
     let mut half = Half::xrc_target(small());
     let other_pd = half.node.adapter.alloc_pd().unwrap();
     let xrcd = half.node.xrcd;
-    let ((srq, cq), (other, other_cq)) = (half.node.xrc_srq(), half.node.xrc_srq_in(other_pd, xrcd));
+    let ((srq, cq), (other, other_cq)) =
+        (half.node.xrc_srq(), half.node.xrc_srq_in(other_pd, xrcd));
     let (far, source) = (half.buffer(1000), half.node.buffer_in(other_pd, 100, ALL_RIGHTS).fill(7));
     half.node.adapter.post_srq_recv(srq, &RecvWr::new(1, [far.all()])).unwrap();
     let read = pkt(Op::ReadRequest, 0x200).reth(source.remote(0), 100).srq(other);
     assert_eq!(half.send(&read), Disposition::Executed);
     let answer = half.take();
-    assert_eq!(answer, [pkt(Op::ReadResponseOnly, 0x200).aeth(Syndrome::ACK, 1).payload(&pattern(7, 100))]);
+    assert_eq!(
+        answer,
+        [pkt(Op::ReadResponseOnly, 0x200).aeth(Syndrome::ACK, 1).payload(&pattern(7, 100))]
+    );
     half.send(&first(0x201, srq));
     assert_eq!(half.send(&read), Disposition::Duplicate);
     half.expect(&answer);
@@ -77,7 +91,8 @@ fn a_repeat_does_not_disturb_the_message_under_way() {
     assert!(other_cq.is_empty());
 }
 
-/// A repeated SEND is acknowledged, even when its queue is gone: it was carried out when it came first.
+/// A repeated SEND is acknowledged, even when its queue is gone: it was carried out when it came
+/// first.
 #[test]
 fn a_repeat_to_a_destroyed_queue() {
     let mut half = Half::xrc_target(small());
@@ -110,13 +125,17 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
     assert!(cq.is_empty());
     let qpn = half.qp.qpn;
-    assert_eq!(half.node.events, [Event::QpAccessError(qpn, Refusal::UnknownXrcSrq), Event::LastWqeReached(qpn)]);
+    assert_eq!(
+        half.node.events,
+        [Event::QpAccessError(qpn, Refusal::UnknownXrcSrq), Event::LastWqeReached(qpn)]
+    );
     let pd = half.node.pd;
     half.node.adapter.deregister(&far.region).unwrap();
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
-/// A target that fails flushes what it had taken, where that queue completes; the rest is there for other targets.
+/// A target that fails flushes what it had taken, where that queue completes; the rest is there for
+/// other targets.
 #[test]
 fn what_a_failed_target_had_taken() {
     for reset in [false, true] {
@@ -156,11 +175,18 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
     let (one, other) = (pair.connect_xrc(Side::A, small()), pair.connect_xrc(Side::A, small()));
     let (pd, xrcd) = (pair.b.pd, pair.b.xrcd);
     let cq = pair.b.adapter.create_cq(1).unwrap();
-    let srq = pair.b.adapter.create_xrc_srq(pd, SrqAttr { max_wr: 8, max_sge: 1 }, xrcd, cq.clone()).unwrap();
+    let srq = pair
+        .b
+        .adapter
+        .create_xrc_srq(pd, SrqAttr { max_wr: 8, max_sge: 1 }, xrcd, cq.clone())
+        .unwrap();
     for id in 0..8 {
         post(&mut pair, srq, &RecvWr::new(id, []));
     }
-    pair.post_send(&was.0, &SendWr::write(0, Remote { address: 0, rkey: RKey(0) }, Data::empty()).to_srq(srq));
+    pair.post_send(
+        &was.0,
+        &SendWr::write(0, Remote { address: 0, rkey: RKey(0) }, Data::empty()).to_srq(srq),
+    );
     pair.run();
     pair.b.adapter.to_reset(was.1.qpn).unwrap();
     let a_ip = pair.a.ip;
@@ -169,7 +195,10 @@ fn an_overflowing_completion_queue_takes_its_targets_with_it() {
         pair.post_send(&one.0, &SendWr::send(id, Data::empty()).to_srq(srq));
         pair.run_for(Duration::from_micros(100));
     }
-    assert_eq!([&one, &other, &was].map(|(_, target)| pair.state(target)), [State::Err, State::Rts, State::Rts]);
+    assert_eq!(
+        [&one, &other, &was].map(|(_, target)| pair.state(target)),
+        [State::Err, State::Rts, State::Rts]
+    );
     assert!(pair.events(Side::B).contains(&Event::CqError(cq.id())));
     // a message there can be told to nobody any more
     let before = pair.b.adapter.query_srq(srq);
@@ -187,14 +216,21 @@ fn an_initiator_hears_answers_and_a_target_requests() {
     let mut half = Half::xrc_initiator(Options::default());
     let (srq, _cq) = half.node.xrc_srq();
     assert_eq!(half.send(&pkt(Op::SendOnly, 0x0).srq(srq).ask()), wrong);
-    assert_eq!(half.send(&pkt(Op::ReadRequest, 0x0).reth(Remote { address: 0, rkey: RKey(0) }, 0).srq(srq)), wrong);
+    assert_eq!(
+        half.send(
+            &pkt(Op::ReadRequest, 0x0).reth(Remote { address: 0, rkey: RKey(0) }, 0).srq(srq)
+        ),
+        wrong
+    );
     half.expect_nothing();
     let mut half = Half::xrc_target(Options::default());
     assert_eq!(half.send(&ack(0x0, 0)), wrong);
     assert_eq!(half.send(&pkt(Op::ReadResponseOnly, 0x0).aeth(Syndrome::ACK, 0)), wrong);
     // nor is either a reliable connection of the plain kind
     for mut half in [half, Half::xrc_initiator(Options::default())] {
-        let bth = |service, operation| Bth::new(Opcode::new(service, operation).unwrap(), half.qp.qpn, Psn::new(0x200));
+        let bth = |service, operation| {
+            Bth::new(Opcode::new(service, operation).unwrap(), half.qp.qpn, Psn::new(0x200))
+        };
         let plain = Headers::new(bth(Service::Rc, Op::SendOnly), Ext::None).unwrap();
         let net = half.net();
         let disposition = half.send_as(&net, plain, b"");
@@ -202,7 +238,8 @@ fn an_initiator_hears_answers_and_a_target_requests() {
         half.expect_nothing();
     }
     let mut half = Half::new(Options::default());
-    let bth = Bth::new(Opcode::new(Service::Xrc, Op::SendOnly).unwrap(), half.qp.qpn, Psn::new(0x200));
+    let bth =
+        Bth::new(Opcode::new(Service::Xrc, Op::SendOnly).unwrap(), half.qp.qpn, Psn::new(0x200));
     let headers = Headers::xrc(bth, XrcEth::new(1), Ext::None).unwrap();
     let net = half.net();
     assert_eq!(half.send_as(&net, headers, b""), Disposition::Dropped(DropReason::WrongService));
@@ -227,10 +264,20 @@ fn a_target_in_rtr() {
     let (qpn, (srq, cq)) = (half.qp.qpn, half.node.xrc_srq());
     half.node.adapter.to_reset(qpn).unwrap();
     half.node.enter_init(qpn, &options);
-    assert_eq!(half.send(&pkt(Op::SendOnly, 0x200).srq(srq)), Disposition::Dropped(DropReason::QpState));
+    assert_eq!(
+        half.send(&pkt(Op::SendOnly, 0x200).srq(srq)),
+        Disposition::Dropped(DropReason::QpState)
+    );
     let av = AddressVector::new(Half::PEER_IP.into(), 0);
     let (dest_qpn, rq_psn) = (Half::PEER, Psn::new(0x200));
-    let rtr = Rtr::XrcTarget { dest_qpn, path_mtu: Mtu::B1024, rq_psn, av, max_dest_rd_atomic: 1, min_rnr_timer: 3 };
+    let rtr = Rtr::XrcTarget {
+        dest_qpn,
+        path_mtu: Mtu::B1024,
+        rq_psn,
+        av,
+        max_dest_rd_atomic: 1,
+        min_rnr_timer: 3,
+    };
     half.node.adapter.to_rtr(qpn, &rtr).unwrap();
     half.send(&pkt(Op::SendOnly, 0x200).srq(srq).ask());
     half.expect(&[rnr(3, 0x200, 0)]);
@@ -248,11 +295,22 @@ fn attributes_of_the_other_kind_are_refused() {
     let av = AddressVector::new(pair.b.ip.into(), 0);
     let (dest_qpn, path_mtu, rq_psn, sq_psn) = (Qpn::new(7), Mtu::B1024, Psn::new(0), Psn::new(0));
     let initiator = Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av };
-    let target =
-        |max_dest_rd_atomic, min_rnr_timer| Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+    let target = |max_dest_rd_atomic, min_rnr_timer| Rtr::XrcTarget {
+        dest_qpn,
+        path_mtu,
+        rq_psn,
+        av,
+        max_dest_rd_atomic,
+        min_rnr_timer,
+    };
     let rc = Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic: 1, min_rnr_timer: 1 };
-    let sends =
-        |timeout, retry_cnt, rnr_retry, max_rd_atomic| Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic };
+    let sends = |timeout, retry_cnt, rnr_retry, max_rd_atomic| Rts::XrcInitiator {
+        sq_psn,
+        timeout,
+        retry_cnt,
+        rnr_retry,
+        max_rd_atomic,
+    };
     let range = |what, limit| Err(ModifyError::Range { what, limit });
     for (qp_type, right, wrong) in [
         (QpType::XrcInitiator, initiator, [target(1, 1), rc]),
@@ -283,10 +341,16 @@ fn attributes_of_the_other_kind_are_refused() {
                 assert_eq!(rts(adapter, sends(0, 0, 0, 129)), range("max_rd_atomic", 128));
             }
             QpType::XrcTarget => {
-                assert_eq!((rts(adapter, sends(1, 1, 1, 1)), rts(adapter, plain)), (service, service));
+                assert_eq!(
+                    (rts(adapter, sends(1, 1, 1, 1)), rts(adapter, plain)),
+                    (service, service)
+                );
                 assert_eq!(rts(adapter, receives(32)), range("timeout", 31));
             }
-            _ => assert_eq!((rts(adapter, sends(1, 1, 1, 1)), rts(adapter, receives(1))), (service, service)),
+            _ => assert_eq!(
+                (rts(adapter, sends(1, 1, 1, 1)), rts(adapter, receives(1))),
+                (service, service)
+            ),
         }
         assert_eq!(pair.a.state(qpn), State::Rtr);
     }
@@ -303,12 +367,18 @@ fn what_cannot_be_posted() {
     assert_eq!(pair.try_post_send(&rc.0, &send.clone().to_srq(srq)), Err(PostError::RemoteSrq));
     let to = pair.b.destination(b.qpn);
     let datagram = SendWr::send_to(1, to, buffer.all()).to_srq(srq);
-    assert_eq!(pair.try_post_send(&a, &datagram), Err(PostError::WrongOperation(QpType::XrcInitiator)));
+    assert_eq!(
+        pair.try_post_send(&a, &datagram),
+        Err(PostError::WrongOperation(QpType::XrcInitiator))
+    );
     let receive = RecvWr::new(1, [buffer.all()]);
     assert_eq!(pair.try_post_recv(&a, &receive), Err(PostError::NoSuchQueue(QpType::XrcInitiator)));
     assert_eq!(pair.try_post_recv(&b, &receive), Err(PostError::NoSuchQueue(QpType::XrcTarget)));
     assert_eq!(pair.try_post_send(&b, &send), Err(PostError::NoSuchQueue(QpType::XrcTarget)));
-    assert_eq!(pair.try_post_send(&b, &send.to_srq(srq)), Err(PostError::NoSuchQueue(QpType::XrcTarget)));
+    assert_eq!(
+        pair.try_post_send(&b, &send.to_srq(srq)),
+        Err(PostError::NoSuchQueue(QpType::XrcTarget))
+    );
     pair.run();
     assert!(pair.trace.records.is_empty());
 }
@@ -323,7 +393,10 @@ fn what_cannot_be_made_or_destroyed() {
     let attr = SrqAttr { max_wr: 1, max_sge: 1 };
     assert_eq!(adapter.create_xrc_srq(pd, attr, xrcd, foreign_cq), Err(ObjectError::Unknown));
     let big = SrqAttr { max_wr: u32::MAX, ..attr };
-    assert!(matches!(adapter.create_xrc_srq(pd, big, xrcd, srq_cq.clone()), Err(ObjectError::Size { .. })));
+    assert!(matches!(
+        adapter.create_xrc_srq(pd, big, xrcd, srq_cq.clone()),
+        Err(ObjectError::Size { .. })
+    ));
     let plain = adapter.create_srq(pd, attr).unwrap();
     let cq = adapter.create_cq(1).unwrap();
     let init = |qp_type, srq| QpInit {
@@ -336,7 +409,11 @@ fn what_cannot_be_made_or_destroyed() {
         pd,
         quirks: Quirks::default(),
     };
-    for init in [init(QpType::XrcTarget, None), init(QpType::XrcInitiator, Some(plain)), init(QpType::Rc, Some(srq))] {
+    for init in [
+        init(QpType::XrcTarget, None),
+        init(QpType::XrcInitiator, Some(plain)),
+        init(QpType::Rc, Some(srq)),
+    ] {
         assert!(matches!(adapter.create_qp(init), Err(ObjectError::Mismatch(_))));
     }
     assert_eq!(adapter.close_xrcd(xrcd), Err(ObjectError::InUse), "a target and an SRQ");

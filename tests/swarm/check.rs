@@ -1,4 +1,5 @@
-//! Whether a run came out as its model says; and taking everything down again, to see that nothing is left.
+//! Whether a run came out as its model says; and taking everything down again, to see that nothing
+//! is left.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -23,7 +24,8 @@ fn count(totals: &mut Totals, what: impl Into<String>) {
 }
 
 impl Run<'_> {
-    /// Whether everything came out as it must; `false` when a connection failed that was not made to, as it may.
+    /// Whether everything came out as it must; `false` when a connection failed that was not made
+    /// to, as it may.
     pub fn check(&mut self, totals: &mut Totals) -> bool {
         let mut clean = true;
         for talk in 0..self.talks.len() {
@@ -37,7 +39,10 @@ impl Run<'_> {
             }
             self.check_end(talk, totals);
         }
-        assert!(clean || !self.lossless || self.program.options.retry_cnt < 7, "a connection failed, and nothing was lost");
+        assert!(
+            clean || !self.lossless || self.program.options.retry_cnt < 7,
+            "a connection failed, and nothing was lost"
+        );
         if self.program.xrc {
             count(totals, "extended reliable connections");
         }
@@ -56,7 +61,8 @@ impl Run<'_> {
         }
         for (pool, node) in self.pools.iter_mut().zip([&self.pair.a, &self.pair.b]) {
             if let Some(pool) = pool {
-                *totals.entry("events of a shared receive queue".into()).or_default() += pool.check(node);
+                *totals.entry("events of a shared receive queue".into()).or_default() +=
+                    pool.check(node);
             }
         }
         clean
@@ -78,8 +84,12 @@ impl Run<'_> {
         let posted = id(talk, state.posted[side]);
         if let Some(&first) = ids.first() {
             // what it failed of, and everything after it
-            let all = (first..posted).filter(|&its| request(spec, side, its).is_some_and(Op::is_request));
-            assert!(state.closed[side] || all.eq(ids.iter().copied()), "{what}: {ids:?} before {posted}");
+            let all =
+                (first..posted).filter(|&its| request(spec, side, its).is_some_and(Op::is_request));
+            assert!(
+                state.closed[side] || all.eq(ids.iter().copied()),
+                "{what}: {ids:?} before {posted}"
+            );
             assert!(good.last().is_none_or(|&(last, _)| last < first), "{what}: {is:?}");
         }
         let end = ids.first().copied().unwrap_or(posted);
@@ -88,8 +98,8 @@ impl Run<'_> {
         for (at, wc) in bad.iter().enumerate() {
             let status = wc.result.unwrap_err().status;
             let planned = request(spec, side, wc.wr_id).and_then(|op| op.fails?.sender);
-            let allowed =
-                status == WcStatus::WrFlushErr || at == 0 && (status == WcStatus::RetryExcErr || planned == Some(status));
+            let allowed = status == WcStatus::WrFlushErr
+                || at == 0 && (status == WcStatus::RetryExcErr || planned == Some(status));
             assert!(allowed, "{what}: {status} of {:?}", request(spec, side, wc.wr_id));
             count(totals, format!("failed {status:?}"));
         }
@@ -130,7 +140,8 @@ impl Run<'_> {
         assert!(all || is.len() == must.len(), "{what}: {is:?}");
     }
 
-    /// After a failure each byte is as it was or as it was to become; and nothing changes after a life's end.
+    /// After a failure each byte is as it was or as it was to become; and nothing changes after a
+    /// life's end.
     fn check_memory(&self, talk: usize, side: usize, failed: bool) {
         let (spec, expected) = (&self.program.talks[talk], &self.expected.talks[talk]);
         let range = spec.memory[side].clone();
@@ -156,11 +167,15 @@ impl Run<'_> {
             assert!(!wrong || excused, "{what}: byte {at} of {range:?} is neither old nor new");
         }
         let value = u64::from_ne_bytes(self.buffers[side].part(word, 8).try_into().unwrap());
-        assert!(expected.word[1 - side].contains(&value), "{what}: the word of the atomics is {value}");
+        assert!(
+            expected.word[1 - side].contains(&value),
+            "{what}: the word of the atomics is {value}"
+        );
     }
 
-    /// Where nothing is lost, a request that must fail does so with its own status. Where packets overtake each other only one
-    /// that is alone does: the answer to a READ before it may be wanted again, of a peer that has failed meanwhile.
+    /// Where nothing is lost, a request that must fail does so with its own status. Where packets
+    /// overtake each other only one that is alone does: the answer to a READ before it may be
+    /// wanted again, of a peer that has failed meanwhile.
     fn check_end(&self, talk: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         if let Some(cut) = spec.cut {
@@ -172,15 +187,25 @@ impl Run<'_> {
             count(totals, format!("cut off: {how}"));
         }
         for side in 0..2 {
-            let Some((index, op)) = spec.halves[side].ops.iter().enumerate().find(|(_, op)| op.fails.is_some()) else { continue };
+            let Some((index, op)) =
+                spec.halves[side].ops.iter().enumerate().find(|(_, op)| op.fails.is_some())
+            else {
+                continue;
+            };
             if state.posted[side] <= index {
                 continue;
             }
             let others = |its: usize| spec.halves[its].ops.len() - usize::from(its == side);
-            let is_done = |its| op.after.iter().any(|step| step.talk == talk && step.side == its && step.op + 1 == others(its));
+            let is_done = |its| {
+                op.after
+                    .iter()
+                    .any(|step| step.talk == talk && step.side == its && step.op + 1 == others(its))
+            };
             let is_alone = (0..2).all(|its| others(its) == 0 || is_done(its));
-            let exact = (self.perfect || self.lossless && is_alone) && self.program.options.retry_cnt == 7;
-            let status = |wcs: &[Wc]| wcs.iter().find_map(|wc| wc.result.err().map(|error| error.status));
+            let exact =
+                (self.perfect || self.lossless && is_alone) && self.program.options.retry_cnt == 7;
+            let status =
+                |wcs: &[Wc]| wcs.iter().find_map(|wc| wc.result.err().map(|error| error.status));
             let failure = op.fails.unwrap();
             let (sent, received) = (status(&state.sent[side]), status(&state.received[1 - side]));
             if exact && failure.sender.is_some() {
@@ -191,9 +216,10 @@ impl Run<'_> {
             }
             let by_window = |key| matches!(key, super::program::Key::Window { .. });
             let through = match op.kind {
-                Kind::Write(place) | Kind::Read(place) | Kind::FetchAdd(place, _) | Kind::AtomicWrite(place) => {
-                    by_window(place.key)
-                }
+                Kind::Write(place)
+                | Kind::Read(place)
+                | Kind::FetchAdd(place, _)
+                | Kind::AtomicWrite(place) => by_window(place.key),
                 _ => false,
             };
             if through && sent == Some(WcStatus::RemAccessErr) {
@@ -217,7 +243,10 @@ impl Run<'_> {
                 let adapter = &mut pair.node(end.side).adapter;
                 let state = adapter.query_qp(end.qpn).map(|info| info.state);
                 assert_eq!(state.is_none(), link.destroyed[side]);
-                assert!(state.is_none_or(|state| matches!(state, State::Rts | State::Err)), "{state:?}");
+                assert!(
+                    state.is_none_or(|state| matches!(state, State::Rts | State::Err)),
+                    "{state:?}"
+                );
                 if !link.destroyed[side] {
                     assert_eq!(adapter.destroy_cq(end.send_cq.id()), Err(ObjectError::InUse));
                     adapter.destroy_qp(end.qpn).unwrap();

@@ -1,5 +1,5 @@
-//! Memory that comes and goes under way: windows that are bound, used, taken back and bound anew; regions that are registered
-//! anew over other memory.
+//! Memory that comes and goes under way: windows that are bound, used, taken back and bound anew;
+//! regions that are registered anew over other memory.
 
 use roce_transport::{
     mem::{Access, WindowType},
@@ -77,7 +77,9 @@ impl Churn {
     /// Its window, if it is one, and whether it is of type 2.
     pub fn window(&self, talk: &Talk) -> Option<(usize, bool)> {
         match self.what {
-            What::Window { window, .. } => Some((window, talk.windows[window].window_type != WindowType::Type1)),
+            What::Window { window, .. } => {
+                Some((window, talk.windows[window].window_type != WindowType::Type1))
+            }
             What::Spare { .. } => None,
         }
     }
@@ -85,19 +87,35 @@ impl Churn {
     /// The next operation of the program that has to do with it.
     pub fn step(&mut self, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
         match (self.open, self.what) {
-            (Some(open), _) if open.last_use.is_none() || !dice.one_in(3) => self.use_it(open, talk, program, dice),
-            (Some(open), What::Spare { spare }) => self.reregister(spare, open, talk, program, dice),
-            (Some(open), What::Window { window, .. }) => self.release(window, open, talk, program, dice),
-            (None, What::Window { window, generation }) => self.bind(window, generation, talk, program, dice),
+            (Some(open), _) if open.last_use.is_none() || !dice.one_in(3) => {
+                self.use_it(open, talk, program, dice)
+            }
+            (Some(open), What::Spare { spare }) => {
+                self.reregister(spare, open, talk, program, dice)
+            }
+            (Some(open), What::Window { window, .. }) => {
+                self.release(window, open, talk, program, dice)
+            }
+            (None, What::Window { window, generation }) => {
+                self.bind(window, generation, talk, program, dice)
+            }
             (None, What::Spare { .. }) => {}
         }
     }
 
-    fn bind(&mut self, window: usize, generation: u32, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
+    fn bind(
+        &mut self,
+        window: usize,
+        generation: u32,
+        talk: &mut Talk,
+        program: &mut Program,
+        dice: &mut Dice,
+    ) {
         let length = Self::length(program, dice);
         let start = program.allocate_words(self.owner, length);
         let read = Access::REMOTE_READ | Access::FLUSH_GLOBAL;
-        let access = dice.pick(&[REMOTE, REMOTE, read, Access::REMOTE_WRITE, REMOTE - Access::REMOTE_READ]);
+        let access =
+            dice.pick(&[REMOTE, REMOTE, read, Access::REMOTE_WRITE, REMOTE - Access::REMOTE_READ]);
         let zero_based = talk.windows[window].window_type != WindowType::Type1 && dice.one_in(3);
         let kind = Kind::Bind { window, generation, start, length, access, zero_based };
         let mut op = Op::new(kind, Vec::new());
@@ -106,7 +124,8 @@ impl Churn {
         let base = zero_based.then_some(start);
         let key = Key::Window { talk: program.talks.len(), window, generation, base };
         // of a window of type 1 that was bound before, the old key is dead only now
-        if let Some((_, since)) = self.stale.last_mut().filter(|(_, since)| since.op == usize::MAX) {
+        if let Some((_, since)) = self.stale.last_mut().filter(|(_, since)| since.op == usize::MAX)
+        {
             *since = step;
         }
         self.open = Some(Open::new(key, start, length, access, Some(step)));
@@ -122,7 +141,9 @@ impl Churn {
         let length = dice.below(rest as u32 + 1) as usize;
         let has_word = words + 8 <= open.length;
         let (kind, used, local) = match dice.below(5) {
-            0 if open.access.contains(Access::REMOTE_READ) => (Kind::Read(place), open.used + length, length),
+            0 if open.access.contains(Access::REMOTE_READ) => {
+                (Kind::Read(place), open.used + length, length)
+            }
             1 if open.access.contains(Access::REMOTE_ATOMIC) && has_word => {
                 let kind = if dice.one_in(2) {
                     Kind::FetchAdd(word, u64::from(dice.below(1 << 30)))
@@ -131,12 +152,21 @@ impl Churn {
                 };
                 (kind, words + 8, 8)
             }
-            2 if open.access.contains(Access::REMOTE_WRITE) && has_word => (Kind::AtomicWrite(word), words + 8, 8),
+            2 if open.access.contains(Access::REMOTE_WRITE) && has_word => {
+                (Kind::AtomicWrite(word), words + 8, 8)
+            }
             3 if open.access.contains(Access::FLUSH_GLOBAL) => {
-                let flush = Kind::Flush { place, length, placement: Placement::GLOBAL, whole: dice.one_in(2) };
+                let flush = Kind::Flush {
+                    place,
+                    length,
+                    placement: Placement::GLOBAL,
+                    whole: dice.one_in(2),
+                };
                 (flush, open.used, 0)
             }
-            _ if open.access.contains(Access::REMOTE_WRITE) => (Kind::Write(place), open.used + length, length),
+            _ if open.access.contains(Access::REMOTE_WRITE) => {
+                (Kind::Write(place), open.used + length, length)
+            }
             _ => (Kind::Read(place), open.used + length, length),
         };
         let local = if local == 0 { Vec::new() } else { program.allocate(user, local, dice) };
@@ -152,7 +182,14 @@ impl Churn {
     }
 
     /// Nothing may use the window any more. One of type 1 may stay bound until it is bound anew.
-    fn release(&mut self, window: usize, open: Open, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
+    fn release(
+        &mut self,
+        window: usize,
+        open: Open,
+        talk: &mut Talk,
+        program: &mut Program,
+        dice: &mut Dice,
+    ) {
         let (owner, user) = (self.owner, 1 - self.owner);
         let place = Place { at: open.start, key: open.key };
         self.open = None;
@@ -161,21 +198,33 @@ impl Churn {
             let What::Window { generation, .. } = self.what else { return };
             if dice.one_in(2) {
                 let access = Access::empty();
-                let kind = Kind::Bind { window, generation, start: open.start, length: 0, access, zero_based: false };
+                let kind = Kind::Bind {
+                    window,
+                    generation,
+                    start: open.start,
+                    length: 0,
+                    access,
+                    zero_based: false,
+                };
                 let mut op = Op::new(kind, Vec::new());
                 op.after.extend(open.last_use.map(|step| program.watch(talk, step)));
                 let step = program.push(talk, owner, op, dice);
                 self.stale.push((place, step));
                 self.what = What::Window { window, generation: generation + 1 };
             } else {
-                self.stale.push((place, Step { talk: program.talks.len(), side: owner, op: usize::MAX }));
+                self.stale
+                    .push((place, Step { talk: program.talks.len(), side: owner, op: usize::MAX }));
             }
             return;
         }
         let step = if dice.one_in(2) {
             let length = dice.pick(&[0, 1, program.options.mtu.bytes() + 1]) as usize;
-            let mut op = Op::new(Kind::Send { invalidate: Some(open.key) }, program.allocate(user, length, dice));
-            // the answer to a READ may still be on its way out when the invalidation comes, without a fence
+            let mut op = Op::new(
+                Kind::Send { invalidate: Some(open.key) },
+                program.allocate(user, length, dice),
+            );
+            // the answer to a READ may still be on its way out when the invalidation comes, without
+            // a fence
             if open.was_read || dice.one_in(2) {
                 op.flags |= SendFlags::FENCE;
             }
@@ -190,12 +239,21 @@ impl Churn {
         self.released = Some(step);
     }
 
-    fn reregister(&mut self, spare: usize, open: Open, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
+    fn reregister(
+        &mut self,
+        spare: usize,
+        open: Open,
+        talk: &mut Talk,
+        program: &mut Program,
+        dice: &mut Dice,
+    ) {
         let to = program.allocate_words(self.owner, open.length);
-        let mut op = Op::new(Kind::Reregister { spare, to, access: Program::spare_rights() }, Vec::new());
+        let mut op =
+            Op::new(Kind::Reregister { spare, to, access: Program::spare_rights() }, Vec::new());
         op.after.extend(open.last_use.map(|step| program.watch(talk, step)));
         let step = program.push(talk, self.owner, op, dice);
-        self.open = Some(Open::new(Key::Spare { spare, base: to }, to, open.length, REMOTE, Some(step)));
+        self.open =
+            Some(Open::new(Key::Spare { spare, base: to }, to, open.length, REMOTE, Some(step)));
     }
 }
 

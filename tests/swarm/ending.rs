@@ -36,7 +36,13 @@ const fn local(status: WcStatus) -> Failure {
 const REFUSED: Failure = local(WcStatus::RemAccessErr);
 const INVALID: Failure = local(WcStatus::RemInvReqErr);
 
-fn make(side: usize, talk: &mut Talk, program: &mut Program, churns: &[Churn], dice: &mut Dice) -> (Op, Failure) {
+fn make(
+    side: usize,
+    talk: &mut Talk,
+    program: &mut Program,
+    churns: &[Churn],
+    dice: &mut Dice,
+) -> (Op, Failure) {
     let peer = 1 - side;
     let word = talk.halves[side].word;
     let nothing = Vec::new;
@@ -53,32 +59,50 @@ fn make(side: usize, talk: &mut Talk, program: &mut Program, churns: &[Churn], d
         }
         4 => {
             let window = window(side, talk, dice);
-            let bind =
-                Kind::Bind { window, generation: 200, start: 0, length: 1 << 40, access: Access::REMOTE_READ, zero_based: false };
+            let bind = Kind::Bind {
+                window,
+                generation: 200,
+                start: 0,
+                length: 1 << 40,
+                access: Access::REMOTE_READ,
+                zero_based: false,
+            };
             (Op::new(bind, nothing()), local(WcStatus::MwBindErr))
         }
         5 => (Op::new(Kind::LocalInvalidate(Key::Unknown), nothing()), local(WcStatus::LocQpOpErr)),
         6 => {
             // the key of nothing, of a region, of a window that is not bound
             let window = window(peer, talk, dice);
-            let unbound = Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
+            let unbound =
+                Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
             let invalidate = Some(dice.pick(&[Key::Unknown, Key::Region, unbound]));
             let op = Op::new(Kind::Send { invalidate }, program.allocate(side, 5, dice));
             (op, Failure { sender: None, receiver: Some(WcStatus::RemInvReqErr) })
         }
         7 if !program.shared[peer] => {
             let length = 1 + program.options.mtu.bytes() * dice.below(2);
-            let op = Op::new(Kind::Send { invalidate: None }, program.allocate(side, length as usize, dice));
-            (op, Failure { sender: Some(WcStatus::RemInvReqErr), receiver: Some(WcStatus::LocLenErr) })
+            let op = Op::new(
+                Kind::Send { invalidate: None },
+                program.allocate(side, length as usize, dice),
+            );
+            (
+                op,
+                Failure {
+                    sender: Some(WcStatus::RemInvReqErr),
+                    receiver: Some(WcStatus::LocLenErr),
+                },
+            )
         }
         8 => {
             let place = Place::at(word);
-            let flush = Kind::Flush { place, length: 8, placement: Placement::PERSISTENT, whole: false };
+            let flush =
+                Kind::Flush { place, length: 8, placement: Placement::PERSISTENT, whole: false };
             (Op::new(flush, nothing()), INVALID)
         }
         9 => {
             let window = window(peer, talk, dice);
-            let key = Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
+            let key =
+                Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
             (use_of(Place { at: word, key }, side, program, dice), REFUSED)
         }
         10 | 11 => foreign(side, talk, program, dice),
@@ -104,33 +128,55 @@ fn window(owner: usize, talk: &mut Talk, dice: &mut Dice) -> usize {
     talk.windows.len() - 1
 }
 
-/// A window of type 2 that an earlier connection has left bound, with another queue pair of the peer.
+/// A window of type 2 that an earlier connection has left bound, with another queue pair of the
+/// peer.
 fn foreign(side: usize, talk: &Talk, program: &mut Program, dice: &mut Dice) -> (Op, Failure) {
     let bound = program.talks.iter().enumerate().find_map(|(number, other)| {
         if other.link == talk.link || other.cut.is_some() {
             return None;
         }
         let ops = &other.halves[1 - side].ops;
-        let last = |found: usize| !ops[found + 1..].iter().any(|op| matches!(op.kind, Kind::LocalInvalidate(_)));
-        let sends = other.halves[side].ops.iter().any(|op| matches!(op.kind, Kind::Send { invalidate: Some(_) }));
+        let last = |found: usize| {
+            !ops[found + 1..].iter().any(|op| matches!(op.kind, Kind::LocalInvalidate(_)))
+        };
+        let sends = other.halves[side]
+            .ops
+            .iter()
+            .any(|op| matches!(op.kind, Kind::Send { invalidate: Some(_) }));
         ops.iter().enumerate().rev().find_map(|(index, op)| match op.kind {
             Kind::Bind { window, generation, start, length: 8.., zero_based, .. }
-                if op.fails.is_none() && last(index) && !sends && other.windows[window].window_type != WindowType::Type1 =>
+                if op.fails.is_none()
+                    && last(index)
+                    && !sends
+                    && other.windows[window].window_type != WindowType::Type1 =>
             {
-                let key = Key::Window { talk: number, window, generation, base: zero_based.then_some(start) };
+                let key = Key::Window {
+                    talk: number,
+                    window,
+                    generation,
+                    base: zero_based.then_some(start),
+                };
                 Some((Place { at: start, key }, Step { talk: number, side: 1 - side, op: index }))
             }
             _ => None,
         })
     });
     match bound {
-        Some((place, since)) => (Op { after: vec![since], ..use_of(place, side, program, dice) }, REFUSED),
+        Some((place, since)) => {
+            (Op { after: vec![since], ..use_of(place, side, program, dice) }, REFUSED)
+        }
         None => (use_of(Place { at: 0, key: Key::Unknown }, side, program, dice), REFUSED),
     }
 }
 
 /// A key that has been taken back, or more than an open one grants.
-fn of_churn(side: usize, talk: &Talk, program: &mut Program, churns: &[Churn], dice: &mut Dice) -> (Op, Failure) {
+fn of_churn(
+    side: usize,
+    talk: &Talk,
+    program: &mut Program,
+    churns: &[Churn],
+    dice: &mut Dice,
+) -> (Op, Failure) {
     for churn in churns.iter().filter(|churn| churn.owner != side) {
         let stale = churn.stale.iter().rev().find(|(_, since)| since.op != usize::MAX);
         if let Some(&(place, since)) = stale.filter(|_| !dice.one_in(4)) {

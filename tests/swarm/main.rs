@@ -1,10 +1,12 @@
 //! Random programs over random bad networks, thousands of them, each from a seed.
 //!
-//! A program has several connections, reliable or extended reliable (XRC), with both ends sending, writing, reading and binding windows at once, receive requests that
-//! come late, scattered buffers of odd lengths, shared receive queues, connections that are reset and live again, and others that
-//! come to a bad end beside those that must not notice. What it must lead to is known without running it. So whatever the
-//! network does, memory and completions must come out as computed, or the queue pair must be in error with the status that the
-//! specification names; and in the end everything can be destroyed.
+//! A program has several connections, reliable or extended reliable (XRC), with both ends sending,
+//! writing, reading and binding windows at once, receive requests that come late, scattered buffers
+//! of odd lengths, shared receive queues, connections that are reset and live again, and others
+//! that come to a bad end beside those that must not notice. What it must lead to is known without
+//! running it. So whatever the network does, memory and completions must come out as computed, or
+//! the queue pair must be in error with the status that the specification names; and in the end
+//! everything can be destroyed.
 //!
 //! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture of it.
 
@@ -63,7 +65,8 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
     if dice.one_in(3) {
         let size = dice.pick(&[1, 20_000]);
         for node in [&mut run.pair.a, &mut run.pair.b] {
-            node.transmit = TransmitBuffer::new(size, TransmitLimits { segments: 4, bytes: 20_000 });
+            node.transmit =
+                TransmitBuffer::new(size, TransmitLimits { segments: 4, bytes: 20_000 });
         }
         run.pair.buffers = 1;
     }
@@ -95,7 +98,9 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
 }
 
 fn number(variable: &str) -> Option<u64> {
-    env::var(variable).ok().map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
+    env::var(variable)
+        .ok()
+        .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
 /// What has to happen in at least one of a hundred seeds, or they prove little.
@@ -137,7 +142,13 @@ const OFTEN: &[&str] = &[
 ];
 
 /// The same for one of a thousand.
-const SELDOM: &[&str] = &["failed LocProtErr", "failed MwBindErr", "failed LocQpOpErr", "failed LocLenErr", "request_refused"];
+const SELDOM: &[&str] = &[
+    "failed LocProtErr",
+    "failed MwBindErr",
+    "failed LocQpOpErr",
+    "failed LocLenErr",
+    "request_refused",
+];
 
 #[test]
 fn whatever_the_network_does_memory_and_completions_come_out_right() {
@@ -172,7 +183,10 @@ fn a_seed_gives_the_same_packets_again() {
             run.pair.trace.off = false;
             run.finish(&mut dice);
             let records = std::mem::take(&mut run.pair.trace.records);
-            records.into_iter().map(|record| (record.time, record.from, record.net, record.bytes)).collect::<Vec<_>>()
+            records
+                .into_iter()
+                .map(|record| (record.time, record.from, record.net, record.bytes))
+                .collect::<Vec<_>>()
         };
         assert!(packets() == packets(), "seed {seed}");
     }

@@ -53,9 +53,18 @@ impl Expected {
 }
 
 /// What one side's requests do.
-fn run_half(program: &Program, number: usize, talk: &Talk, side: usize, memory: &mut [Vec<u8>; 2], expected: &mut ExpectedTalk) {
+fn run_half(
+    program: &Program,
+    number: usize,
+    talk: &Talk,
+    side: usize,
+    memory: &mut [Vec<u8>; 2],
+    expected: &mut ExpectedTalk,
+) {
     let word = talk.halves[side].word;
-    let value = |memory: &[Vec<u8>; 2]| u64::from_ne_bytes(memory[1 - side][word..word + 8].try_into().unwrap());
+    let value = |memory: &[Vec<u8>; 2]| {
+        u64::from_ne_bytes(memory[1 - side][word..word + 8].try_into().unwrap())
+    };
     expected.word[side].push(value(memory));
     let mut receives = talk.halves[1 - side].receives.iter();
     for (index, op) in talk.halves[side].ops.iter().enumerate() {
@@ -77,12 +86,20 @@ fn run_half(program: &Program, number: usize, talk: &Talk, side: usize, memory: 
         execute(op, &bytes, side, memory);
         expected.word[side].push(value(memory));
         if op.consumes() {
-            let opcode = if matches!(op.kind, Kind::Send { .. }) { WcOpcode::Recv } else { WcOpcode::RecvRdmaWithImm };
+            let opcode = if matches!(op.kind, Kind::Send { .. }) {
+                WcOpcode::Recv
+            } else {
+                WcOpcode::RecvRdmaWithImm
+            };
             if let Some(pieces) = receives.next().filter(|_| opcode == WcOpcode::Recv) {
                 scatter(&mut memory[1 - side], pieces, &bytes);
             }
-            let ok = WcOk { immediate: op.immediate.map(Immediate), ..WcOk::new(opcode, op.length() as u32) };
-            let invalidated = if let Kind::Send { invalidate } = op.kind { invalidate } else { None };
+            let ok = WcOk {
+                immediate: op.immediate.map(Immediate),
+                ..WcOk::new(opcode, op.length() as u32)
+            };
+            let invalidated =
+                if let Kind::Send { invalidate } = op.kind { invalidate } else { None };
             let bytes = if opcode == WcOpcode::Recv { bytes } else { Vec::new() };
             expected.received[1 - side].push(Received { ok, invalidated, bytes });
         }

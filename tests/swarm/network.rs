@@ -27,7 +27,11 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
     let mut network = Network::new(conditions, seed);
     // without the identification the ICRC over IPv4 is too weak for an exact oracle
     if conditions.corruption == 0.0 {
-        network.set_identification(dice.pick(&[Identification::Known, Identification::Guessed, Identification::Hidden]));
+        network.set_identification(dice.pick(&[
+            Identification::Known,
+            Identification::Guessed,
+            Identification::Hidden,
+        ]));
     }
     network
 }
@@ -69,8 +73,13 @@ pub const CORRUPTED: &[DropReason] = &[
 ];
 
 /// What is added when one end of a connection is gone, or lives anew, while the other goes on.
-pub const ALONE: &[DropReason] =
-    &[DropReason::QpState, DropReason::UnknownQp, DropReason::ResponseOutsideWindow, DropReason::UnexpectedResponse];
+pub const ALONE: &[DropReason] = &[
+    DropReason::QpState,
+    DropReason::UnknownQp,
+    DropReason::ResponseOutsideWindow,
+    DropReason::UnexpectedResponse,
+];
 
 /// What services without acknowledgements add.
-pub const UNRELIABLE: &[DropReason] = &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];
+pub const UNRELIABLE: &[DropReason] =
+    &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

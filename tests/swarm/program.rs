@@ -1,8 +1,9 @@
 //! Programs: what both ends of some connections do, as values.
 //!
-//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for READs of what the same queue
-//! pair wrote before, and for the one word of each end that its atomics work on), so that what has to come out does not depend
-//! on how operations of different ends interleave. Where order matters, an operation says [after](Op::after) which it comes.
+//! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for
+//! READs of what the same queue pair wrote before, and for the one word of each end that its
+//! atomics work on), so that what has to come out does not depend on how operations of different
+//! ends interleave. Where order matters, an operation says [after](Op::after) which it comes.
 
 use std::{ops::Range, time::Duration};
 
@@ -20,14 +21,16 @@ use crate::common::{ALL_RIGHTS, Options};
 pub type Pieces = Vec<(usize, usize)>;
 
 /// What a peer is granted in all programs.
-pub const REMOTE: Access = Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
+pub const REMOTE: Access =
+    Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
 /// By which key a peer's memory is reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
     /// That of the node's main region.
     Region,
-    /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if it was bound like that.
+    /// That of a talk's window when it was bound for the n-th time. Addresses count from `base`, if
+    /// it was bound like that.
     Window { talk: usize, window: usize, generation: u32, base: Option<usize> },
     /// That of a region of the talk's own, at present over the memory from `base` on.
     Spare { spare: usize, base: usize },
@@ -186,7 +189,8 @@ pub struct Cut {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum How {
-    /// Both ends are reset, one so much later than the other, and connected anew; the link's next talk begins.
+    /// Both ends are reset, one so much later than the other, and connected anew; the link's next
+    /// talk begins.
     Reset {
         gap: Duration,
     },
@@ -210,7 +214,8 @@ pub struct Talk {
 impl Talk {
     /// Whether an operation fails, or all do.
     pub fn is_doomed(&self) -> bool {
-        self.cut.is_some() || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
+        self.cut.is_some()
+            || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
     }
 
     /// The number of an operation to be pushed.
@@ -229,7 +234,8 @@ pub struct Program {
     pub memory: [usize; 2],
     /// Whether a side's connections share a receive queue.
     pub shared: [bool; 2],
-    /// Whether its connections are extended reliable ones, one each way, with an XRC SRQ at either end.
+    /// Whether its connections are extended reliable ones, one each way, with an XRC SRQ at either
+    /// end.
     pub xrc: bool,
 }
 
@@ -305,10 +311,12 @@ impl Program {
 
     fn talk(&mut self, link: usize, cut: Option<Cut>, dice: &mut Dice) {
         let start = self.memory;
-        let halves = [0, 1].map(|side: usize| Half { word: self.allocate_words(1 - side, 8), ..Half::default() });
+        let halves = [0, 1]
+            .map(|side: usize| Half { word: self.allocate_words(1 - side, 8), ..Half::default() });
         let memory = start.map(|start| start..start);
         let mut talk = Talk { link, halves, windows: Vec::new(), spares: Vec::new(), memory, cut };
-        let mut churns: Vec<_> = (0..dice.pick(&[0, 0, 1, 2, 2])).map(|_| Churn::new(&mut talk, self, dice)).collect();
+        let mut churns: Vec<_> =
+            (0..dice.pick(&[0, 0, 1, 2, 2])).map(|_| Churn::new(&mut talk, self, dice)).collect();
         for _ in 0..dice.range(0, 14) {
             let choice = dice.below(4) as usize;
             match churns.get_mut(choice) {
@@ -343,7 +351,9 @@ impl Program {
         } as usize;
         let kind = match if self.mostly_reads { dice.below(12) } else { dice.below(5) } {
             0 => Kind::Send { invalidate: None },
-            1 => Kind::Write(Place::at(self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0))),
+            1 => Kind::Write(Place::at(
+                self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0),
+            )),
             2 => Kind::AtomicWrite(Place::at(self.allocate_words(1 - side, 8))),
             3 => Kind::Flush {
                 place: Place::at(self.memory[1 - side] - 1),
@@ -370,16 +380,24 @@ impl Program {
 
     /// Adds an operation with random flags, and the receive request that it needs.
     pub fn push(&mut self, talk: &mut Talk, side: usize, mut op: Op, dice: &mut Dice) -> Step {
-        let may_be_inline = matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_)) && !op.bad_list;
+        let may_be_inline =
+            matches!(op.kind, Kind::Send { .. } | Kind::Write(_) | Kind::AtomicWrite(_))
+                && !op.bad_list;
         op.inline = may_be_inline && op.length() <= 64 && dice.one_in(2);
-        for (flag, chance) in [(SendFlags::SIGNALED, 2), (SendFlags::FENCE, 5), (SendFlags::SOLICITED, 5)] {
+        for (flag, chance) in
+            [(SendFlags::SIGNALED, 2), (SendFlags::FENCE, 5), (SendFlags::SOLICITED, 5)]
+        {
             if dice.one_in(chance) {
                 op.flags |= flag;
             }
         }
         if op.consumes() && !self.shared[1 - side] {
             let pieces = match op.kind {
-                Kind::Send { .. } if op.fails.is_some_and(|failure| failure.receiver == Some(WcStatus::LocLenErr)) => {
+                Kind::Send { .. }
+                    if op
+                        .fails
+                        .is_some_and(|failure| failure.receiver == Some(WcStatus::LocLenErr)) =>
+                {
                     self.allocate(1 - side, op.length() - 1, dice)
                 }
                 Kind::Send { .. } => {
@@ -394,7 +412,8 @@ impl Program {
         Step { talk: self.talks.len(), side, op: talk.halves[side].ops.len() - 1 }
     }
 
-    /// Makes sure that one can tell when an operation of this talk, or of an earlier one, is complete.
+    /// Makes sure that one can tell when an operation of this talk, or of an earlier one, is
+    /// complete.
     pub fn watch(&mut self, talk: &mut Talk, step: Step) -> Step {
         let its = if step.talk == self.talks.len() { talk } else { &mut self.talks[step.talk] };
         its.halves[step.side].ops[step.op].flags |= SendFlags::SIGNALED;
@@ -413,7 +432,8 @@ impl Program {
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// Where a READ reads: memory of its own, or what an earlier WRITE of the same queue pair wrote.
+    /// Where a READ reads: memory of its own, or what an earlier WRITE of the same queue pair
+    /// wrote.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
             Kind::Write(Place { at, key: Key::Region }) if op.length() >= length => Some(at),
@@ -429,13 +449,17 @@ impl Program {
         }
     }
 
-    /// Memory that nothing else uses: for the far end of a WRITE in one piece, so the first piece holds all when there is no
-    /// more than one.
+    /// Memory that nothing else uses: for the far end of a WRITE in one piece, so the first piece
+    /// holds all when there is no more than one.
     pub fn allocate(&mut self, side: usize, length: usize, dice: &mut Dice) -> Pieces {
         let mut pieces = Pieces::new();
         let mut left = length;
         while left > 0 || (pieces.is_empty() && dice.one_in(2)) {
-            let size = if pieces.len() == 3 || dice.one_in(2) { left } else { dice.below(left as u32 + 1) as usize };
+            let size = if pieces.len() == 3 || dice.one_in(2) {
+                left
+            } else {
+                dice.below(left as u32 + 1) as usize
+            };
             pieces.push((self.memory[side], size));
             self.memory[side] += size;
             left -= size;

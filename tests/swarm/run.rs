@@ -58,13 +58,17 @@ pub struct Link {
     pub destroyed: [bool; 2],
 }
 
-/// Two initiators and two targets. An end is its initiator, and the completion queue of its XRC SRQ.
+/// Two initiators and two targets. An end is its initiator, and the completion queue of its XRC
+/// SRQ.
 fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2]) {
     let connected = [Side::A, Side::B].map(|side| pair.connect_xrc(side, options));
     let [(a, b_target), (b, a_target)] = connected;
     let srqs = [Side::A, Side::B].map(|side| pair.node(side).xrc_srq());
     let [(a_srq, a_cq), (b_srq, b_cq)] = srqs;
-    ([End { recv_cq: a_cq, ..a }, End { recv_cq: b_cq, ..b }], [(a_srq, a_target), (b_srq, b_target)])
+    (
+        [End { recv_cq: a_cq, ..a }, End { recv_cq: b_cq, ..b }],
+        [(a_srq, a_target), (b_srq, b_target)],
+    )
 }
 
 /// A life of a connection under way.
@@ -117,11 +121,15 @@ impl<'a> Run<'a> {
             buffer.put(0, bytes);
         }
         let pools = [0, 1].map(|side: usize| {
-            let messages: usize = expected.talks.iter().map(|talk| talk.received[side].len() + 2).sum();
+            let messages: usize =
+                expected.talks.iter().map(|talk| talk.received[side].len() + 2).sum();
             let node = if side == 0 { &mut pair.a } else { &mut pair.b };
             program.shared[side].then(|| Pool::new(node, messages, program.longest(), dice))
         });
-        let options = [0, 1].map(|side: usize| Options { srq: pools[side].as_ref().map(|pool| pool.id), ..program.options });
+        let options = [0, 1].map(|side: usize| Options {
+            srq: pools[side].as_ref().map(|pool| pool.id),
+            ..program.options
+        });
         let link = |pair: &mut Pair, talk| {
             let (ends, xrc) = if program.xrc {
                 let (ends, xrc) = connect_xrc(pair, options[0]);
@@ -134,9 +142,25 @@ impl<'a> Run<'a> {
         };
         let first = |link| program.talks.iter().position(|talk| talk.link == link).unwrap();
         let links = (0..program.links).map(|number| link(&mut pair, first(number))).collect();
-        let chats = program.chats.iter().map(|chat| Chatting::new(chat, &mut pair, program.options, dice)).collect();
+        let chats = program
+            .chats
+            .iter()
+            .map(|chat| Chatting::new(chat, &mut pair, program.options, dice))
+            .collect();
         let talks = program.talks.iter().map(|_| Talking::default()).collect();
-        let mut run = Self { program, expected, start, pair, buffers, links, talks, pools, chats, lossless, perfect };
+        let mut run = Self {
+            program,
+            expected,
+            start,
+            pair,
+            buffers,
+            links,
+            talks,
+            pools,
+            chats,
+            lossless,
+            perfect,
+        };
         for link in 0..program.links {
             for side in 0..2 {
                 run.open(first(link), side);
@@ -159,7 +183,10 @@ impl<'a> Run<'a> {
             if !more && (self.pools.iter().all(Option::is_none) || self.is_at_rest()) {
                 break;
             }
-            assert!(self.pair.now < Instant::from_nanos(600_000_000_000), "not everything could be posted in ten minutes");
+            assert!(
+                self.pair.now < Instant::from_nanos(600_000_000_000),
+                "not everything could be posted in ten minutes"
+            );
         }
         self.pair.run();
         self.collect();
@@ -169,11 +196,20 @@ impl<'a> Run<'a> {
     pub fn describe(&self) -> String {
         let mut text = String::new();
         for (number, (spec, talk)) in self.program.talks.iter().zip(&self.talks).enumerate() {
-            let _ = writeln!(text, "talk {number} on link {}, memory {:?}, cut {:?}", spec.link, spec.memory, spec.cut);
+            let _ = writeln!(
+                text,
+                "talk {number} on link {}, memory {:?}, cut {:?}",
+                spec.link, spec.memory, spec.cut
+            );
             for side in 0..2 {
                 let half = &spec.halves[side];
-                let (posted, receives, closed) = (talk.posted[side], talk.receives[side], talk.closed[side]);
-                let _ = writeln!(text, "  side {side}: posted {posted} and {receives}; closed: {closed}; word {}", half.word);
+                let (posted, receives, closed) =
+                    (talk.posted[side], talk.receives[side], talk.closed[side]);
+                let _ = writeln!(
+                    text,
+                    "  side {side}: posted {posted} and {receives}; closed: {closed}; word {}",
+                    half.word
+                );
                 for op in &half.ops {
                     let _ = writeln!(text, "    {op:?}");
                 }
@@ -187,7 +223,9 @@ impl<'a> Run<'a> {
 
     fn is_at_rest(&mut self) -> bool {
         let Pair { a, b, network, .. } = &mut self.pair;
-        network.poll_timeout().is_none() && a.adapter.poll_timeout().is_none() && b.adapter.poll_timeout().is_none()
+        network.poll_timeout().is_none()
+            && a.adapter.poll_timeout().is_none()
+            && b.adapter.poll_timeout().is_none()
     }
 
     /// Does what is due; returns whether there will be more.
@@ -273,7 +311,9 @@ impl<'a> Run<'a> {
                     self.talks[talk].cut = Some(now.plus(gap));
                     let psns = self.links[link].psns;
                     // far from those before, so that what is still under way fits nowhere
-                    let far = |psn: u32, dice: &mut Dice| (psn + dice.range(0x10_0000, 0xEF_0000)) & 0xFF_FFFF;
+                    let far = |psn: u32, dice: &mut Dice| {
+                        (psn + dice.range(0x10_0000, 0xEF_0000)) & 0xFF_FFFF
+                    };
                     self.links[link].psns = psns.map(|psn| far(psn, dice));
                 }
                 self.connect(link, side);
@@ -289,7 +329,14 @@ impl<'a> Run<'a> {
         let (options, psns) = (options[side], *psns);
         let (end, peer) = (ends[side].clone(), ends[1 - side].clone());
         let ip = self.pair.node(peer.side).ip;
-        self.pair.node(end.side).connect(end.qpn, ip, peer.qpn, psns[1 - side], psns[side], &options);
+        self.pair.node(end.side).connect(
+            end.qpn,
+            ip,
+            peer.qpn,
+            psns[1 - side],
+            psns[side],
+            &options,
+        );
     }
 
     fn freeze(&mut self, talk: usize, side: usize) {
@@ -314,12 +361,17 @@ impl<'a> Run<'a> {
         }
         let end = self.links[spec.link].ends[side].clone();
         let mut receives = self.talks[talk].receives[side];
-        let more = if receives < half.early { half.early } else { receives + dice.below(3) as usize };
+        let more =
+            if receives < half.early { half.early } else { receives + dice.below(3) as usize };
         while receives < more.min(half.receives.len()) && !self.is_dead(spec.link, side) {
-            let sges = half.receives[receives].iter().map(|&(at, length)| self.buffers[side].sge(at, length));
+            let sges = half.receives[receives]
+                .iter()
+                .map(|&(at, length)| self.buffers[side].sge(at, length));
             let wr = RecvWr::new(id(talk, receives), sges);
             match &self.links[spec.link].xrc {
-                Some(xrc) => self.pair.node(end.side).adapter.post_srq_recv(xrc[side].0, &wr).unwrap(),
+                Some(xrc) => {
+                    self.pair.node(end.side).adapter.post_srq_recv(xrc[side].0, &wr).unwrap()
+                }
                 None => self.pair.post_recv(&end, &wr),
             }
             receives += 1;
@@ -328,12 +380,17 @@ impl<'a> Run<'a> {
         let dead = self.is_dead(spec.link, side);
         let is_served = dead || receives == half.receives.len();
         // who waits for something that will not come has come to its end
-        let over = dead || (self.is_dead(spec.link, 1 - side) || closed[1 - side]) && spec.cut.is_none();
+        let over =
+            dead || (self.is_dead(spec.link, 1 - side) || closed[1 - side]) && spec.cut.is_none();
         while let Some(op) = half.ops.get(self.talks[talk].posted[side]) {
             if self.is_dead(spec.link, side) {
                 return true;
             }
-            if let Some(step) = op.after.iter().find(|step| !self.talks[step.talk].done.contains(&(step.side, step.op))) {
+            if let Some(step) = op
+                .after
+                .iter()
+                .find(|step| !self.talks[step.talk].done.contains(&(step.side, step.op)))
+            {
                 return is_served && (over || self.is_hopeless(*step));
             }
             let index = self.talks[talk].posted[side];
@@ -359,7 +416,14 @@ impl<'a> Run<'a> {
         self.talks[step.talk].closed[step.side] || (0..2).any(|side| self.is_dead(link, side))
     }
 
-    fn reregister(&mut self, talk: usize, side: usize, spare: usize, to: usize, access: roce_transport::mem::Access) {
+    fn reregister(
+        &mut self,
+        talk: usize,
+        side: usize,
+        spare: usize,
+        to: usize,
+        access: roce_transport::mem::Access,
+    ) {
         let memory = self.view(side, to, self.program.talks[talk].spares[spare].length);
         let change = Reregister { memory: Some((memory, SPARE)), access: Some(access), pd: None };
         let node = if side == 0 { &mut self.pair.a } else { &mut self.pair.b };
@@ -375,24 +439,32 @@ impl<'a> Run<'a> {
         let remote = |place| self.remote(talk, side, place);
         let wr_op = match op.kind {
             Kind::Send { invalidate: None } => SendOp::Send { immediate },
-            Kind::Send { invalidate: Some(key) } => SendOp::SendInvalidate { rkey: self.rkey(talk, side, key) },
+            Kind::Send { invalidate: Some(key) } => {
+                SendOp::SendInvalidate { rkey: self.rkey(talk, side, key) }
+            }
             Kind::Write(place) => SendOp::Write { remote: remote(place), immediate },
             Kind::Read(place) => SendOp::Read { remote: remote(place) },
             Kind::FetchAdd(word, add) => SendOp::FetchAdd { remote: remote(word), add },
-            Kind::CompareSwap { word, compare, swap } => SendOp::CompareSwap { remote: remote(word), compare, swap },
+            Kind::CompareSwap { word, compare, swap } => {
+                SendOp::CompareSwap { remote: remote(word), compare, swap }
+            }
             Kind::AtomicWrite(place) => SendOp::AtomicWrite { remote: remote(place) },
             Kind::Flush { place, length, placement, whole } => {
                 SendOp::Flush { remote: remote(place), length: length as u32, placement, whole }
             }
-            Kind::Bind { window, generation, start, length, access, zero_based } => SendOp::BindWindow(WindowBind {
-                rkey: self.window_key(talk, window, generation),
-                region: near.region.lkey(),
-                address: near.region.address() + start as u64,
-                length: length as u64,
-                access,
-                zero_based,
-            }),
-            Kind::LocalInvalidate(key) => SendOp::LocalInvalidate { rkey: self.rkey(talk, 1 - side, key) },
+            Kind::Bind { window, generation, start, length, access, zero_based } => {
+                SendOp::BindWindow(WindowBind {
+                    rkey: self.window_key(talk, window, generation),
+                    region: near.region.lkey(),
+                    address: near.region.address() + start as u64,
+                    length: length as u64,
+                    access,
+                    zero_based,
+                })
+            }
+            Kind::LocalInvalidate(key) => {
+                SendOp::LocalInvalidate { rkey: self.rkey(talk, 1 - side, key) }
+            }
             Kind::Reregister { .. } => unreachable!("no request"),
         };
         let sge = |&(at, length): &(usize, usize)| {
@@ -400,7 +472,8 @@ impl<'a> Run<'a> {
             if op.bad_list { Sge { lkey: roce_transport::mem::LKey(NO_KEY.0), ..sge } } else { sge }
         };
         let data = if op.inline {
-            let bytes: Vec<u8> = op.local.iter().flat_map(|&(at, length)| near.part(at, length)).collect();
+            let bytes: Vec<u8> =
+                op.local.iter().flat_map(|&(at, length)| near.part(at, length)).collect();
             Data::inline(&bytes)
         } else {
             Data::Sges(op.local.iter().map(sge).collect())
@@ -418,7 +491,9 @@ impl<'a> Run<'a> {
     pub fn rkey(&self, talk: usize, side: usize, key: Key) -> RKey {
         match key {
             Key::Region => self.buffers[1 - side].region.rkey(),
-            Key::Window { talk, window, generation, .. } => self.window_key(talk, window, generation),
+            Key::Window { talk, window, generation, .. } => {
+                self.window_key(talk, window, generation)
+            }
             Key::Spare { spare, .. } => self.talks[talk].spares[spare].rkey(),
             Key::Unknown => NO_KEY,
         }
@@ -426,7 +501,9 @@ impl<'a> Run<'a> {
 
     fn remote(&self, talk: usize, side: usize, Place { at, key }: Place) -> Remote {
         let address = match key {
-            Key::Region | Key::Unknown | Key::Window { base: None, .. } => self.buffers[1 - side].remote(at).address,
+            Key::Region | Key::Unknown | Key::Window { base: None, .. } => {
+                self.buffers[1 - side].remote(at).address
+            }
             Key::Window { base: Some(base), .. } => (at - base) as u64,
             Key::Spare { base, .. } => SPARE + (at - base) as u64,
         };
@@ -442,7 +519,10 @@ impl<'a> Run<'a> {
                 for wc in end.sent() {
                     let (talk, index) = (wc.wr_id as usize / 1000, wc.wr_id as usize % 1000);
                     assert_eq!(talk, present, "a completion of a life that is over: {wc:?}");
-                    assert!(!self.talks[talk].closed[side], "a completion of a life that is over: {wc:?}");
+                    assert!(
+                        !self.talks[talk].closed[side],
+                        "a completion of a life that is over: {wc:?}"
+                    );
                     assert_eq!(wc.qpn, end.qpn);
                     if wc.result.is_ok() {
                         self.talks[talk].done.insert((side, index));
@@ -453,9 +533,13 @@ impl<'a> Run<'a> {
                     let talk = &mut self.talks[present];
                     assert!(!talk.closed[side], "a completion of a life that is over: {wc:?}");
                     let is_shared = wc.wr_id >= FIRST_ID;
-                    assert!(is_shared || wc.wr_id as usize / 1000 == present, "a completion of a life that is over: {wc:?}");
+                    assert!(
+                        is_shared || wc.wr_id as usize / 1000 == present,
+                        "a completion of a life that is over: {wc:?}"
+                    );
                     if is_shared && let Some(pool) = &mut self.pools[side] {
-                        let message = self.expected.talks[present].received[side].get(talk.received[side].len());
+                        let message = self.expected.talks[present].received[side]
+                            .get(talk.received[side].len());
                         pool.completed(wc.wr_id, message.filter(|_| wc.result.is_ok()));
                     }
                     talk.received[side].push(wc);

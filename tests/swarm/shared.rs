@@ -42,7 +42,19 @@ impl Pool {
         let start = dice.bytes(slots * slot);
         buffer.put(0, &start);
         let (posted, armed, replaced, events, lost) = (0, 0, 0, 0, 0);
-        Self { id, buffer, start, slot, slots, posted, armed, replaced, events, completed: Vec::new(), lost }
+        Self {
+            id,
+            buffer,
+            start,
+            slot,
+            slots,
+            posted,
+            armed,
+            replaced,
+            events,
+            completed: Vec::new(),
+            lost,
+        }
     }
 
     /// Posts, resizes and asks for events.
@@ -96,19 +108,25 @@ impl Pool {
     }
 
     pub fn note_events(&mut self, node: &Node) {
-        self.events = node.events.iter().filter(|&&event| event == Event::SrqLimitReached(self.id)).count() as u64;
+        self.events =
+            node.events.iter().filter(|&&event| event == Event::SrqLimitReached(self.id)).count()
+                as u64;
     }
 
     pub fn completed(&mut self, id: u64, message: Option<&Received>) {
         self.completed.push((id - FIRST_ID, message.map(|message| message.bytes.clone())));
     }
 
-    /// Every request is where it must be, every message where it must be, and nothing else has changed. Returns how many events
-    /// there were.
+    /// Every request is where it must be, every message where it must be, and nothing else has
+    /// changed. Returns how many events there were.
     pub fn check(&mut self, node: &Node) -> u64 {
         self.note_events(node);
         let info = node.adapter.query_srq(self.id).unwrap();
-        assert_eq!(self.events, self.armed - self.replaced - u64::from(info.limit > 0), "events of the limit");
+        assert_eq!(
+            self.events,
+            self.armed - self.replaced - u64::from(info.limit > 0),
+            "events of the limit"
+        );
         let gone = self.posted - self.completed.len() - info.posted as usize;
         assert!(gone <= self.lost, "{gone} requests are lost, where {} may be", self.lost);
         let mut ids: Vec<_> = self.completed.iter().map(|&(id, _)| id).collect();
@@ -121,7 +139,9 @@ impl Pool {
         for slot in 0..self.slots {
             let at = slot * self.slot..(slot + 1) * self.slot;
             match self.completed.iter().find(|&&(id, _)| id == slot as u64) {
-                Some((_, Some(message))) => must[at.start..at.start + message.len()].copy_from_slice(message),
+                Some((_, Some(message))) => {
+                    must[at.start..at.start + message.len()].copy_from_slice(message)
+                }
                 Some((_, None)) => continue,
                 None if image[at.clone()] != must[at.clone()] => {
                     changed += 1;
@@ -129,9 +149,15 @@ impl Pool {
                 }
                 None => {}
             }
-            assert!(image[at.clone()] == must[at], "the buffer of request {slot} of the shared receive queue");
+            assert!(
+                image[at.clone()] == must[at],
+                "the buffer of request {slot} of the shared receive queue"
+            );
         }
-        assert!(changed <= self.lost, "{changed} buffers have changed whose requests are not complete");
+        assert!(
+            changed <= self.lost,
+            "{changed} buffers have changed whose requests are not complete"
+        );
         self.events
     }
 }

@@ -1,5 +1,6 @@
-//! Traffic of the services without acknowledgements, beside that of the reliable connections. Whatever the network does, a
-//! message arrives whole or not at all, and so often as its packets do; requests to send complete at once.
+//! Traffic of the services without acknowledgements, beside that of the reliable connections.
+//! Whatever the network does, a message arrives whole or not at all, and so often as its packets
+//! do; requests to send complete at once.
 
 use std::ops::Range;
 
@@ -23,7 +24,8 @@ pub struct Chat {
     datagrams: bool,
     /// What each side says.
     lines: [Vec<Line>; 2],
-    /// Whether a side grants its memory through a window, which it takes back before this line of the peer's.
+    /// Whether a side grants its memory through a window, which it takes back before this line of
+    /// the peer's.
     window: [Option<usize>; 2],
 }
 
@@ -100,13 +102,15 @@ struct Half {
 impl<'a> Chatting<'a> {
     pub fn new(chat: &'a Chat, pair: &mut Pair, options: Options, dice: &mut Dice) -> Self {
         let options = Options { srq: None, ..options };
-        let ends = if chat.datagrams { pair.datagrams(options) } else { pair.connect_unreliably(options) };
+        let ends =
+            if chat.datagrams { pair.datagrams(options) } else { pair.connect_unreliably(options) };
         let ends = <[End; 2]>::from(ends);
         let halves = [0, 1].map(|side: usize| {
             let node = pair.node(ends[side].side);
             let slot = chat.longest(1 - side);
             let slots = 2 * chat.lines[1 - side].len() + 2;
-            let (source, sink) = (node.buffer(chat.memory(side)), node.buffer(chat.memory(1 - side)));
+            let (source, sink) =
+                (node.buffer(chat.memory(side)), node.buffer(chat.memory(1 - side)));
             let inbox = node.buffer(slots * slot);
             source.put(0, &dice.bytes(source.len()));
             for id in 0..slots {
@@ -117,9 +121,15 @@ impl<'a> Chatting<'a> {
             if chat.window[side].is_some() && sink.len() > 0 {
                 let node = pair.node(ends[side].side);
                 let pd = node.pd;
-                let rkey = node.adapter.alloc_window(pd, dice.pick(&[WindowType::Type2A, WindowType::Type2B])).unwrap().next();
-                let (region, address, length) = (sink.region.lkey(), sink.region.address(), sink.region.length());
-                let bind = WindowBind { rkey, region, address, length, access: REMOTE, zero_based: false };
+                let rkey = node
+                    .adapter
+                    .alloc_window(pd, dice.pick(&[WindowType::Type2A, WindowType::Type2B]))
+                    .unwrap()
+                    .next();
+                let (region, address, length) =
+                    (sink.region.lkey(), sink.region.address(), sink.region.length());
+                let bind =
+                    WindowBind { rkey, region, address, length, access: REMOTE, zero_based: false };
                 pair.post_send(&ends[side], &SendWr::bind_window(BIND, bind));
                 window = Some(rkey);
             }
@@ -137,7 +147,10 @@ impl<'a> Chatting<'a> {
             for _ in 0..dice.below(4) {
                 let Some(line) = lines.get(self.halves[side].said) else { break };
                 // before the window is bound nobody may write there
-                if line.write && self.halves[1 - side].window.is_some() && !self.halves[1 - side].bound {
+                if line.write
+                    && self.halves[1 - side].window.is_some()
+                    && !self.halves[1 - side].bound
+                {
                     break;
                 }
                 let said = self.halves[side].said;
@@ -177,7 +190,8 @@ impl<'a> Chatting<'a> {
         let half = &self.halves[side];
         if let Some(rkey) = half.window.filter(|_| half.bound && half.frozen.is_none()) {
             // when the queue is full the window simply stays
-            let _full = pair.try_post_send(&self.ends[side], &SendWr::local_invalidate(INVALIDATE, rkey));
+            let _full =
+                pair.try_post_send(&self.ends[side], &SendWr::local_invalidate(INVALIDATE, rkey));
         }
     }
 
@@ -202,7 +216,8 @@ impl<'a> Chatting<'a> {
             let ids: Vec<_> = half.sent.iter().map(|wc| (wc.wr_id, wc.result.is_ok())).collect();
             let must: Vec<_> = (0..lines.len()).map(|id| (id as u64, true)).collect();
             assert_eq!(ids, must, "requests of a service without acknowledgements");
-            let heard: Vec<_> = self.halves[1 - side].received.iter().map(|wc| self.line_of(side, wc)).collect();
+            let heard: Vec<_> =
+                self.halves[1 - side].received.iter().map(|wc| self.line_of(side, wc)).collect();
             if perfect && self.halves[1 - side].frozen.is_none() {
                 let all: Vec<_> = (0..lines.len()).filter(|&id| lines[id].consumes()).collect();
                 assert_eq!(heard.len(), all.len());
@@ -241,7 +256,8 @@ impl<'a> Chatting<'a> {
     }
 
     fn check_sink(&self, speaker: usize, heard: &[Vec<usize>], perfect: bool) {
-        let (source, sink) = (self.halves[speaker].source.bytes(), self.halves[1 - speaker].sink.bytes());
+        let (source, sink) =
+            (self.halves[speaker].source.bytes(), self.halves[1 - speaker].sink.bytes());
         for (id, line) in self.chat.lines[speaker].iter().enumerate() {
             let (is, must) = (&sink[line.bytes.clone()], &source[line.bytes.clone()]);
             if !line.write {
@@ -252,7 +268,10 @@ impl<'a> Chatting<'a> {
             assert!(bytes.clone().all(|(is, must)| is == must || *is == 0), "neither old nor new");
             let arrived = heard.iter().any(|lines| lines[..] == [id]);
             let granted = self.halves[1 - speaker].frozen.is_none();
-            assert!(!(arrived || perfect && granted) || is == must, "a WRITE that is complete but not all there");
+            assert!(
+                !(arrived || perfect && granted) || is == must,
+                "a WRITE that is complete but not all there"
+            );
         }
         if let Some(frozen) = &self.halves[1 - speaker].frozen {
             assert!(*frozen == sink, "written through a window that was taken back");

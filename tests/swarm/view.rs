@@ -1,4 +1,5 @@
-//! A part of a node's memory as memory of its own, so that a region can be moved from one part to another.
+//! A part of a node's memory as memory of its own, so that a region can be moved from one part to
+//! another.
 
 use std::sync::{Arc, atomic::AtomicU64};
 

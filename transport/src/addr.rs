@@ -1,4 +1,5 @@
-//! Who and where: queue pair numbers, GIDs, keys of partitions and of queues, and the path to a peer.
+//! Who and where: queue pair numbers, GIDs, keys of partitions and of queues, and the path to a
+//! peer.
 
 use core::{
     fmt,
@@ -43,7 +44,8 @@ impl fmt::Display for Qpn {
     }
 }
 
-/// A global identifier: 16 bytes. In RoCEv2 it is the IPv6 address, or the IPv4 address mapped as `::ffff:a.b.c.d`.
+/// A global identifier: 16 bytes. In RoCEv2 it is the IPv6 address, or the IPv4 address mapped as
+/// `::ffff:a.b.c.d`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Gid(pub [u8; 16]);
 
@@ -115,7 +117,8 @@ impl PKey {
         self.0 & 0x7FFF != 0
     }
 
-    /// Whether two holders may talk: same partition, and at least one of them a full member (C9-44).
+    /// Whether two holders may talk: same partition, and at least one of them a full member
+    /// (C9-44).
     #[must_use]
     pub const fn matches(self, other: Self) -> bool {
         self.is_valid() && self.0 & 0x7FFF == other.0 & 0x7FFF && (self.0 | other.0) & 0x8000 != 0
@@ -136,7 +139,8 @@ impl QKey {
     /// That of the general services interface, QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
-    /// Whether a work request with this key means "use the queue pair's own key": the high bit is set (C10-15).
+    /// Whether a work request with this key means "use the queue pair's own key": the high bit is
+    /// set (C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {
         self.0 & 0x8000_0000 != 0
@@ -175,8 +179,8 @@ impl Mtu {
         Self::ALL.into_iter().find(|mtu| mtu.bytes() == bytes)
     }
 
-    /// The greatest whose packets fit a link of `link_mtu` bytes with every header that may come with them: 80 bytes, as
-    /// the kernel's rxe counts. `None` below 336 bytes.
+    /// The greatest whose packets fit a link of `link_mtu` bytes with every header that may come
+    /// with them: 80 bytes, as the kernel's rxe counts. `None` below 336 bytes.
     #[must_use]
     pub fn fitting(link_mtu: u32) -> Option<Self> {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() + 80 <= link_mtu)
@@ -196,13 +200,15 @@ pub struct AddressVector {
     pub dgid: Gid,
     /// Index of the own GID in the device's table.
     pub sgid_index: u16,
-    /// IPv6 flow label, 20 bits; also picks the UDP source port where the link can choose one. 0: from the QPNs.
+    /// IPv6 flow label, 20 bits; also picks the UDP source port where the link can choose one. 0:
+    /// from the QPNs.
     pub flow_label: u32,
     /// IPv4 TOS or IPv6 traffic class, ECN bits included.
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit; 0 means 64.
     pub hop_limit: u8,
-    /// The most that may be sent this way in a time. Kept and told again, not enforced: the transport has no clock to pace by.
+    /// The most that may be sent this way in a time. Kept and told again, not enforced: the
+    /// transport has no clock to pace by.
     pub static_rate: StaticRate,
 }
 
@@ -210,13 +216,21 @@ impl AddressVector {
     /// The way to `dgid` from the own GID at `sgid_index`, all else at its default.
     #[must_use]
     pub const fn new(dgid: Gid, sgid_index: u16) -> Self {
-        Self { dgid, sgid_index, flow_label: 0, traffic_class: 0, hop_limit: 64, static_rate: StaticRate::Unlimited }
+        Self {
+            dgid,
+            sgid_index,
+            flow_label: 0,
+            traffic_class: 0,
+            hop_limit: 64,
+            static_rate: StaticRate::Unlimited,
+        }
     }
 }
 
 macro_rules! static_rates {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal;)*) => {
-        /// A static rate (`ibv_rate`); the numbers are those of the C API and of the communication manager's messages.
+        /// A static rate (`ibv_rate`); the numbers are those of the C API and of the communication
+        /// manager's messages.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         #[repr(u8)]
         pub enum StaticRate { #[default] $($(#[doc = $doc])* $variant = $code,)* }
@@ -287,8 +301,8 @@ impl StaticRate {
     }
 }
 
-/// The UDP source port of a flow: 0xC000..=0xFFFF, from the flow label, or from both QPNs when that is zero. Symmetric in
-/// the QPNs. Peers must not rely on it; switches spread flows by it.
+/// The UDP source port of a flow: 0xC000..=0xFFFF, from the flow label, or from both QPNs when that
+/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {
@@ -337,7 +351,8 @@ mod tests {
 
     #[test]
     fn static_rates_have_the_codes_of_the_c_api() {
-        let known: std::vec::Vec<u8> = (0..=u8::MAX).filter(|&code| StaticRate::from_code(code).is_some()).collect();
+        let known: std::vec::Vec<u8> =
+            (0..=u8::MAX).filter(|&code| StaticRate::from_code(code).is_some()).collect();
         assert_eq!(known, [0].into_iter().chain(2..=24).collect::<std::vec::Vec<u8>>());
         assert_eq!(StaticRate::from_code(16), Some(StaticRate::Gbps100));
         assert_eq!(StaticRate::default(), StaticRate::Unlimited);
@@ -345,8 +360,14 @@ mod tests {
 
     #[test]
     fn groups() {
-        for (address, is_group) in [("239.1.2.3", true), ("ff15::1", true), ("10.0.0.1", false), ("fd77::1", false)] {
-            assert_eq!(Gid::from(address.parse::<IpAddr>().unwrap()).is_multicast(), is_group, "{address}");
+        for (address, is_group) in
+            [("239.1.2.3", true), ("ff15::1", true), ("10.0.0.1", false), ("fd77::1", false)]
+        {
+            assert_eq!(
+                Gid::from(address.parse::<IpAddr>().unwrap()).is_multicast(),
+                is_group,
+                "{address}"
+            );
         }
     }
 

@@ -1,4 +1,5 @@
-//! What the transport reports besides packets and completions: asynchronous events, reasons for refusing packets, counters.
+//! What the transport reports besides packets and completions: asynchronous events, reasons for
+//! refusing packets, counters.
 
 use core::fmt;
 
@@ -10,14 +11,17 @@ use crate::{
 
 pub use crate::work::Refusal;
 
-/// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader that asked to be woken.
+/// An asynchronous event (11.6.3), or a note that a completion queue has something for a reader
+/// that asked to be woken.
 ///
-/// Two events of the specification cannot occur here. A shared receive queue has no hardware of its own that could fail, so
-/// there is no `IBV_EVENT_SRQ_ERR`: a bad request in it fails the queue pair that took it. Path migration does not exist in
-/// RoCE, so there is neither `IBV_EVENT_PATH_MIG` nor `IBV_EVENT_PATH_MIG_ERR`.
+/// Two events of the specification cannot occur here. A shared receive queue has no hardware of its
+/// own that could fail, so there is no `IBV_EVENT_SRQ_ERR`: a bad request in it fails the queue
+/// pair that took it. Path migration does not exist in RoCE, so there is neither
+/// `IBV_EVENT_PATH_MIG` nor `IBV_EVENT_PATH_MIG_ERR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Event {
-    /// A completion arrived in a queue that was armed for it. Internal to the owner of the completion channel.
+    /// A completion arrived in a queue that was armed for it. Internal to the owner of the
+    /// completion channel.
     Completion(CqId),
     /// The first packet arrived at a queue pair in RTR (`IBV_EVENT_COMM_EST`).
     CommunicationEstablished(Qpn),
@@ -25,23 +29,25 @@ pub enum Event {
     SendQueueDrained(Qpn),
     /// A queue pair failed in a way that no completion can tell (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
-    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`), for this reason: the peer only hears that it was.
+    /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`), for this reason: the peer
+    /// only hears that it was.
     QpRequestError(Qpn, Refusal),
     /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`), for this reason.
     QpAccessError(Qpn, Refusal),
     /// A shared receive queue holds fewer requests than its limit (`IBV_EVENT_SRQ_LIMIT_REACHED`).
     SrqLimitReached(SrqId),
-    /// A queue pair with a shared receive queue, or an XRC target, is in error and will take nothing more from it, or from any
-    /// (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+    /// A queue pair with a shared receive queue, or an XRC target, is in error and will take
+    /// nothing more from it, or from any (`IBV_EVENT_QP_LAST_WQE_REACHED`).
     LastWqeReached(Qpn),
     /// The P_Key table has changed (`IBV_EVENT_PKEY_CHANGE`).
     PKeyChange,
-    /// A completion queue overflowed; the queue pairs that use it are in error (`IBV_EVENT_CQ_ERR`).
+    /// A completion queue overflowed; the queue pairs that use it are in error
+    /// (`IBV_EVENT_CQ_ERR`).
     CqError(CqId),
     /// The port can carry packets again (`IBV_EVENT_PORT_ACTIVE`).
     PortActive,
-    /// The port carries no packets for now: its interface is down or gone (`IBV_EVENT_PORT_ERR`). Queue pairs stay as they are;
-    /// what they send meanwhile is lost.
+    /// The port carries no packets for now: its interface is down or gone (`IBV_EVENT_PORT_ERR`).
+    /// Queue pairs stay as they are; what they send meanwhile is lost.
     PortError,
     /// The GID table has changed (`IBV_EVENT_GID_CHANGE`). Entries that stay keep their index.
     GidChange,
@@ -53,13 +59,23 @@ impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Completion(CqId(id)) => write!(f, "completion queue {id} has completions"),
-            Self::CommunicationEstablished(qpn) => write!(f, "queue pair {qpn}: communication established"),
+            Self::CommunicationEstablished(qpn) => {
+                write!(f, "queue pair {qpn}: communication established")
+            }
             Self::SendQueueDrained(qpn) => write!(f, "queue pair {qpn}: send queue drained"),
             Self::QpFatal(qpn) => write!(f, "queue pair {qpn}: fatal error"),
-            Self::QpRequestError(qpn, why) => write!(f, "queue pair {qpn}: the peer made an invalid request: {why}"),
-            Self::QpAccessError(qpn, why) => write!(f, "queue pair {qpn}: the peer's access to memory was refused: {why}"),
-            Self::SrqLimitReached(id) => write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get()),
-            Self::LastWqeReached(qpn) => write!(f, "queue pair {qpn}: takes nothing more from its shared receive queue"),
+            Self::QpRequestError(qpn, why) => {
+                write!(f, "queue pair {qpn}: the peer made an invalid request: {why}")
+            }
+            Self::QpAccessError(qpn, why) => {
+                write!(f, "queue pair {qpn}: the peer's access to memory was refused: {why}")
+            }
+            Self::SrqLimitReached(id) => {
+                write!(f, "shared receive queue {:#x}: fewer requests than its limit", id.get())
+            }
+            Self::LastWqeReached(qpn) => {
+                write!(f, "queue pair {qpn}: takes nothing more from its shared receive queue")
+            }
             Self::PKeyChange => f.write_str("the P_Key table of port 1 has changed"),
             Self::CqError(CqId(id)) => write!(f, "completion queue {id} has overflowed"),
             Self::PortActive => f.write_str("port 1 is active"),
@@ -221,7 +237,9 @@ impl fmt::Display for Disposition {
             Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
             Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
             Self::NakReceived(syndrome) => write!(f, "the requester heeds {syndrome}"),
-            Self::Replicated { taken, copies } => write!(f, "multicast: received by {taken} of {copies} queue pairs"),
+            Self::Replicated { taken, copies } => {
+                write!(f, "multicast: received by {taken} of {copies} queue pairs")
+            }
             Self::Congestion => f.write_str("congestion noted"),
             Self::Dropped(reason) => write!(f, "dropped: {reason}"),
         }
@@ -275,13 +293,13 @@ totals! {
     timeouts;
     /// NAKs for a missing packet, sent.
     sequence_naks_sent;
-    /// NAKs for a missing packet, heeded.
+    /// NAKs for a missing packet, received.
     sequence_naks_received;
     /// Gaps that an acknowledgement or a READ response showed without a NAK.
     implied_naks;
     /// RNR NAKs sent.
     rnr_naks_sent;
-    /// RNR NAKs heeded.
+    /// RNR NAKs received.
     rnr_naks_received;
     /// Duplicate requests answered again.
     duplicate_requests;
@@ -289,15 +307,15 @@ totals! {
     icrc_exact;
     /// Packets whose ICRC was right for some IPv4 identification that was not known.
     icrc_solved;
-    /// Packets whose ICRC was not computed again, since they came through memory shared with another process of this host.
+    /// Packets from shared memory, whose ICRC was not checked again.
     icrc_trusted;
     /// Packets received with "congestion experienced" in their IP header.
     ecn_marked;
     /// Multicast packets received for a group with members, whatever became of their copies.
     multicast_packets;
-    /// Packets with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`). Of a multicast packet each copy counts.
+    /// Packets or copies with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`).
     pkey_violations;
-    /// Datagrams with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`). Of a multicast packet each copy counts.
+    /// Packets or copies with a Q_Key that does not match (`ibv_port_attr.qkey_viol_cntr`).
     qkey_violations;
     /// Congestion notification packets sent.
     cnp_sent;
@@ -330,6 +348,10 @@ impl Counters {
     /// Every counter, drops last, in a fixed order.
     pub fn iter(&self) -> impl Iterator<Item = Counter> {
         let drops = DropReason::ALL.iter().map(|&reason| (reason, self.dropped(reason)));
-        self.totals().chain(drops.map(|(reason, value)| Counter { name: reason.name(), explanation: reason.text(), value }))
+        self.totals().chain(drops.map(|(reason, value)| Counter {
+            name: reason.name(),
+            explanation: reason.text(),
+            value,
+        }))
     }
 }

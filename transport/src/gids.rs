@@ -67,23 +67,33 @@ impl GidTable {
         !gid.is_zero() && self.gids.contains(&gid)
     }
 
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): from the address that it was sent to, or, if that
-    /// was a multicast group, from the first one of its family. "Congestion experienced" does not go back with the rest of the
-    /// traffic class; the hop limit is a new one. `None`: it was not sent to an address of this table.
+    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): from the address
+    /// that it was sent to, or, if that was a multicast group, from the first one of its family.
+    /// "Congestion experienced" does not go back with the rest of the traffic class; the hop limit
+    /// is a new one. `None`: it was not sent to an address of this table.
     #[must_use]
     pub fn reply_path(&self, grh: &Grh) -> Option<AddressVector> {
         let exact = self.gids.iter().position(|&gid| !gid.is_zero() && gid == grh.dst.into());
-        let of_family = || self.gids.iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == grh.dst.is_ipv4());
+        let of_family = || {
+            self.gids
+                .iter()
+                .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == grh.dst.is_ipv4())
+        };
         let index = exact.or_else(|| grh.dst.is_multicast().then(of_family).flatten())?;
         let traffic_class = match grh.traffic_class {
             congested if congested & 3 == 3 => congested & !1,
             other => other,
         };
         let Grh { src, flow_label, .. } = *grh;
-        Some(AddressVector { flow_label, traffic_class, ..AddressVector::new(src.into(), u16::try_from(index).ok()?) })
+        Some(AddressVector {
+            flow_label,
+            traffic_class,
+            ..AddressVector::new(src.into(), u16::try_from(index).ok()?)
+        })
     }
 
-    /// The way from one of these GIDs to a peer; `None` when the index names none, or one of another address family.
+    /// The way from one of these GIDs to a peer; `None` when the index names none, or one of
+    /// another address family.
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
         let own = self.gids.get(usize::from(av.sgid_index)).filter(|gid| !gid.is_zero())?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
@@ -92,6 +102,12 @@ impl GidTable {
             SourcePort::PerFlow => udp_source_port(av.flow_label, local, remote),
         };
         let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
-        (src.is_ipv4() == dst.is_ipv4()).then_some(Path { src, dst, src_port, traffic_class: av.traffic_class, hop_limit })
+        (src.is_ipv4() == dst.is_ipv4()).then_some(Path {
+            src,
+            dst,
+            src_port,
+            traffic_class: av.traffic_class,
+            hop_limit,
+        })
     }
 }

@@ -1,4 +1,5 @@
-//! Hashing of identifiers that we draw at random ourselves: no peer can choose them, so no defence is needed.
+//! Hashing of identifiers that we draw at random ourselves: no peer can choose them, so no defence
+//! is needed.
 
 use core::hash::{BuildHasherDefault, Hasher};
 

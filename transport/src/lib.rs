@@ -1,11 +1,13 @@
 //! The InfiniBand transport of RoCEv2 as a deterministic, sans-IO core.
 //!
-//! Nothing here opens a socket, reads a clock, starts a thread or draws entropy. An [`Adapter`](adapter::Adapter) is a
-//! function of datagrams, verbs commands and time: the same seed and the same calls give the same packets. That makes
-//! whatever can go wrong on a network a unit test in virtual time.
+//! Nothing here opens a socket, reads a clock, starts a thread or draws entropy. An
+//! [`Adapter`](adapter::Adapter) is a function of datagrams, verbs commands and time: the same seed
+//! and the same calls give the same packets. That makes whatever can go wrong on a network a unit
+//! test in virtual time.
 //!
-//! Names are those of the InfiniBand Architecture Specification, volume 1 (chapter 9, "Transport layer"; chapters 10 and
-//! 11, the verbs) and of its annex A17 (RoCEv2). Read [`adapter`] first, then [`qp`], then [`wire`].
+//! Names are those of the InfiniBand Architecture Specification, volume 1 (chapter 9, "Transport
+//! layer"; chapters 10 and 11, the verbs) and of its annex A17 (RoCEv2). Read [`adapter`] first,
+//! then [`qp`], then [`wire`].
 
 #![no_std]
 #![forbid(unsafe_code)]

@@ -6,14 +6,15 @@ use thiserror::Error;
 
 use crate::addr::PKey;
 
-/// Partition keys that queue pairs name by index: a packet leaves with the key of its queue pair, and is received when its own
-/// matches that key.
+/// Partition keys that queue pairs name by index: a packet leaves with the key of its queue pair,
+/// and is received when its own matches that key.
 ///
-/// Entries with the partition 0 are unused. A queue pair always has a used one: neither a transition nor a new table may take it
-/// away.
+/// Entries with the partition 0 are unused. A queue pair always has a used one: neither a
+/// transition nor a new table may take it away.
 ///
-/// The general services queue pair is the exception of the specification: it takes packets with any key of the table, says with
-/// [`pkey_index`](crate::work::WcOk::pkey_index) which one it was, and answers with the same; [`find`](Self::find) is for it.
+/// The general services queue pair is the exception of the specification: it takes packets with any
+/// key of the table, says with [`pkey_index`](crate::work::WcOk::pkey_index) which one it was, and
+/// answers with the same; [`find`](Self::find) is for it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 
@@ -32,7 +33,11 @@ impl PKeyTable {
     /// For no entry, or more than [`MAX`](Self::MAX).
     pub fn new(entries: impl Into<Vec<PKey>>) -> Result<Self, PKeyTableSize> {
         let entries = entries.into();
-        if (1..=Self::MAX).contains(&entries.len()) { Ok(Self(entries)) } else { Err(PKeyTableSize(entries.len())) }
+        if (1..=Self::MAX).contains(&entries.len()) {
+            Ok(Self(entries))
+        } else {
+            Err(PKeyTableSize(entries.len()))
+        }
     }
 
     /// Every entry, unused ones included.
@@ -68,7 +73,10 @@ mod tests {
     #[test]
     fn a_table_has_entries_and_not_too_many() {
         assert_eq!(PKeyTable::new([]), Err(PKeyTableSize(0)));
-        assert_eq!(PKeyTable::new([PKey::DEFAULT; PKeyTable::MAX + 1]), Err(PKeyTableSize(PKeyTable::MAX + 1)));
+        assert_eq!(
+            PKeyTable::new([PKey::DEFAULT; PKeyTable::MAX + 1]),
+            Err(PKeyTableSize(PKeyTable::MAX + 1))
+        );
         assert!(PKeyTable::new([PKey::DEFAULT; PKeyTable::MAX]).is_ok());
         assert_eq!(PKeyTable::default().entries(), [PKey(0xFFFF)]);
     }
@@ -76,7 +84,10 @@ mod tests {
     #[test]
     fn unused_entries_are_not_found() {
         let table = PKeyTable::new([PKey(0x8000), PKey(0x0002), PKey(0x8003), PKey(0)]).unwrap();
-        assert_eq!([0, 1, 2, 3, 4].map(|index| table.get(index)), [None, Some(PKey(2)), Some(PKey(0x8003)), None, None]);
+        assert_eq!(
+            [0, 1, 2, 3, 4].map(|index| table.get(index)),
+            [None, Some(PKey(2)), Some(PKey(0x8003)), None, None]
+        );
         assert_eq!(table.find(PKey(0x0003)), Some(2), "a full member talks to a limited one");
         assert_eq!(table.find(PKey(0x8002)), Some(1));
         assert_eq!(table.find(PKey(0x0002)), None, "two limited members do not talk");

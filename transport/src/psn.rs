@@ -5,7 +5,8 @@ use core::fmt;
 const MASK: u32 = 0x00FF_FFFF;
 const HALF: u32 = 0x0080_0000;
 
-/// A packet sequence number: 24 bits, compared in the half of the number space that starts at a reference.
+/// A packet sequence number: 24 bits, compared in the half of the number space that starts at a
+/// reference.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub struct Psn(u32);
 
@@ -34,8 +35,9 @@ impl Psn {
         self.plus(MASK)
     }
 
-    /// How many packets `self` lies after `base`, or `None` when it lies before it. Half of the number space counts as
-    /// after (C9-19's valid region and its complement, the duplicate region).
+    /// How many packets `self` lies after `base`, or `None` when it lies before it. Half of the
+    /// number space counts as after (C9-19's valid region and its complement, the duplicate
+    /// region).
     #[must_use]
     pub const fn after(self, base: Self) -> Option<u32> {
         let distance = self.0.wrapping_sub(base.0) & MASK;

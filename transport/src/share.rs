@@ -1,8 +1,10 @@
-//! Several adapters behind one address: each has a part of the numbers by which packets name their receiver.
+//! Several adapters behind one address: each has a part of the numbers by which packets name their
+//! receiver.
 //!
-//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its adapter's [`IdPartition`]. What names no
-//! such number, a request for a service, goes to whoever waits for that. So one of the adapters can receive everything and hand
-//! on what is not its own, knowing nothing of the others but their partitions and services.
+//! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
+//! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to whoever
+//! waits for that. So one of the adapters can receive everything and hand on what is not its own,
+//! knowing nothing of the others but their partitions and services.
 
 use core::ops::RangeInclusive;
 
@@ -15,8 +17,8 @@ use crate::{
 const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
 
-/// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since QP0, QP1, the multicast queue
-/// pair and the communication ID 0 are nobody's.
+/// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since
+/// QP0, QP1, the multicast queue pair and the communication ID 0 are nobody's.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 
@@ -65,11 +67,13 @@ pub enum Addressee {
 }
 
 impl Addressee {
-    /// Whom a UDP payload, BTH to ICRC, is for. Nothing but the numbers is looked at: whether the rest makes sense its receiver
-    /// will see.
+    /// Whom a UDP payload, BTH to ICRC, is for. Nothing but the numbers is looked at: whether the
+    /// rest makes sense its receiver will see.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
-        let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else { return Self::Unknown };
+        let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {
+            return Self::Unknown;
+        };
         let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
         if qpn != Qpn::GSI {
             return Self::partition((qpn.get() >> QPN_BITS) as u8);
@@ -109,7 +113,11 @@ mod tests {
     };
 
     fn packet(qpn: u32, payload: &[u8]) -> Vec<u8> {
-        let bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::new(qpn), crate::psn::Psn::new(0));
+        let bth = Bth::new(
+            Opcode::known(Service::Ud, Operation::SendOnly),
+            Qpn::new(qpn),
+            crate::psn::Psn::new(0),
+        );
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let mut bytes = vec![0; 64];
         let length = headers.encode(payload.len(), &mut bytes);
@@ -121,7 +129,8 @@ mod tests {
 
     /// A message with these words at its beginning.
     fn message(attribute: u8, words: [u32; 4]) -> Addressee {
-        let rtu = Message::Rtu(Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() });
+        let rtu =
+            Message::Rtu(Rtu { local_id: 0, remote_id: 0, private_data: PrivateData::default() });
         let mut mad = CmMad { transaction: 1, modifier: 0, message: rtu }.encode();
         mad[17] = attribute;
         mad[24..40].copy_from_slice(&words.map(u32::to_be_bytes).concat());
@@ -132,13 +141,20 @@ mod tests {
     fn slots_divide_the_numbers() {
         assert_eq!(IdPartition::new(0), None);
         assert_eq!(IdPartition::new(63), None);
-        let partitions: Vec<IdPartition> = (1..=IdPartition::COUNT).map(|number| IdPartition::new(number).unwrap()).collect();
+        let partitions: Vec<IdPartition> =
+            (1..=IdPartition::COUNT).map(|number| IdPartition::new(number).unwrap()).collect();
         for pair in partitions.windows(2) {
             assert_eq!(pair[0].qpns().end() + 1, *pair[1].qpns().start());
             assert_eq!(pair[0].ids().end() + 1, *pair[1].ids().start());
         }
-        assert_eq!((*partitions[0].qpns().start(), *partitions[61].qpns().end()), (0x04_0000, 0xFB_FFFF));
-        assert_eq!((*partitions[0].ids().start(), *partitions[61].ids().end()), (0x0400_0000, 0xFBFF_FFFF));
+        assert_eq!(
+            (*partitions[0].qpns().start(), *partitions[61].qpns().end()),
+            (0x04_0000, 0xFB_FFFF)
+        );
+        assert_eq!(
+            (*partitions[0].ids().start(), *partitions[61].ids().end()),
+            (0x0400_0000, 0xFBFF_FFFF)
+        );
     }
 
     #[test]
@@ -168,7 +184,10 @@ mod tests {
         let [sidr_req, sidr_rep, lap] = [0x17, 0x18, 0x19];
         assert_eq!(message(sidr_rep, [own, 0, 0, 0]), Addressee::Partition(partition));
         for asking in [0x10, sidr_req] {
-            assert_eq!(message(asking, [own, 0, 0, 0x0106_1234]), Addressee::Service(ServiceId(0x0106_1234)));
+            assert_eq!(
+                message(asking, [own, 0, 0, 0x0106_1234]),
+                Addressee::Service(ServiceId(0x0106_1234))
+            );
         }
         assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::Somebody);
         assert_eq!(message(0x14, [own, 0, 0, 0]), Addressee::Unknown);

@@ -2,7 +2,8 @@
 
 use core::time::Duration;
 
-/// A point in time: nanoseconds since an origin of the caller's choice. Never goes backwards between calls.
+/// A point in time: nanoseconds since an origin of the caller's choice. Never goes backwards
+/// between calls.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Instant(u64);
 
@@ -26,7 +27,11 @@ impl Instant {
     #[must_use]
     pub const fn plus(self, duration: Duration) -> Self {
         let nanos = duration.as_nanos();
-        if nanos > u64::MAX as u128 { Self(u64::MAX) } else { Self(self.0.saturating_add(nanos as u64)) }
+        if nanos > u64::MAX as u128 {
+            Self(u64::MAX)
+        } else {
+            Self(self.0.saturating_add(nanos as u64))
+        }
     }
 
     /// How long after `earlier` this is; zero when it is not after it.
@@ -49,12 +54,12 @@ pub const fn ack_timeout(code: u8) -> Option<Duration> {
 
 /// The RNR NAK timer of a 5-bit code (table "Encoding for RNR NAK timer field"), in units of 10 µs.
 const RNR_TIMER_10US: [u32; 32] = [
-    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096, 6144, 8192,
-    12288, 16384, 24576, 32768, 49152,
+    65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536,
+    2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// How long a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to 491.52 ms (code 31); code 0
-/// is the longest, 655.36 ms.
+/// How long a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to
+/// 491.52 ms (code 31); code 0 is the longest, 655.36 ms.
 #[must_use]
 pub const fn rnr_timer(code: u8) -> Duration {
     Duration::from_micros(RNR_TIMER_10US[(code & 0x1F) as usize] as u64 * 10)

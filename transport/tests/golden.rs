@@ -1,7 +1,8 @@
 //! Packets that the kernel's rxe put on a wire, read and written byte by byte.
 //!
-//! The captures hold both directions of runs between two kernels: every service and operation that rxe speaks, over IPv4
-//! and IPv6, and connection management. Whoever changes the wire formats has to keep all of them intact.
+//! The captures hold both directions of runs between two kernels: every service and operation that
+//! rxe speaks, over IPv4 and IPv6, and connection management. Whoever changes the wire formats has
+//! to keep all of them intact.
 
 use std::{
     collections::BTreeMap,
@@ -58,7 +59,8 @@ fn every_packet_parses_and_is_written_back_as_it_came() {
     });
 }
 
-/// The kernel's messages of connection management come back byte for byte, and hold what rdma_cm puts there.
+/// The kernel's messages of connection management come back byte for byte, and hold what rdma_cm
+/// puts there.
 #[test]
 fn every_cm_message_parses_and_is_written_back_as_it_came() {
     let mut kinds = BTreeMap::new();
@@ -87,7 +89,10 @@ fn every_cm_message_parses_and_is_written_back_as_it_came() {
         }
     });
     for kind in ["Req", "Rep", "Rtu", "Dreq", "Drep", "Rej", "SidrReq", "SidrRep"] {
-        assert!(kinds.get(kind).is_some_and(|&count| count > 0), "no {kind} in the captures: {kinds:?}");
+        assert!(
+            kinds.get(kind).is_some_and(|&count| count > 0),
+            "no {kind} in the captures: {kinds:?}"
+        );
     }
 }
 
@@ -105,7 +110,9 @@ fn the_identification_is_recovered_where_it_is_unknown() {
     for_every_packet(|place, net, bytes| {
         let unknown = NetHeader { ident: Ident::Likely(0), ..*net };
         let expected = match net.ident {
-            Ident::Known { id, dont_fragment } if net.src.is_ipv4() && (id, dont_fragment) != (0, true) => {
+            Ident::Known { id, dont_fragment }
+                if net.src.is_ipv4() && (id, dont_fragment) != (0, true) =>
+            {
                 IcrcMatch::Solved { id, dont_fragment }
             }
             _ => IcrcMatch::Exact,
@@ -148,19 +155,24 @@ fn the_captures_hold_every_operation_that_rxe_sends_in_them() {
 #[test]
 fn every_file_is_in_the_table() {
     let files = fs::read_dir(directory()).unwrap().map(|entry| entry.unwrap().path());
-    let mut files: Vec<_> = files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let mut files: Vec<_> =
+        files.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
     files.sort();
     assert_eq!(files, CAPTURES.map(|capture| capture.name));
 }
 
-/// Calls `each` with the place of every RoCEv2 packet (file and frame number, as Wireshark counts), its network header and
-/// its UDP payload.
+/// Calls `each` with the place of every RoCEv2 packet (file and frame number, as Wireshark counts),
+/// its network header and its UDP payload.
 fn for_every_packet(mut each: impl FnMut(&str, &NetHeader, &[u8])) {
     for capture in &CAPTURES {
         let (mut roce_v4, mut roce_v6, mut arp, mut icmpv6) = (0, 0, 0, 0);
-        for (index, frame) in frames(&directory().join(capture.name).with_extension("pcap")).iter().enumerate() {
+        for (index, frame) in
+            frames(&directory().join(capture.name).with_extension("pcap")).iter().enumerate()
+        {
             let place = format!("{}, frame {}", capture.name, index + 1);
-            match Frame::of(frame).unwrap_or_else(|| panic!("{place}: neither RoCEv2 nor what a host says besides")) {
+            match Frame::of(frame)
+                .unwrap_or_else(|| panic!("{place}: neither RoCEv2 nor what a host says besides"))
+            {
                 Frame::Roce(net, bytes) => {
                     *if net.src.is_ipv4() { &mut roce_v4 } else { &mut roce_v6 } += 1;
                     each(&place, &net, bytes);
@@ -183,7 +195,12 @@ fn frames(path: &Path) -> Vec<Vec<u8>> {
     let mut frames = Vec::new();
     while let Some(packet) = reader.next_packet() {
         let packet = packet.unwrap();
-        assert_eq!(packet.orig_len as usize, packet.data.len(), "a frame of {} was cut off", path.display());
+        assert_eq!(
+            packet.orig_len as usize,
+            packet.data.len(),
+            "a frame of {} was cut off",
+            path.display()
+        );
         frames.push(packet.data.into_owned());
     }
     frames
@@ -208,7 +225,8 @@ impl<'a> Frame<'a> {
             (ARP, _) => Some(Self::Arp),
             // no options: the header's length is five words
             (IPV4, [0x45, ..]) if ip[9] == UDP => {
-                let address = |at: usize| IpAddr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap());
+                let address =
+                    |at: usize| IpAddr::from(<[u8; 4]>::try_from(&ip[at..at + 4]).unwrap());
                 let ident = Ident::Known { id: be16(&ip[4..]), dont_fragment: ip[6] & 0x40 != 0 };
                 let length = usize::from(be16(&ip[2..]));
                 let net = NetHeader {
@@ -222,7 +240,8 @@ impl<'a> Frame<'a> {
                 Self::roce(net, &ip[20..length])
             }
             (IPV6, _) if ip[6] == UDP => {
-                let address = |at: usize| IpAddr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap());
+                let address =
+                    |at: usize| IpAddr::from(<[u8; 16]>::try_from(&ip[at..at + 16]).unwrap());
                 let net = NetHeader {
                     src: address(8),
                     dst: address(24),

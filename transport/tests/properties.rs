@@ -7,9 +7,10 @@ use roce_transport::{
     addr::{PKey, QKey, Qpn},
     psn::{Msn, Psn},
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, GRH_LEN, HEADERS_MAX, Headers, ICRC_LEN, IcrcMatch,
-        Ident, Immediate, InvalidateEth, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, XrcEth, checksum, grh,
-        icrc, padding, verify_icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, GRH_LEN, HEADERS_MAX,
+        Headers, ICRC_LEN, IcrcMatch, Ident, Immediate, InvalidateEth, NetHeader, Opcode,
+        Operation, Packet, Reth, Service, Syndrome, XrcEth, checksum, grh, icrc, padding,
+        verify_icrc,
     },
 };
 
@@ -22,7 +23,9 @@ const MASKED: usize = 4;
 const PAYLOAD_MAX: usize = 4096;
 
 fn every_opcode() -> impl Iterator<Item = Opcode> {
-    SERVICES.into_iter().flat_map(|service| Operation::ALL.iter().filter_map(move |&operation| Opcode::new(service, operation)))
+    SERVICES.into_iter().flat_map(|service| {
+        Operation::ALL.iter().filter_map(move |&operation| Opcode::new(service, operation))
+    })
 }
 
 /// Something to put in every header there is.
@@ -54,7 +57,8 @@ impl Values {
         let [placement, selectivity, syndrome] = self.bytes;
         let immediate = Immediate(self.words[3].to_be_bytes());
         let aeth = Aeth { syndrome: Syndrome::from_wire(syndrome), msn: Msn::new(self.words[4]) };
-        let reth = Reth { virtual_address: self.longs[0], rkey: self.words[4], dma_length: self.words[5] };
+        let reth =
+            Reth { virtual_address: self.longs[0], rkey: self.words[4], dma_length: self.words[5] };
         let deth = Deth { qkey: QKey(self.words[4]), source_qp: Qpn::new(self.words[5]) };
         let feth = Feth { placement: placement & 0x0F, selectivity: selectivity & 3 };
         match extension {
@@ -79,7 +83,11 @@ impl Values {
 
     fn headers(&self, opcode: Opcode) -> Headers {
         let (bth, ext) = (self.bth(opcode), self.ext(opcode.extension()));
-        let headers = if opcode.has_xrceth() { Headers::xrc(bth, self.xrceth(), ext) } else { Headers::new(bth, ext) };
+        let headers = if opcode.has_xrceth() {
+            Headers::xrc(bth, self.xrceth(), ext)
+        } else {
+            Headers::new(bth, ext)
+        };
         headers.expect("the extension was made for the opcode")
     }
 
@@ -89,28 +97,28 @@ impl Values {
 }
 
 fn values() -> impl Strategy<Value = Values> {
-    any::<([u32; 6], [u64; 3], [u8; 3], [bool; 5])>().prop_map(|(words, longs, bytes, flags)| Values {
-        words,
-        longs,
-        bytes,
-        flags,
-    })
+    any::<([u32; 6], [u64; 3], [u8; 3], [bool; 5])>()
+        .prop_map(|(words, longs, bytes, flags)| Values { words, longs, bytes, flags })
 }
 
 fn opcode() -> impl Strategy<Value = Opcode> {
     any::<Index>().prop_map(|index| *index.get(&every_opcode().collect::<Vec<_>>()))
 }
 
-/// Payloads of any length: mostly short ones and the longest. The bytes are drawn in one block and repeated, because drawing
-/// each of them takes most of a test's time.
+/// Payloads of any length: mostly short ones and the longest. The bytes are drawn in one block and
+/// repeated, because drawing each of them takes most of a test's time.
 fn payload() -> impl Strategy<Value = Vec<u8>> {
-    let length = prop_oneof![3 => 0..64_usize, 1 => 0..=PAYLOAD_MAX, 1 => PAYLOAD_MAX - 3..=PAYLOAD_MAX];
-    (length, any::<[u8; 31]>()).prop_map(|(length, block)| block.into_iter().cycle().take(length).collect())
+    let length =
+        prop_oneof![3 => 0..64_usize, 1 => 0..=PAYLOAD_MAX, 1 => PAYLOAD_MAX - 3..=PAYLOAD_MAX];
+    (length, any::<[u8; 31]>())
+        .prop_map(|(length, block)| block.into_iter().cycle().take(length).collect())
 }
 
 fn net(ident: impl Strategy<Value = Ident>) -> impl Strategy<Value = NetHeader> {
-    let v4 = any::<([u8; 4], [u8; 4])>().prop_map(|(src, dst)| (IpAddr::from(src), IpAddr::from(dst)));
-    let v6 = any::<([u8; 16], [u8; 16])>().prop_map(|(src, dst)| (IpAddr::from(src), IpAddr::from(dst)));
+    let v4 =
+        any::<([u8; 4], [u8; 4])>().prop_map(|(src, dst)| (IpAddr::from(src), IpAddr::from(dst)));
+    let v6 =
+        any::<([u8; 16], [u8; 16])>().prop_map(|(src, dst)| (IpAddr::from(src), IpAddr::from(dst)));
     (prop_oneof![v4, v6], any::<u16>(), any::<u8>(), any::<u8>(), ident).prop_map(
         |((src, dst), src_port, traffic_class, hop_limit, ident)| NetHeader {
             src,
@@ -373,15 +381,17 @@ fn every_syndrome_byte_reads_back() {
 
 #[test]
 fn every_service_has_its_operations_and_no_others() {
-    let counts = SERVICES.map(|service| every_opcode().filter(|opcode| opcode.service() == service).count());
+    let counts =
+        SERVICES.map(|service| every_opcode().filter(|opcode| opcode.service() == service).count());
     assert_eq!(counts, [25, 12, 2, 1, 25]);
     for opcode in every_opcode() {
         assert_eq!(Opcode::from_wire(opcode.to_wire()), Some(opcode));
     }
 }
 
-/// Where the identification is unknown 15 bits of the ICRC are left to check with: about one corrupted packet in 2^15 passes
-/// for one with another identification, and then that one does make its ICRC right.
+/// Where the identification is unknown 15 bits of the ICRC are left to check with: about one
+/// corrupted packet in 2^15 passes for one with another identification, and then that one does make
+/// its ICRC right.
 #[test]
 fn few_corrupted_packets_pass_for_others() {
     const TRIES: u32 = 1 << 18;
@@ -393,14 +403,17 @@ fn few_corrupted_packets_pass_for_others() {
         hop_limit: 64,
         ident: Ident::Likely(0),
     };
-    let headers = Headers::new(Bth::new(Opcode::CNP, Qpn::new(17), Psn::new(0)), Ext::None).unwrap();
+    let headers =
+        Headers::new(Bth::new(Opcode::CNP, Qpn::new(17), Psn::new(0)), Ext::None).unwrap();
     let mut bytes = sealed(&net, headers, &[0; 16]);
     let mut passed = 0;
     for n in 1..=TRIES {
         bytes[16..20].copy_from_slice(&n.wrapping_mul(0x9E37_79B9).to_be_bytes());
         match verify_icrc(&net, &bytes) {
             None => {}
-            Some(IcrcMatch::Exact) => panic!("four bytes in a row cannot change without changing the CRC"),
+            Some(IcrcMatch::Exact) => {
+                panic!("four bytes in a row cannot change without changing the CRC")
+            }
             Some(IcrcMatch::Solved { id, dont_fragment }) => {
                 passed += 1;
                 let solved = NetHeader { ident: Ident::Known { id, dont_fragment }, ..net };

@@ -46,11 +46,19 @@ impl Observer for Watcher {
         let mut ladder = self.ladder.lock().unwrap_or_else(PoisonError::into_inner);
         match observed.direction {
             Direction::Sent => {
-                ladder.rungs.push(Rung { at: observed.at, from: self.name, bytes: observed.bytes.to_vec(), outcome: None });
+                ladder.rungs.push(Rung {
+                    at: observed.at,
+                    from: self.name,
+                    bytes: observed.bytes.to_vec(),
+                    outcome: None,
+                });
             }
             Direction::Received => {
-                let arrived = |rung: &&mut Rung| rung.from != self.name && rung.outcome.is_none() && rung.bytes == observed.bytes;
-                // a packet sent again has the same bytes: the latest is the one that arrives, since the earlier was lost
+                let arrived = |rung: &&mut Rung| {
+                    rung.from != self.name && rung.outcome.is_none() && rung.bytes == observed.bytes
+                };
+                // a packet sent again has the same bytes: the latest is the one that arrives, since
+                // the earlier was lost
                 if let Some(rung) = ladder.rungs.iter_mut().rev().find(arrived) {
                     rung.outcome = observed.disposition.map(|disposition| disposition.to_string());
                 }
@@ -68,7 +76,11 @@ pub(super) fn print(ladder: &Mutex<Ladder>, title: &str) {
         let Ok(packet) = Packet::parse(&rung.bytes) else { continue };
         let bth = packet.headers.bth();
         let arrow = if rung.from == 'A' { "A ──▶ B" } else { "A ◀── B" };
-        let arrow = if rung.outcome.is_none() { arrow.replace(['▶', '◀'], "✗") } else { arrow.into() };
+        let arrow = if rung.outcome.is_none() {
+            arrow.replace(['▶', '◀'], "✗")
+        } else {
+            arrow.into()
+        };
         let mad = CmMad::parse(packet.payload).ok().filter(|_| bth.dest_qp == Qpn::GSI);
         let (name, details) = match &mad {
             Some(mad) => (format!("CM {}", mad.message.name()), said(&mad.message)),
@@ -108,7 +120,9 @@ fn said(message: &Message) -> String {
 fn details(packet: &Packet<'_>) -> String {
     let mut parts = Vec::new();
     match packet.headers.ext() {
-        Ext::Reth(reth) if packet.payload.is_empty() => parts.push(format!("asks for {} B", reth.dma_length)),
+        Ext::Reth(reth) if packet.payload.is_empty() => {
+            parts.push(format!("asks for {} B", reth.dma_length))
+        }
         Ext::Aeth(aeth) => match aeth.syndrome {
             Syndrome::Ack { .. } => parts.push(format!("ACK msn {}", aeth.msn.get())),
             other => parts.push(other.to_string()),

@@ -16,7 +16,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if args.json {
         println!("{:#}", Value::from_iter(open.iter().map(to_json)));
     } else if open.is_empty() {
-        println!("No program of this user has a device open{}.", if args.device.is_some() { " by this name" } else { "" });
+        println!(
+            "No program of this user has a device open{}.",
+            if args.device.is_some() { " by this name" } else { "" }
+        );
     } else {
         open.iter().for_each(|published| print(published, args.verbose));
     }

@@ -1,5 +1,5 @@
-//! What two ping-pongs tell each other over TCP before they start, as the stock tools do it: the client writes its address, the
-//! server answers with its own, the client says "done".
+//! What two ping-pongs tell each other over TCP before they start, as the stock tools do it: the
+//! client writes its address, the server answers with its own, the client says "done".
 
 use std::{
     fmt,
@@ -43,7 +43,10 @@ impl XrcEndpoint {
     fn wire(&self) -> String {
         let Self { target: Endpoint { gid, qpn, psn }, initiator, srq } = *self;
         let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
-        format!("0000:{qpn:06x}:{initiator:06x}:{psn:06x}:{srq:06x}:{:032x}\0", u128::from_be_bytes(gid.0))
+        format!(
+            "0000:{qpn:06x}:{initiator:06x}:{psn:06x}:{srq:06x}:{:032x}\0",
+            u128::from_be_bytes(gid.0)
+        )
     }
 }
 
@@ -51,7 +54,10 @@ impl fmt::Display for XrcEndpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { target: Endpoint { gid, qpn, psn }, initiator, srq } = *self;
         let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
-        write!(f, "LID 0000, QPN RECV {qpn:06x} SEND {initiator:06x}, PSN {psn:06x}, SRQN {srq:06x}, GID {gid}")
+        write!(
+            f,
+            "LID 0000, QPN RECV {qpn:06x} SEND {initiator:06x}, PSN {psn:06x}, SRQN {srq:06x}, GID {gid}"
+        )
     }
 }
 
@@ -92,8 +98,8 @@ impl Exchange {
         self.stream.local_addr()
     }
 
-    /// Tells our addresses, learns as many of the peer's, and calls `ready` with them when the peer may rely on this side being
-    /// ready.
+    /// Tells our addresses, learns as many of the peer's, and calls `ready` with them when the peer
+    /// may rely on this side being ready.
     pub(super) fn swap(
         mut self,
         ours: &[Endpoint],
@@ -110,7 +116,9 @@ impl Exchange {
             ready(&theirs)?;
             self.tell(ours)?;
             let mut done = [0; 5];
-            self.stream.read_exact(&mut done).map_err(|_| "the client went away before it was ready")?;
+            self.stream
+                .read_exact(&mut done)
+                .map_err(|_| "the client went away before it was ready")?;
             Ok(theirs)
         }
     }
@@ -142,7 +150,9 @@ impl Exchange {
             self.stream.write_all(END)?;
         }
         let mut bytes = [0; END.len()];
-        self.stream.read_exact(&mut bytes).map_err(|_| "the other side went away before it had everything")?;
+        self.stream
+            .read_exact(&mut bytes)
+            .map_err(|_| "the other side went away before it had everything")?;
         if bytes != *END {
             return Err("the other side did not end the ping-pong as it should".into());
         }
@@ -173,23 +183,34 @@ impl Exchange {
         for _ in 0..count {
             self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
             let endpoint = parse(&bytes);
-            endpoints.push(endpoint.ok_or("the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID")?);
+            endpoints.push(endpoint.ok_or(
+                "the other side is no ping-pong: it told no address of the form LID:QPN:PSN:GID",
+            )?);
         }
         Ok(endpoints)
     }
 }
 
-const GONE: &str = "the other side closed the connection before it told its address; see what it printed";
+const GONE: &str =
+    "the other side closed the connection before it told its address; see what it printed";
 
 fn parse(bytes: &[u8; LENGTH]) -> Option<Endpoint> {
     let [_lid, qpn, psn, gid] = fields(bytes, [4, 6, 6, 32])?;
-    Some(Endpoint { gid: Gid(gid.to_be_bytes()), qpn: Qpn::new(qpn as u32), psn: Psn::new(psn as u32) })
+    Some(Endpoint {
+        gid: Gid(gid.to_be_bytes()),
+        qpn: Qpn::new(qpn as u32),
+        psn: Psn::new(psn as u32),
+    })
 }
 
 fn parse_xrc(bytes: &[u8; XRC_LENGTH]) -> Option<XrcEndpoint> {
     let [_lid, target, initiator, psn, srq, gid] = fields(bytes, [4, 6, 6, 6, 6, 32])?;
     Some(XrcEndpoint {
-        target: Endpoint { gid: Gid(gid.to_be_bytes()), qpn: Qpn::new(target as u32), psn: Psn::new(psn as u32) },
+        target: Endpoint {
+            gid: Gid(gid.to_be_bytes()),
+            qpn: Qpn::new(target as u32),
+            psn: Psn::new(psn as u32),
+        },
         initiator: Qpn::new(initiator as u32),
         srq: SrqId::new(srq as u32),
     })
@@ -201,7 +222,8 @@ fn fields<const N: usize>(bytes: &[u8], digits: [usize; N]) -> Option<[u128; N]>
     let mut fields = str::from_utf8(text).ok()?.split(':');
     let mut numbers = [0; N];
     for (number, digits) in numbers.iter_mut().zip(digits) {
-        *number = u128::from_str_radix(fields.next().filter(|field| field.len() == digits)?, 16).ok()?;
+        *number =
+            u128::from_str_radix(fields.next().filter(|field| field.len() == digits)?, 16).ok()?;
     }
     fields.next().is_none().then_some(numbers)
 }

@@ -1,4 +1,5 @@
-//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong` and its like.
+//! `roce pingpong`: messages back and forth with another `roce pingpong`, or with `ibv_rc_pingpong`
+//! and its like.
 
 mod exchange;
 mod session;
@@ -8,8 +9,8 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
-    AddressVector, Device, Endpoint, Gid, Init, Mtu, OpenOptions, Psn, QKey, QpType, Qpn, QueuePair, Rtr, Rts, UdDestination,
-    fabric::FaultPlan,
+    AddressVector, Device, Endpoint, Gid, Init, Mtu, OpenOptions, Psn, QKey, QpType, Qpn,
+    QueuePair, Rtr, Rts, UdDestination, fabric::FaultPlan,
 };
 
 use crate::Failure;
@@ -40,12 +41,14 @@ const QKEY: QKey = QKey(0x1111_1111);
 #[derive(clap::Args)]
 #[command(verbatim_doc_comment)]
 pub(crate) struct Args {
-    /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several reliable connections with a
-    /// shared receive queue; xrc: an extended reliable connection each way, with an XRC shared receive queue
+    /// rc: reliable connection; uc: unreliable connection; ud: unreliable datagrams; srq: several
+    /// reliable connections with a shared receive queue; xrc: an extended reliable connection each
+    /// way, with an XRC shared receive queue
     service: Service,
     /// Where the server is; without it, this is the server
     server: Option<String>,
-    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP connection to the peer uses
+    /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP
+    /// connection to the peer uses
     #[arg(short = 'd', long, value_name = "DEV")]
     device: Option<String>,
     /// Index of the own GID. By default the first of the peer's address family
@@ -78,8 +81,9 @@ pub(crate) struct Args {
     /// Capture every packet into this pcapng file, for Wireshark
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
-    /// Let something go wrong with this side's packets, in both directions: "drop 3%", "drop ack every 7", "delay 2ms",
-    /// "corrupt 0.1%", "duplicate 1%", "reorder 5%", "rnr 10%", "drop psn 5..9 once tx"; several with commas between them
+    /// Let something go wrong with this side's packets, in both directions: "drop 3%", "drop ack
+    /// every 7", "delay 2ms", "corrupt 0.1%", "duplicate 1%", "reorder 5%", "rnr 10%", "drop psn
+    /// 5..9 once tx"; several with commas between them
     #[arg(long, value_name = "FAULTS")]
     fault: Vec<String>,
 }
@@ -112,7 +116,9 @@ impl Args {
         let mtu = match self.mtu {
             Some(bytes) => {
                 let mtu = Mtu::from_bytes(bytes);
-                Some(mtu.ok_or_else(|| format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096"))?)
+                Some(mtu.ok_or_else(|| {
+                    format!("{bytes} is no path MTU; choose 256, 512, 1024, 2048 or 4096")
+                })?)
             }
             None => None,
         };
@@ -120,8 +126,12 @@ impl Args {
             return Err("-n and -r must be at least 1".into());
         }
         let (qp_type, size, mtu) = match self.service {
-            Service::Rc | Service::Srq => (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
-            Service::Xrc => (QpType::XrcInitiator, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
+            Service::Rc | Service::Srq => {
+                (QpType::Rc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024)))
+            }
+            Service::Xrc => {
+                (QpType::XrcInitiator, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024)))
+            }
             Service::Uc => (QpType::Uc, self.size.unwrap_or(4096), Some(mtu.unwrap_or(Mtu::B1024))),
             Service::Ud => (QpType::Ud, self.size.unwrap_or(2048), mtu),
         };
@@ -172,7 +182,8 @@ impl Plan {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let plan = args.plan()?;
     let faults: FaultPlan = args.fault.join(", ").parse()?;
-    // A device named on the command line is opened first, so that what is wrong with it is said at once.
+    // A device named on the command line is opened first, so that what is wrong with it is said at
+    // once.
     let named = match &args.device {
         Some(spec) => Some(Device::named(spec)?.open(args.options(faults.clone()))?),
         None => None,
@@ -205,15 +216,18 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut ours = Vec::new();
     for qp in session.qps() {
         let endpoint = qp.endpoint(gid_index);
-        ours.push(
-            endpoint.ok_or_else(|| format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len()))?,
-        );
+        ours.push(endpoint.ok_or_else(|| {
+            format!("GID index {gid_index} does not exist; {} has {}", context.name(), gids.len())
+        })?);
     }
     for endpoint in &ours {
         println!("  local address:  {}", Shown(endpoint));
     }
     if plan.shared {
-        ours.resize(MAX_QP, Endpoint { gid: Gid::default(), qpn: Qpn::default(), psn: Psn::default() });
+        ours.resize(
+            MAX_QP,
+            Endpoint { gid: Gid::default(), qpn: Qpn::default(), psn: Psn::default() },
+        );
     }
     let theirs = exchange.swap(&ours, |theirs| {
         for ((qp, ours), theirs) in session.qps().iter().zip(&ours).zip(theirs) {
@@ -240,13 +254,26 @@ fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     session.play()?;
     let seconds = start.elapsed().as_secs_f64();
     let bytes = plan.size as f64 * f64::from(plan.iters) * 2.0;
-    println!("{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec", bytes * 8.0 / 1e6 / seconds);
-    println!("{} iters in {seconds:.2} seconds = {:.2} usec/iter", plan.iters, seconds * 1e6 / f64::from(plan.iters));
+    println!(
+        "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
+        bytes * 8.0 / 1e6 / seconds
+    );
+    println!(
+        "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
+        plan.iters,
+        seconds * 1e6 / f64::from(plan.iters)
+    );
     Ok(())
 }
 
 /// Takes a queue pair to RTS, with the stock tools' attributes.
-fn connect(qp: &QueuePair, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs: &Endpoint) -> Result<(), Failure> {
+fn connect(
+    qp: &QueuePair,
+    plan: &Plan,
+    gid_index: u16,
+    ours: &Endpoint,
+    theirs: &Endpoint,
+) -> Result<(), Failure> {
     match plan.qp_type {
         QpType::Rc => {
             qp.to_rtr(Rtr::Rc {
@@ -257,7 +284,13 @@ fn connect(qp: &QueuePair, plan: &Plan, gid_index: u16, ours: &Endpoint, theirs:
                 max_dest_rd_atomic: 1,
                 min_rnr_timer: 12,
             })?;
-            qp.to_rts(Rts::Rc { sq_psn: ours.psn, timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 })?;
+            qp.to_rts(Rts::Rc {
+                sq_psn: ours.psn,
+                timeout: 14,
+                retry_cnt: 7,
+                rnr_retry: 7,
+                max_rd_atomic: 1,
+            })?;
         }
         QpType::Uc => {
             qp.to_rtr(Rtr::Uc {

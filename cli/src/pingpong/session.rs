@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use roce::{
-    Access, NotifyKind, CompletionChannel, CompletionQueue, Context, MemoryRegion, QpInitAttr, QpCaps, QpType, QueuePair, RecvWr,
-    SendWr, SharedReceiveQueue, SrqAttr, SrqId, UdDestination, Wc, WcOpcode,
+    Access, CompletionChannel, CompletionQueue, Context, MemoryRegion, NotifyKind, QpCaps,
+    QpInitAttr, QpType, QueuePair, RecvWr, SendWr, SharedReceiveQueue, SrqAttr, SrqId,
+    UdDestination, Wc, WcOpcode,
 };
 
 use super::{Plan, init};
@@ -58,8 +59,15 @@ impl Session {
         let channel = if events { Some(context.create_channel()?) } else { None };
         let cq = context.create_cq(rx_depth as usize + num_qp, channel.as_ref())?;
         let srq_attr = SrqAttr { max_wr: rx_depth, max_sge: 1 };
-        let (mut srq, mut target) = (if shared { Some(pd.create_srq(srq_attr)?) } else { None }, None);
-        let caps = QpCaps { max_send_wr: 1, max_recv_wr: rx_depth, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 };
+        let (mut srq, mut target) =
+            (if shared { Some(pd.create_srq(srq_attr)?) } else { None }, None);
+        let caps = QpCaps {
+            max_send_wr: 1,
+            max_recv_wr: rx_depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
         let attr = QpInitAttr { caps, srq: srq.clone(), ..QpInitAttr::new(qp_type, &cq) };
         let mut pairs = Vec::new();
         for _ in 0..num_qp {
@@ -130,7 +138,11 @@ impl Session {
     }
 
     fn post_send(&self, index: usize) -> Result<(), Failure> {
-        let data = if self.begins { self.outgoing.sge_all() } else { self.incoming.sge(self.start..self.start + self.size) };
+        let data = if self.begins {
+            self.outgoing.sge_all()
+        } else {
+            self.incoming.sge(self.start..self.start + self.size)
+        };
         let wr = match self.destination {
             Some(to) => SendWr::send_to(0, to, data),
             None => SendWr { remote_srq: self.remote_srq, ..SendWr::send(0, data) },
@@ -138,7 +150,8 @@ impl Session {
         Ok(self.pairs[index].post_send(&[wr])?)
     }
 
-    /// Sends and receives `iters` messages. The next of a queue pair is sent when the one before has both gone and been answered.
+    /// Sends and receives `iters` messages. The next of a queue pair is sent when the one before
+    /// has both gone and been answered.
     pub(super) fn play(&mut self) -> Result<(), Failure> {
         let (mut sent, mut received) = (0, 0);
         let mut posted = self.rx_depth;
@@ -150,10 +163,16 @@ impl Session {
         while sent < self.iters || received < self.iters {
             let Some(wc) = self.next_completion(listen_grace)? else { continue };
             listen_grace = Instant::now();
-            let ok = wc.result.map_err(|error| format!("after {sent} messages sent and {received} received: {error}"))?;
+            let ok = wc.result.map_err(|error| {
+                format!("after {sent} messages sent and {received} received: {error}")
+            })?;
             // a target belongs to the one initiator that there is
             let of = |qp: &QueuePair| qp.qpn() == wc.qpn;
-            let index = if self.target.as_ref().is_some_and(of) { Some(0) } else { self.pairs.iter().position(of) };
+            let index = if self.target.as_ref().is_some_and(of) {
+                Some(0)
+            } else {
+                self.pairs.iter().position(of)
+            };
             let Some(index) = index else { continue };
             if ok.opcode == WcOpcode::Recv {
                 received += 1;
@@ -182,14 +201,19 @@ impl Session {
             (None, None) => None,
             (Some(channel), None) => {
                 let left = PATIENCE.saturating_sub(since.elapsed());
-                // arming and then finding a completion all the same leaves an event behind, which is harmless here
+                // arming and then finding a completion all the same leaves an event behind, which
+                // is harmless here
                 let _ = channel.wait(Some(left));
                 self.cq.req_notify(NotifyKind::Next);
                 self.cq.poll_one()
             }
         };
         if wc.is_none() && since.elapsed() > PATIENCE {
-            return Err(format!("nothing from the peer for {} seconds; is it still running?", PATIENCE.as_secs()).into());
+            return Err(format!(
+                "nothing from the peer for {} seconds; is it still running?",
+                PATIENCE.as_secs()
+            )
+            .into());
         }
         Ok(wc)
     }
@@ -201,19 +225,27 @@ impl Session {
         }
         let size = length - self.start;
         if size != self.size {
-            return Err(
-                format!("message {number} has {size} bytes instead of {}; use the same -s on both sides", self.size).into()
-            );
+            return Err(format!(
+                "message {number} has {size} bytes instead of {}; use the same -s on both sides",
+                self.size
+            )
+            .into());
         }
         let message = self.incoming.to_vec(self.start..length)?;
         let expected = self.expected.get_or_insert_with(|| {
             // one of ours sends our pattern, a stock one its own
-            let stock = STOCK_FILLS.map(|fill| stock_pattern(size, fill)).into_iter().find(|stock| *stock == message);
+            let stock = STOCK_FILLS
+                .map(|fill| stock_pattern(size, fill))
+                .into_iter()
+                .find(|stock| *stock == message);
             stock.unwrap_or_else(|| pattern(size))
         });
         if let Some(at) = (0..size).find(|&at| message[at] != expected[at]) {
             let (got, wanted) = (message[at], expected[at]);
-            return Err(format!("invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}").into());
+            return Err(format!(
+                "invalid data in message {number}: byte {at} is {got:#04x} instead of {wanted:#04x}"
+            )
+            .into());
         }
         if self.begins && self.pairs.len() == 1 {
             // so that the next one is not mistaken for this one
@@ -226,7 +258,10 @@ impl Session {
     pub(super) fn linger(&self) {
         let lossy = |context: &Context| {
             let counters = context.counters();
-            counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent > 0
+            counters.retransmitted_packets
+                + counters.duplicate_requests
+                + counters.sequence_naks_sent
+                > 0
         };
         let end = Instant::now() + Duration::from_millis(500);
         while lossy(&self.context) && Instant::now() < end {
@@ -243,12 +278,16 @@ struct Pending {
     answer: bool,
 }
 
-/// What a side of ours sends that begins: every byte tells its place, but the first of each page is zero, as stock servers want it.
+/// What a side of ours sends that begins: every byte tells its place, but the first of each page is
+/// zero, as stock servers want it.
 fn pattern(size: usize) -> Vec<u8> {
-    (0..size).map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 }).collect()
+    (0..size)
+        .map(|at| if at % PAGE == 0 { 0 } else { (at ^ at >> 8 ^ at >> 16) as u8 | 1 })
+        .collect()
 }
 
-/// What the stock tools fill their messages with: ibv_srq_pingpong and ibv_xsrq_pingpong with zeros, the others with this.
+/// What the stock tools fill their messages with: ibv_srq_pingpong and ibv_xsrq_pingpong with
+/// zeros, the others with this.
 const STOCK_FILLS: [u8; 2] = [0x7B, 0];
 
 /// What a stock tool sends, most of them with `-c`.

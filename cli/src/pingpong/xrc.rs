@@ -1,4 +1,5 @@
-//! Connecting a ping-pong over XRC: an initiator of each side with a target of the other, as ibv_xsrq_pingpong does it.
+//! Connecting a ping-pong over XRC: an initiator of each side with a target of the other, as
+//! ibv_xsrq_pingpong does it.
 
 use roce::{AddressVector, Mtu, Rtr, Rts};
 
@@ -10,21 +11,49 @@ use super::{
 use crate::Failure;
 
 /// Tells the peer where this side is, learns where the peer is, and connects both queue pairs.
-pub(super) fn connect(session: &mut Session, exchange: &mut Exchange, plan: &Plan, gid_index: u16) -> Result<(), Failure> {
-    let (Some(target), Some(srq), [initiator]) = (session.target(), session.srq_number(), session.qps()) else {
+pub(super) fn connect(
+    session: &mut Session,
+    exchange: &mut Exchange,
+    plan: &Plan,
+    gid_index: u16,
+) -> Result<(), Failure> {
+    let (Some(target), Some(srq), [initiator]) =
+        (session.target(), session.srq_number(), session.qps())
+    else {
         return Err("an XRC ping-pong has one initiator, one target and one XRC SRQ".into());
     };
-    let endpoint = target.endpoint(gid_index).ok_or_else(|| format!("GID index {gid_index} does not exist"))?;
+    let endpoint = target
+        .endpoint(gid_index)
+        .ok_or_else(|| format!("GID index {gid_index} does not exist"))?;
     let ours = XrcEndpoint { target: endpoint, initiator: initiator.qpn(), srq };
     println!("  local: {ours}");
     let theirs = exchange.swap_xrc(&ours, |theirs| {
-        let (path_mtu, av) = (plan.mtu.unwrap_or(Mtu::B1024), AddressVector::new(theirs.target.gid, gid_index));
+        let (path_mtu, av) =
+            (plan.mtu.unwrap_or(Mtu::B1024), AddressVector::new(theirs.target.gid, gid_index));
         let (sq_psn, rq_psn, timeout) = (ours.target.psn, theirs.target.psn, 14);
         let dest_qpn = theirs.initiator;
-        target.to_rtr(Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic: 0, min_rnr_timer: 12 })?;
+        target.to_rtr(Rtr::XrcTarget {
+            dest_qpn,
+            path_mtu,
+            rq_psn,
+            av,
+            max_dest_rd_atomic: 0,
+            min_rnr_timer: 12,
+        })?;
         target.to_rts(Rts::XrcTarget { sq_psn, timeout })?;
-        initiator.to_rtr(Rtr::XrcInitiator { dest_qpn: theirs.target.qpn, path_mtu, rq_psn, av })?;
-        initiator.to_rts(Rts::XrcInitiator { sq_psn, timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 0 })?;
+        initiator.to_rtr(Rtr::XrcInitiator {
+            dest_qpn: theirs.target.qpn,
+            path_mtu,
+            rq_psn,
+            av,
+        })?;
+        initiator.to_rts(Rts::XrcInitiator {
+            sq_psn,
+            timeout,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            max_rd_atomic: 0,
+        })?;
         Ok(())
     })?;
     println!(" remote: {theirs}");

@@ -1,5 +1,5 @@
-//! A mount namespace in which /sys/class and /dev show roce's devices, and everything else as before. Processes, network and
-//! files stay those of the host.
+//! A mount namespace in which /sys/class and /dev show roce's devices, and everything else as
+//! before. Processes, network and files stay those of the host.
 
 use std::{
     fs::{self, DirBuilder},
@@ -11,7 +11,10 @@ use std::{
 use roce::Device;
 use rustix::{
     io::Errno,
-    mount::{MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change, unmount},
+    mount::{
+        MountFlags, MountPropagationFlags, UnmountFlags, mount, mount_bind_recursive, mount_change,
+        unmount,
+    },
     process::{getegid, geteuid},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -29,25 +32,30 @@ pub(super) fn enter(devices: &[Device]) -> Result<(), String> {
     };
     separate().map_err(|(step, error)| refused(step, &error))?;
     // nothing that is mounted from here on is seen outside
-    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC).map_err(|error| refused("mount", &error))?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .map_err(|error| refused("mount", &error))?;
     show(devices).map_err(|error| refused("mount", &error))
 }
 
-/// Leaves the mount namespace. Who may not, may as the owner of a user namespace, in which this user keeps its number.
+/// Leaves the mount namespace. Who may not, may as the owner of a user namespace, in which this
+/// user keeps its number.
 fn separate() -> Result<(), (&'static str, io::Error)> {
     if unshare(UnshareFlags::NEWNS).is_ok() {
         return Ok(());
     }
     let (uid, gid) = (geteuid().as_raw(), getegid().as_raw());
-    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS).map_err(|error| ("unshare", error.into()))?;
-    let write = |file: &'static str, text: String| fs::write(file, text).map_err(|error| (file, error));
+    unshare(UnshareFlags::NEWUSER | UnshareFlags::NEWNS)
+        .map_err(|error| ("unshare", error.into()))?;
+    let write =
+        |file: &'static str, text: String| fs::write(file, text).map_err(|error| (file, error));
     write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
     write("/proc/self/setgroups", "deny".to_owned())?; // what it takes to map a group without privilege
     write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 
 fn unshare(flags: UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: Only descriptors that threads no longer share could do harm; their table stays shared.
+    // SAFETY: Only descriptors that threads no longer share could do harm; their table stays
+    // shared.
     unsafe { unshare_unsafe(flags) }
 }
 
@@ -57,7 +65,13 @@ fn show(devices: &[Device]) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    mount("roce", &stage, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755,size=64m"))?;
+    mount(
+        "roce",
+        &stage,
+        "tmpfs",
+        MountFlags::NOSUID | MountFlags::NODEV,
+        Some(c"mode=755,size=64m"),
+    )?;
     let (classes, dev) = (stage.join("class"), stage.join("dev"));
     sysfs::classes(&classes, devices)?;
     cover(Path::new("/sys/class"), &classes, &sysfs::CLASSES)?;
@@ -74,12 +88,16 @@ fn show(devices: &[Device]) -> io::Result<()> {
     Ok(())
 }
 
-/// Shows what stands below `new` by these names in the directory `host`, in the place of what has the same name there.
+/// Shows what stands below `new` by these names in the directory `host`, in the place of what has
+/// the same name there.
 fn cover(host: &Path, new: &Path, names: &[&str]) -> io::Result<()> {
     if names.iter().all(|name| host.join(name).is_dir()) {
-        return names.iter().try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
+        return names
+            .iter()
+            .try_for_each(|name| Ok(mount_bind_recursive(new.join(name), host.join(name))?));
     }
-    // A directory cannot be made there. So the whole of it is put together anew, from what it has and what is new.
+    // A directory cannot be made there. So the whole of it is put together anew, from what it has
+    // and what is new.
     for entry in fs::read_dir(host)? {
         let entry = entry?;
         let name = entry.file_name();

@@ -76,7 +76,9 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
 /// What the system says when it does not execute a program that is there.
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
-        io::ErrorKind::NotFound => "what interprets it is missing: see its first line, or `file`".to_owned(),
+        io::ErrorKind::NotFound => {
+            "what interprets it is missing: see its first line, or `file`".to_owned()
+        }
         _ => error.to_string(),
     }
 }

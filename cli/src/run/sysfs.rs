@@ -1,5 +1,6 @@
-//! What the kernel shows of RDMA devices in /sys/class and /dev, for programs that look there instead of asking the library. Names
-//! and contents are the kernel's; what would have to change while the program runs is as it was at the start.
+//! What the kernel shows of RDMA devices in /sys/class and /dev, for programs that look there
+//! instead of asking the library. Names and contents are the kernel's; what would have to change
+//! while the program runs is as it was at the start.
 
 use std::{
     fs, io,
@@ -57,7 +58,8 @@ impl Tree {
     /// The same in files of the names `0` to `count - 1`: one file, really.
     fn table(&self, count: u16, content: &str) -> io::Result<()> {
         self.file("0", content)?;
-        (1..count).try_for_each(|index| fs::hard_link(self.0.join("0"), self.0.join(index.to_string())))
+        (1..count)
+            .try_for_each(|index| fs::hard_link(self.0.join("0"), self.0.join(index.to_string())))
     }
 }
 
@@ -91,8 +93,13 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
     tree.file("phys_state", if port.active { "5: LinkUp" } else { "3: Disabled" })?;
     tree.file("link_layer", "Ethernet")?;
     tree.file("rate", &format!("{} Gb/sec (1X)", f64::from(port.speed.unwrap_or(2_500)) / 1e3))?;
-    for (name, value) in [("lid", "0x0"), ("lid_mask_count", "0"), ("sm_lid", "0x0"), ("sm_sl", "0"), ("cap_mask", "0x04010000")]
-    {
+    for (name, value) in [
+        ("lid", "0x0"),
+        ("lid_mask_count", "0"),
+        ("sm_lid", "0x0"),
+        ("sm_sl", "0"),
+        ("cap_mask", "0x04010000"),
+    ] {
         tree.file(name, value)?;
     }
     tree.below("pkeys").table(port.pkey_table_len, &format!("{:#06x}", PKey::DEFAULT.0))?;
@@ -111,8 +118,8 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
     Ok(())
 }
 
-/// The addresses that a device has when it is opened now. The loopback device takes the first that is free: if another program is
-/// faster, its GID differs from the one that is shown.
+/// The addresses that a device has when it is opened now. The loopback device takes the first that
+/// is free: if another program is faster, its GID differs from the one that is shown.
 fn addresses(device: &Device) -> Vec<IpAddr> {
     if device.name() == "roce_lo"
         && let Ok(link) = UdpLink::bind_loopback(Locality::Network)

@@ -1,4 +1,5 @@
-//! Packets from the peers' side, made from bytes: as they are, or mended so far that the adapter looks deeper into them.
+//! Packets from the peers' side, made from bytes: as they are, or mended so far that the adapter
+//! looks deeper into them.
 
 use std::net::IpAddr;
 
@@ -8,8 +9,8 @@ use roce_transport::{
     psn::Psn,
     qp::QpType,
     wire::{
-        AtomicEth, Bth, Ext, Feth, HEADERS_MAX, Headers, ICRC_LEN, Ident, InvalidateEth, NetHeader, Opcode, Operation, Packet,
-        ParseError, PacketPosition, Reth, XrcEth, icrc, padding,
+        AtomicEth, Bth, Ext, Feth, HEADERS_MAX, Headers, ICRC_LEN, Ident, InvalidateEth, NetHeader,
+        Opcode, Operation, Packet, PacketPosition, ParseError, Reth, XrcEth, icrc, padding,
     },
 };
 
@@ -28,7 +29,8 @@ impl Mend {
     const ICRC: u8 = 1 << 4;
     const ALL: u8 = 0x1F;
 
-    /// Half of all bytes ask for everything, because any one thing wrong hides all that comes after it.
+    /// Half of all bytes ask for everything, because any one thing wrong hides all that comes after
+    /// it.
     const fn from_control(control: u8) -> Self {
         Self(if control & 0x80 == 0 { Self::ALL } else { control })
     }
@@ -42,8 +44,8 @@ impl Mend {
 const TVER: u8 = 0x0F;
 const PAD_COUNT: u8 = 0x30;
 
-/// Makes a datagram. The input gives: what to mend, where from, the destination, how far from the expected PSN, which region;
-/// the number of words; and then the words, from the BTH on.
+/// Makes a datagram. The input gives: what to mend, where from, the destination, how far from the
+/// expected PSN, which region; the number of words; and then the words, from the BTH on.
 pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>) {
     let [control, origin, to, distance, key, words] = input.array();
     let words = if words < 0xF0 { words & 0x3F } else { 64 + (words & 0x0F) };
@@ -65,7 +67,9 @@ pub(super) fn forge(world: &World, input: &mut Input<'_>) -> (NetHeader, Vec<u8>
     };
     if mend.has(Mend::ICRC) {
         let net = match net.ident {
-            Ident::Likely(guess) => NetHeader { ident: Ident::Known { id: guess ^ 1, dont_fragment: true }, ..net },
+            Ident::Likely(guess) => {
+                NetHeader { ident: Ident::Known { id: guess ^ 1, dont_fragment: true }, ..net }
+            }
             Ident::Known { .. } => net,
         };
         body.extend(icrc(&net, &body).to_le_bytes());
@@ -78,17 +82,32 @@ fn network(world: &World, member: Member, mend: Mend, origin: u8) -> NetHeader {
     let (src, dst) = if mend.has(Mend::ADDRESSES) {
         (member.peer, own)
     } else {
-        let pairs: [(IpAddr, IpAddr); 4] =
-            [(peer, own), (own, peer), ([10, 9, 8, 7].into(), own), ([0xFD, 0, 0, 0, 0, 0, 0, 9].into(), [0; 8].into())];
+        let pairs: [(IpAddr, IpAddr); 4] = [
+            (peer, own),
+            (own, peer),
+            ([10, 9, 8, 7].into(), own),
+            ([0xFD, 0, 0, 0, 0, 0, 0, 9].into(), [0; 8].into()),
+        ];
         pairs[usize::from(origin & 3)]
     };
-    let ident =
-        if origin & 0x10 == 0 { Ident::Known { id: 0x4711, dont_fragment: true } } else { Ident::Likely(u16::from(origin)) };
+    let ident = if origin & 0x10 == 0 {
+        Ident::Known { id: 0x4711, dont_fragment: true }
+    } else {
+        Ident::Likely(u16::from(origin))
+    };
     NetHeader { src, dst, src_port: 0xC000, traffic_class: origin >> 2 & 3, hop_limit: 64, ident }
 }
 
 /// A BTH and what follows it, up to the padding, for this queue pair.
-fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, key]: [u8; 2], raw: &[u8], fill: bool) -> Vec<u8> {
+fn transport(
+    world: &World,
+    member: Member,
+    dest: Qpn,
+    mend: Mend,
+    [distance, key]: [u8; 2],
+    raw: &[u8],
+    fill: bool,
+) -> Vec<u8> {
     let mut bytes = raw.to_vec();
     bytes.resize(bytes.len().max(Bth::LEN).next_multiple_of(4) + ICRC_LEN, 0);
     let opcode = known_opcode(member, bytes[0]);
@@ -103,11 +122,15 @@ fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, ke
         }
     };
     let mut payload = packet.payload.to_vec();
-    if fill && matches!(opcode.operation().position(), PacketPosition::First | PacketPosition::Middle) {
+    if fill
+        && matches!(opcode.operation().position(), PacketPosition::First | PacketPosition::Middle)
+    {
         payload.resize(MTU.bytes() as usize, 0x5A);
     } else if fill && opcode.operation() == Operation::AtomicWrite {
         payload.resize(8, 0x5A);
-    } else if fill && matches!(opcode.operation(), Operation::Flush | Operation::CmpSwap | Operation::FetchAdd) {
+    } else if fill
+        && matches!(opcode.operation(), Operation::Flush | Operation::CmpSwap | Operation::FetchAdd)
+    {
         payload.clear();
     }
     let mut bth = *packet.headers.bth();
@@ -121,10 +144,13 @@ fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, ke
         mend_keys(&mut ext, world, opcode, key, payload.len());
     }
     let xrceth = packet.headers.xrceth().map(|xrceth| match mend.has(Mend::KEYS) {
-        true => XrcEth::new(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }.get()),
+        true => {
+            XrcEth::new(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }.get())
+        }
         false => xrceth,
     });
-    let headers = xrceth.map_or_else(|| Headers::new(bth, ext), |xrceth| Headers::xrc(bth, xrceth, ext));
+    let headers =
+        xrceth.map_or_else(|| Headers::new(bth, ext), |xrceth| Headers::xrc(bth, xrceth, ext));
     let headers = headers.expect("the headers are still the opcode's");
     let mut out = vec![0; HEADERS_MAX + payload.len() + padding(payload.len()) + ICRC_LEN];
     let length = Packet { headers, payload: &payload, icrc: 0 }.encode(&mut out);
@@ -136,11 +162,15 @@ fn transport(world: &World, member: Member, dest: Qpn, mend: Mend, [distance, ke
 fn known_opcode(member: Member, byte: u8) -> Opcode {
     let service = (member.qp_type.service() as u8) << 5;
     let with_service = |byte: u8| Opcode::from_wire(byte & 0x1F | service);
-    let own = Opcode::from_wire(byte).filter(|opcode| opcode.to_wire() & 0xE0 == service || *opcode == Opcode::CNP);
-    own.or_else(|| with_service(byte)).or_else(|| with_service(byte & 0x01 | 0x04)).unwrap_or(Opcode::CNP)
+    let own = Opcode::from_wire(byte)
+        .filter(|opcode| opcode.to_wire() & 0xE0 == service || *opcode == Opcode::CNP);
+    own.or_else(|| with_service(byte))
+        .or_else(|| with_service(byte & 0x01 | 0x04))
+        .unwrap_or(Opcode::CNP)
 }
 
-/// A PSN close to the one that the queue pair expects: of a request the next one mostly, of a response one of the latest.
+/// A PSN close to the one that the queue pair expects: of a request the next one mostly, of a
+/// response one of the latest.
 fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Option<Psn> {
     let info = world.adapter.query_qp(member.qpn)?;
     let near = |psn: Psn| psn.plus(u32::from(distance & 0x3F).wrapping_sub(32));
@@ -154,14 +184,17 @@ fn psn_near(world: &World, member: Member, opcode: Opcode, distance: u8) -> Opti
 
 /// Names a region that exists and, mostly, a range inside it.
 fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usize) {
-    let region: &Region = [&world.open, &world.open, &world.readable, &world.private, &world.foreign][usize::from(key & 7) % 5];
+    let region: &Region =
+        [&world.open, &world.open, &world.readable, &world.private, &world.foreign]
+            [usize::from(key & 7) % 5];
     let fits = key & 0x80 == 0;
     // or a window, bound or not
     let (region, rkey) = match key & 0x40 {
         0 => (region, region.rkey()),
         _ => (&*world.windowed, world.windows[usize::from(key & 7) % 3]),
     };
-    let address = |address: u64| region.address() + address % if fits { REGION / 2 } else { REGION + 64 };
+    let address =
+        |address: u64| region.address() + address % if fits { REGION / 2 } else { REGION + 64 };
     match ext {
         Ext::Reth(reth) | Ext::RethImm(reth, _) | Ext::FethReth(_, reth) => {
             let word = opcode.operation() == Operation::AtomicWrite && fits;
@@ -178,7 +211,11 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
         }
         Ext::Atomic(atomic) => {
             let aligned = if fits { !7 } else { !0 };
-            *atomic = AtomicEth { virtual_address: address(atomic.virtual_address) & aligned, rkey: rkey.0, ..*atomic };
+            *atomic = AtomicEth {
+                virtual_address: address(atomic.virtual_address) & aligned,
+                rkey: rkey.0,
+                ..*atomic
+            };
         }
         Ext::Ieth(ieth) => *ieth = InvalidateEth(rkey.0),
         Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey = if fits { QKEY } else { QKey::GSI },

@@ -1,4 +1,5 @@
-//! What has to hold, whatever happens: each request completes once and in its order, each packet is accounted for.
+//! What has to hold, whatever happens: each request completes once and in its order, each packet is
+//! accounted for.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -80,9 +81,13 @@ impl Ledger {
 
     fn completed_send(&mut self, member: usize, wc: &Wc) {
         loop {
-            let (id, signaled) = self.sends[member].pop_front().unwrap_or_else(|| panic!("nobody posted {wc:?}"));
+            let (id, signaled) =
+                self.sends[member].pop_front().unwrap_or_else(|| panic!("nobody posted {wc:?}"));
             if id == wc.wr_id {
-                assert!(signaled || wc.result.is_err(), "an unsignaled success was told of: {wc:?}");
+                assert!(
+                    signaled || wc.result.is_err(),
+                    "an unsignaled success was told of: {wc:?}"
+                );
                 return;
             }
             assert!(!signaled, "request {id} has no completion, but a later one has: {wc:?}");
@@ -91,9 +96,16 @@ impl Ledger {
 
     fn completed_receive(&mut self, member: usize, queues: Queues, wc: &Wc) {
         if matches!(queues, Queues::Shared | Queues::Xrc) {
-            assert!(self.shared.remove(&wc.wr_id), "nobody posted this, or it has completed before: {wc:?}");
+            assert!(
+                self.shared.remove(&wc.wr_id),
+                "nobody posted this, or it has completed before: {wc:?}"
+            );
         } else {
-            assert_eq!(self.receives[member].pop_front(), Some(wc.wr_id), "receive requests complete in their order: {wc:?}");
+            assert_eq!(
+                self.receives[member].pop_front(),
+                Some(wc.wr_id),
+                "receive requests complete in their order: {wc:?}"
+            );
         }
     }
 
@@ -114,11 +126,15 @@ impl Ledger {
         assert!(!world.send_cq.has_overrun() && !world.recv_cq.has_overrun());
     }
 
-    /// In ERR nothing that was posted is left without a completion, but for unsignaled successes. What was posted to the shared
-    /// queue stays there.
+    /// In ERR nothing that was posted is left without a completion, but for unsignaled successes.
+    /// What was posted to the shared queue stays there.
     pub(super) fn check_all_complete(&self, world: &World) {
         for (index, member) in world.members.iter().enumerate() {
-            assert!(self.sends[index].iter().all(|&(_, signaled)| !signaled), "{}: a send was lost", member.qpn);
+            assert!(
+                self.sends[index].iter().all(|&(_, signaled)| !signaled),
+                "{}: a send was lost",
+                member.qpn
+            );
             assert!(self.receives[index].is_empty(), "{}: a receive was lost", member.qpn);
         }
     }
@@ -134,10 +150,14 @@ impl Ledger {
         self.received += 1;
         match disposition {
             Disposition::Dropped(reason) => self.dropped[reason as usize] += 1,
-            Disposition::Replicated { taken, copies } => self.refused_copies += u64::from(copies - taken),
+            Disposition::Replicated { taken, copies } => {
+                self.refused_copies += u64::from(copies - taken)
+            }
             Disposition::Duplicate => self.repeated += 1,
             Disposition::Congestion => self.congestion += 1,
-            Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), _) => self.sequence_naks += 1,
+            Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), _) => {
+                self.sequence_naks += 1
+            }
             Disposition::Refused(Syndrome::RnrNak { .. }, _) => self.rnr_naks += 1,
             _ => {}
         }
@@ -157,7 +177,11 @@ impl Ledger {
         }
         assert_eq!(refused_copies, self.refused_copies, "refused copies of multicast packets");
         let unchecked: u64 = BEFORE_ICRC.iter().map(|&reason| self.dropped[reason as usize]).sum();
-        assert_eq!(counters.icrc_exact + counters.icrc_solved, self.received - unchecked, "right ICRCs");
+        assert_eq!(
+            counters.icrc_exact + counters.icrc_solved,
+            self.received - unchecked,
+            "right ICRCs"
+        );
         assert_eq!(counters.duplicate_requests, self.repeated, "duplicates");
         assert_eq!(counters.cnp_received, self.congestion, "congestion notifications");
         assert_eq!(counters.sequence_naks_sent, self.sequence_naks, "sequence NAKs");
@@ -189,8 +213,13 @@ const BEFORE_ICRC: [DropReason; 13] = [
 ];
 
 /// Reasons for refusing one copy of a multicast packet while others are received.
-const OF_COPIES: [DropReason; 5] =
-    [DropReason::QpState, DropReason::PKey, DropReason::QKey, DropReason::NoReceiveRequest, DropReason::TooLong];
+const OF_COPIES: [DropReason; 5] = [
+    DropReason::QpState,
+    DropReason::PKey,
+    DropReason::QKey,
+    DropReason::NoReceiveRequest,
+    DropReason::TooLong,
+];
 
 /// Whether the packet must have left everything as it was.
 pub(super) fn is_untrusted(disposition: Disposition) -> bool {

@@ -20,8 +20,10 @@ pub(super) const REGION: u64 = 4096;
 /// What a peer may do, where it may do anything.
 pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
 /// What a window grants.
-pub(super) const REMOTE: Access =
-    Access::REMOTE_WRITE.union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC).union(Access::FLUSH_GLOBAL);
+pub(super) const REMOTE: Access = Access::REMOTE_WRITE
+    .union(Access::REMOTE_READ)
+    .union(Access::REMOTE_ATOMIC)
+    .union(Access::FLUSH_GLOBAL);
 /// The queue key of every datagram queue pair.
 pub(super) const QKEY: QKey = QKey(0x1111_1111);
 
@@ -109,7 +111,8 @@ pub(super) struct World {
     pub(super) now: Instant,
     pub(super) pd: PdId,
     pub(super) members: Vec<Member>,
-    /// Completions of the tracked queue pairs, of sends and of receives, and all those of the others.
+    /// Completions of the tracked queue pairs, of sends and of receives, and all those of the
+    /// others.
     pub(super) send_cq: Arc<CompletionQueue>,
     pub(super) recv_cq: Arc<CompletionQueue>,
     pub(super) tiny_cq: Arc<CompletionQueue>,
@@ -134,7 +137,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(setup: Setup) -> Self {
-        let mut adapter = Adapter::new(AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) });
+        let mut adapter =
+            Adapter::new(AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) });
         let [own, peer] = setup.addresses();
         let [other_family, _] = Setup(!setup.0).addresses();
         adapter.set_gids(vec![own.into(), Gid::default(), other_family.into()]);
@@ -142,14 +146,23 @@ impl World {
         let other_pd = adapter.alloc_pd().expect("the second protection domain");
         let mut cq = |capacity| adapter.create_cq(capacity).expect("a completion queue");
         let [send_cq, recv_cq, tiny_cq] = [cq(1024), cq(1024), cq(4)];
-        let srq = adapter.create_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 }).expect("a shared receive queue");
+        let srq = adapter
+            .create_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 })
+            .expect("a shared receive queue");
         let [xrcd, other_xrcd] = [(); 2].map(|()| adapter.open_xrcd().expect("an XRC domain"));
         let mut xrc_srq = |pd, xrcd| {
-            let srq = adapter.create_xrc_srq(pd, SrqAttr { max_wr: 16, max_sge: 2 }, xrcd, recv_cq.clone());
+            let srq = adapter.create_xrc_srq(
+                pd,
+                SrqAttr { max_wr: 16, max_sge: 2 },
+                xrcd,
+                recv_cq.clone(),
+            );
             srq.expect("an XRC SRQ")
         };
         let (xrc_srq, foreign_srq) = (xrc_srq(pd, xrcd), xrc_srq(other_pd, other_xrcd));
-        adapter.post_srq_recv(foreign_srq, &RecvWr::new(u64::MAX, [])).expect("room for one request");
+        adapter
+            .post_srq_recv(foreign_srq, &RecvWr::new(u64::MAX, []))
+            .expect("room for one request");
         let windows = [WindowType::Type1, WindowType::Type2A, WindowType::Type2B]
             .map(|window_type| adapter.alloc_window(pd, window_type).expect("a memory window"));
         let mut region = |pd, number: u64, access| register(&mut adapter, pd, number, access);
@@ -233,7 +246,13 @@ impl World {
             send_cq: send_cq.clone(),
             recv_cq: recv_cq.clone(),
             srq: (queues == Queues::Shared).then_some(self.srq),
-            caps: QpCaps { max_send_wr: 12, max_recv_wr: 12, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 64 },
+            caps: QpCaps {
+                max_send_wr: 12,
+                max_recv_wr: 12,
+                max_send_sge: 2,
+                max_recv_sge: 2,
+                max_inline_data: 64,
+            },
             sq_sig_all: false,
             pd: self.pd,
             quirks: Default::default(),
@@ -269,12 +288,16 @@ impl World {
         assert_eq!(self.adapter.query_qp(member.qpn).map(|info| info.state), Some(state));
     }
 
-    /// A send from memory of another protection domain puts an unreliable queue pair into SQE. Its completion is taken away, so
-    /// that nobody wonders where it comes from.
+    /// A send from memory of another protection domain puts an unreliable queue pair into SQE. Its
+    /// completion is taken away, so that nobody wonders where it comes from.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
         let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);
-        let wr = if member.qp_type == QpType::Ud { SendWr::send_to(0, to, sge) } else { SendWr::send(0, sge) };
+        let wr = if member.qp_type == QpType::Ud {
+            SendWr::send_to(0, to, sge)
+        } else {
+            SendWr::send(0, sge)
+        };
         self.adapter.post_send(self.now, member.qpn, &wr).expect("room for one request");
         self.buffer.clear();
         self.adapter.poll_transmit(self.now, &mut self.buffer);
@@ -288,14 +311,24 @@ impl World {
     }
 
     pub(super) fn rtr(&mut self, member: Member) -> Result<(), ModifyError> {
-        let (dest_qpn, path_mtu, rq_psn, av) = (member.peer_qpn, MTU, self.setup.psn(), self.way_to(member.peer));
+        let (dest_qpn, path_mtu, rq_psn, av) =
+            (member.peer_qpn, MTU, self.setup.psn(), self.way_to(member.peer));
         let max_dest_rd_atomic = self.setup.reads();
         let rtr = match member.qp_type {
-            QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 },
+            QpType::Rc => {
+                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 }
+            }
             QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
             QpType::Ud => Rtr::Ud,
             QpType::XrcInitiator => Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
-            QpType::XrcTarget => Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 },
+            QpType::XrcTarget => Rtr::XrcTarget {
+                dest_qpn,
+                path_mtu,
+                rq_psn,
+                av,
+                max_dest_rd_atomic,
+                min_rnr_timer: 1,
+            },
         };
         self.adapter.to_rtr(member.qpn, &rtr)
     }
@@ -303,10 +336,13 @@ impl World {
     pub(super) fn rts(&mut self, member: Member) -> Result<(), ModifyError> {
         let sq_psn = self.setup.psn();
         let retries = self.setup.retries();
-        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (8, retries, retries, self.setup.reads());
+        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) =
+            (8, retries, retries, self.setup.reads());
         let rts = match member.qp_type {
             QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            QpType::XrcInitiator => Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            QpType::XrcInitiator => {
+                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }
+            }
             QpType::XrcTarget => Rts::XrcTarget { sq_psn, timeout },
             QpType::Uc => Rts::Uc { sq_psn },
             QpType::Ud => Rts::Ud { sq_psn },
@@ -355,7 +391,10 @@ impl World {
             let mut bytes = [0; REGION as usize];
             region.memory().read_at(0, &mut bytes).expect("memory of our own");
             let from = if Arc::ptr_eq(region, &self.windowed) { REGION as usize / 2 } else { 0 };
-            assert!(bytes[from..].iter().all(|&byte| byte == FILL), "a region was written that nobody had the right to write");
+            assert!(
+                bytes[from..].iter().all(|&byte| byte == FILL),
+                "a region was written that nobody had the right to write"
+            );
         }
         let foreign = self.adapter.query_srq(self.foreign_srq).map(|info| info.posted);
         assert_eq!(foreign, Some(1), "a request of another XRC domain was taken");
@@ -366,7 +405,11 @@ impl World {
 pub(super) const FILL: u8 = 0xEE;
 
 fn register(adapter: &mut Adapter, pd: PdId, number: u64, access: Access) -> Arc<Region> {
-    let region = MrAttr { memory: Arc::new(HeapMemory::new(REGION as usize)), address: number << 32, access };
+    let region = MrAttr {
+        memory: Arc::new(HeapMemory::new(REGION as usize)),
+        address: number << 32,
+        access,
+    };
     let region = adapter.register(pd, region).expect("a region");
     region.memory().write_at(0, &[FILL; REGION as usize]).expect("memory of our own");
     region

@@ -74,7 +74,9 @@ impl Side {
         memory.write_at(0, &[FILL; REGION]).expect("memory of our own");
         let live = self.regions.iter().filter(|region| region.live).count();
         let expected = match () {
-            () if access.intersects(Access::REMOTE_CHANGE) && !access.contains(Access::LOCAL_WRITE) => {
+            () if access.intersects(Access::REMOTE_CHANGE)
+                && !access.contains(Access::LOCAL_WRITE) =>
+            {
                 Err(RegisterError::RemoteWithoutLocalWrite)
             }
             () if access.contains(Access::FLUSH_PERSISTENT) => Err(RegisterError::NotPersistent),
@@ -114,10 +116,14 @@ impl Side {
                 let expected = match () {
                     () if !live => Err(RegisterError::Deregistered),
                     () if bound => Err(RegisterError::InUse),
-                    () if access.intersects(Access::REMOTE_CHANGE) && !access.contains(Access::LOCAL_WRITE) => {
+                    () if access.intersects(Access::REMOTE_CHANGE)
+                        && !access.contains(Access::LOCAL_WRITE) =>
+                    {
                         Err(RegisterError::RemoteWithoutLocalWrite)
                     }
-                    () if access.contains(Access::FLUSH_PERSISTENT) => Err(RegisterError::NotPersistent),
+                    () if access.contains(Access::FLUSH_PERSISTENT) => {
+                        Err(RegisterError::NotPersistent)
+                    }
                     () => Ok(()),
                 };
                 if let Some(new) = self.judge(&before, result, Some(expected)) {
@@ -125,7 +131,8 @@ impl Side {
                     let memory = &mut self.regions[index];
                     memory.pd = pd.unwrap_or(memory.pd);
                     memory.region = new;
-                    memory.still = (!access.contains(Access::LOCAL_WRITE)).then(|| bytes(&memory.memory));
+                    memory.still =
+                        (!access.contains(Access::LOCAL_WRITE)).then(|| bytes(&memory.memory));
                 }
                 return;
             }
@@ -226,7 +233,8 @@ impl Side {
         }
     }
 
-    /// Attaches a queue pair to a group, or detaches it. What is no group, or no datagram queue pair, is refused.
+    /// Attaches a queue pair to a group, or detaches it. What is no group, or no datagram queue
+    /// pair, is refused.
     pub(super) fn multicast(&mut self, argument: u8, input: &mut Input<'_>) {
         let [group, how] = input.array();
         let Some(qpn) = self.nth_qp(argument) else { return };
@@ -259,13 +267,17 @@ impl Side {
                 0xFF => LIMITS.max_cqe + 1,
                 _ => CQE + usize::from(argument),
             };
-            let wrong = Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe });
+            let wrong =
+                Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe });
             let expected = if (1..=LIMITS.max_cqe).contains(&capacity) { Ok(()) } else { wrong };
             let result = self.adapter.resize_cq(id, capacity);
             self.judge(&before, result, Some(expected));
             assert_eq!(self.cqs[usize::from(which)].cq.len(), held);
         } else {
-            let moderation = CqModeration { count: u16::from(argument), period: Duration::from_micros(u64::from(how) * 300) };
+            let moderation = CqModeration {
+                count: u16::from(argument),
+                period: Duration::from_micros(u64::from(how) * 300),
+            };
             let result = self.adapter.moderate_cq(id, moderation);
             self.judge(&before, result, None);
         }
@@ -279,7 +291,9 @@ impl Side {
             _ => CQE,
         };
         let expected = match () {
-            () if capacity != CQE => Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe }),
+            () if capacity != CQE => {
+                Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe })
+            }
             () if live == LIMITS.max_cq => too_many("completion queues", LIMITS.max_cq),
             () => Ok(()),
         };
@@ -309,12 +323,19 @@ impl Side {
         let [max_wr, max_sge] = input.array().map(|size: u8| u32::from(size & 15));
         let size = |what, value, least: u32, limit: u32| {
             let (least_, limit_) = (least as usize, limit as usize);
-            (!(least..=limit).contains(&value)).then_some(ObjectError::Size { what, least: least_, limit: limit_ })
+            (!(least..=limit).contains(&value)).then_some(ObjectError::Size {
+                what,
+                least: least_,
+                limit: limit_,
+            })
         };
-        let error = size("max_wr", max_wr, 1, LIMITS.max_qp_wr).or_else(|| size("max_sge", max_sge, 0, LIMITS.max_sge));
+        let error = size("max_wr", max_wr, 1, LIMITS.max_qp_wr)
+            .or_else(|| size("max_sge", max_sge, 0, LIMITS.max_sge));
         let expected = match error {
             Some(error) => Err(error),
-            None if self.srqs.len() == LIMITS.max_srq => too_many("shared receive queues", LIMITS.max_srq),
+            None if self.srqs.len() == LIMITS.max_srq => {
+                too_many("shared receive queues", LIMITS.max_srq)
+            }
             None => Ok(()),
         };
         let before = self.snapshot();
@@ -331,7 +352,9 @@ impl Side {
         let [how, size] = input.array();
         let size = u32::from(size & 15);
         let before = self.snapshot();
-        let Some(info) = self.adapter.query_srq(id) else { panic!("a shared receive queue is gone") };
+        let Some(info) = self.adapter.query_srq(id) else {
+            panic!("a shared receive queue is gone")
+        };
         match how & 3 {
             0 => {
                 let used = self.qps.iter().any(|qp| qp.srq == Some(id));
@@ -343,7 +366,9 @@ impl Side {
             }
             1 => {
                 let expected = match () {
-                    () if !(1..=LIMITS.max_qp_wr).contains(&size) => Err(SrqError::Size(LIMITS.max_qp_wr)),
+                    () if !(1..=LIMITS.max_qp_wr).contains(&size) => {
+                        Err(SrqError::Size(LIMITS.max_qp_wr))
+                    }
                     () if info.posted > size => Err(SrqError::Posted(info.posted)),
                     () if info.limit > size => Err(SrqError::Limit(size)),
                     () => Ok(()),
@@ -352,7 +377,11 @@ impl Side {
                 self.judge(&before, result, Some(expected));
             }
             _ => {
-                let expected = if size > info.attr.max_wr { Err(SrqError::Limit(info.attr.max_wr)) } else { Ok(()) };
+                let expected = if size > info.attr.max_wr {
+                    Err(SrqError::Limit(info.attr.max_wr))
+                } else {
+                    Ok(())
+                };
                 let result = self.adapter.set_srq_limit(id, size);
                 self.judge(&before, result, Some(expected));
             }
@@ -364,7 +393,8 @@ impl Side {
     pub(super) fn create_qp(&mut self, argument: u8, input: &mut Input<'_>) {
         let [kind, queues, sizes] = input.array();
         let Some(pd) = self.pd(argument) else { return };
-        let cqs = [usize::from(queues & 0xF), usize::from(queues >> 4)].map(|n| n % self.cqs.len().max(1));
+        let cqs = [usize::from(queues & 0xF), usize::from(queues >> 4)]
+            .map(|n| n % self.cqs.len().max(1));
         let [Some(send), Some(recv)] = cqs.map(|n| self.cqs.get(n)) else { return };
         let srq = self.srqs.get(usize::from(kind >> 4 & 3)).map(|srq| srq.id);
         let qp_type = [QpType::Rc, QpType::Rc, QpType::Uc, QpType::Ud][usize::from(kind & 3)];
@@ -388,19 +418,31 @@ impl Side {
             pd,
             quirks: Default::default(),
         };
-        let too_large = |what, limit: u32| Err(ObjectError::Size { what, least: 0, limit: limit as usize });
+        let too_large =
+            |what, limit: u32| Err(ObjectError::Size { what, least: 0, limit: limit as usize });
         let expected = match () {
             () if sizes >= 0xF8 => too_large("max_send_wr", LIMITS.max_qp_wr),
             () if sizes >= 0xF0 => too_large("max_inline_data", LIMITS.max_inline_data),
             () if !send.live || !recv.live => Err(ObjectError::Unknown),
-            () if self.qps.len() + self.targets.len() == LIMITS.max_qp => too_many("queue pairs", LIMITS.max_qp),
+            () if self.qps.len() + self.targets.len() == LIMITS.max_qp => {
+                too_many("queue pairs", LIMITS.max_qp)
+            }
             () => Ok(()),
         };
         let before = self.snapshot();
         let result = self.adapter.create_qp(init);
         if let Some(qpn) = self.judge(&before, result, Some(expected)) {
             assert!(self.qps.iter().all(|qp| qp.qpn != qpn), "a number twice");
-            self.qps.push(Pair { qpn, qp_type, pd, cqs, srq, sig_all, sends: Vec::new(), receives: Vec::new() });
+            self.qps.push(Pair {
+                qpn,
+                qp_type,
+                pd,
+                cqs,
+                srq,
+                sig_all,
+                sends: Vec::new(),
+                receives: Vec::new(),
+            });
         }
     }
 
@@ -415,7 +457,13 @@ impl Side {
     }
 
     /// One transition, with attributes that may be wrong.
-    pub(super) fn modify(&mut self, argument: u8, now: Instant, other: &Known, input: &mut Input<'_>) {
+    pub(super) fn modify(
+        &mut self,
+        argument: u8,
+        now: Instant,
+        other: &Known,
+        input: &mut Input<'_>,
+    ) {
         let [how, value, peer] = input.array();
         let count = self.qps.len().max(1);
         let Some(qp) = self.qps.get(usize::from(argument) % count) else { return };
@@ -425,8 +473,15 @@ impl Side {
         let state = self.adapter.query_qp(qpn).map(|info| info.state);
         let result = match how % 10 {
             0 => self.adapter.to_init(qpn, &init(value)),
-            1 | 2 => self.adapter.to_rtr(qpn, &rtr(if how & 0x80 == 0 { qp_type } else { QpType::Ud }, other.ip, dest, value)),
-            3 | 4 => self.adapter.to_rts(now, qpn, &rts(if how & 0x80 == 0 { qp_type } else { QpType::Uc }, value)),
+            1 | 2 => self.adapter.to_rtr(
+                qpn,
+                &rtr(if how & 0x80 == 0 { qp_type } else { QpType::Ud }, other.ip, dest, value),
+            ),
+            3 | 4 => self.adapter.to_rts(
+                now,
+                qpn,
+                &rts(if how & 0x80 == 0 { qp_type } else { QpType::Uc }, value),
+            ),
             5 => self.adapter.to_rts(now, qpn, &Rts::Resume),
             6 => self.adapter.to_sqd(now, qpn, value & 1 == 0),
             7 => self.adapter.to_error(now, qpn),
@@ -443,11 +498,23 @@ impl Side {
         };
         if self.judge(&before, result, None).is_some() {
             let after = self.adapter.query_qp(qpn).map(|info| info.state);
-            let to = [State::Init, State::Rtr, State::Rtr, State::Rts, State::Rts, State::Rts, State::Sqd, State::Err];
+            let to = [
+                State::Init,
+                State::Rtr,
+                State::Rtr,
+                State::Rts,
+                State::Rts,
+                State::Rts,
+                State::Sqd,
+                State::Err,
+            ];
             let expected = to.get(usize::from(how % 10)).copied().unwrap_or(State::Reset);
             // what waits in SQD may fail at once
             let failed = expected == State::Sqd && matches!(after, Some(State::Err | State::Sqe));
-            assert!(after == Some(expected) || failed || how % 10 == 8, "{state:?} to {expected}: {after:?}");
+            assert!(
+                after == Some(expected) || failed || how % 10 == 8,
+                "{state:?} to {expected}: {after:?}"
+            );
         }
     }
 
@@ -463,7 +530,9 @@ impl Side {
     /// From RESET to RTS, as far as that goes.
     pub(super) fn bring_up(&mut self, qpn: Qpn, (ip, peer): (IpAddr, Qpn), how: u8, now: Instant) {
         self.reset(qpn);
-        let Some(qp_type) = self.qps.iter().find(|qp| qp.qpn == qpn).map(|qp| qp.qp_type) else { return };
+        let Some(qp_type) = self.qps.iter().find(|qp| qp.qpn == qpn).map(|qp| qp.qp_type) else {
+            return;
+        };
         let steps = [
             self.adapter.to_init(qpn, &init(0)),
             self.adapter.to_rtr(qpn, &rtr(qp_type, ip, peer, how & 0x3F)),
@@ -490,7 +559,10 @@ impl Side {
             assert_eq!(self.adapter.destroy_ah(ah), Ok(()));
         }
         assert_eq!(self.adapter.mcast_groups(None).count(), 0, "a group whose members are gone");
-        assert!(self.cqs.iter().all(|queue| queue.cq.is_empty()), "a completion of a queue pair that is gone");
+        assert!(
+            self.cqs.iter().all(|queue| queue.cq.is_empty()),
+            "a completion of a queue pair that is gone"
+        );
         for srq in std::mem::take(&mut self.srqs) {
             assert_eq!(self.adapter.destroy_srq(srq.id), Ok(()));
         }
@@ -520,18 +592,28 @@ impl Side {
 
     /// Nothing counts any more towards any limit.
     fn make_all(&mut self) {
-        let pds: Vec<_> = (0..LIMITS.max_pd).map(|_| self.adapter.alloc_pd().expect("a protection domain")).collect();
+        let pds: Vec<_> = (0..LIMITS.max_pd)
+            .map(|_| self.adapter.alloc_pd().expect("a protection domain"))
+            .collect();
         let pd = pds[0];
         for _ in 0..LIMITS.max_mr {
-            let attr = MrAttr { memory: Arc::new(HeapMemory::new(8)), address: 0, access: Access::empty() };
+            let attr = MrAttr {
+                memory: Arc::new(HeapMemory::new(8)),
+                address: 0,
+                access: Access::empty(),
+            };
             self.adapter.register(pd, attr).expect("a region");
         }
         for _ in 0..LIMITS.max_mw {
             self.adapter.alloc_window(pd, WindowType::Type1).expect("a window");
         }
-        let cqs: Vec<_> = (0..LIMITS.max_cq).map(|_| self.adapter.create_cq(1).expect("a completion queue")).collect();
+        let cqs: Vec<_> = (0..LIMITS.max_cq)
+            .map(|_| self.adapter.create_cq(1).expect("a completion queue"))
+            .collect();
         for _ in 0..LIMITS.max_srq {
-            self.adapter.create_srq(pd, SrqAttr { max_wr: 1, max_sge: 1 }).expect("a shared receive queue");
+            self.adapter
+                .create_srq(pd, SrqAttr { max_wr: 1, max_sge: 1 })
+                .expect("a shared receive queue");
         }
         for _ in 0..LIMITS.max_qp {
             let init = QpInit {
@@ -539,7 +621,13 @@ impl Side {
                 send_cq: cqs[0].clone(),
                 recv_cq: cqs[0].clone(),
                 srq: None,
-                caps: QpCaps { max_send_wr: 1, max_recv_wr: 1, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 0 },
+                caps: QpCaps {
+                    max_send_wr: 1,
+                    max_recv_wr: 1,
+                    max_send_sge: 1,
+                    max_recv_sge: 1,
+                    max_inline_data: 0,
+                },
                 sq_sig_all: false,
                 pd,
                 quirks: Default::default(),

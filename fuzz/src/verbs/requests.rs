@@ -6,7 +6,9 @@ use roce_transport::{
     qp::PostError,
     time::Instant,
     wire::Immediate,
-    work::{Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination},
+    work::{
+        Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination,
+    },
 };
 
 use super::{
@@ -18,7 +20,13 @@ use crate::input::Input;
 const QKEY: QKey = QKey(0x1111_1111);
 
 impl Side {
-    pub(super) fn post_send(&mut self, argument: u8, now: Instant, other: &Known, input: &mut Input<'_>) {
+    pub(super) fn post_send(
+        &mut self,
+        argument: u8,
+        now: Instant,
+        other: &Known,
+        input: &mut Input<'_>,
+    ) {
         let count = self.qps.len().max(1);
         let index = usize::from(argument) % count;
         if index >= self.qps.len() {
@@ -29,13 +37,25 @@ impl Side {
         let id = self.last_id;
         let op = self.operation(operation, target, other, input);
         let data = match op {
-            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. } if bytes < 0xC0 => {
+            SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. }
+                if bytes < 0xC0 =>
+            {
                 self.list(bytes, 8, 1)
             }
-            SendOp::Flush { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } if bytes < 0xC0 => Data::empty(),
+            SendOp::Flush { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. }
+                if bytes < 0xC0 =>
+            {
+                Data::empty()
+            }
             _ => self.data(bytes),
         };
-        let wr = SendWr { id, op, data, flags: SendFlags::from_bits_truncate(u32::from(flags)), remote_srq: None };
+        let wr = SendWr {
+            id,
+            op,
+            data,
+            flags: SendFlags::from_bits_truncate(u32::from(flags)),
+            remote_srq: None,
+        };
         let qp = &self.qps[index];
         let (qpn, before) = (qp.qpn, self.snapshot());
         let result = self.adapter.post_send(now, qpn, &wr);
@@ -54,7 +74,8 @@ impl Side {
 
     fn operation(&self, operation: u8, target: u8, other: &Known, input: &mut Input<'_>) -> SendOp {
         let keys = other.keys.len().max(1);
-        let (rkey, base) = other.keys.get(usize::from(target & 0x3F) % keys).copied().unwrap_or((RKey(0), 0));
+        let (rkey, base) =
+            other.keys.get(usize::from(target & 0x3F) % keys).copied().unwrap_or((RKey(0), 0));
         let rkey = if target & 0x40 == 0 { rkey } else { rkey.next() };
         let [offset, length, extra] = input.array();
         let address = base.wrapping_add(u64::from(offset) * 8).wrapping_sub(u64::from(target >> 7));
@@ -67,23 +88,42 @@ impl Side {
                 let qpn = other.qps.get(usize::from(extra) % peers).copied().unwrap_or_default();
                 let av = AddressVector::new(other.ip.into(), u16::from(extra == 0xFF));
                 // by an address handle now and then, of the same protection domain or of another
-                let pd = if target & 0x20 == 0 { None } else { self.pds.get(usize::from(target & 3)).copied() };
+                let pd = if target & 0x20 == 0 {
+                    None
+                } else {
+                    self.pds.get(usize::from(target & 3)).copied()
+                };
                 let qpn = if extra == 0xFE { Qpn::MULTICAST } else { qpn };
-                SendOp::SendTo { to: UdDestination { pd, ..UdDestination::new(av, qpn, QKEY) }, immediate }
+                SendOp::SendTo {
+                    to: UdDestination { pd, ..UdDestination::new(av, qpn, QKEY) },
+                    immediate,
+                }
             }
             3 => SendOp::SendInvalidate { rkey },
             4 | 5 => SendOp::Write { remote, immediate },
             6 | 7 => SendOp::Read { remote },
-            8 => SendOp::CompareSwap { remote, compare: u64::from_ne_bytes([0xEE; 8]), swap: extra.into() },
+            8 => SendOp::CompareSwap {
+                remote,
+                compare: u64::from_ne_bytes([0xEE; 8]),
+                swap: extra.into(),
+            },
             9 => SendOp::FetchAdd { remote, add: extra.into() },
             10 => SendOp::AtomicWrite { remote },
             11 => {
                 let placement = Placement::from_bits_truncate(extra & 3);
-                SendOp::Flush { remote, length: u32::from(length) * 8, placement, whole: extra & 4 != 0 }
+                SendOp::Flush {
+                    remote,
+                    length: u32::from(length) * 8,
+                    placement,
+                    whole: extra & 4 != 0,
+                }
             }
             12..=14 => {
                 let windows = self.windows.len().max(1);
-                let window = self.windows.get(usize::from(target) % windows).map_or(RKey(0), |window| window.rkey);
+                let window = self
+                    .windows
+                    .get(usize::from(target) % windows)
+                    .map_or(RKey(0), |window| window.rkey);
                 let rkey = if extra & 1 == 0 { window } else { window.next() };
                 if operation & 0x0F == 14 {
                     return SendOp::LocalInvalidate { rkey };
@@ -91,7 +131,14 @@ impl Side {
                 let sge = self.sge(offset, u32::from(length) * 16);
                 let (region, address, length) = (sge.lkey, sge.address, sge.length.into());
                 let access = access(extra) & !access(0x81);
-                SendOp::BindWindow(WindowBind { rkey, region, address, length, access, zero_based: extra & 2 != 0 })
+                SendOp::BindWindow(WindowBind {
+                    rkey,
+                    region,
+                    address,
+                    length,
+                    access,
+                    zero_based: extra & 2 != 0,
+                })
             }
             _ => SendOp::LocalInvalidate { rkey },
         }
@@ -102,7 +149,8 @@ impl Side {
         let count = self.regions.len().max(1);
         match self.regions.get(usize::from(which & 0x1F) % count) {
             Some(memory) => {
-                let address = memory.region.address() + if which >= 0xF0 { REGION as u64 } else { u64::from(which >> 5) * 8 };
+                let address = memory.region.address()
+                    + if which >= 0xF0 { REGION as u64 } else { u64::from(which >> 5) * 8 };
                 Sge { lkey: memory.region.lkey(), address, length }
             }
             None => Sge { lkey: Default::default(), address: 0, length },
@@ -115,7 +163,9 @@ impl Side {
 
     fn data(&self, bytes: u8) -> Data {
         match bytes >> 5 {
-            0 => Data::inline(&[bytes; 34][..usize::from(bytes & 0x1F) + usize::from(bytes == 0x1F) * 3]),
+            0 => Data::inline(
+                &[bytes; 34][..usize::from(bytes & 0x1F) + usize::from(bytes == 0x1F) * 3],
+            ),
             1 => Data::empty(),
             2 => self.list(bytes, 1, 3),
             3 => self.list(bytes, 300, 2),
@@ -134,8 +184,11 @@ impl Side {
         let wr = RecvWr { id, sges };
         let before = self.snapshot();
         if to & 0x80 != 0 {
-            let Some(srq) = self.srqs.get(usize::from(argument & 3)).map(|srq| srq.id) else { return };
-            let full = self.adapter.query_srq(srq).is_some_and(|info| info.posted == info.attr.max_wr);
+            let Some(srq) = self.srqs.get(usize::from(argument & 3)).map(|srq| srq.id) else {
+                return;
+            };
+            let full =
+                self.adapter.query_srq(srq).is_some_and(|info| info.posted == info.attr.max_wr);
             let result = self.adapter.post_srq_recv(srq, &wr);
             assert!(result.is_err() || !full, "more than the shared receive queue holds");
             if self.judge(&before, result, None).is_some() {
@@ -144,7 +197,9 @@ impl Side {
             return;
         }
         let count = self.qps.len().max(1);
-        let Some(qpn) = self.qps.get(usize::from(argument) % count).map(|qp| qp.qpn) else { return };
+        let Some(qpn) = self.qps.get(usize::from(argument) % count).map(|qp| qp.qpn) else {
+            return;
+        };
         let result = self.adapter.post_recv(now, qpn, &wr);
         if self.judge(&before, result, None).is_some()
             && let Some(qp) = self.qps.iter_mut().find(|qp| qp.qpn == qpn)

@@ -106,7 +106,11 @@ pub(super) struct Side {
 
 impl Side {
     pub(super) fn new(number: u8) -> Self {
-        let config = AdapterConfig { limits: LIMITS, port_mtu: Mtu::B1024, ..AdapterConfig::new([number; 32]) };
+        let config = AdapterConfig {
+            limits: LIMITS,
+            port_mtu: Mtu::B1024,
+            ..AdapterConfig::new([number; 32])
+        };
         let mut adapter = Adapter::new(config);
         let ip = IpAddr::from([10, 0, 0, number]);
         adapter.set_gids(vec![ip.into()]);
@@ -131,8 +135,13 @@ impl Side {
 
     pub(super) fn known(&self) -> Known {
         let windows = self.windows.iter().map(|window| (window.rkey, 1 << 32));
-        let regions = self.regions.iter().map(|region| (region.region.rkey(), region.region.address()));
-        Known { ip: self.ip, qps: self.qps.iter().map(|qp| qp.qpn).collect(), keys: regions.chain(windows).collect() }
+        let regions =
+            self.regions.iter().map(|region| (region.region.rkey(), region.region.address()));
+        Known {
+            ip: self.ip,
+            qps: self.qps.iter().map(|qp| qp.qpn).collect(),
+            keys: regions.chain(windows).collect(),
+        }
     }
 
     pub(super) fn nth_qp(&self, n: u8) -> Option<Qpn> {
@@ -144,13 +153,18 @@ impl Side {
         Snapshot {
             qps: self.qps.iter().map(|qp| self.adapter.query_qp(qp.qpn)).collect(),
             srqs: self.srqs.iter().map(|srq| self.adapter.query_srq(srq.id)).collect(),
-            completions: self.cqs.iter().map(|queue| (queue.cq.len(), queue.cq.capacity())).collect(),
+            completions: self
+                .cqs
+                .iter()
+                .map(|queue| (queue.cq.len(), queue.cq.capacity()))
+                .collect(),
             groups: self.adapter.mcast_groups(None).count(),
             windows: self.regions.iter().map(|region| region.region.has_windows()).collect(),
         }
     }
 
-    /// Notes what became of a call; a refused one has changed nothing. `expected` is what it had to be, where that is known.
+    /// Notes what became of a call; a refused one has changed nothing. `expected` is what it had to
+    /// be, where that is known.
     #[track_caller]
     pub(super) fn judge<T, E: std::fmt::Debug + PartialEq>(
         &mut self,
@@ -159,7 +173,10 @@ impl Side {
         expected: Option<Result<(), E>>,
     ) -> Option<T> {
         if let Some(expected) = expected {
-            assert_eq!(result.as_ref().map(|_| ()).map_err(|error| format!("{error:?}")), expected.map_err(|e| format!("{e:?}")));
+            assert_eq!(
+                result.as_ref().map(|_| ()).map_err(|error| format!("{error:?}")),
+                expected.map_err(|e| format!("{e:?}"))
+            );
         }
         match result {
             Ok(value) => {
@@ -188,13 +205,20 @@ impl Side {
         }
         for region in &self.regions {
             if let Some(still) = &region.still {
-                assert!(bytes(&region.memory) == *still, "memory has changed that nobody may write");
+                assert!(
+                    bytes(&region.memory) == *still,
+                    "memory has changed that nobody may write"
+                );
             }
         }
     }
 
     fn complete(&mut self, cq: usize, wc: &Wc) {
-        let qp = self.qps.iter_mut().find(|qp| qp.qpn == wc.qpn).unwrap_or_else(|| panic!("of no queue pair: {wc:?}"));
+        let qp = self
+            .qps
+            .iter_mut()
+            .find(|qp| qp.qpn == wc.qpn)
+            .unwrap_or_else(|| panic!("of no queue pair: {wc:?}"));
         match wc.result {
             Ok(_) => self.depth.succeeded += 1,
             Err(_) => self.depth.failed += 1,
@@ -203,14 +227,23 @@ impl Side {
             assert_eq!(cq, qp.cqs[0], "in another queue: {wc:?}");
             let (_, signaled) = qp.sends[at];
             assert!(signaled || wc.result.is_err(), "an unsignaled success was told of: {wc:?}");
-            assert!(qp.sends[..at].iter().all(|&(_, signaled)| !signaled), "before one that was posted before it: {wc:?}");
+            assert!(
+                qp.sends[..at].iter().all(|&(_, signaled)| !signaled),
+                "before one that was posted before it: {wc:?}"
+            );
             qp.sends.drain(..=at);
         } else if let Some(at) = qp.receives.iter().position(|&id| id == wc.wr_id) {
-            assert_eq!((cq, at), (qp.cqs[1], 0), "receive requests complete in their order: {wc:?}");
+            assert_eq!(
+                (cq, at),
+                (qp.cqs[1], 0),
+                "receive requests complete in their order: {wc:?}"
+            );
             qp.receives.remove(0);
         } else {
             let at = self.shared.iter().position(|&id| id == wc.wr_id).filter(|_| qp.srq.is_some());
-            let at = at.unwrap_or_else(|| panic!("nobody posted this, or it has completed, or was forgotten: {wc:?}"));
+            let at = at.unwrap_or_else(|| {
+                panic!("nobody posted this, or it has completed, or was forgotten: {wc:?}")
+            });
             assert_eq!(cq, qp.cqs[1]);
             self.shared.remove(at);
         }

@@ -15,7 +15,8 @@ use crate::{
     pd::Pd,
 };
 
-/// `IBV_ADVISE_MR_ADVICE_PREFETCH`, `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`, `IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT`.
+/// `IBV_ADVISE_MR_ADVICE_PREFETCH`, `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`,
+/// `IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT`.
 const PREFETCH: c_uint = 0;
 const PREFETCH_WRITE: c_uint = 1;
 const PREFETCH_NO_FAULT: c_uint = 2;
@@ -23,8 +24,8 @@ const PREFETCH_NO_FAULT: c_uint = 2;
 /// `IBV_ADVISE_MR_FLAG_FLUSH`: to wait until the pages are there, which is done in any case.
 const FLUSH: u32 = 1;
 
-/// `ibv_advise_mr`. `EFAULT` for what is not inside its region, `ENOENT` for an unknown key, `EPERM` for one of another protection
-/// domain or of a region that is not for writing.
+/// `ibv_advise_mr`. `EFAULT` for what is not inside its region, `ENOENT` for an unknown key,
+/// `EPERM` for one of another protection domain or of a region that is not for writing.
 pub(crate) unsafe extern "C" fn advise_mr(
     pd: *mut ibv_pd,
     advice: c_uint,
@@ -55,14 +56,21 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
         return Err(Errno(libc::EPERM));
     }
     let outside = Errno(libc::EFAULT);
-    let start = part.addr.checked_sub(region.address()).and_then(|start| usize::try_from(start).ok()).ok_or(outside)?;
+    let start = part
+        .addr
+        .checked_sub(region.address())
+        .and_then(|start| usize::try_from(start).ok())
+        .ok_or(outside)?;
     let end = start.checked_add(part.length as usize).ok_or(outside)?;
     // what is there already needs no fetching
     if advice == PREFETCH_NO_FAULT { Ok(()) } else { Ok(region.prefetch(start..end)?) }
 }
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 mod tests {
     use std::ptr::null_mut;
 
@@ -76,7 +84,8 @@ mod tests {
     /// Two pages that are there, and whether they are for writing.
     fn region(pd: &Allocated, writable: bool) -> *mut ibv_mr {
         unsafe {
-            let (kind, rights) = (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
+            let (kind, rights) =
+                (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
             let pages = libc::mmap(null_mut(), 8192, rights, kind, -1, 0);
             assert_ne!(pages, libc::MAP_FAILED);
             ibv_reg_mr(pd.0, pages, 8192, if writable { 1 | 1 << 6 } else { 1 << 6 })
@@ -97,10 +106,20 @@ mod tests {
         there.map(|page| page & 1 == 1)
     }
 
-    fn advise(pd: &Allocated, advice: c_uint, flags: u32, mr: *mut ibv_mr, range: std::ops::Range<i64>) -> c_int {
+    fn advise(
+        pd: &Allocated,
+        advice: c_uint,
+        flags: u32,
+        mr: *mut ibv_mr,
+        range: std::ops::Range<i64>,
+    ) -> c_int {
         let start = unsafe { (*mr).addr as u64 };
         let length = (range.end - range.start) as u32;
-        let mut part = ibv_sge { addr: start.wrapping_add_signed(range.start), length, lkey: unsafe { (*mr).lkey } };
+        let mut part = ibv_sge {
+            addr: start.wrapping_add_signed(range.start),
+            length,
+            lkey: unsafe { (*mr).lkey },
+        };
         unsafe { advise_mr(pd.0, advice, flags, &raw mut part, 1) }
     }
 

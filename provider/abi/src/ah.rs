@@ -11,7 +11,9 @@ use crate::{
     context::Ctx,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc},
+    layout::verbs::{
+        ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc,
+    },
     object::{Object, User},
     pd::Pd,
 };
@@ -85,13 +87,23 @@ const GRH: u32 = 1;
 const HOP_LIMIT: u8 = 0xFF;
 
 /// The way back to whoever sent the datagram that `wc` and the 40 bytes in front of it tell of.
-unsafe fn reply_path(context: *mut ibv_context, port: u8, wc: *const ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
+unsafe fn reply_path(
+    context: *mut ibv_context,
+    port: u8,
+    wc: *const ibv_wc,
+    grh: *const ibv_grh,
+) -> Result<ibv_ah_attr> {
     let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::INVAL)?);
     if port != 1 {
         return Err(Errno::INVAL);
     }
-    let link =
-        ibv_ah_attr { dlid: wc.slid, sl: wc.sl, src_path_bits: wc.dlid_path_bits, port_num: port, ..ibv_ah_attr::zeroed() };
+    let link = ibv_ah_attr {
+        dlid: wc.slid,
+        sl: wc.sl,
+        src_path_bits: wc.dlid_path_bits,
+        port_num: port,
+        ..ibv_ah_attr::zeroed()
+    };
     if wc.wc_flags & GRH == 0 {
         return Ok(link);
     }
@@ -111,7 +123,12 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     errno::minus_one(reply_path(context, port, wc, grh).map(|found| *attr = found))
 }
 
-unsafe extern "C" fn ibv_create_ah_from_wc(pd: *mut ibv_pd, wc: *mut ibv_wc, grh: *mut ibv_grh, port: u8) -> *mut ibv_ah {
+unsafe extern "C" fn ibv_create_ah_from_wc(
+    pd: *mut ibv_pd,
+    wc: *mut ibv_wc,
+    grh: *mut ibv_grh,
+    port: u8,
+) -> *mut ibv_ah {
     let context = Pd::get(pd).map(Pd::context);
     errno::pointer(context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)))
 }

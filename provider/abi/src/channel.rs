@@ -64,7 +64,9 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
+    context: *mut ibv_context,
+) -> *mut ibv_comp_channel {
     errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.hand_out())))
 }
 

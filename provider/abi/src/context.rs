@@ -37,7 +37,8 @@ pub(crate) struct Ctx {
 pub(crate) struct Home {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
-    /// What asynchronous events can be about: the program's pointers, as numbers, by the adapter's names.
+    /// What asynchronous events can be about: the program's pointers, as numbers, by the adapter's
+    /// names.
     pub(crate) named: Mutex<Named>,
     /// Told when every event about some object is acknowledged.
     pub(crate) acknowledged: Condvar,
@@ -81,8 +82,8 @@ impl Ctx {
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// One of `family` on a device that has been opened for it; if it is imported, then by this descriptor, which belongs to it
-    /// from then on.
+    /// One of `family` on a device that has been opened for it; if it is imported, then by this
+    /// descriptor, which belongs to it from then on.
     pub(crate) fn open(
         dev: &'static Dev,
         opened: Result<Context, OpenError>,
@@ -93,15 +94,18 @@ impl Ctx {
             crate::say(&format!("cannot open {}: {error}", dev.device().name()));
             Errno::from(error)
         })?;
-        let events = match context.read_async_events().and_then(|events| blocking(&events).map(|()| events)) {
-            Ok(events) => events,
-            Err(error) => {
-                dev.close();
-                return Err(error.into());
-            }
-        };
+        let events =
+            match context.read_async_events().and_then(|events| blocking(&events).map(|()| events))
+            {
+                Ok(events) => events,
+                Err(error) => {
+                    dev.close();
+                    return Err(error.into());
+                }
+            };
         let async_fd = events.as_fd().as_raw_fd();
-        let home = Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), family };
+        let home =
+            Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), family };
         let mut verbs = operations();
         verbs.sz = size_of::<verbs_context>();
         verbs.context.device = dev.c();
@@ -111,8 +115,14 @@ impl Ctx {
         verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         verbs.context.abi_compat = usize::MAX as *mut _;
         // SAFETY: Whoever imports a context gives it the descriptor.
-        let _imported_by = imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
-        let context = Box::new(Self { verbs: UnsafeCell::new(verbs), dev, home: Arc::new(home), _imported_by });
+        let _imported_by =
+            imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let context = Box::new(Self {
+            verbs: UnsafeCell::new(verbs),
+            dev,
+            home: Arc::new(home),
+            _imported_by,
+        });
         Ok(Box::leak(context).c())
     }
 }
@@ -128,7 +138,8 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> std::io::Result<()> {
     if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// The operations that are reached through a context and not by name. What is not set is not supported, and says so by itself.
+/// The operations that are reached through a context and not by name. What is not set is not
+/// supported, and says so by itself.
 fn operations() -> verbs_context {
     let mut verbs = verbs_context::zeroed();
     verbs.query_port = Some(port::query_port);
@@ -167,7 +178,10 @@ fn operations() -> verbs_context {
 }
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    errno::pointer(Dev::get(device).and_then(|dev| Ctx::open(dev, dev.open_or_down(), Family::new(dev)?, None)))
+    errno::pointer(
+        Dev::get(device)
+            .and_then(|dev| Ctx::open(dev, dev.open_or_down(), Family::new(dev)?, None)),
+    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {

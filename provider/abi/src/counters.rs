@@ -1,4 +1,5 @@
-//! Counters objects. There are no flows that one could be attached to; without a flow, it counts what the device receives.
+//! Counters objects. There are no flows that one could be attached to; without a flow, it counts
+//! what the device receives.
 
 use std::{
     cell::UnsafeCell,
@@ -68,7 +69,8 @@ pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) ->
     errno::status(Counters::get(counters).map(|_| drop(Counters::take_back(counters))))
 }
 
-/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for other counters than that of packets.
+/// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
+/// other counters than that of packets.
 pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     counters: *mut ibv_counters,
     attr: *mut ibv_counter_attach_attr,
@@ -89,10 +91,18 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
 }
 
 /// `ibv_read_counters`. `EINVAL` when there are not places enough.
-pub(crate) unsafe extern "C" fn read_counters(counters: *mut ibv_counters, values: *mut u64, number: u32, flags: u32) -> c_int {
+pub(crate) unsafe extern "C" fn read_counters(
+    counters: *mut ibv_counters,
+    values: *mut u64,
+    number: u32,
+    flags: u32,
+) -> c_int {
     let read = |counters: &Counters| -> Result<()> {
         let attached = counters.attached();
-        if flags & !PREFER_CACHED != 0 || values.is_null() || attached.iter().any(|attached| attached.index >= number) {
+        if flags & !PREFER_CACHED != 0
+            || values.is_null()
+            || attached.iter().any(|attached| attached.index >= number)
+        {
             return Err(Errno::INVAL);
         }
         let packets = counters.packets();
@@ -105,7 +115,10 @@ pub(crate) unsafe extern "C" fn read_counters(counters: *mut ibv_counters, value
 }
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 mod tests {
     use std::ptr::null_mut;
 

@@ -19,7 +19,8 @@ use crate::{
     wc,
 };
 
-/// A completion queue as programs hold it. All of them are extended ones, which start with the members of others.
+/// A completion queue as programs hold it. All of them are extended ones, which start with the
+/// members of others.
 #[repr(C)]
 pub(crate) struct Cq {
     c: UnsafeCell<ibv_cq_ex>,
@@ -90,7 +91,9 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     comp_vector: c_int,
 ) -> *mut ibv_cq {
     // what is negative is too much
-    errno::pointer(Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start))
+    errno::pointer(
+        Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start),
+    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
@@ -115,9 +118,13 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     errno::status(Cq::get(cq).and_then(resize))
 }
 
-/// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives `EOVERFLOW`: nothing will ever
-/// come again.
-pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, places: *mut ibv_wc) -> c_int {
+/// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
+/// `EOVERFLOW`: nothing will ever come again.
+pub(crate) unsafe extern "C" fn poll_cq(
+    cq: *mut ibv_cq,
+    number: c_int,
+    places: *mut ibv_wc,
+) -> c_int {
     let Ok(object) = Cq::get(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
     let limit = usize::try_from(number).unwrap_or(0);
     let mut place = places;
@@ -133,7 +140,13 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, places: 
 
 /// `ibv_req_notify_cq`.
 pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c_int) -> c_int {
-    let arm = |object: &Cq| object.cq.req_notify(if solicited_only == 0 { NotifyKind::Next } else { NotifyKind::Solicited });
+    let arm = |object: &Cq| {
+        object.cq.req_notify(if solicited_only == 0 {
+            NotifyKind::Next
+        } else {
+            NotifyKind::Solicited
+        })
+    };
     errno::status(Cq::get(cq).map(arm))
 }
 

@@ -1,4 +1,5 @@
-//! Extended completion queues: completions are visited one after another in batches, and asked for their parts.
+//! Extended completion queues: completions are visited one after another in batches, and asked for
+//! their parts.
 
 use std::{
     cell::UnsafeCell,
@@ -12,14 +13,16 @@ use roce_provider::transport::work::{CqModeration, Wc, WcOk};
 use crate::{
     cq::Cq,
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr},
+    layout::verbs::{
+        ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr,
+    },
     object::Object,
     pd::Pd,
     wc,
 };
 
-/// `IBV_WC_STANDARD_FLAGS`, `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and the one with `_WALLCLOCK`: what can be asked of completions.
-/// There are no VLANs, no flow tags and no tag matching.
+/// `IBV_WC_STANDARD_FLAGS`, `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and the one with `_WALLCLOCK`:
+/// what can be asked of completions. There are no VLANs, no flow tags and no tag matching.
 const PARTS: u64 = 0x7F | 1 << 7 | 1 << 11;
 
 /// `IBV_CQ_INIT_ATTR_MASK_FLAGS`, `IBV_CQ_INIT_ATTR_MASK_PD`.
@@ -62,18 +65,25 @@ fn lock(taken: &Mutex<bool>) -> MutexGuard<'_, bool> {
     taken.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a queue that overwrites what was not
-/// polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
-pub(crate) unsafe extern "C" fn create_cq_ex(context: *mut ibv_context, attr: *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex {
+/// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a
+/// queue that overwrites what was not polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
+pub(crate) unsafe extern "C" fn create_cq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_cq_init_attr_ex,
+) -> *mut ibv_cq_ex {
     errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(context, attr)))
 }
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
     let flags = if attr.comp_mask & MASK_FLAGS != 0 { attr.flags } else { 0 };
-    if attr.wc_flags & !PARTS != 0 || attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0 || flags & !SINGLE_THREADED != 0 {
+    if attr.wc_flags & !PARTS != 0
+        || attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0
+        || flags & !SINGLE_THREADED != 0
+    {
         return Err(Errno::NOTSUPP);
     }
-    let parent = if attr.comp_mask & MASK_PD != 0 { Some(Pd::get(attr.parent_domain)?) } else { None };
+    let parent =
+        if attr.comp_mask & MASK_PD != 0 { Some(Pd::get(attr.parent_domain)?) } else { None };
     if parent.is_some_and(|parent| !parent.is_parent()) {
         return Err(Errno::INVAL);
     }
@@ -116,7 +126,8 @@ unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
     at(cq).result.as_ref().ok()
 }
 
-/// Goes to the next completion: 0, or `ENOENT` if there is none, or `EOVERFLOW` if there will never be one.
+/// Goes to the next completion: 0, or `ENOENT` if there is none, or `EOVERFLOW` if there will never
+/// be one.
 unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
     let object = object(cq);
     let Some(wc) = object.cq.poll_one() else {

@@ -18,8 +18,8 @@ use crate::{
     object::Object,
 };
 
-/// A device as programs hold it. The tail is that of a driver's device, which the libraries of other drivers look at to see
-/// whether a device is theirs.
+/// A device as programs hold it. The tail is that of a driver's device, which the libraries of
+/// other drivers look at to see whether a device is theirs.
 #[repr(C)]
 pub(crate) struct Dev {
     c: UnsafeCell<ibv_device>,
@@ -39,11 +39,12 @@ unsafe impl Sync for Dev {}
 // SAFETY: Its pointers are null.
 unsafe impl Send for Dev {}
 
-/// Every device that any list has shown, by name. They stay for as long as the process lives, so that a program may keep a
-/// device beyond its list.
+/// Every device that any list has shown, by name. They stay for as long as the process lives, so
+/// that a program may keep a device beyond its list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// Devices that are open, each with how often: an adapter's addresses can be used only once, whoever in the process opens it.
+/// Devices that are open, each with how often: an adapter's addresses can be used only once,
+/// whoever in the process opens it.
 static OPEN: Mutex<BTreeMap<String, Open>> = Mutex::new(BTreeMap::new());
 
 /// An open device.
@@ -54,8 +55,9 @@ struct Open {
     taken: Option<IpAddr>,
 }
 
-/// For how long a peer at which nobody listens yet is asked again: programs that start both sides at one moment rely on finding
-/// addresses to take as long as it does with a kernel (perftest's, for example).
+/// For how long a peer at which nobody listens yet is asked again: programs that start both sides
+/// at one moment rely on finding addresses to take as long as it does with a kernel (perftest's,
+/// for example).
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -71,13 +73,20 @@ pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
 /// The devices that the environment asks for, or all; none if it asks for what cannot be.
 pub(crate) fn list() -> Vec<&'static Dev> {
     static SAID: Once = Once::new();
-    // the faults and their seed are looked at here, too: what is wrong with them is said before a program gets anywhere
-    let devices = OpenOptions::from_environment().and_then(|_| environment::devices()).unwrap_or_else(|error| {
-        SAID.call_once(|| crate::say(&error.to_string()));
-        Vec::new()
-    });
+    // the faults and their seed are looked at here, too: what is wrong with them is said before a
+    // program gets anywhere
+    let devices = OpenOptions::from_environment()
+        .and_then(|_| environment::devices())
+        .unwrap_or_else(|error| {
+            SAID.call_once(|| crate::say(&error.to_string()));
+            Vec::new()
+        });
     let mut known = lock(&DEVICES);
-    devices.into_iter().enumerate().map(|(index, device)| Dev::known(&mut known, index as c_int, device)).collect()
+    devices
+        .into_iter()
+        .enumerate()
+        .map(|(index, device)| Dev::known(&mut known, index as c_int, device))
+        .collect()
 }
 
 impl Dev {
@@ -93,7 +102,11 @@ impl Dev {
         Self::known(&mut known, index, device.clone())
     }
 
-    fn known(known: &mut BTreeMap<String, &'static Self>, index: c_int, device: Device) -> &'static Self {
+    fn known(
+        known: &mut BTreeMap<String, &'static Self>,
+        index: c_int,
+        device: Device,
+    ) -> &'static Self {
         if let Some(&dev) = known.get(device.name()) {
             *lock(&dev.device) = device;
             return dev;
@@ -120,7 +133,12 @@ impl Dev {
 
     /// Its GUID, in network byte order: that of its interface, as a network card has it.
     pub(crate) fn guid(&self) -> u64 {
-        u64::from_ne_bytes(self.device().attributes(roce_provider::transport::adapter::Limits::default()).sys_image_guid.0)
+        u64::from_ne_bytes(
+            self.device()
+                .attributes(roce_provider::transport::adapter::Limits::default())
+                .sys_image_guid
+                .0,
+        )
     }
 
     /// The adapter, opened if it is not; to be [closed](Self::close) as often.
@@ -131,8 +149,8 @@ impl Dev {
         self.open_or(Err)
     }
 
-    /// The same, but while another program has its addresses it is there all the same, with its port down: programs that look at
-    /// all devices go on to the next.
+    /// The same, but while another program has its addresses it is there all the same, with its
+    /// port down: programs that look at all devices go on to the next.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -140,18 +158,25 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// What `taken` says decides whether a device is opened with its port down when this address is taken.
-    fn open_or(&self, taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>) -> Result<Context, OpenError> {
+    /// What `taken` says decides whether a device is opened with its port down when this address is
+    /// taken.
+    fn open_or(
+        &self,
+        taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
+    ) -> Result<Context, OpenError> {
         let device = self.device();
         let busy = |address| OpenError::Bind(BindError::Taken(address));
         let mut open = lock(&OPEN);
-        if let Some(open) = open.get_mut(device.name()).filter(|open| open.context.is_of_this_process()) {
+        if let Some(open) =
+            open.get_mut(device.name()).filter(|open| open.context.is_of_this_process())
+        {
             open.taken.map_or(Ok(()), |address| taken(address).map(drop)).map_err(busy)?;
             open.times += 1;
             return Ok(open.context.clone());
         }
         let options = || {
-            let mut options = OpenOptions::from_environment().map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
+            let mut options = OpenOptions::from_environment()
+                .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
             options.cm.listen_grace = LISTEN_GRACE;
             Ok::<_, OpenError>(options)
         };
@@ -186,10 +211,12 @@ unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_de
         // SAFETY: The caller gives a place for the number.
         unsafe { *number = devices.len() as c_int };
     }
-    let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).chain([std::ptr::null_mut()]).collect();
+    let pointers: Vec<*mut ibv_device> =
+        devices.iter().map(|dev| dev.c()).chain([std::ptr::null_mut()]).collect();
     // SAFETY: As many pointers as are written; `ibv_free_device_list` gives them back.
     unsafe {
-        let list: *mut *mut ibv_device = libc::calloc(pointers.len(), size_of::<*mut ibv_device>()).cast();
+        let list: *mut *mut ibv_device =
+            libc::calloc(pointers.len(), size_of::<*mut ibv_device>()).cast();
         if list.is_null() {
             errno::set(libc::ENOMEM);
         } else {
@@ -226,4 +253,10 @@ unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     unsafe { Dev::get(device) }.map_or(-1, |dev| dev.index)
 }
 
-export!(ibv_get_device_list, ibv_free_device_list, ibv_get_device_name, ibv_get_device_guid, ibv_get_device_index);
+export!(
+    ibv_get_device_list,
+    ibv_free_device_list,
+    ibv_get_device_name,
+    ibv_get_device_guid,
+    ibv_get_device_index
+);

@@ -42,7 +42,8 @@ unsafe impl Object for Dm {
 
 impl Dm {
     pub(crate) fn new(ctx: &Ctx, memory: DeviceMemory, handle: u32) -> Self {
-        let (memcpy_to_dm, memcpy_from_dm): (_, _) = (Some(memcpy_to_dm as _), Some(memcpy_from_dm as _));
+        let (memcpy_to_dm, memcpy_from_dm): (_, _) =
+            (Some(memcpy_to_dm as _), Some(memcpy_from_dm as _));
         let c = ibv_dm { context: ctx.c(), memcpy_to_dm, memcpy_from_dm, comp_mask: 0, handle };
         Self { c: UnsafeCell::new(c), memory, home: ctx.home.clone(), users: Users::default() }
     }
@@ -51,9 +52,9 @@ impl Dm {
 impl From<DeviceMemoryError> for Errno {
     fn from(error: DeviceMemoryError) -> Self {
         match error {
-            DeviceMemoryError::Size { length: 0, .. } | DeviceMemoryError::Range(_) | DeviceMemoryError::OtherDevice => {
-                Self::INVAL
-            }
+            DeviceMemoryError::Size { length: 0, .. }
+            | DeviceMemoryError::Range(_)
+            | DeviceMemoryError::OtherDevice => Self::INVAL,
             DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => Self::NOMEM,
             DeviceMemoryError::Region(error) => error.into(),
         }
@@ -61,7 +62,10 @@ impl From<DeviceMemoryError> for Errno {
 }
 
 /// `ibv_alloc_dm`.
-pub(crate) unsafe extern "C" fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
+pub(crate) unsafe extern "C" fn alloc_dm(
+    context: *mut ibv_context,
+    attr: *mut ibv_alloc_dm_attr,
+) -> *mut ibv_dm {
     let alloc = |ctx: &Ctx| {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
@@ -103,13 +107,24 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
             return Err(Errno::INVAL);
         }
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
-        Ok(Mr::hand_out_new(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
+        Ok(Mr::hand_out_new(
+            pd,
+            Region::Device(region, dm.users.add()),
+            std::ptr::null_mut(),
+            length,
+        ))
     };
     errno::pointer(register())
 }
 
-/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is not a multiple of four.
-unsafe extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
+/// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is
+/// not a multiple of four.
+unsafe extern "C" fn memcpy_to_dm(
+    dm: *mut ibv_dm,
+    offset: u64,
+    from: *const c_void,
+    length: usize,
+) -> c_int {
     errno::status(place(dm, offset, from, length).and_then(|(dm, offset)| {
         let from = if length == 0 { &[] } else { slice::from_raw_parts(from.cast(), length) };
         Ok(dm.memory.write_at(offset, from)?)
@@ -117,24 +132,38 @@ unsafe extern "C" fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_v
 }
 
 /// `ibv_memcpy_from_dm`, with the same errors.
-unsafe extern "C" fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u64, length: usize) -> c_int {
+unsafe extern "C" fn memcpy_from_dm(
+    to: *mut c_void,
+    dm: *mut ibv_dm,
+    offset: u64,
+    length: usize,
+) -> c_int {
     errno::status(place(dm, offset, to, length).and_then(|(dm, offset)| {
         let to = if length == 0 { &mut [] } else { slice::from_raw_parts_mut(to.cast(), length) };
         Ok(dm.memory.read_at(offset, to)?)
     }))
 }
 
-unsafe fn place<'a>(dm: *mut ibv_dm, offset: u64, host: *const c_void, length: usize) -> Result<(&'a Dm, usize)> {
+unsafe fn place<'a>(
+    dm: *mut ibv_dm,
+    offset: u64,
+    host: *const c_void,
+    length: usize,
+) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
     let offset = usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?;
-    if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0 {
+    if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0
+    {
         return Err(Errno::INVAL);
     }
     Ok((dm, offset))
 }
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 mod tests {
     use std::ptr::null_mut;
 
@@ -152,10 +181,17 @@ mod tests {
     fn sizes_that_are_not_to_be_had() {
         let context = Opened::new();
         let all = unsafe { Ctx::get(context.0) }.unwrap().home.context.limits().max_dm_size;
-        for (length, align, mask, expected) in
-            [(0, 0, 0, libc::EINVAL), (all + 1, 0, 0, libc::ENOMEM), (64, 13, 0, libc::EINVAL), (64, 0, 1, libc::EINVAL)]
-        {
-            assert_eq!((alloc(&context, length, align, mask), errno()), (null_mut(), expected), "{length} {align} {mask}");
+        for (length, align, mask, expected) in [
+            (0, 0, 0, libc::EINVAL),
+            (all + 1, 0, 0, libc::ENOMEM),
+            (64, 13, 0, libc::EINVAL),
+            (64, 0, 1, libc::EINVAL),
+        ] {
+            assert_eq!(
+                (alloc(&context, length, align, mask), errno()),
+                (null_mut(), expected),
+                "{length} {align} {mask}"
+            );
         }
     }
 
@@ -178,7 +214,11 @@ mod tests {
                 (64, 4, libc::EFAULT),
             ] {
                 assert_eq!(to(dm, offset, bytes.as_ptr().cast(), length), expected, "{offset}");
-                assert_eq!(from(bytes.as_mut_ptr().cast(), dm, offset, length), expected, "{offset}");
+                assert_eq!(
+                    from(bytes.as_mut_ptr().cast(), dm, offset, length),
+                    expected,
+                    "{offset}"
+                );
             }
             assert_eq!(free_dm(dm), 0);
         }
@@ -190,8 +230,14 @@ mod tests {
         let pd = Allocated::new(&context);
         let dm = alloc(&context, 64, 0, 0);
         unsafe {
-            for (offset, length, access) in [(0, 64, 1), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)] {
-                assert_eq!((reg_dm_mr(pd.0, dm, offset, length, access), errno()), (null_mut(), libc::EINVAL), "{offset}");
+            for (offset, length, access) in
+                [(0, 64, 1), (32, 33, 33), (65, 1, 33), (u64::MAX, 2, 33)]
+            {
+                assert_eq!(
+                    (reg_dm_mr(pd.0, dm, offset, length, access), errno()),
+                    (null_mut(), libc::EINVAL),
+                    "{offset}"
+                );
             }
             let mr = reg_dm_mr(pd.0, dm, 32, 32, 33);
             assert_eq!(((*mr).addr, (*mr).length), (null_mut(), 32));

@@ -32,13 +32,17 @@ unsafe impl Object for Td {
 }
 
 /// `ibv_alloc_td`.
-pub(crate) unsafe extern "C" fn alloc_td(context: *mut ibv_context, attr: *mut ibv_td_init_attr) -> *mut ibv_td {
+pub(crate) unsafe extern "C" fn alloc_td(
+    context: *mut ibv_context,
+    attr: *mut ibv_td_init_attr,
+) -> *mut ibv_td {
     let alloc = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
         }
         let (home, domain) = (ctx.home.clone(), ctx.home.context.alloc_td());
-        Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, home, users: Users::default() }.hand_out())
+        Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, home, users: Users::default() }
+            .hand_out())
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
@@ -49,31 +53,38 @@ pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     errno::status(free.map(|()| drop(Td::take_back(td))))
 }
 
-/// `ibv_alloc_parent_domain`. A program's allocators are for the rings of queues that a device reads by itself; here there are no
-/// such rings, and so nothing to allocate with them.
+/// `ibv_alloc_parent_domain`. A program's allocators are for the rings of queues that a device
+/// reads by itself; here there are no such rings, and so nothing to allocate with them.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
     let alloc = |ctx: &Ctx| -> Result<*mut ibv_pd> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
-        let lacks_allocators = attr.comp_mask & ALLOCATORS != 0 && (attr.alloc.is_none() || attr.free.is_none());
+        let lacks_allocators =
+            attr.comp_mask & ALLOCATORS != 0 && (attr.alloc.is_none() || attr.free.is_none());
         if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 || lacks_allocators {
             return Err(Errno::INVAL);
         }
         let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td));
-        if !Arc::ptr_eq(&pd.home, &ctx.home) || td.is_some_and(|td| !Arc::ptr_eq(&td.home, &ctx.home)) {
+        if !Arc::ptr_eq(&pd.home, &ctx.home)
+            || td.is_some_and(|td| !Arc::ptr_eq(&td.home, &ctx.home))
+        {
             return Err(Errno::INVAL);
         }
         let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
-        let holds = [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
+        let holds =
+            [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
         Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).hand_out())
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 mod tests {
     use std::ptr::null_mut;
 
@@ -91,7 +102,12 @@ mod tests {
     }
 
     fn parent(context: &Opened, pd: *mut ibv_pd, td: *mut ibv_td, comp_mask: u32) -> *mut ibv_pd {
-        let mut attr = ibv_parent_domain_init_attr { pd, td, comp_mask, ..ibv_parent_domain_init_attr::zeroed() };
+        let mut attr = ibv_parent_domain_init_attr {
+            pd,
+            td,
+            comp_mask,
+            ..ibv_parent_domain_init_attr::zeroed()
+        };
         unsafe { alloc_parent_domain(context.0, &raw mut attr) }
     }
 
@@ -105,12 +121,21 @@ mod tests {
             assert_eq!((*parent).handle, (*pd.0).handle);
             assert_eq!(ibv_dealloc_pd(pd.0), libc::EBUSY);
             assert_eq!(dealloc_td(td), libc::EBUSY);
-            let mut attr = ibv_cq_init_attr_ex { cqe: 1, comp_mask: 2, parent_domain: parent, ..ibv_cq_init_attr_ex::zeroed() };
+            let mut attr = ibv_cq_init_attr_ex {
+                cqe: 1,
+                comp_mask: 2,
+                parent_domain: parent,
+                ..ibv_cq_init_attr_ex::zeroed()
+            };
             let cq = create_cq_ex(context.0, &raw mut attr);
             assert_eq!(ibv_dealloc_pd(parent), libc::EBUSY);
             assert_eq!(ibv_destroy_cq(cq.cast()), 0);
             attr.parent_domain = pd.0;
-            assert_eq!((create_cq_ex(context.0, &raw mut attr), errno()), (null_mut(), libc::EINVAL), "not a parent domain");
+            assert_eq!(
+                (create_cq_ex(context.0, &raw mut attr), errno()),
+                (null_mut(), libc::EINVAL),
+                "not a parent domain"
+            );
             assert_eq!(ibv_dealloc_pd(parent), 0);
             assert_eq!(dealloc_td(td), 0);
         }
@@ -122,10 +147,18 @@ mod tests {
         let (pd, foreign) = (Allocated::new(&context), Allocated::new(&other));
         assert_eq!((td(&context, 1), errno()), (null_mut(), libc::EINVAL));
         for (pd, comp_mask) in [(null_mut(), 0), (pd.0, 4), (pd.0, ALLOCATORS), (foreign.0, 0)] {
-            assert_eq!((parent(&context, pd, null_mut(), comp_mask), errno()), (null_mut(), libc::EINVAL), "mask {comp_mask}");
+            assert_eq!(
+                (parent(&context, pd, null_mut(), comp_mask), errno()),
+                (null_mut(), libc::EINVAL),
+                "mask {comp_mask}"
+            );
         }
         let td = td(&other, 0);
-        assert_eq!((parent(&context, pd.0, td, 0), errno()), (null_mut(), libc::EINVAL), "a thread domain of another context");
+        assert_eq!(
+            (parent(&context, pd.0, td, 0), errno()),
+            (null_mut(), libc::EINVAL),
+            "a thread domain of another context"
+        );
         assert_eq!(unsafe { dealloc_td(td) }, 0);
     }
 }

@@ -1,6 +1,7 @@
-//! What drivers of other devices need of libibverbs. Programs that know such drivers' libraries load them whether there is such a
-//! device or not, so every name must be there; but there never is such a device, and so none of these is ever called to any
-//! purpose. A driver that registers itself is not asked about any device, and its commands go nowhere.
+//! What drivers of other devices need of libibverbs. Programs that know such drivers' libraries
+//! load them whether there is such a device or not, so every name must be there; but there never is
+//! such a device, and so none of these is ever called to any purpose. A driver that registers
+//! itself is not asked about any device, and its commands go nowhere.
 
 use std::{
     ffi::{c_int, c_void},

@@ -76,11 +76,13 @@ impl From<OpenError> for Errno {
         match error {
             OpenError::NoSuchDevice(_) => Self(libc::ENODEV),
             OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::INVAL,
-            OpenError::Bind(BindError::Taken(_) | BindError::LoopbackFull) => Self(libc::EADDRINUSE),
-            OpenError::Bind(BindError::NotLocal(_)) => Self(libc::EADDRNOTAVAIL),
-            OpenError::Bind(BindError::System { source, .. }) | OpenError::Capture { source, .. } | OpenError::System(source) => {
-                source.into()
+            OpenError::Bind(BindError::Taken(_) | BindError::LoopbackFull) => {
+                Self(libc::EADDRINUSE)
             }
+            OpenError::Bind(BindError::NotLocal(_)) => Self(libc::EADDRNOTAVAIL),
+            OpenError::Bind(BindError::System { source, .. })
+            | OpenError::Capture { source, .. }
+            | OpenError::System(source) => source.into(),
         }
     }
 }

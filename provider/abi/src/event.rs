@@ -1,4 +1,5 @@
-//! Asynchronous events; and which events a program has taken and not acknowledged yet, which keeps objects from being destroyed.
+//! Asynchronous events; and which events a program has taken and not acknowledged yet, which keeps
+//! objects from being destroyed.
 
 use std::{
     ffi::{c_int, c_short, c_uint, c_ulong},
@@ -45,7 +46,8 @@ fn translate(event: AsyncEvent) -> Option<(c_uint, About)> {
 }
 
 impl Home {
-    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is no such object here.
+    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is
+    /// no such object here.
     pub(crate) fn take_event(&self, find: impl FnOnce(&Named) -> Option<usize>) -> Option<usize> {
         let mut named = self.named();
         let pointer = find(&named)?;
@@ -64,13 +66,17 @@ impl Home {
         }
     }
 
-    /// For an object that is being destroyed: after `remove` there are no more events about it, and those that the program has
-    /// taken are waited for until it has acknowledged them.
+    /// For an object that is being destroyed: after `remove` there are no more events about it, and
+    /// those that the program has taken are waited for until it has acknowledged them.
     pub(crate) fn forget(&self, pointer: usize, remove: impl FnOnce(&mut Named)) {
         let mut named = self.named();
         remove(&mut named);
         let outstanding = |named: &mut Named| named.unacknowledged.contains_key(&pointer);
-        drop(self.acknowledged.wait_while(named, outstanding).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.acknowledged
+                .wait_while(named, outstanding)
+                .unwrap_or_else(PoisonError::into_inner),
+        );
     }
 
     /// The next event about something of this context.
@@ -81,12 +87,19 @@ impl Home {
                 About::Cq(cq) => self.take_event(|named| named.cqs.get(&cq).copied()),
                 About::Qp(qpn) => self.take_event(|named| named.qps.get(&qpn).copied()),
                 About::Srq(srq) => self.take_event(|named| named.srqs.get(&srq).copied()),
-                About::Port => return Some(ibv_async_event { element: Element { port_num: 1 }, event_type }),
-                About::Device => return Some(ibv_async_event { element: Element { port_num: 0 }, event_type }),
+                About::Port => {
+                    return Some(ibv_async_event { element: Element { port_num: 1 }, event_type });
+                }
+                About::Device => {
+                    return Some(ibv_async_event { element: Element { port_num: 0 }, event_type });
+                }
             };
             if let Some(pointer) = object {
                 // whichever kind it is of, it is a pointer in the same place
-                return Some(ibv_async_event { element: Element { cq: pointer as *mut ibv_cq }, event_type });
+                return Some(ibv_async_event {
+                    element: Element { cq: pointer as *mut ibv_cq },
+                    event_type,
+                });
             }
         }
     }
@@ -95,27 +108,33 @@ impl Home {
 /// `poll`, during which the thread may be cancelled: it unwinds through the callers.
 mod cancellable {
     unsafe extern "C-unwind" {
-        pub(super) fn poll(fds: *mut libc::pollfd, number: super::c_ulong, timeout: super::c_int) -> super::c_int;
+        pub(super) fn poll(
+            fds: *mut libc::pollfd,
+            number: super::c_ulong,
+            timeout: super::c_int,
+        ) -> super::c_int;
     }
 }
 
-/// Whether a call that a signal has interrupted goes on after it. Reading does if the signal's handler is of such a kind, and
-/// waiting never does; which signal it was is not known, so all handlers are asked, but for those of faults, which do not come to
-/// a thread that waits.
+/// Whether a call that a signal has interrupted goes on after it. Reading does if the signal's
+/// handler is of such a kind, and waiting never does; which signal it was is not known, so all
+/// handlers are asked, but for those of faults, which do not come to a thread that waits.
 fn signals_restart() -> bool {
-    const FAULTS: [c_int; 6] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    const FAULTS: [c_int; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
     (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
         // SAFETY: All bytes zero are a value of it.
         let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
         // SAFETY: It asks, and writes to a place of ours.
         let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
-        let is_handled = known && action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        let is_handled =
+            known && action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
         !is_handled || action.sa_flags & libc::SA_RESTART != 0
     })
 }
 
-/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if the program does not want to wait,
-/// or `EINTR` after a signal whose handler does not let calls go on.
+/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if the
+/// program does not want to wait, or `EINTR` after a signal whose handler does not let calls go on.
 ///
 /// It is a cancellation point; nothing may need to be dropped in its callers.
 pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {
@@ -134,7 +153,10 @@ pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int
 }
 
 /// A thread may be cancelled while it waits here: nothing of ours is under way then.
-pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
+    context: *mut ibv_context,
+    event: *mut ibv_async_event,
+) -> c_int {
     loop {
         match Ctx::get(context).map(|ctx| ctx.home.take_async_event()) {
             Ok(Some(taken)) => {

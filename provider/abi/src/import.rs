@@ -1,7 +1,8 @@
 //! Importing contexts and their objects by number: in the process that made them.
 //!
-//! A context's command descriptor leads to nothing; what counts is which file it is, since a copy is of the same file. Contexts
-//! that were imported from one another are a family: their objects are numbered together.
+//! A context's command descriptor leads to nothing; what counts is which file it is, since a copy
+//! is of the same file. Contexts that were imported from one another are a family: their objects
+//! are numbered together.
 
 use std::{
     collections::HashMap,
@@ -54,7 +55,12 @@ impl Family {
         }
         // SAFETY: Nobody else has it.
         let command = unsafe { OwnedFd::from_raw_fd(command) };
-        let family = Arc::new(Self { dev, command, handles: AtomicU32::new(1), importable: Mutex::default() });
+        let family = Arc::new(Self {
+            dev,
+            command,
+            handles: AtomicU32::new(1),
+            importable: Mutex::default(),
+        });
         let mut families = lock(&FAMILIES);
         families.retain(|family| family.strong_count() > 0);
         families.push(Arc::downgrade(&family));
@@ -65,7 +71,10 @@ impl Family {
     fn of(command: c_int) -> Option<Arc<Self>> {
         let file = file(command)?;
         let families = lock(&FAMILIES);
-        families.iter().filter_map(Weak::upgrade).find(|family| self::file(family.command()) == Some(file))
+        families
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|family| self::file(family.command()) == Some(file))
     }
 
     pub(crate) fn command(&self) -> c_int {
@@ -82,7 +91,8 @@ impl Family {
         lock(&self.importable).insert(handle, object);
     }
 
-    /// The object can no longer be imported, unless the number belongs to another, from which this one was imported.
+    /// The object can no longer be imported, unless the number belongs to another, from which this
+    /// one was imported.
     pub(crate) fn withdraw(&self, handle: u32, object: &Importable) {
         let mut importable = lock(&self.importable);
         if importable.get(&handle) == Some(object) {
@@ -90,20 +100,25 @@ impl Family {
         }
     }
 
-    /// What `find` makes of the object with this number, which cannot go meanwhile; `ENOENT` if there is none.
+    /// What `find` makes of the object with this number, which cannot go meanwhile; `ENOENT` if
+    /// there is none.
     fn import<T>(&self, handle: u32, find: impl FnOnce(&Importable) -> Option<T>) -> Result<T> {
         lock(&self.importable).get(&handle).and_then(find).ok_or(Errno(libc::ENOENT))
     }
 
-    /// The memory region with this local key that was registered in the protection domain with this number. `ENOENT`: there is no
-    /// such key; `EPERM`: it is of another domain.
+    /// The memory region with this local key that was registered in the protection domain with this
+    /// number. `ENOENT`: there is no such key; `EPERM`: it is of another domain.
     pub(crate) unsafe fn region(&self, pd_handle: u32, lkey: u32) -> Result<Region> {
         for object in lock(&self.importable).values() {
             let Importable::Mr(mr) = object else { continue };
             let mr = *mr as *const ibv_mr;
             if (*mr).lkey == lkey {
                 let same_domain = (*(*mr).pd).handle == pd_handle;
-                return if same_domain { Ok(Mr::get(mr)?.shared()) } else { Err(Errno(libc::EPERM)) };
+                return if same_domain {
+                    Ok(Mr::get(mr)?.shared())
+                } else {
+                    Err(Errno(libc::EPERM))
+                };
             }
         }
         Err(Errno(libc::ENOENT))
@@ -187,10 +202,21 @@ unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     }
 }
 
-export!(ibv_import_device, ibv_import_pd, ibv_unimport_pd, ibv_import_mr, ibv_unimport_mr, ibv_import_dm, ibv_unimport_dm);
+export!(
+    ibv_import_device,
+    ibv_import_pd,
+    ibv_unimport_pd,
+    ibv_import_mr,
+    ibv_unimport_mr,
+    ibv_import_dm,
+    ibv_unimport_dm
+);
 
 #[cfg(test)]
-#[allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#[allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 mod tests {
     use std::ptr::null_mut;
 
@@ -216,7 +242,10 @@ mod tests {
         let mut buffer = vec![0u8; 100];
         unsafe {
             let mr = ibv_reg_mr(pd.0, buffer.as_mut_ptr().cast(), 100, 1);
-            let dm = dm::alloc_dm(context.0, &mut ibv_alloc_dm_attr { length: 64, log_align_req: 0, comp_mask: 0 });
+            let dm = dm::alloc_dm(
+                context.0,
+                &mut ibv_alloc_dm_attr { length: 64, log_align_req: 0, comp_mask: 0 },
+            );
             let descriptor = copy((*context.0).cmd_fd);
             let imported = ibv_import_device(descriptor);
             assert_eq!((*imported).cmd_fd, descriptor);
@@ -233,7 +262,10 @@ mod tests {
             assert_eq!(&word, b"word");
 
             // of another kind, of another context, of nobody
-            assert_eq!((ibv_import_pd(imported, (*mr).handle), errno()), (null_mut(), libc::ENOENT));
+            assert_eq!(
+                (ibv_import_pd(imported, (*mr).handle), errno()),
+                (null_mut(), libc::ENOENT)
+            );
             assert_eq!((ibv_import_mr(pd_2, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
             assert_eq!((ibv_import_dm(other.0, (*dm).handle), errno()), (null_mut(), libc::ENOENT));
             assert_eq!((ibv_import_dm(imported, 9999), errno()), (null_mut(), libc::ENOENT));
@@ -251,10 +283,18 @@ mod tests {
 
             let handle = (*dm).handle;
             assert_eq!(dm::free_dm(dm), 0);
-            assert_eq!((ibv_import_dm(imported, handle), errno()), (null_mut(), libc::ENOENT), "freed");
+            assert_eq!(
+                (ibv_import_dm(imported, handle), errno()),
+                (null_mut(), libc::ENOENT),
+                "freed"
+            );
             assert_eq!(ibv_dereg_mr(mr), 0);
             assert_eq!(ibv_close_device(imported), 0);
-            assert_eq!((libc::fcntl(descriptor, libc::F_GETFD), errno()), (-1, libc::EBADF), "closed with the context");
+            assert_eq!(
+                (libc::fcntl(descriptor, libc::F_GETFD), errno()),
+                (-1, libc::EBADF),
+                "closed with the context"
+            );
         }
     }
 
@@ -263,7 +303,10 @@ mod tests {
         let context = Opened::new();
         let event = copy(unsafe { (*context.0).async_fd });
         for descriptor in [event, -1] {
-            assert_eq!((unsafe { ibv_import_device(descriptor) }, errno()), (null_mut(), libc::EINVAL));
+            assert_eq!(
+                (unsafe { ibv_import_device(descriptor) }, errno()),
+                (null_mut(), libc::EINVAL)
+            );
         }
         assert_eq!(unsafe { libc::close(event) }, 0);
     }

@@ -1,4 +1,5 @@
-//! Translations between the kernel's structures and those of programs, for a librdmacm that talks to the kernel itself.
+//! Translations between the kernel's structures and those of programs, for a librdmacm that talks
+//! to the kernel itself.
 
 use crate::{
     export::export,
@@ -26,11 +27,17 @@ fn ah_attr(from: &ib_uverbs_ah_attr) -> ibv_ah_attr {
     }
 }
 
-unsafe extern "C" fn ibv_copy_ah_attr_from_kern(to: *mut ibv_ah_attr, from: *const ib_uverbs_ah_attr) {
+unsafe extern "C" fn ibv_copy_ah_attr_from_kern(
+    to: *mut ibv_ah_attr,
+    from: *const ib_uverbs_ah_attr,
+) {
     *to = ah_attr(&*from);
 }
 
-unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *const ib_uverbs_qp_attr) {
+unsafe extern "C" fn ibv_copy_qp_attr_from_kern(
+    to: *mut ibv_qp_attr,
+    from: *const ib_uverbs_qp_attr,
+) {
     let from = &*from;
     *to = ibv_qp_attr {
         qp_state: from.qp_state,
@@ -68,7 +75,10 @@ unsafe extern "C" fn ibv_copy_qp_attr_from_kern(to: *mut ibv_qp_attr, from: *con
     };
 }
 
-unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from: *const ib_user_path_rec) {
+unsafe extern "C" fn ibv_copy_path_rec_from_kern(
+    to: *mut ibv_sa_path_rec,
+    from: *const ib_user_path_rec,
+) {
     let from = &*from;
     *to = ibv_sa_path_rec {
         dgid: ibv_gid { raw: from.dgid },
@@ -93,7 +103,10 @@ unsafe extern "C" fn ibv_copy_path_rec_from_kern(to: *mut ibv_sa_path_rec, from:
     };
 }
 
-unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: *const ibv_sa_path_rec) {
+unsafe extern "C" fn ibv_copy_path_rec_to_kern(
+    to: *mut ib_user_path_rec,
+    from: *const ibv_sa_path_rec,
+) {
     let from = &*from;
     *to = ib_user_path_rec {
         dgid: from.dgid.raw,
@@ -118,4 +131,9 @@ unsafe extern "C" fn ibv_copy_path_rec_to_kern(to: *mut ib_user_path_rec, from: 
     };
 }
 
-export!(ibv_copy_ah_attr_from_kern, ibv_copy_qp_attr_from_kern, ibv_copy_path_rec_from_kern, ibv_copy_path_rec_to_kern);
+export!(
+    ibv_copy_ah_attr_from_kern,
+    ibv_copy_qp_attr_from_kern,
+    ibv_copy_path_rec_from_kern,
+    ibv_copy_path_rec_to_kern
+);

@@ -42,7 +42,11 @@ pub(crate) fn groups(qp: &Qp) -> MutexGuard<'_, Vec<Gid>> {
 }
 
 /// The LID means nothing here.
-pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_attach_mcast(
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
         let mut groups = groups(qp);
@@ -54,7 +58,11 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(qp: *mut ibv_qp, group: *const 
     }))
 }
 
-pub(crate) unsafe extern "C" fn ibv_detach_mcast(qp: *mut ibv_qp, group: *const ibv_gid, _lid: u16) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_detach_mcast(
+    qp: *mut ibv_qp,
+    group: *const ibv_gid,
+    _lid: u16,
+) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| -> Result<()> {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
         let mut groups = groups(qp);

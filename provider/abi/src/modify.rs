@@ -1,7 +1,7 @@
 //! Transitions of queue pairs: masks of attributes, translated to what each transition takes.
 //!
-//! Which edge needs what, and takes what besides, is as in the table "QP state transition properties" (11.2.4.2). What is
-//! optional stands in the transport; here is what is needed.
+//! Which edge needs what, and takes what besides, is as in the table "QP state transition
+//! properties" (11.2.4.2). What is optional stands in the transport; here is what is needed.
 
 use std::ffi::{c_int, c_uint};
 
@@ -10,7 +10,10 @@ use roce_provider::{
     transport::{
         addr::{Mtu, QKey, Qpn},
         psn::Psn,
-        qp::{Attribute, QpUpdate, Init, PathMigration, QpInfo, QpType, Rtr, Rts, State, is_legal, optional_attributes},
+        qp::{
+            Attribute, Init, PathMigration, QpInfo, QpType, QpUpdate, Rtr, Rts, State, is_legal,
+            optional_attributes,
+        },
     },
 };
 
@@ -101,8 +104,8 @@ fn mtu(number: c_uint) -> Result<Mtu> {
     }
 }
 
-/// What that end of an extended reliable connection does not have, and programs give it all the same, as they would a reliable
-/// connection: the kernel does not look at it.
+/// What that end of an extended reliable connection does not have, and programs give it all the
+/// same, as they would a reliable connection: the kernel does not look at it.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
@@ -116,7 +119,9 @@ const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
         (QpType::Ud, State::Reset, State::Init) => PKEY_INDEX | PORT | QKEY,
         (_, State::Reset, State::Init) => PKEY_INDEX | PORT | ACCESS_FLAGS,
-        (QpType::Uc | QpType::XrcInitiator, State::Init, State::Rtr) => AV | PATH_MTU | DEST_QPN | RQ_PSN,
+        (QpType::Uc | QpType::XrcInitiator, State::Init, State::Rtr) => {
+            AV | PATH_MTU | DEST_QPN | RQ_PSN
+        }
         (QpType::Rc | QpType::XrcTarget, State::Init, State::Rtr) => {
             AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER
         }
@@ -129,8 +134,8 @@ const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     }
 }
 
-/// What an edge takes besides. The port and the notification exist here only: elsewhere there is one port, and a way to SQD with
-/// it.
+/// What an edge takes besides. The port and the notification exist here only: elsewhere there is
+/// one port, and a way to SQD with it.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
         (State::Init, State::Init) => PORT,
@@ -138,7 +143,9 @@ fn optional(qp_type: QpType, from: State, to: State) -> u32 {
         (State::Rts, State::Sqd) => EN_SQD_ASYNC_NOTIFY,
         _ => 0,
     };
-    optional_attributes(qp_type, from, to).iter().fold(others, |mask, &attribute| mask | bit(attribute))
+    optional_attributes(qp_type, from, to)
+        .iter()
+        .fold(others, |mask, &attribute| mask | bit(attribute))
 }
 
 /// A transition with all that it takes.
@@ -172,7 +179,8 @@ impl Transition {
         if mask & PORT != 0 && attr.port_num != 1 {
             return Err(Errno::INVAL);
         }
-        // of the attributes that a transition needs, it has what it takes; the rest changes on the way
+        // of the attributes that a transition needs, it has what it takes; the rest changes on the
+        // way
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & STATE == 0 => Self::Stay,
@@ -183,7 +191,9 @@ impl Transition {
             (State::Init, State::Rtr) => Self::Rtr(rtr(qp_type, attr)?, changes),
             (State::Rtr, State::Rts) => Self::Rts(rts(qp_type, attr), changes),
             (State::Rts | State::Sqd | State::Sqe, State::Rts) => Self::Rts(Rts::Resume, changes),
-            (State::Rts, State::Sqd) => Self::Sqd { notify: mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 },
+            (State::Rts, State::Sqd) => Self::Sqd {
+                notify: mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0,
+            },
             (State::Init, State::Init) | (State::Sqd, State::Sqd) => Self::Change(changes),
             _ => return Err(Errno::INVAL),
         })
@@ -205,7 +215,11 @@ impl Transition {
 }
 
 fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
-    let access = if mask & ACCESS_FLAGS != 0 { mr::rights(attr.qp_access_flags)? } else { Default::default() };
+    let access = if mask & ACCESS_FLAGS != 0 {
+        mr::rights(attr.qp_access_flags)?
+    } else {
+        Default::default()
+    };
     let qkey = if mask & QKEY != 0 { QKey(attr.qkey) } else { QKey::default() };
     Ok(Init { pkey_index: attr.pkey_index, access, qkey })
 }
@@ -219,7 +233,9 @@ fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
     let ibv_qp_attr { max_dest_rd_atomic, min_rnr_timer, .. } = *attr;
     Ok(match qp_type {
         QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
-        QpType::XrcTarget => Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+        QpType::XrcTarget => {
+            Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }
+        }
         QpType::XrcInitiator => Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
         QpType::Uc | QpType::Ud => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
     })
@@ -230,7 +246,9 @@ fn rts(qp_type: QpType, attr: &ibv_qp_attr) -> Rts {
     let ibv_qp_attr { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = *attr;
     match qp_type {
         QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-        QpType::XrcInitiator => Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+        QpType::XrcInitiator => {
+            Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }
+        }
         QpType::XrcTarget => Rts::XrcTarget { sq_psn, timeout },
         QpType::Uc => Rts::Uc { sq_psn },
         QpType::Ud => Rts::Ud { sq_psn },
@@ -253,7 +271,9 @@ fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
         max_dest_rd_atomic: number(MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
         min_rnr_timer: number(MIN_RNR_TIMER, attr.min_rnr_timer),
         alt_path: given(ALT_PATH).then(|| ah::vector(&attr.alt_ah_attr)).transpose()?,
-        path_migration: given(PATH_MIG_STATE).then(|| path_migration(attr.path_mig_state)).transpose()?,
+        path_migration: given(PATH_MIG_STATE)
+            .then(|| path_migration(attr.path_mig_state))
+            .transpose()?,
     })
 }
 
@@ -270,7 +290,10 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
 }
 
 /// Only queue pairs for raw packets have a rate of their own, and there are none.
-pub(crate) unsafe extern "C" fn modify_qp_rate_limit(_qp: *mut ibv_qp, _attr: *mut ibv_qp_rate_limit_attr) -> c_int {
+pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
+    _qp: *mut ibv_qp,
+    _attr: *mut ibv_qp_rate_limit_attr,
+) -> c_int {
     errno::status(Err(Errno::NOTSUPP))
 }
 

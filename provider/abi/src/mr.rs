@@ -21,7 +21,8 @@ use crate::{
     pd::Pd,
 };
 
-/// `IBV_ACCESS_ZERO_BASED`, `IBV_ACCESS_ON_DEMAND`, `IBV_ACCESS_HUGETLB`: not rights, but ways to register.
+/// `IBV_ACCESS_ZERO_BASED`, `IBV_ACCESS_ON_DEMAND`, `IBV_ACCESS_HUGETLB`: not rights, but ways to
+/// register.
 pub(crate) const ZERO_BASED: c_uint = 1 << 5;
 const ON_DEMAND: c_uint = 1 << 6;
 const HUGETLB: c_uint = 1 << 7;
@@ -86,16 +87,26 @@ fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// `EINVAL` where the kernel says so: no bytes, or an address for peers that lies elsewhere in its page than the memory.
+/// `EINVAL` where the kernel says so: no bytes, or an address for peers that lies elsewhere in its
+/// page than the memory.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
-    if length == 0 || wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::INVAL) } else { Ok(()) }
+    if length == 0 || wraps || address as u64 % PAGE != iova % PAGE {
+        Err(Errno::INVAL)
+    } else {
+        Ok(())
+    }
 }
 
 impl Mr {
     /// A new region of `pd`, as programs see it.
-    pub(crate) unsafe fn hand_out_new(pd: &Pd, region: Region, address: *mut c_void, length: usize) -> *mut ibv_mr {
+    pub(crate) unsafe fn hand_out_new(
+        pd: &Pd,
+        region: Region,
+        address: *mut c_void,
+        length: usize,
+    ) -> *mut ibv_mr {
         let handle = pd.home.new_handle();
         let mr = Self::with_handle(pd, region, address, length, handle).hand_out();
         pd.home.family.offer(handle, Importable::Mr(mr as usize));
@@ -103,9 +114,16 @@ impl Mr {
     }
 
     /// One that has the number of another: they stand for the same region.
-    pub(crate) fn with_handle(pd: &Pd, region: Region, address: *mut c_void, length: usize, handle: u32) -> Self {
+    pub(crate) fn with_handle(
+        pd: &Pd,
+        region: Region,
+        address: *mut c_void,
+        length: usize,
+        handle: u32,
+    ) -> Self {
         let (lkey, rkey) = region.keys();
-        let c = ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
+        let c =
+            ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
         let state = State { region, _pd: pd.users.add() };
         Self { c: UnsafeCell::new(c), home: pd.home.clone(), state: Mutex::new(state) }
     }
@@ -121,7 +139,13 @@ impl Mr {
     }
 }
 
-unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<*mut ibv_mr> {
+unsafe fn register(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    iova: u64,
+    access: c_uint,
+) -> Result<*mut ibv_mr> {
     let pd = Pd::get(pd)?;
     let rights = rights(access)?;
     check(address, length, iova, access)?;
@@ -134,7 +158,12 @@ unsafe fn register(pd: *mut ibv_pd, address: *mut c_void, length: usize, iova: u
     Ok(Mr::hand_out_new(pd, Region::Memory(region), address, length))
 }
 
-pub(crate) unsafe extern "C" fn ibv_reg_mr(pd: *mut ibv_pd, address: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+pub(crate) unsafe extern "C" fn ibv_reg_mr(
+    pd: *mut ibv_pd,
+    address: *mut c_void,
+    length: usize,
+    access: c_int,
+) -> *mut ibv_mr {
     errno::pointer(register(pd, address, length, address as u64, access as c_uint))
 }
 
@@ -213,7 +242,8 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// What `ibv_rereg_mr` says: `IBV_REREG_MR_ERR_INPUT` when nothing was tried, `IBV_REREG_MR_ERR_CMD` when it failed.
+/// What `ibv_rereg_mr` says: `IBV_REREG_MR_ERR_INPUT` when nothing was tried,
+/// `IBV_REREG_MR_ERR_CMD` when it failed.
 const ERR_INPUT: c_int = -1;
 const ERR_CMD: c_int = -4;
 
@@ -226,7 +256,10 @@ unsafe extern "C" fn ibv_rereg_mr(
     access: c_int,
 ) -> c_int {
     let unknown = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS);
-    if flags == 0 || unknown != 0 || flags & CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0) {
+    if flags == 0
+        || unknown != 0
+        || flags & CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
+    {
         errno::set(libc::EINVAL);
         return ERR_INPUT;
     }
@@ -235,13 +268,29 @@ unsafe extern "C" fn ibv_rereg_mr(
 
 /// `ibv_alloc_null_mr`.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-    let alloc = |pd: &Pd| Ok(Mr::hand_out_new(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0));
+    let alloc = |pd: &Pd| {
+        Ok(Mr::hand_out_new(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
+    };
     errno::pointer(Pd::get(pd).and_then(alloc))
 }
 
 /// Buffers of other devices are not reached from here.
-unsafe extern "C" fn ibv_reg_dmabuf_mr(_: *mut ibv_pd, _: u64, _: usize, _: u64, _: c_int, _: c_int) -> *mut ibv_mr {
+unsafe extern "C" fn ibv_reg_dmabuf_mr(
+    _: *mut ibv_pd,
+    _: u64,
+    _: usize,
+    _: u64,
+    _: c_int,
+    _: c_int,
+) -> *mut ibv_mr {
     errno::pointer(Err(Errno::NOTSUPP))
 }
 
-export!(ibv_reg_mr, ibv_reg_mr_iova, ibv_reg_mr_iova2, ibv_dereg_mr, ibv_rereg_mr, ibv_reg_dmabuf_mr);
+export!(
+    ibv_reg_mr,
+    ibv_reg_mr_iova,
+    ibv_reg_mr_iova2,
+    ibv_dereg_mr,
+    ibv_rereg_mr,
+    ibv_reg_dmabuf_mr
+);

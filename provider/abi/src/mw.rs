@@ -54,7 +54,13 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
         };
         let window = pd.domain.alloc_window(window_type)?;
         let handle = pd.home.new_handle();
-        let c = ibv_mw { context: pd.context(), pd: pd.c(), rkey: window.rkey().0, handle, r#type: number };
+        let c = ibv_mw {
+            context: pd.context(),
+            pd: pd.c(),
+            rkey: window.rkey().0,
+            handle,
+            r#type: number,
+        };
         Ok(Mw { c: UnsafeCell::new(c), _window: window, _pd: pd.users.add() }.hand_out())
     }))
 }
@@ -65,7 +71,11 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
 }
 
 /// What a bind request says, for a window that is to get the key `rkey`: one of its own.
-pub(crate) unsafe fn bind(mw: *const ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> Result<WindowBind> {
+pub(crate) unsafe fn bind(
+    mw: *const ibv_mw,
+    rkey: u32,
+    info: &ibv_mw_bind_info,
+) -> Result<WindowBind> {
     let mw = mw.as_ref().ok_or(Errno::INVAL)?;
     if WindowId::of(RKey(rkey)) != WindowId::of(RKey(mw.rkey)) {
         return Err(Errno::INVAL);
@@ -82,7 +92,11 @@ pub(crate) unsafe fn bind(mw: *const ibv_mw, rkey: u32, info: &ibv_mw_bind_info)
 }
 
 /// `ibv_bind_mw`: the window, one of type 1, gets its next key.
-pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, request: *mut ibv_mw_bind) -> c_int {
+pub(crate) unsafe extern "C" fn bind_mw(
+    qp: *mut ibv_qp,
+    mw: *mut ibv_mw,
+    request: *mut ibv_mw_bind,
+) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| {
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
         let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;

@@ -6,7 +6,8 @@ use crate::errno::{Errno, Result};
 
 /// An object of ours that starts with the structure that programs see of it.
 ///
-/// Programs read that structure, and write some members of it, whenever they like; so it is only ever touched through its pointer.
+/// Programs read that structure, and write some members of it, whenever they like; so it is only
+/// ever touched through its pointer.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
@@ -27,9 +28,9 @@ pub(crate) unsafe trait Object: Sized {
     /// The object behind a program's pointer; `EINVAL` for null.
     ///
     /// # Safety
-    /// The pointer is null, or [`hand_out`](Self::hand_out) gave it and it has not been [taken back](Self::take_back). The
-    /// reference is not used beyond the call that the program has made: destroying an object during another call on it is as
-    /// wrong as with any other library.
+    /// The pointer is null, or [`hand_out`](Self::hand_out) gave it and it has not been [taken
+    /// back](Self::take_back). The reference is not used beyond the call that the program has made:
+    /// destroying an object during another call on it is as wrong as with any other library.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         // SAFETY: By the contract above; the object starts where its structure does.
         unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)

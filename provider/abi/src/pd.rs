@@ -45,9 +45,20 @@ impl Pd {
     }
 
     /// A parent domain: it keeps what it stands for, and has its number.
-    pub(crate) fn parent(ctx: &Ctx, domain: ProtectionDomain, handle: u32, parent_of: Vec<User>) -> Self {
+    pub(crate) fn parent(
+        ctx: &Ctx,
+        domain: ProtectionDomain,
+        handle: u32,
+        parent_of: Vec<User>,
+    ) -> Self {
         let c = ibv_pd { context: ctx.c(), handle };
-        Self { c: UnsafeCell::new(c), domain, home: ctx.home.clone(), users: Users::default(), parent_of }
+        Self {
+            c: UnsafeCell::new(c),
+            domain,
+            home: ctx.home.clone(),
+            users: Users::default(),
+            parent_of,
+        }
     }
 
     /// Whether it is a parent domain.
@@ -63,7 +74,8 @@ impl Pd {
 }
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::hand_out_new(ctx, ctx.home.context.alloc_pd()?)) };
+    let alloc =
+        |ctx: &Ctx| -> Result<_> { Ok(Pd::hand_out_new(ctx, ctx.home.context.alloc_pd()?)) };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 

@@ -13,8 +13,8 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::verbs::{
-        ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input,
-        ibv_values_ex,
+        ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr,
+        ibv_query_device_ex_input, ibv_values_ex,
     },
 };
 
@@ -22,7 +22,8 @@ use crate::{
 const ROCE_V2: u32 = 2;
 /// The same as `ibv_query_gid_type` counts.
 const SYSFS_ROCE_V2: c_uint = 1;
-/// What a device of this kind says in `port_cap_flags`: `IBV_PORT_CM_SUP`, `IBV_PORT_IP_BASED_GIDS`.
+/// What a device of this kind says in `port_cap_flags`: `IBV_PORT_CM_SUP`,
+/// `IBV_PORT_IP_BASED_GIDS`.
 const PORT_CAPS: u32 = 1 << 16 | 1 << 26;
 
 /// The number of a path MTU (`enum ibv_mtu`).
@@ -36,7 +37,8 @@ pub(crate) const fn mtu(mtu: Mtu) -> c_uint {
     }
 }
 
-/// Width and speed of a link of so many Mbit/s, as InfiniBand counts: the lanes' code and the code of each lane's rate.
+/// Width and speed of a link of so many Mbit/s, as InfiniBand counts: the lanes' code and the code
+/// of each lane's rate.
 const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
     const LANES_1: u8 = 1;
     const LANES_4: u8 = 2;
@@ -84,10 +86,16 @@ fn port_1(port: u8) -> Result<()> {
 /// Copies as much of a structure as the caller has room for, and zeros behind it.
 unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
     to.cast::<u8>().write_bytes(0, room);
-    to.cast::<u8>().copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
+    to.cast::<u8>()
+        .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
-pub(crate) unsafe extern "C" fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, room: usize) -> c_int {
+pub(crate) unsafe extern "C" fn query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+    room: usize,
+) -> c_int {
     errno::status(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         copy_sized(&port_attr(&ctx.home.context.query_port()), attr, room);
@@ -95,8 +103,13 @@ pub(crate) unsafe extern "C" fn query_port(context: *mut ibv_context, port: u8, 
     }))
 }
 
-/// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies beyond, the caller has cleared.
-unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
+/// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies
+/// beyond, the caller has cleared.
+unsafe extern "C" fn ibv_query_port(
+    context: *mut ibv_context,
+    port: u8,
+    attr: *mut ibv_port_attr,
+) -> c_int {
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
@@ -128,12 +141,15 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_rd_atom: attr.max_qp_rd_atom.into(),
         max_res_rd_atom: int(attr.max_res_rd_atom),
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
-        // IBV_ATOMIC_HCA: true, and what programs look for; that they are atomic against processors too, few ask for
+        // IBV_ATOMIC_HCA: true, and what programs look for; that they are atomic against processors
+        // too, few ask for
         atomic_cap: 1,
         max_mw: int(limits.max_mw),
         max_mcast_grp: int(limits.max_mcast_grp),
         max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
-        max_total_mcast_qp_attach: int(limits.max_mcast_grp.saturating_mul(limits.max_mcast_qp_attach)),
+        max_total_mcast_qp_attach: int(limits
+            .max_mcast_grp
+            .saturating_mul(limits.max_mcast_qp_attach)),
         max_ah: int(limits.max_ah),
         max_srq: int(limits.max_srq),
         max_srq_wr: int(attr.max_srq_wr),
@@ -147,11 +163,15 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
     c
 }
 
-unsafe extern "C" fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+unsafe extern "C" fn ibv_query_device(
+    context: *mut ibv_context,
+    attr: *mut ibv_device_attr,
+) -> c_int {
     errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
-/// What memory regions that fetch their pages on demand can be used for, on one service: `IBV_ODP_SUPPORT_SEND` and its kin.
+/// What memory regions that fetch their pages on demand can be used for, on one service:
+/// `IBV_ODP_SUPPORT_SEND` and its kin.
 const ODP_ALL: u32 = 0x3F;
 const ODP_DATAGRAM: u32 = 0x23;
 
@@ -162,7 +182,9 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     room: usize,
 ) -> c_int {
     errno::status(Ctx::get(context).and_then(|ctx| {
-        if input.as_ref().is_some_and(|input| input.comp_mask != 0) || room < size_of::<ibv_device_attr>() {
+        if input.as_ref().is_some_and(|input| input.comp_mask != 0)
+            || room < size_of::<ibv_device_attr>()
+        {
             return Err(Errno::INVAL);
         }
         let attr = ctx.home.context.query_device();
@@ -191,7 +213,12 @@ fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
     ctx.home.context.query_gid(index).ok_or(Errno::INVAL)
 }
 
-unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, to: *mut ibv_gid) -> c_int {
+unsafe extern "C" fn ibv_query_gid(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    to: *mut ibv_gid,
+) -> c_int {
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -200,7 +227,12 @@ unsafe extern "C" fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c
     }))
 }
 
-unsafe extern "C" fn ibv_query_gid_type(context: *mut ibv_context, port: u8, index: c_uint, to: *mut c_uint) -> c_int {
+unsafe extern "C" fn ibv_query_gid_type(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_uint,
+    to: *mut c_uint,
+) -> c_int {
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         gid(ctx, index)?;
@@ -264,7 +296,12 @@ unsafe extern "C" fn _ibv_query_gid_table(
     entries.len() as isize
 }
 
-unsafe extern "C" fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, to: *mut u16) -> c_int {
+unsafe extern "C" fn ibv_query_pkey(
+    context: *mut ibv_context,
+    port: u8,
+    index: c_int,
+    to: *mut u16,
+) -> c_int {
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -290,8 +327,12 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
 /// `IBV_VALUES_MASK_RAW_CLOCK`.
 const RAW_CLOCK: u32 = 1;
 
-/// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in `tv_nsec` as other devices have it.
-pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+/// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in
+/// `tv_nsec` as other devices have it.
+pub(crate) unsafe extern "C" fn query_rt_values(
+    context: *mut ibv_context,
+    values: *mut ibv_values_ex,
+) -> c_int {
     errno::status(Ctx::get(context).and_then(|ctx| {
         let values = values.as_mut().ok_or(Errno::INVAL)?;
         values.comp_mask &= RAW_CLOCK;

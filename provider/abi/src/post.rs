@@ -20,10 +20,12 @@ use crate::{
     srq::Srq,
 };
 
-/// `IBV_SEND_INLINE`; `IBV_SEND_FENCE`, `IBV_SEND_SIGNALED` and `IBV_SEND_SOLICITED` have the same numbers here.
+/// `IBV_SEND_INLINE`; `IBV_SEND_FENCE`, `IBV_SEND_SIGNALED` and `IBV_SEND_SOLICITED` have the same
+/// numbers here.
 const INLINE: c_uint = 1 << 3;
 
-/// The modifiers of a send request, without `IBV_SEND_INLINE`. There are no checksums to compute (`IBV_SEND_IP_CSUM`).
+/// The modifiers of a send request, without `IBV_SEND_INLINE`. There are no checksums to compute
+/// (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
     SendFlags::from_bits(flags & !INLINE).ok_or(Errno::INVAL)
 }
@@ -54,7 +56,10 @@ pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Re
 }
 
 /// Copies pieces of the program's memory, which may be `limit` bytes together.
-pub(crate) unsafe fn inline(pieces: impl Iterator<Item = (*const u8, usize)> + Clone, limit: u32) -> Result<Data> {
+pub(crate) unsafe fn inline(
+    pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
+    limit: u32,
+) -> Result<Data> {
     let length = pieces.clone().try_fold(0usize, |sum, (_, length)| sum.checked_add(length));
     if length.is_none_or(|length| length > limit as usize) {
         return Err(Errno::INVAL);
@@ -90,7 +95,11 @@ unsafe fn operation(qp_type: QpType, wr: *const ibv_send_wr) -> Result<SendOp> {
         4 => SendOp::Read { remote: place() },
         5 => {
             let part = (*wr).wr.atomic;
-            SendOp::CompareSwap { remote: remote(part.remote_addr, part.rkey), compare: part.compare_add, swap: part.swap }
+            SendOp::CompareSwap {
+                remote: remote(part.remote_addr, part.rkey),
+                compare: part.compare_add,
+                swap: part.swap,
+            }
         }
         6 => {
             let part = (*wr).wr.atomic;
@@ -116,7 +125,9 @@ unsafe fn send_wr(qp: &Qp, wr: *const ibv_send_wr) -> Result<SendWr> {
     let data = if op.is_bare() {
         Data::empty() // what else the request holds is the window's
     } else if (*wr).send_flags & INLINE != 0 {
-        let pieces = self::list(list, count, limit)?.iter().map(|sge| (sge.addr as *const u8, sge.length as usize));
+        let pieces = self::list(list, count, limit)?
+            .iter()
+            .map(|sge| (sge.addr as *const u8, sge.length as usize));
         inline(pieces, qp.caps.max_inline_data)?
     } else {
         Data::Sges(sges(list, count, limit)?)
@@ -139,7 +150,11 @@ unsafe fn posted<W>(result: Result<()>, stopped_at: *mut W, bad_wr: *mut *mut W)
     errno::status(result)
 }
 
-pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr, bad_wr: *mut *mut ibv_send_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
     let mut next = wr;
     let result = Qp::get(qp).and_then(|qp| {
         qp.qp.post_send_with(|post| {
@@ -153,7 +168,11 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr,
     posted(result, next, bad_wr)
 }
 
-pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad_wr: *mut *mut ibv_recv_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
     let mut next = wr;
     let result = Qp::get(qp).and_then(|qp| {
         qp.qp.post_recv_with(|post| {
@@ -167,7 +186,11 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
     posted(result, next, bad_wr)
 }
 
-pub(crate) unsafe extern "C" fn post_srq_recv(srq: *mut ibv_srq, wr: *mut ibv_recv_wr, bad_wr: *mut *mut ibv_recv_wr) -> c_int {
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
     let mut next = wr;
     let result = Srq::get(srq).and_then(|srq| {
         srq.srq.post_recv_with(|post| {

@@ -21,8 +21,8 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::verbs::{
-        ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-        ibv_qp_open_attr, ibv_sge,
+        ibv_ah_attr, ibv_context, ibv_pd, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex,
+        ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_qp_open_attr, ibv_sge,
     },
     mcast,
     modify::{self, RATE_LIMIT, STATE},
@@ -51,7 +51,8 @@ pub(crate) struct Qp {
     _made_from: Vec<User>,
 }
 
-// SAFETY: `repr(C)`, and it starts with its cell, which holds a structure that starts with that one.
+// SAFETY: `repr(C)`, and it starts with its cell, which holds a structure that starts with that
+// one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
 }
@@ -100,7 +101,12 @@ const CREATE_FLAGS: u32 = 1 << 2;
 const SEND_OPS_FLAGS: u32 = 1 << 6;
 
 impl Qp {
-    unsafe fn hand_out_new(new: New, home: &Arc<Home>, attr: &ibv_qp_init_attr_ex, context: *mut ibv_context) -> *mut ibv_qp {
+    unsafe fn hand_out_new(
+        new: New,
+        home: &Arc<Home>,
+        attr: &ibv_qp_init_attr_ex,
+        context: *mut ibv_context,
+    ) -> *mut ibv_qp {
         let New { qp, target, made_from, sq_sig_all } = new;
         let QpInfo { qpn, qp_type, caps, .. } = qp.query();
         let mut c = ibv_qp_ex::zeroed();
@@ -143,7 +149,10 @@ impl Qp {
 }
 
 /// Makes a queue pair in RESET from what C says of it, and writes its sizes back.
-pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
+pub(crate) unsafe fn create(
+    context: *mut ibv_context,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp> {
     if attr.comp_mask & !(PD | XRCD | CREATE_FLAGS | SEND_OPS_FLAGS) != 0 {
         return Err(Errno::NOTSUPP);
     }
@@ -164,8 +173,10 @@ pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_at
     let is_initiator = qp_type == QpType::XrcInitiator;
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq);
-    let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } = attr.cap;
-    // Grant for an element is room for as many bytes, and devices of this kind give it: programs send inline without having asked.
+    let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } =
+        attr.cap;
+    // Grant for an element is room for as many bytes, and devices of this kind give it: programs
+    // send inline without having asked.
     let room = max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
     let max_inline_data = max_inline_data.max(min_inline).max(room);
     let mut caps = QpCaps { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data };
@@ -188,8 +199,12 @@ pub(crate) unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_at
     Ok(Qp::hand_out_new(New { qp, target: None, made_from, sq_sig_all }, &pd.home, attr, context))
 }
 
-unsafe fn create_target(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> Result<*mut ibv_qp> {
-    let xrcd = if attr.comp_mask & XRCD != 0 { Xrcd::get(attr.xrcd)? } else { return Err(Errno::INVAL) };
+unsafe fn create_target(
+    context: *mut ibv_context,
+    attr: &mut ibv_qp_init_attr_ex,
+) -> Result<*mut ibv_qp> {
+    let xrcd =
+        if attr.comp_mask & XRCD != 0 { Xrcd::get(attr.xrcd)? } else { return Err(Errno::INVAL) };
     let target = xrcd.create_target()?;
     attr.cap = cap(&target.qp.query().caps);
     let none = ibv_qp_init_attr_ex {
@@ -217,7 +232,10 @@ const OPEN_XRCD: u32 = 1 << 1;
 const OPEN_CONTEXT: u32 = 1 << 2;
 const OPEN_TYPE: u32 = 1 << 3;
 
-pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
+pub(crate) unsafe extern "C" fn open_qp(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_open_attr,
+) -> *mut ibv_qp {
     let open = || -> Result<_> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         let needed = OPEN_NUM | OPEN_XRCD | OPEN_TYPE;
@@ -244,7 +262,18 @@ pub(crate) unsafe extern "C" fn open_qp(context: *mut ibv_context, attr: *mut ib
 pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     let zeroed = ibv_qp_init_attr_ex::zeroed();
-    ibv_qp_init_attr_ex { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, comp_mask: PD, pd, ..zeroed }
+    ibv_qp_init_attr_ex {
+        qp_context,
+        send_cq,
+        recv_cq,
+        srq,
+        cap,
+        qp_type,
+        sq_sig_all,
+        comp_mask: PD,
+        pd,
+        ..zeroed
+    }
 }
 
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
@@ -257,8 +286,13 @@ unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr)
     errno::pointer(make())
 }
 
-pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
-    errno::pointer(Ctx::get(context).and_then(|_| create(context, attr.as_mut().ok_or(Errno::INVAL)?)))
+pub(crate) unsafe extern "C" fn create_qp_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> *mut ibv_qp {
+    errno::pointer(
+        Ctx::get(context).and_then(|_| create(context, attr.as_mut().ok_or(Errno::INVAL)?)),
+    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
@@ -313,7 +347,12 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     }
 }
 
-unsafe extern "C" fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
+unsafe extern "C" fn ibv_query_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+    init: *mut ibv_qp_init_attr,
+) -> c_int {
     errno::status(Qp::get(qp).and_then(|object| {
         if mask as u32 >= RATE_LIMIT {
             return Err(Errno::NOTSUPP);
@@ -327,7 +366,15 @@ unsafe extern "C" fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask:
         if let Some(init) = init.as_mut() {
             let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
             let sq_sig_all = object.sq_sig_all.into();
-            *init = ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap: found.cap, qp_type, sq_sig_all };
+            *init = ibv_qp_init_attr {
+                qp_context,
+                send_cq,
+                recv_cq,
+                srq,
+                cap: found.cap,
+                qp_type,
+                sq_sig_all,
+            };
         }
         Ok(())
     }))

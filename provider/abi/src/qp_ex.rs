@@ -1,4 +1,5 @@
-//! Posting by calls: `ibv_wr_start`, calls that make requests, and `ibv_wr_complete`, which posts all of them or none.
+//! Posting by calls: `ibv_wr_start`, calls that make requests, and `ibv_wr_complete`, which posts
+//! all of them or none.
 
 use std::{
     cell::UnsafeCell,
@@ -46,7 +47,9 @@ const fn operations(qp_type: QpType) -> u64 {
     match qp_type {
         QpType::Ud => datagram,
         QpType::Uc => connection,
-        QpType::Rc | QpType::XrcInitiator => connection | RDMA_READ | atomic | SEND_WITH_INV | FLUSH,
+        QpType::Rc | QpType::XrcInitiator => {
+            connection | RDMA_READ | atomic | SEND_WITH_INV | FLUSH
+        }
         QpType::XrcTarget => 0,
     }
 }
@@ -56,7 +59,8 @@ pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<(
     if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::NOTSUPP) }
 }
 
-/// Bytes that these requests carry inline whatever the program asks for: an atomic WRITE is given its eight.
+/// Bytes that these requests carry inline whatever the program asks for: an atomic WRITE is given
+/// its eight.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
     if send_ops & ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
@@ -79,7 +83,12 @@ struct Requests {
 
 impl Batch {
     pub(crate) fn new(is_extended: bool) -> Self {
-        Self { is_extended, taken: Mutex::default(), free: Condvar::new(), requests: UnsafeCell::default() }
+        Self {
+            is_extended,
+            taken: Mutex::default(),
+            free: Condvar::new(),
+            requests: UnsafeCell::default(),
+        }
     }
 
     fn take(&self) {
@@ -95,8 +104,8 @@ impl Batch {
     /// The requests of whoever has taken the batch.
     #[allow(clippy::mut_from_ref, reason = "by contract: see below")]
     unsafe fn requests(&self) -> &mut Requests {
-        // SAFETY: C demands that only who has started a batch makes requests and completes it, in one thread; and the reference
-        // does not outlive the call.
+        // SAFETY: C demands that only who has started a batch makes requests and completes it, in
+        // one thread; and the reference does not outlive the call.
         unsafe { &mut *self.requests.get() }
     }
 }
@@ -156,7 +165,9 @@ pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) 
 }
 
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    Qp::get(qp).map_or(std::ptr::null_mut(), |object| if object.batch.is_extended { qp.cast() } else { std::ptr::null_mut() })
+    Qp::get(qp).map_or(std::ptr::null_mut(), |object| {
+        if object.batch.is_extended { qp.cast() } else { std::ptr::null_mut() }
+    })
 }
 
 /// The object behind a pointer that the program got from `ibv_qp_to_qp_ex`.
@@ -188,8 +199,8 @@ unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     batch.give_back();
 }
 
-/// Makes a request, of which other calls give the bytes and where it goes. Its number and flags are what the program has
-/// set before the call.
+/// Makes a request, of which other calls give the bytes and where it goes. Its number and flags are
+/// what the program has set before the call.
 unsafe fn make(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     let requests = object(qp).batch.requests();
     if requests.error.is_none() {
@@ -209,7 +220,8 @@ unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Resu
     let qp = object(qp);
     let requests = qp.batch.requests();
     if requests.error.is_none() {
-        requests.error = requests.wrs.last_mut().ok_or(Errno::INVAL).and_then(|wr| amend(qp, wr)).err();
+        requests.error =
+            requests.wrs.last_mut().ok_or(Errno::INVAL).and_then(|wr| amend(qp, wr)).err();
     }
 }
 
@@ -230,14 +242,22 @@ unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) 
 }
 
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, address: u64, imm_data: u32) {
-    make(qp, || Ok(SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) }));
+    make(qp, || {
+        Ok(SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) })
+    });
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
     make(qp, || Ok(SendOp::Read { remote: remote(address, rkey) }));
 }
 
-unsafe extern "C" fn wr_atomic_cmp_swp(qp: *mut ibv_qp_ex, rkey: u32, address: u64, compare: u64, swap: u64) {
+unsafe extern "C" fn wr_atomic_cmp_swp(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    compare: u64,
+    swap: u64,
+) {
     make(qp, || Ok(SendOp::CompareSwap { remote: remote(address, rkey), compare, swap }));
 }
 
@@ -245,7 +265,12 @@ unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address:
     make(qp, || Ok(SendOp::FetchAdd { remote: remote(address, rkey), add }));
 }
 
-unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64, word: *const c_void) {
+unsafe extern "C" fn wr_atomic_write(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    word: *const c_void,
+) {
     make(qp, || Ok(SendOp::AtomicWrite { remote: remote(address, rkey) }));
     amend(qp, |qp, wr| {
         wr.data = inline([(word.cast(), 8)].into_iter(), qp.caps.max_inline_data)?;
@@ -257,14 +282,28 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64
 const RANGE: u8 = 0;
 const WHOLE: u8 = 1;
 
-unsafe extern "C" fn wr_flush(qp: *mut ibv_qp_ex, rkey: u32, address: u64, length: usize, placement: u8, level: u8) {
+unsafe extern "C" fn wr_flush(
+    qp: *mut ibv_qp_ex,
+    rkey: u32,
+    address: u64,
+    length: usize,
+    placement: u8,
+    level: u8,
+) {
     make(qp, || {
-        let placement = Placement::from_bits(placement).filter(|kinds| !kinds.is_empty()).ok_or(Errno::INVAL)?;
+        let placement = Placement::from_bits(placement)
+            .filter(|kinds| !kinds.is_empty())
+            .ok_or(Errno::INVAL)?;
         let length = u32::try_from(length).map_err(|_| Errno::INVAL)?;
         if !matches!(level, RANGE | WHOLE) {
             return Err(Errno::INVAL);
         }
-        Ok(SendOp::Flush { remote: remote(address, rkey), length, placement, whole: level == WHOLE })
+        Ok(SendOp::Flush {
+            remote: remote(address, rkey),
+            length,
+            placement,
+            whole: level == WHOLE,
+        })
     });
 }
 
@@ -272,14 +311,21 @@ unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
     make(qp, || Ok(SendOp::LocalInvalidate { rkey: RKey(rkey) }));
 }
 
-unsafe extern "C" fn wr_bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) {
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
     make(qp, || Ok(SendOp::BindWindow(mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?)));
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     amend(qp, |_, wr| {
         let to = Ah::get(ah)?.handle.to(Qpn::new(qpn), QKey(qkey));
-        let (SendOp::Send { immediate } | SendOp::SendTo { immediate, .. }) = wr.op else { return Err(Errno::INVAL) };
+        let (SendOp::Send { immediate } | SendOp::SendTo { immediate, .. }) = wr.op else {
+            return Err(Errno::INVAL);
+        };
         wr.op = SendOp::SendTo { to, immediate };
         Ok(())
     });
@@ -309,10 +355,17 @@ unsafe extern "C" fn wr_set_inline_data(qp: *mut ibv_qp_ex, addr: *mut c_void, l
     wr_set_inline_data_list(qp, 1, &ibv_data_buf { addr, length });
 }
 
-unsafe extern "C" fn wr_set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_data_buf) {
+unsafe extern "C" fn wr_set_inline_data_list(
+    qp: *mut ibv_qp_ex,
+    count: usize,
+    list: *const ibv_data_buf,
+) {
     amend(qp, |qp, wr| {
         let pieces = if count == 0 { &[] } else { std::slice::from_raw_parts(list, count) };
-        wr.data = inline(pieces.iter().map(|piece| (piece.addr.cast_const().cast(), piece.length)), qp.caps.max_inline_data)?;
+        wr.data = inline(
+            pieces.iter().map(|piece| (piece.addr.cast_const().cast(), piece.length)),
+            qp.caps.max_inline_data,
+        )?;
         Ok(())
     });
 }

@@ -13,7 +13,9 @@ use crate::{
     cq::Cq,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex},
+    layout::verbs::{
+        ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    },
     object::{Object, User, Users},
     pd::Pd,
     xrc::Xrcd,
@@ -48,8 +50,14 @@ const XRCD: u32 = 1 << 2;
 const CQ: u32 = 1 << 3;
 const WITH_TM: u32 = 1 << 4;
 
-/// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set later.
-unsafe fn create(pd: &Pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc: Option<(&Xrcd, &Cq)>) -> Result<*mut ibv_srq> {
+/// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set
+/// later.
+unsafe fn create(
+    pd: &Pd,
+    srq_context: *mut c_void,
+    attr: &mut ibv_srq_attr,
+    xrc: Option<(&Xrcd, &Cq)>,
+) -> Result<*mut ibv_srq> {
     let sizes = SrqAttr { max_wr: attr.max_wr, max_sge: attr.max_sge };
     let srq = match xrc {
         None => pd.domain.create_srq(sizes)?,
@@ -71,8 +79,15 @@ unsafe fn create(pd: &Pd, srq_context: *mut c_void, attr: &mut ibv_srq_attr, xrc
         events_completed: 0,
     };
     let (id, home) = (srq.id().get(), pd.home.clone());
-    let srq = Srq { c: UnsafeCell::new(c), srq, max_sge: made.max_sge, home, users: Users::default(), _made_from: made_from }
-        .hand_out();
+    let srq = Srq {
+        c: UnsafeCell::new(c),
+        srq,
+        max_sge: made.max_sge,
+        home,
+        users: Users::default(),
+        _made_from: made_from,
+    }
+    .hand_out();
     pd.home.named().srqs.insert(id, srq as usize);
     Ok(srq)
 }
@@ -84,7 +99,10 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     }))
 }
 
-pub(crate) unsafe extern "C" fn create_srq_ex(context: *mut ibv_context, attr: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+pub(crate) unsafe extern "C" fn create_srq_ex(
+    context: *mut ibv_context,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> *mut ibv_srq {
     let create = || -> Result<_> {
         Ctx::get(context)?;
         let attr = attr.as_mut().ok_or(Errno::INVAL)?;
@@ -95,9 +113,12 @@ pub(crate) unsafe extern "C" fn create_srq_ex(context: *mut ibv_context, attr: *
         let pd = if given(PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
         match if given(TYPE) { attr.srq_type } else { BASIC } {
             BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
-            XRC if given(XRCD) && given(CQ) => {
-                create(pd, attr.srq_context, &mut attr.attr, Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)))
-            }
+            XRC if given(XRCD) && given(CQ) => create(
+                pd,
+                attr.srq_context,
+                &mut attr.attr,
+                Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)),
+            ),
             TM => Err(Errno::NOTSUPP),
             _ => Err(Errno::INVAL),
         }
@@ -121,7 +142,11 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
 const MAX_WR: c_int = 1;
 const LIMIT: c_int = 1 << 1;
 
-unsafe extern "C" fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
+unsafe extern "C" fn ibv_modify_srq(
+    srq: *mut ibv_srq,
+    attr: *mut ibv_srq_attr,
+    mask: c_int,
+) -> c_int {
     errno::status(Srq::get(srq).and_then(|object| {
         let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
         let max_wr = if mask & MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
@@ -142,7 +167,8 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -
     errno::status(Srq::get(srq).and_then(|object| {
         let info = object.srq.query();
         let SrqAttr { max_wr, max_sge } = info.attr;
-        *attr.as_mut().ok_or(Errno::INVAL)? = ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+        *attr.as_mut().ok_or(Errno::INVAL)? =
+            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
         Ok(())
     }))
 }

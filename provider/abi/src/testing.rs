@@ -25,7 +25,10 @@ pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
     pub(crate) fn new() -> Self {
-        let dev = device::list().into_iter().find(|dev| dev.device().name() == "roce_lo").expect("a loopback device");
+        let dev = device::list()
+            .into_iter()
+            .find(|dev| dev.device().name() == "roce_lo")
+            .expect("a loopback device");
         Self(Ctx::open(dev, dev.open(), Family::new(dev).unwrap(), None).unwrap())
     }
 }

@@ -94,7 +94,8 @@ extern "C" fn ibv_node_type_str(node_type: c_int) -> *const c_char {
     name(NAMES, node_type)
 }
 
-/// The codes of static rates (`enum ibv_rate`), from 2 on: Mbit/s, and the multiple of 2.5 Gbit/s where it has one.
+/// The codes of static rates (`enum ibv_rate`), from 2 on: Mbit/s, and the multiple of 2.5 Gbit/s
+/// where it has one.
 const RATES: [(c_int, c_int); 23] = [
     (2_500, 1),
     (10_000, 4),
@@ -146,7 +147,8 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// A child has its parent's memory as it was, and our parent goes on with its own: nothing needs preparing.
+/// A child has its parent's memory as it was, and our parent goes on with its own: nothing needs
+/// preparing.
 extern "C" fn ibv_fork_init() -> c_int {
     0
 }
@@ -205,7 +207,11 @@ extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
 }
 
 /// Whether a message's bytes appear in memory in order: not promised.
-extern "C" fn ibv_query_qp_data_in_order(_qp: *mut ibv_qp, _operation: c_uint, _flags: u32) -> c_int {
+extern "C" fn ibv_query_qp_data_in_order(
+    _qp: *mut ibv_qp,
+    _operation: c_uint,
+    _flags: u32,
+) -> c_int {
     0
 }
 

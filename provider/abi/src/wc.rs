@@ -16,7 +16,8 @@ const WITH_INV: c_uint = 1 << 3;
 
 /// Writes all of a completion to a place of the program's, which may hold anything.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
-    let mut c = ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
+    let mut c =
+        ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
     match &wc.result {
         Ok(ok) => {
             c.opcode = opcode(ok.opcode);
@@ -57,11 +58,13 @@ pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
 /// `ibv_wc_flags`.
 pub(crate) fn flags(ok: &WcOk) -> c_uint {
     let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
-    flag(ok.grh.is_some(), GRH) | flag(ok.immediate.is_some(), WITH_IMM) | flag(ok.invalidated.is_some(), WITH_INV)
+    flag(ok.grh.is_some(), GRH)
+        | flag(ok.immediate.is_some(), WITH_IMM)
+        | flag(ok.invalidated.is_some(), WITH_INV)
 }
 
-/// `sl`, which on Ethernet says what kind of packet a datagram came in, as ConnectX tells it and UCX wants to know: 8 for UDP, and 1
-/// for IPv6 or 2 for IPv4.
+/// `sl`, which on Ethernet says what kind of packet a datagram came in, as ConnectX tells it and
+/// UCX wants to know: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None => 0,
@@ -70,14 +73,15 @@ pub(crate) fn sl(ok: &WcOk) -> u8 {
     }
 }
 
-/// The immediate data, in network byte order, or the key that was invalidated, in the host's: they share a place.
+/// The immediate data, in network byte order, or the key that was invalidated, in the host's: they
+/// share a place.
 pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     let immediate = ok.immediate.map(|immediate| u32::from_ne_bytes(immediate.0));
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// What lies behind a failure, for those who look closer: the place of the cause in the list of [`Cause`], and in the next byte
-/// what the responder said. 0 for what was merely flushed.
+/// What lies behind a failure, for those who look closer: the place of the cause in the list of
+/// [`Cause`], and in the next byte what the responder said. 0 for what was merely flushed.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,
@@ -125,7 +129,10 @@ mod tests {
             grh: Some(GrhArea::Ipv6),
             ..WcOk::new(WcOpcode::Recv, 140)
         }));
-        assert_eq!((wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num), (77, 0, 128, 140, 0x123456));
+        assert_eq!(
+            (wc.wr_id, wc.status, wc.opcode, wc.byte_len, wc.qp_num),
+            (77, 0, 128, 140, 0x123456)
+        );
         assert_eq!((wc.src_qp, wc.pkey_index, wc.wc_flags, wc.vendor_err, wc.sl), (9, 5, 3, 0, 9));
         assert_eq!(wc.imm_data.to_ne_bytes(), [1, 2, 3, 4], "in network byte order");
         assert_eq!((wc.slid, wc.dlid_path_bits), (0, 0));
@@ -140,7 +147,8 @@ mod tests {
     #[test]
     fn opcodes_have_the_numbers_of_c() {
         use WcOpcode::{
-            AtomicWrite, BindMw, CompSwap, FetchAdd, Flush, LocalInv, RdmaRead, RdmaWrite, Recv, RecvRdmaWithImm, Send,
+            AtomicWrite, BindMw, CompSwap, FetchAdd, Flush, LocalInv, RdmaRead, RdmaWrite, Recv,
+            RecvRdmaWithImm, Send,
         };
         let all = [
             (Send, 0),
@@ -168,7 +176,8 @@ mod tests {
         assert_eq!((wc.opcode, wc.byte_len, wc.wc_flags, wc.imm_data), (0, 0, 0, 0));
         let wc = c(Err(WcError { status: WcStatus::WrFlushErr, cause: Cause::Flushed }));
         assert_eq!((wc.status, wc.vendor_err), (5, 0));
-        let wc = c(Err(WcError { status: WcStatus::RetryExcErr, cause: Cause::NoAnswer { tries: 7 } }));
+        let wc =
+            c(Err(WcError { status: WcStatus::RetryExcErr, cause: Cause::NoAnswer { tries: 7 } }));
         assert_eq!((wc.status, wc.vendor_err), (12, 3));
     }
 }

@@ -46,7 +46,8 @@ pub(crate) struct Target {
 /// A device, and a file by its file system and number.
 type File = (String, libc::dev_t, libc::ino_t);
 
-/// The domains of files. Other processes have others: each has an address of its own, so that nobody could reach into two.
+/// The domains of files. Other processes have others: each has an address of its own, so that
+/// nobody could reach into two.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -83,14 +84,17 @@ fn identity(home: &Home, descriptor: c_int) -> Result<File> {
 }
 
 fn open(home: &Home, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
-    let new = || -> Result<_> { Ok(Arc::new(Shared { domain: home.context.open_xrcd()?, targets: Mutex::default() })) };
+    let new = || -> Result<_> {
+        Ok(Arc::new(Shared { domain: home.context.open_xrcd()?, targets: Mutex::default() }))
+    };
     if descriptor == -1 {
         return new();
     }
     let file = identity(home, descriptor)?;
     let mut of_files = lock(&OF_FILES);
     of_files.retain(|(_, shared)| shared.strong_count() > 0);
-    match of_files.iter().find(|(other, _)| *other == file).and_then(|(_, shared)| shared.upgrade()) {
+    match of_files.iter().find(|(other, _)| *other == file).and_then(|(_, shared)| shared.upgrade())
+    {
         Some(_) if flags & libc::O_EXCL != 0 => Err(Errno::INVAL),
         Some(shared) => Ok(shared),
         None if flags & libc::O_CREAT == 0 => Err(Errno(libc::EAGAIN)),
@@ -106,7 +110,10 @@ fn open(home: &Home, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
 const FD: u32 = 1;
 const OFLAGS: u32 = 1 << 1;
 
-pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd {
+pub(crate) unsafe extern "C" fn open_xrcd(
+    context: *mut ibv_context,
+    attr: *mut ibv_xrcd_init_attr,
+) -> *mut ibv_xrcd {
     errno::pointer(Ctx::get(context).and_then(|ctx| {
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } = *attr.as_ref().ok_or(Errno::INVAL)?;
         if comp_mask & !(FD | OFLAGS) != 0 {

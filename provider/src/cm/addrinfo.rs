@@ -12,7 +12,8 @@ use roce_transport::{cm::PortSpace, qp::QpType};
 pub struct AddrInfoHints {
     /// To listen on, rather than to connect to (`RAI_PASSIVE`).
     pub passive: bool,
-    /// The port space. [`PortSpace::Tcp`] if `None`, or [`PortSpace::Udp`] for datagram queue pairs.
+    /// The port space. [`PortSpace::Tcp`] if `None`, or [`PortSpace::Udp`] for datagram queue
+    /// pairs.
     pub port_space: Option<PortSpace>,
     /// The type of queue pair. That of the port space if `None`.
     pub qp_type: Option<QpType>,
@@ -37,15 +38,23 @@ pub struct AddrInfo {
     pub dst: Option<SocketAddr>,
 }
 
-/// The addresses of a host's name, or of none, and of a service, a port number (`rdma_getaddrinfo`). Without a name these are the
-/// addresses that stand for all on the passive side, and those of loopback on the active one.
+/// The addresses of a host's name, or of none, and of a service, a port number
+/// (`rdma_getaddrinfo`). Without a name these are the addresses that stand for all on the passive
+/// side, and those of loopback on the active one.
 ///
 /// # Errors
-/// When there is no such name (as the system says), or `service` is no port number ([`InvalidInput`](io::ErrorKind::InvalidInput)).
-pub fn getaddrinfo(node: Option<&str>, service: Option<&str>, hints: &AddrInfoHints) -> io::Result<Vec<AddrInfo>> {
+/// When there is no such name (as the system says), or `service` is no port number
+/// ([`InvalidInput`](io::ErrorKind::InvalidInput)).
+pub fn getaddrinfo(
+    node: Option<&str>,
+    service: Option<&str>,
+    hints: &AddrInfoHints,
+) -> io::Result<Vec<AddrInfo>> {
     let bad = |what: &str| io::Error::new(io::ErrorKind::InvalidInput, what.to_owned());
     let port: u16 = match service {
-        Some(service) => service.parse().map_err(|_| bad(&format!("{service} is no port number")))?,
+        Some(service) => {
+            service.parse().map_err(|_| bad(&format!("{service} is no port number")))?
+        }
         None => 0,
     };
     let addresses: Vec<SocketAddr> = match node {
@@ -53,14 +62,22 @@ pub fn getaddrinfo(node: Option<&str>, service: Option<&str>, hints: &AddrInfoHi
             let literal = node.trim_matches(['[', ']']).parse::<IpAddr>();
             match literal {
                 Ok(ip) => vec![SocketAddr::new(ip, port)],
-                Err(_) if hints.numeric_host => return Err(bad(&format!("{node} is no IP address"))),
+                Err(_) if hints.numeric_host => {
+                    return Err(bad(&format!("{node} is no IP address")));
+                }
                 Err(_) => (node, port).to_socket_addrs()?.collect(),
             }
         }
         None if hints.passive => {
-            vec![SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port), SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port)]
+            vec![
+                SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), port),
+                SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), port),
+            ]
         }
-        None => vec![SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port), SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port)],
+        None => vec![
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), port),
+            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), port),
+        ],
     };
     let port_space = hints.port_space.unwrap_or(match hints.qp_type {
         Some(QpType::Ud) => PortSpace::Udp,
@@ -75,7 +92,11 @@ pub fn getaddrinfo(node: Option<&str>, service: Option<&str>, hints: &AddrInfoHi
         passive: hints.passive,
         port_space,
         qp_type,
-        src: if hints.passive { Some(address) } else { hints.src.filter(|src| src.is_ipv4() == address.is_ipv4()) },
+        src: if hints.passive {
+            Some(address)
+        } else {
+            hints.src.filter(|src| src.is_ipv4() == address.is_ipv4())
+        },
         dst: (!hints.passive).then_some(address),
     };
     Ok(addresses.into_iter().map(info).collect())
@@ -96,9 +117,19 @@ mod tests {
         let found = getaddrinfo(None, None, &passive).unwrap();
         assert_eq!(found[0].src, Some("0.0.0.0:0".parse().unwrap()));
         assert_eq!((found[0].dst, found[0].port_space), (None, PortSpace::Udp));
-        assert_eq!(getaddrinfo(Some("::1"), Some("1"), &hints).unwrap()[0].dst, Some("[::1]:1".parse().unwrap()));
+        assert_eq!(
+            getaddrinfo(Some("::1"), Some("1"), &hints).unwrap()[0].dst,
+            Some("[::1]:1".parse().unwrap())
+        );
         assert!(getaddrinfo(None, Some("http"), &hints).is_err());
-        assert!(getaddrinfo(Some("localhost"), None, &AddrInfoHints { numeric_host: true, ..hints.clone() }).is_err());
+        assert!(
+            getaddrinfo(
+                Some("localhost"),
+                None,
+                &AddrInfoHints { numeric_host: true, ..hints.clone() }
+            )
+            .is_err()
+        );
         assert!(!getaddrinfo(Some("localhost"), Some("5"), &hints).unwrap().is_empty());
     }
 }

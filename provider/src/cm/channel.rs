@@ -24,8 +24,9 @@ use crate::{
     verbs::{ContextInner, WeakDomain},
 };
 
-/// Tells of what happens to ids (`rdma_event_channel`), by its descriptor or to a thread that waits. Events of one id come in the
-/// order in which they happened. Cheap to clone; ids hold their channel.
+/// Tells of what happens to ids (`rdma_event_channel`), by its descriptor or to a thread that
+/// waits. Events of one id come in the order in which they happened. Cheap to clone; ids hold their
+/// channel.
 ///
 /// Devices that ids have opened by themselves stay open as long as the channel.
 #[derive(Clone)]
@@ -88,7 +89,8 @@ impl Queue {
     pub(super) fn extract(&self, wanted: impl Fn(&Raw) -> bool) -> Vec<Raw> {
         let mut events = self.lock();
         let had_some = !events.is_empty();
-        let (taken, left): (VecDeque<Raw>, VecDeque<Raw>) = events.drain(..).partition(|raw| wanted(raw));
+        let (taken, left): (VecDeque<Raw>, VecDeque<Raw>) =
+            events.drain(..).partition(|raw| wanted(raw));
         *events = left;
         if had_some && events.is_empty() {
             self.clear();
@@ -100,7 +102,8 @@ impl Queue {
         let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
     }
 
-    /// The oldest event whose id is still there. Events of an id that is being destroyed wait here for its destroyer.
+    /// The oldest event whose id is still there. Events of an id that is being destroyed wait here
+    /// for its destroyer.
     fn pop(&self) -> Option<(Raw, CmId)> {
         let mut events = self.lock();
         for index in 0..events.len() {
@@ -126,18 +129,25 @@ impl EventChannel {
     pub fn new() -> io::Result<Self> {
         let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let queue = Arc::new(Queue { events: Mutex::default(), descriptor });
-        Ok(Self { inner: Arc::new(ChannelInner { queue, known: Mutex::default(), exposed: AtomicBool::new(false) }) })
+        Ok(Self {
+            inner: Arc::new(ChannelInner {
+                queue,
+                known: Mutex::default(),
+                exposed: AtomicBool::new(false),
+            }),
+        })
     }
 
-    /// Makes an id whose events come here (`rdma_create_id`). Ids for [`PortSpace::Tcp`] have RC queue pairs, those for
-    /// [`PortSpace::Udp`] and [`PortSpace::Ipoib`] UD ones; those for [`PortSpace::Ib`] RC ones, unless told otherwise.
+    /// Makes an id whose events come here (`rdma_create_id`). Ids for [`PortSpace::Tcp`] have RC
+    /// queue pairs, those for [`PortSpace::Udp`] and [`PortSpace::Ipoib`] UD ones; those for
+    /// [`PortSpace::Ib`] RC ones, unless told otherwise.
     #[must_use]
     pub fn create_id(&self, port_space: PortSpace) -> CmId {
         CmId::create(self, port_space, false)
     }
 
-    /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there is none, first serves the
-    /// devices on this thread.
+    /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
+    /// is none, first serves the devices on this thread.
     #[must_use]
     pub fn poll(&self) -> Option<CmEvent> {
         self.take().or_else(|| {
@@ -200,7 +210,12 @@ impl EventChannel {
     fn contexts(&self) -> Vec<Context> {
         let mut known = self.known();
         known.devices.retain(|(context, _)| context.strong_count() > 0);
-        known.devices.iter().filter_map(|(context, _)| context.upgrade()).map(|inner| Context { inner }).collect()
+        known
+            .devices
+            .iter()
+            .filter_map(|(context, _)| context.upgrade())
+            .map(|inner| Context { inner })
+            .collect()
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -210,7 +225,11 @@ impl EventChannel {
     /// An id uses a device; `opened`: has opened it.
     pub(super) fn attach(&self, context: &Context, opened: bool) {
         let mut known = self.known();
-        if !known.devices.iter().any(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner))) {
+        if !known
+            .devices
+            .iter()
+            .any(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner)))
+        {
             known.devices.push((Arc::downgrade(&context.inner), None));
         }
         if opened {
@@ -226,7 +245,10 @@ impl EventChannel {
     pub(super) fn default_domain(&self, context: &Context) -> Result<ProtectionDomain, CmError> {
         self.attach(context, false);
         let mut known = self.known();
-        let device = known.devices.iter_mut().find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner)));
+        let device = known
+            .devices
+            .iter_mut()
+            .find(|(other, _)| std::ptr::eq(other.as_ptr(), Arc::as_ptr(&context.inner)));
         let domain = device.as_ref().and_then(|(_, domain)| domain.as_ref()?.upgrade());
         if let Some(domain) = domain {
             return Ok(domain);
@@ -240,7 +262,8 @@ impl EventChannel {
 }
 
 impl AsFd for EventChannel {
-    /// Readable while there are events (`rdma_event_channel.fd`). Take all of them before sleeping on it again.
+    /// Readable while there are events (`rdma_event_channel.fd`). Take all of them before sleeping
+    /// on it again.
     fn as_fd(&self) -> BorrowedFd<'_> {
         if !self.inner.exposed.swap(true, Ordering::Relaxed) {
             self.contexts().iter().for_each(|context| context.inner.engine.hand_over());

@@ -8,7 +8,10 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts, shared::Incoming};
+use super::{
+    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts,
+    shared::Incoming,
+};
 
 /// The most READs and atomics that a queue pair has outstanding, either way.
 const MOST: u8 = 128;
@@ -20,15 +23,17 @@ const REQ_DATA: usize = 92 - IpHeader::LEN;
 const SIDR_REQ_DATA: usize = 216 - IpHeader::LEN;
 
 impl CmId {
-    /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its datagram service. What becomes of
-    /// it, events emit: [`Established`](EventKind::Established), [`Rejected`](EventKind::Rejected),
-    /// [`Unreachable`](EventKind::Unreachable) or [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's
-    /// queue pair when the peer accepts. Without one, the parameters name a queue pair that the program moves after
+    /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its
+    /// datagram service. What becomes of it, events emit: [`Established`](EventKind::Established),
+    /// [`Rejected`](EventKind::Rejected), [`Unreachable`](EventKind::Unreachable) or
+    /// [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's queue pair when
+    /// the peer accepts. Without one, the parameters name a queue pair that the program moves after
     /// [`ConnectResponse`](EventKind::ConnectResponse).
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`], [`CmError::NotOfDevice`],
-    /// [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The id can be used again unless it is the last.
+    /// [`CmError::State`], [`CmError::NoQueuePair`], [`CmError::PrivateData`], [`CmError::Range`],
+    /// [`CmError::NotOfDevice`], [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The
+    /// id can be used again unless it is the last.
     pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
         let parts = self.parts();
         self.check(&[IdState::RouteResolved])?;
@@ -37,7 +42,9 @@ impl CmId {
         if param.private_data.len() > room {
             return Err(CmError::PrivateData(room));
         }
-        let (Some(local), Some(peer)) = (parts.local, parts.peer) else { return Err(CmError::NoDevice) };
+        let (Some(local), Some(peer)) = (parts.local, parts.peer) else {
+            return Err(CmError::NoDevice);
+        };
         let header = IpHeader { src_port: local.port(), src: local.ip(), dst: peer.ip() };
         let private_data = [&header.encode()[..], &param.private_data].concat();
         let service_id = self.port_space().service(peer.port());
@@ -73,7 +80,9 @@ impl CmId {
             let (adapter, routes) = shard.adapter_and_routes();
             let mut state = self.shared().state();
             let conn = match connect {
-                Some(connect) => adapter.cm_connect(now, &Connect { private_data: &private_data, ..connect })?,
+                Some(connect) => {
+                    adapter.cm_connect(now, &Connect { private_data: &private_data, ..connect })?
+                }
                 None => adapter.sidr_request(now, service_id, &av, &private_data)?,
             };
             (state.conn, state.av, state.state) = (Some(conn), Some(av), IdState::Connecting);
@@ -85,29 +94,37 @@ impl CmId {
         self.finish(&[EventKind::Established, EventKind::ConnectResponse])
     }
 
-    /// Accepts a request (`rdma_accept`): the adapter moves the id's queue pair to RTS, and answers; once the peer has confirmed,
-    /// [`Established`](EventKind::Established) tells. A datagram service is answered with the id's queue pair, and that was all.
-    /// On the active side, after [`ConnectResponse`](EventKind::ConnectResponse), it does what [`establish`](Self::establish) does.
+    /// Accepts a request (`rdma_accept`): the adapter moves the id's queue pair to RTS, and
+    /// answers; once the peer has confirmed, [`Established`](EventKind::Established) tells. A
+    /// datagram service is answered with the id's queue pair, and that was all. On the active side,
+    /// after [`ConnectResponse`](EventKind::ConnectResponse), it does what
+    /// [`establish`](Self::establish) does.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`], [`CmError::Modify`], with which
-    /// the request still waits; [`CmError::Protocol`] when it is gone; without a channel, [`CmError::Failed`].
+    /// [`CmError::State`]; [`CmError::NoQueuePair`]; [`CmError::PrivateData`], [`CmError::Range`],
+    /// [`CmError::Modify`], with which the request still waits; [`CmError::Protocol`] when it is
+    /// gone; without a channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
         let mut parts = self.parts();
-        if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])? == IdState::ResponseReceived {
+        if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?
+            == IdState::ResponseReceived
+        {
             return self.confirm(&parts, &param.private_data);
         }
         let context = parts.place()?.context.clone();
         let (qpn, srq, managed) = parts.end(param)?;
-        let Incoming { conn: asked, .. } = self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
+        let Incoming { conn: asked, .. } =
+            self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
         let starting_psn = parts.first_psn(&context);
         let is_ud = asked.is_none();
         let accept = match &asked {
             Some(asked) => Some(Accept {
                 qpn,
                 starting_psn,
-                responder_resources: most("responder_resources", param.responder_resources, MOST)?.min(asked.responder_resources),
-                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?.min(asked.initiator_depth),
+                responder_resources: most("responder_resources", param.responder_resources, MOST)?
+                    .min(asked.responder_resources),
+                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?
+                    .min(asked.initiator_depth),
                 rnr_retry: param.rnr_retry_count,
                 min_rnr_timer: parts.options.min_rnr_timer,
                 srq,
@@ -116,15 +133,19 @@ impl CmId {
             None => None,
         };
         self.command(&parts, |adapter, now, conn| match &accept {
-            Some(accept) => adapter.cm_accept(now, conn, accept, managed).map(|()| IdState::Accepted),
-            None => adapter.sidr_respond(conn, Ok((qpn, UDP_QKEY)), &param.private_data).map(|()| IdState::Established),
+            Some(accept) => {
+                adapter.cm_accept(now, conn, accept, managed).map(|()| IdState::Accepted)
+            }
+            None => adapter
+                .sidr_respond(conn, Ok((qpn, UDP_QKEY)), &param.private_data)
+                .map(|()| IdState::Established),
         })?;
         drop(parts);
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
     }
 
-    /// Says no to a request, or to an answer that the program was asked about (`rdma_reject`), with up to 148 bytes for the peer's
-    /// program; 136 for a datagram service.
+    /// Says no to a request, or to an answer that the program was asked about (`rdma_reject`), with
+    /// up to 148 bytes for the peer's program; 136 for a datagram service.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
@@ -132,8 +153,8 @@ impl CmId {
         self.reject_for(RejectReason::CONSUMER, private_data)
     }
 
-    /// The same, because of the vendor's options that the peer wants to use (`rdma_reject_ece`). A datagram service is refused
-    /// without a reason.
+    /// The same, because of the vendor's options that the peer wants to use (`rdma_reject_ece`). A
+    /// datagram service is refused without a reason.
     ///
     /// # Errors
     /// As above.
@@ -155,8 +176,8 @@ impl CmId {
         })
     }
 
-    /// Says that the program has moved its queue pair, after [`ConnectResponse`](EventKind::ConnectResponse) (`rdma_establish`). No
-    /// event follows.
+    /// Says that the program has moved its queue pair, after
+    /// [`ConnectResponse`](EventKind::ConnectResponse) (`rdma_establish`). No event follows.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
@@ -167,10 +188,13 @@ impl CmId {
     }
 
     fn confirm(&self, parts: &Parts, private_data: &[u8]) -> Result<(), CmError> {
-        self.command(parts, |adapter, _, conn| adapter.cm_establish(conn, private_data).map(|()| IdState::Established))
+        self.command(parts, |adapter, _, conn| {
+            adapter.cm_establish(conn, private_data).map(|()| IdState::Established)
+        })
     }
 
-    /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with `IBV_EVENT_COMM_EST`).
+    /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with
+    /// `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
@@ -180,14 +204,16 @@ impl CmId {
         self.command(&parts, |adapter, _, conn| adapter.cm_notify(conn).map(|()| IdState::Accepted))
     }
 
-    /// Ends a connection, or answers the peer who has (`rdma_disconnect`): the queue pair goes to ERR, so that everything posted
-    /// completes, and [`Disconnected`](EventKind::Disconnected) tells when the peer knows.
+    /// Ends a connection, or answers the peer who has (`rdma_disconnect`): the queue pair goes to
+    /// ERR, so that everything posted completes, and [`Disconnected`](EventKind::Disconnected)
+    /// tells when the peer knows.
     ///
     /// # Errors
     /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
     pub fn disconnect(&self) -> Result<(), CmError> {
         let parts = self.parts();
-        let state = self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
+        let state =
+            self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
         if parts.options.qp_type == QpType::Ud {
             return Err(CmError::WrongService(QpType::Ud));
         }
@@ -199,11 +225,15 @@ impl CmId {
             adapter.cm_disconnect(now, conn, &[]).map(|()| state)
         })?;
         drop(parts);
-        if state == IdState::Disconnected { Ok(()) } else { self.finish(&[EventKind::Disconnected]) }
+        if state == IdState::Disconnected {
+            Ok(())
+        } else {
+            self.finish(&[EventKind::Disconnected])
+        }
     }
 
-    /// Does something with the id's connection, which is in the state that `act` says from then on, unless the world has moved it
-    /// meanwhile.
+    /// Does something with the id's connection, which is in the state that `act` says from then on,
+    /// unless the world has moved it meanwhile.
     fn command(
         &self,
         parts: &Parts,
@@ -231,7 +261,8 @@ impl CmId {
 }
 
 impl Parts {
-    /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter is to move it.
+    /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter
+    /// is to move it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
         match (&self.queues, self.adopted, param.qpn) {
             (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),

@@ -1,4 +1,5 @@
-//! Which device an id uses. The library opens devices by itself, and finds those that the program has open by their addresses.
+//! Which device an id uses. The library opens devices by itself, and finds those that the program
+//! has open by their addresses.
 
 use std::{
     io,
@@ -26,7 +27,8 @@ fn opening() -> MutexGuard<'static, ()> {
 /// Where ids find devices that are not open.
 ///
 /// By default they choose among [`devices`] and open them by themselves. A program that opens each
-/// device in one place of its own, and for good, has ids ask there instead: see [`set_device_source`].
+/// device in one place of its own, and for good, has ids ask there instead: see
+/// [`set_device_source`].
 pub trait DeviceSource: Send + Sync {
     /// The devices that ids may use.
     fn devices(&self) -> Vec<Device>;
@@ -40,7 +42,8 @@ pub trait DeviceSource: Send + Sync {
 
 static SOURCE: OnceLock<&'static dyn DeviceSource> = OnceLock::new();
 
-/// Has all ids of the process find devices in `source`. The first call counts; `false` for any other.
+/// Has all ids of the process find devices in `source`. The first call counts; `false` for any
+/// other.
 pub fn set_device_source(source: &'static dyn DeviceSource) -> bool {
     SOURCE.set(source).is_ok()
 }
@@ -57,11 +60,15 @@ fn open(device: &Device) -> Result<Context, OpenError> {
     }
 }
 
-/// The device to open for an address: with a source, the one of its devices that has it, whose other addresses come along.
+/// The device to open for an address: with a source, the one of its devices that has it, whose
+/// other addresses come along.
 fn with_address(ip: IpAddr) -> Result<Device, OpenError> {
-    let of_source = SOURCE
-        .get()
-        .and_then(|source| source.devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip)));
+    let of_source = SOURCE.get().and_then(|source| {
+        source
+            .devices()
+            .into_iter()
+            .find(|device| device.addresses().iter().any(|own| own.ip == ip))
+    });
     of_source.map_or_else(|| Device::at(ip), Ok)
 }
 
@@ -89,7 +96,9 @@ fn index_of(context: &Context, ip: IpAddr) -> Option<u16> {
 /// The device that has this address: one that is open, or else one that is opened.
 pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
-    if let Some(context) = open_contexts().into_iter().find(|context| index_of(context, ip).is_some()) {
+    if let Some(context) =
+        open_contexts().into_iter().find(|context| index_of(context, ip).is_some())
+    {
         return Ok(DeviceAddr { context, ip, opened: false });
     }
     let mut context = open(&with_address(ip)?.preferring(ip))?;
@@ -100,14 +109,21 @@ pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// The place of an id that belongs to `context`: its address `ip`, or one fit for talking to `peer`.
-pub(super) fn of(context: &Context, ip: Option<IpAddr>, peer: IpAddr) -> Result<DeviceAddr, CmError> {
+/// The place of an id that belongs to `context`: its address `ip`, or one fit for talking to
+/// `peer`.
+pub(super) fn of(
+    context: &Context,
+    ip: Option<IpAddr>,
+    peer: IpAddr,
+) -> Result<DeviceAddr, CmError> {
     let place = |ip| DeviceAddr { context: context.clone(), ip, opened: false };
     if let Some(ip) = ip {
         return index_of(context, ip).map(|_| place(ip)).ok_or(CmError::NotOfDevice(ip));
     }
     let own = context.gids().into_iter().filter(|gid| !gid.is_zero()).map(Gid::to_ip);
-    let fit = own.filter(|own| own.is_ipv4() == peer.is_ipv4()).max_by_key(|own| is_link_local(*own) == is_link_local(peer));
+    let fit = own
+        .filter(|own| own.is_ipv4() == peer.is_ipv4())
+        .max_by_key(|own| is_link_local(*own) == is_link_local(peer));
     fit.map(place).ok_or(CmError::Family(peer))
 }
 
@@ -127,8 +143,8 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
 /// The place from which to talk to `peer` with the own address `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
-    // Whoever listens on an address of this host that is not open here is another program. From loopback the way there is shorter
-    // than from an address that both would share.
+    // Whoever listens on an address of this host that is not open here is another program. From
+    // loopback the way there is shorter than from an address that both would share.
     if local.is_ipv4() && local == peer && !is_open() {
         return loopback();
     }
@@ -150,19 +166,26 @@ pub(super) enum Unroutable {
 /// The loopback device: one that is open, or else a new one.
 fn loopback() -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
-    let own = |context: &Context| context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback());
-    if let Some((context, ip)) = open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip))) {
+    let own = |context: &Context| {
+        context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback())
+    };
+    if let Some((context, ip)) =
+        open_contexts().into_iter().find_map(|context| own(&context).map(|ip| (context, ip)))
+    {
         return Ok(DeviceAddr { context, ip, opened: false });
     }
-    let is_lo = |device: &Device| device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback());
+    let is_lo = |device: &Device| {
+        device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback())
+    };
     let of_source = SOURCE.get().and_then(|source| source.devices().into_iter().find(is_lo));
-    let context = open(&of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?)?;
+    let context =
+        open(&of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?)?;
     let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// Every device of this host that is open or can be opened, each with whether it was opened. Those whose port is taken are left
-/// out; if none is left, the last error tells why.
+/// Every device of this host that is open or can be opened, each with whether it was opened. Those
+/// whose port is taken are left out; if none is left, the last error tells why.
 pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
     let mut last = None;
@@ -171,7 +194,11 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
         let is_lo = device.addresses().iter().all(|address| is_loopback(address.ip));
         let has = |context: &Context| {
             context.gids().into_iter().map(Gid::to_ip).any(|ip| {
-                if is_lo { ip.is_loopback() && ip.is_ipv4() } else { device.addresses().iter().any(|own| own.ip == ip) }
+                if is_lo {
+                    ip.is_loopback() && ip.is_ipv4()
+                } else {
+                    device.addresses().iter().any(|own| own.ip == ip)
+                }
             })
         };
         let same: Vec<Context> = open_contexts().into_iter().filter(has).collect();
@@ -186,14 +213,20 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
         }
     }
     if found.is_empty() {
-        return Err(CmError::NoListenDevice(last.map_or_else(|| "there is none".into(), |error| error.to_string())));
+        return Err(CmError::NoListenDevice(
+            last.map_or_else(|| "there is none".into(), |error| error.to_string()),
+        ));
     }
     Ok(found)
 }
 
 /// The own address that the system would send to `peer` from. Nothing is sent.
 fn route(peer: SocketAddr) -> io::Result<IpAddr> {
-    let any: IpAddr = if peer.is_ipv4() { Ipv4Addr::UNSPECIFIED.into() } else { std::net::Ipv6Addr::UNSPECIFIED.into() };
+    let any: IpAddr = if peer.is_ipv4() {
+        Ipv4Addr::UNSPECIFIED.into()
+    } else {
+        std::net::Ipv6Addr::UNSPECIFIED.into()
+    };
     let socket = UdpSocket::bind((any, 0))?;
     // port 0 is no destination
     let mut peer = peer;
@@ -209,12 +242,14 @@ fn is_own(ip: IpAddr) -> bool {
 
 /// The MTU of the interface that has this address.
 fn interface_mtu(ip: IpAddr) -> Option<u32> {
-    let device = devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
+    let device =
+        devices().into_iter().find(|device| device.addresses().iter().any(|own| own.ip == ip))?;
     Some(device.link_mtu())
 }
 
-/// The path MTU from a place: what its port carries, and, as the kernel counts, what fits the interface with 96 bytes of headers.
-/// A peer on the same host may have an interface that carries less.
+/// The path MTU from a place: what its port carries, and, as the kernel counts, what fits the
+/// interface with 96 bytes of headers. A peer on the same host may have an interface that carries
+/// less.
 pub(super) fn path_mtu(place: &DeviceAddr, peer: IpAddr) -> Mtu {
     let port = place.context.active_mtu();
     if place.ip.is_loopback() && peer.is_loopback() {

@@ -2,21 +2,28 @@
 
 use std::time::Duration;
 
-use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, Status, event::Param, id::IdState};
+use super::{
+    AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, Status, event::Param, id::IdState,
+};
 use crate::ProtectionDomain;
 
 /// What finding an address and a way may take; they take nothing here.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CmId {
-    /// Makes an id without a channel for an address (`rdma_create_ep`). For the active side it is ready to connect, with a queue pair
-    /// if `attr` is given. For the passive side it is bound; call [`listen`](Self::listen) and [`get_request`](Self::get_request),
-    /// and each request's id has a queue pair if `attr` is given.
+    /// Makes an id without a channel for an address (`rdma_create_ep`). For the active side it is
+    /// ready to connect, with a queue pair if `attr` is given. For the passive side it is bound;
+    /// call [`listen`](Self::listen) and [`get_request`](Self::get_request), and each request's id
+    /// has a queue pair if `attr` is given.
     ///
     /// # Errors
-    /// Those of [`bind_addr`](Self::bind_addr), [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route) and
-    /// [`create_qp`](Self::create_qp).
-    pub fn create_ep(info: &AddrInfo, pd: Option<&ProtectionDomain>, attr: Option<&CmQpAttr>) -> Result<Self, CmError> {
+    /// Those of [`bind_addr`](Self::bind_addr), [`resolve_addr`](Self::resolve_addr),
+    /// [`resolve_route`](Self::resolve_route) and [`create_qp`](Self::create_qp).
+    pub fn create_ep(
+        info: &AddrInfo,
+        pd: Option<&ProtectionDomain>,
+        attr: Option<&CmQpAttr>,
+    ) -> Result<Self, CmError> {
         let id = Self::new_sync(info.port_space)?;
         id.set_qp_type(info.qp_type)?;
         if let Some(pd) = pd {
@@ -38,12 +45,12 @@ impl CmId {
         Ok(id)
     }
 
-    /// Waits for the next request to a listener without a channel (`rdma_get_request`). Its id has no channel, either;
-    /// [`event`](Self::event) has what came with the request.
+    /// Waits for the next request to a listener without a channel (`rdma_get_request`). Its id has
+    /// no channel, either; [`event`](Self::event) has what came with the request.
     ///
     /// # Errors
-    /// [`CmError::State`] when it does not listen, or has a channel; those of [`create_qp`](Self::create_qp); [`CmError::Failed`] when
-    /// the device is lost.
+    /// [`CmError::State`] when it does not listen, or has a channel; those of
+    /// [`create_qp`](Self::create_qp); [`CmError::Failed`] when the device is lost.
     pub fn get_request(&self) -> Result<Self, CmError> {
         let state = self.check(&[IdState::Listening])?;
         let channel = {
@@ -57,7 +64,9 @@ impl CmId {
             let event = channel.wait(None)?;
             match event.kind {
                 EventKind::ConnectRequest => break event,
-                EventKind::DeviceRemoval => return Err(CmError::Failed { event: event.kind, status: event.status }),
+                EventKind::DeviceRemoval => {
+                    return Err(CmError::Failed { event: event.kind, status: event.status });
+                }
                 _ => {}
             }
         };
@@ -78,7 +87,8 @@ impl CmId {
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
-    /// What a call has started is done: at once if events emit the rest, else when one of the `wanted` has come.
+    /// What a call has started is done: at once if events emit the rest, else when one of the
+    /// `wanted` has come.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let parts = self.parts();

@@ -13,9 +13,10 @@ use super::{
     event::{EventKind, Status},
     id::IdState,
 };
-use crate::{AttachError, ChannelError, OpenError, BadWorkRequest, RegionError, link::BindError};
+use crate::{AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, link::BindError};
 
-/// Why a call of connection management is refused. Nothing has changed, unless it is [`Failed`](Self::Failed).
+/// Why a call of connection management is refused. Nothing has changed, unless it is
+/// [`Failed`](Self::Failed).
 #[derive(Debug, Error)]
 pub enum CmError {
     /// Not in this state (`EINVAL`).
@@ -51,7 +52,8 @@ pub enum CmError {
     /// No device can be listened on (`ENODEV`).
     #[error("no device can be opened to listen on: {0}")]
     NoListenDevice(String),
-    /// The device cannot be opened (`EADDRINUSE` when another program has the address, else `ENODEV`).
+    /// The device cannot be opened (`EADDRINUSE` when another program has the address, else
+    /// `ENODEV`).
     #[error(transparent)]
     Open(#[from] OpenError),
     /// More private data than the message has room for (`EINVAL`).
@@ -119,15 +121,22 @@ impl CmError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(core::CmError::InUse) => libc::EADDRINUSE,
+            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(core::CmError::InUse) => {
+                libc::EADDRINUSE
+            }
             Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => libc::EADDRNOTAVAIL,
             Self::Family(_) => libc::EAFNOSUPPORT,
             Self::NoListenDevice(_) => libc::ENODEV,
             Self::Open(error) => open_errno(error),
-            Self::Object(ObjectError::TooMany { .. }) | Self::Protocol(core::CmError::TooMany(_)) => libc::ENOMEM,
+            Self::Object(ObjectError::TooMany { .. })
+            | Self::Protocol(core::CmError::TooMany(_)) => libc::ENOMEM,
             Self::Protocol(core::CmError::NoRoute) => libc::EHOSTUNREACH,
-            Self::Region(RegionError::Memory(error)) => error.raw_os_error().unwrap_or(libc::ENOMEM),
-            Self::Post(BadWorkRequest { error: roce_transport::qp::PostError::QueueFull, .. }) => libc::ENOMEM,
+            Self::Region(RegionError::Memory(error)) => {
+                error.raw_os_error().unwrap_or(libc::ENOMEM)
+            }
+            Self::Post(BadWorkRequest {
+                error: roce_transport::qp::PostError::QueueFull, ..
+            }) => libc::ENOMEM,
             Self::Failed { status, .. } => match status {
                 Status::Errno(errno) => *errno,
                 _ => libc::ECONNREFUSED,
@@ -154,7 +163,9 @@ pub(super) fn open_errno(error: &OpenError) -> i32 {
 /// The number for a group that cannot be joined.
 pub(super) fn attach_errno(error: &AttachError) -> i32 {
     match error {
-        AttachError::Adapter(McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. }) => libc::ENOMEM,
+        AttachError::Adapter(
+            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. },
+        ) => libc::ENOMEM,
         AttachError::Adapter(_) => libc::EINVAL,
         AttachError::Join { source, .. } => source.raw_os_error().unwrap_or(libc::EADDRNOTAVAIL),
     }

@@ -41,7 +41,8 @@ event_kinds! {
     RouteError "RDMA_CM_EVENT_ROUTE_ERROR";
     /// Someone asks a listener for a connection, or for a datagram service; the event's id is new.
     ConnectRequest "RDMA_CM_EVENT_CONNECT_REQUEST";
-    /// The peer has accepted; the program moves its queue pair itself and calls [`establish`](super::CmId::establish).
+    /// The peer has accepted; the program moves its queue pair itself and calls
+    /// [`establish`](super::CmId::establish).
     ConnectResponse "RDMA_CM_EVENT_CONNECT_RESPONSE";
     /// The peer has accepted, but the own queue pair could not be moved.
     ConnectError "RDMA_CM_EVENT_CONNECT_ERROR";
@@ -80,7 +81,8 @@ pub enum Status {
     Errno(i32),
     /// The peer says why not.
     Rejected(RejectReason),
-    /// The peer has no such datagram service, or offers it not to us: the status of its SIDR_REP, 1 to 5.
+    /// The peer has no such datagram service, or offers it not to us: the status of its SIDR_REP, 1
+    /// to 5.
     Sidr(u8),
 }
 
@@ -108,27 +110,35 @@ impl fmt::Display for Status {
     }
 }
 
-/// Values of a connection (`rdma_conn_param`): what a program asks for, and, in an event, what the peer does, seen from this side.
+/// Values of a connection (`rdma_conn_param`): what a program asks for, and, in an event, what the
+/// peer does, seen from this side.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnParam {
-    /// For the peer's program. At most 56 bytes to connect, 196 to accept; for datagrams 180 and 136. In an event all bytes that
-    /// the message has room for, zeros after what the peer gave.
+    /// For the peer's program. At most 56 bytes to connect, 196 to accept; for datagrams 180 and
+    /// 136. In an event all bytes that the message has room for, zeros after what the peer gave.
     pub private_data: Vec<u8>,
-    /// READs and atomics that this side answers at once, 0..=128; 255 for as many as it can. 16 by default. What is more than
-    /// the peer wants to have outstanding is cut in [`accept`](super::CmId::accept).
+    /// READs and atomics that this side answers at once, 0..=128; 255 for as many as it can. 16 by
+    /// default. What is more than the peer wants to have outstanding is cut in
+    /// [`accept`](super::CmId::accept).
     pub responder_resources: u8,
-    /// READs and atomics that this side has outstanding at once, 0..=128; 255 for as many as it can. 16 by default. What is more
-    /// than the peer answers is cut in [`accept`](super::CmId::accept).
+    /// READs and atomics that this side has outstanding at once, 0..=128; 255 for as many as it
+    /// can. 16 by default. What is more than the peer answers is cut in
+    /// [`accept`](super::CmId::accept).
     pub initiator_depth: u8,
-    /// Whether the peer heeds credits: only in events. What is given is not sent, since RoCE has no such flow control.
+    /// Whether the peer heeds credits: only in events. What is given is not sent, since RoCE has no
+    /// such flow control.
     pub flow_control: bool,
-    /// How often both sides send something again without progress, 0..=7. Only for [`connect`](super::CmId::connect). 7 by default.
+    /// How often both sides send something again without progress, 0..=7. Only for
+    /// [`connect`](super::CmId::connect). 7 by default.
     pub retry_count: u8,
-    /// How often the peer sends again when this side is not ready to receive, 0..=7; 7 means without limit. 7 by default.
+    /// How often the peer sends again when this side is not ready to receive, 0..=7; 7 means
+    /// without limit. 7 by default.
     pub rnr_retry_count: u8,
-    /// Whether the queue pair receives from a shared receive queue. Only for queue pairs that the id does not know.
+    /// Whether the queue pair receives from a shared receive queue. Only for queue pairs that the
+    /// id does not know.
     pub srq: bool,
-    /// The queue pair, for ids that have none of their own: the program then moves it itself. In an event the peer's.
+    /// The queue pair, for ids that have none of their own: the program then moves it itself. In an
+    /// event the peer's.
     pub qpn: Option<Qpn>,
 }
 
@@ -215,7 +225,8 @@ pub(crate) enum Param {
     Private(Vec<u8>),
 }
 
-/// An event (`rdma_cm_event`). It needs no acknowledgement: dropping it does what `rdma_ack_cm_event` does.
+/// An event (`rdma_cm_event`). It needs no acknowledgement: dropping it does what
+/// `rdma_ack_cm_event` does.
 #[derive(Clone)]
 pub struct CmEvent {
     pub(super) id: CmId,
@@ -259,7 +270,8 @@ impl CmEvent {
         }
     }
 
-    /// The values of a datagram service: of a request, of the answer to one, and of a multicast group.
+    /// The values of a datagram service: of a request, of the answer to one, and of a multicast
+    /// group.
     #[must_use]
     pub const fn ud(&self) -> Option<&UdParam> {
         match &self.param {
@@ -268,8 +280,8 @@ impl CmEvent {
         }
     }
 
-    /// What the peer's program has sent along: as many bytes as the message has room for, zeros after what it gave. Empty
-    /// where no message came.
+    /// What the peer's program has sent along: as many bytes as the message has room for, zeros
+    /// after what it gave. Empty where no message came.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         match &self.param {

@@ -29,19 +29,20 @@ use super::{
 };
 use crate::{Context, ProtectionDomain};
 
-/// A communication id (`rdma_cm_id`): a socket for RDMA. Cheap to clone; its last handle destroys it (`rdma_destroy_id`), which
-/// ends its connection, answers what still waits for an answer, and drops its events. Its queue pair goes with it, unless the
-/// program holds another handle of that.
+/// A communication id (`rdma_cm_id`): a socket for RDMA. Cheap to clone; its last handle destroys
+/// it (`rdma_destroy_id`), which ends its connection, answers what still waits for an answer, and
+/// drops its events. Its queue pair goes with it, unless the program holds another handle of that.
 ///
 /// The calls on one id, in their order:
 ///
-/// * to connect: [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route), [`create_qp`](Self::create_qp),
-///   [`connect`](Self::connect), [`disconnect`](Self::disconnect);
-/// * to be connected to: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new id that comes with each
-///   [`ConnectRequest`](EventKind::ConnectRequest): [`create_qp`](Self::create_qp), [`accept`](Self::accept).
+/// * to connect: [`resolve_addr`](Self::resolve_addr), [`resolve_route`](Self::resolve_route),
+///   [`create_qp`](Self::create_qp), [`connect`](Self::connect), [`disconnect`](Self::disconnect);
+/// * to be connected to: [`bind_addr`](Self::bind_addr), [`listen`](Self::listen), and on the new
+///   id that comes with each [`ConnectRequest`](EventKind::ConnectRequest):
+///   [`create_qp`](Self::create_qp), [`accept`](Self::accept).
 ///
-/// On an id with an [`EventChannel`], each call starts something, and events emit what comes of it. On one
-/// [without](Self::new_sync), each call waits for that.
+/// On an id with an [`EventChannel`], each call starts something, and events emit what comes of it.
+/// On one [without](Self::new_sync), each call waits for that.
 #[derive(Clone)]
 pub struct CmId {
     pub(super) handle: Arc<Handle>,
@@ -97,7 +98,8 @@ pub(super) struct Parts {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
-    /// A queue pair that the program has made and the adapter moves, and whether it has a shared receive queue.
+    /// A queue pair that the program has made and the adapter moves, and whether it has a shared
+    /// receive queue.
     pub(super) adopted: Option<(Qpn, bool)>,
     /// Of a passive side: the first PSN that it expects, once somebody has asked for it.
     pub(super) psn: Option<Psn>,
@@ -141,7 +143,11 @@ impl Parts {
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, place: DeviceAddr) {
         self.channel.attach(&place.context, place.opened);
         let ip = Some(place.ip);
-        place.context.inner.engine.command_shard(|shard, _| shard.adapter_and_routes().1.attach(shared, ip));
+        place
+            .context
+            .inner
+            .engine
+            .command_shard(|shard, _| shard.adapter_and_routes().1.attach(shared, ip));
         self.place = Some(place);
     }
 }
@@ -157,12 +163,18 @@ impl CmId {
     }
 
     fn with(shared: Arc<Shared>, port_space: PortSpace, parts: Parts) -> Self {
-        let handle = Arc::new(Handle { shared, port_space, user_data: AtomicU64::new(0), parts: Mutex::new(parts) });
+        let handle = Arc::new(Handle {
+            shared,
+            port_space,
+            user_data: AtomicU64::new(0),
+            parts: Mutex::new(parts),
+        });
         handle.shared.hand_out(&handle);
         Self { handle }
     }
 
-    /// Makes an id without a channel (`rdma_create_id` with none): its calls wait for what comes of them.
+    /// Makes an id without a channel (`rdma_create_id` with none): its calls wait for what comes of
+    /// them.
     ///
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
@@ -228,7 +240,8 @@ impl CmId {
         self.parts().options.qp_type
     }
 
-    /// The device that it belongs to (`id->verbs`), from the call on that bound it to an address or resolved one.
+    /// The device that it belongs to (`id->verbs`), from the call on that bound it to an address or
+    /// resolved one.
     #[must_use]
     pub fn context(&self) -> Option<Context> {
         self.parts().place.as_ref().map(|place| place.context.clone())
@@ -252,7 +265,8 @@ impl CmId {
         self.parts().peer
     }
 
-    /// The way to the peer, once it is resolved (`id->route`); a request's is in its [`qp_setup`](Self::qp_setup).
+    /// The way to the peer, once it is resolved (`id->route`); a request's is in its
+    /// [`qp_setup`](Self::qp_setup).
     #[must_use]
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.parts().address_vector().ok()
@@ -276,7 +290,8 @@ impl CmId {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
-    /// Its events go to another channel from now on (`rdma_migrate_id`), those that were not taken, too.
+    /// Its events go to another channel from now on (`rdma_migrate_id`), those that were not taken,
+    /// too.
     pub fn migrate_id(&self, channel: &EventChannel) {
         let mut parts = self.parts();
         if let Some(place) = &parts.place {
@@ -290,7 +305,8 @@ impl CmId {
         parts.sync = false;
     }
 
-    /// The same, with calls that wait from now on, on a channel of its own (`rdma_migrate_id` to none).
+    /// The same, with calls that wait from now on, on a channel of its own (`rdma_migrate_id` to
+    /// none).
     ///
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).

@@ -11,23 +11,25 @@ use crate::Context;
 const BACKLOG: usize = 1024;
 
 impl CmId {
-    /// Waits for requests (`rdma_listen`): each comes as an [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an
-    /// id of its own. At most `backlog` may wait on each address for
-    /// an answer of the program, 0 for 1,024; more are not heard, so that their
-    /// senders ask again.
+    /// Waits for requests (`rdma_listen`): each comes as an
+    /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an id of its own. At
+    /// most `backlog` may wait on each address for an answer of the program, 0 for 1,024; more are
+    /// not heard, so that their senders ask again.
     ///
-    /// An id that is bound to no device listens on every device of this host that is open or can be opened, loopback included. An
-    /// id that is not bound at all gets a free port.
+    /// An id that is bound to no device listens on every device of this host that is open or can be
+    /// opened, loopback included. An id that is not bound at all gets a free port.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port, or one of
-    /// another process that has the same address; [`CmError::NoListenDevice`];
-    /// those of [`bind_addr`](Self::bind_addr).
+    /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port, or
+    /// one of another process that has the same address; [`CmError::NoListenDevice`]; those of
+    /// [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut parts = self.parts();
         self.check(&[IdState::Idle, IdState::Bound])?;
         self.bind_any(&mut parts, Ipv4Addr::UNSPECIFIED.into())?;
-        let (Some(lease), Some(local)) = (&parts.lease, parts.local) else { return Err(CmError::NoDevice) };
+        let (Some(lease), Some(local)) = (&parts.lease, parts.local) else {
+            return Err(CmError::NoDevice);
+        };
         let devices = match (&parts.place, &parts.context) {
             (Some(place), _) => vec![(place.context.clone(), false)],
             (None, Some(context)) => vec![(context.clone(), false)],
@@ -45,7 +47,8 @@ impl CmId {
         let mut contexts: Vec<Context> = Vec::new();
         let mut in_use = false;
         for (context, opened) in devices {
-            if !context.gids().into_iter().any(|gid| !gid.is_zero() && listening.takes(gid.to_ip())) {
+            if !context.gids().into_iter().any(|gid| !gid.is_zero() && listening.takes(gid.to_ip()))
+            {
                 continue;
             }
             parts.channel.attach(&context, opened);
@@ -60,7 +63,8 @@ impl CmId {
                 }
                 result
             });
-            // another process that has the same addresses does, or somebody past this one's table of ports
+            // another process that has the same addresses does, or somebody past this one's table
+            // of ports
             if result == Err(roce_transport::cm::CmError::InUse) && own.is_none() {
                 in_use = true;
                 continue;
@@ -82,13 +86,25 @@ impl CmId {
         Ok(())
     }
 
-    /// The addresses that it listens on, each with its port: those of every device, loopback's among them.
+    /// The addresses that it listens on, each with its port: those of every device, loopback's
+    /// among them.
     #[must_use]
     pub fn listening_addrs(&self) -> Vec<SocketAddr> {
         let parts = self.parts();
-        let Some(listening) = self.shared().state().listening.filter(|_| !parts.listening.is_empty()) else { return Vec::new() };
-        let own = parts.listening.iter().flat_map(Context::gids).filter(|gid| !gid.is_zero()).map(Gid::to_ip);
-        own.filter(|&ip| listening.takes(ip)).map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16)).collect()
+        let Some(listening) =
+            self.shared().state().listening.filter(|_| !parts.listening.is_empty())
+        else {
+            return Vec::new();
+        };
+        let own = parts
+            .listening
+            .iter()
+            .flat_map(Context::gids)
+            .filter(|gid| !gid.is_zero())
+            .map(Gid::to_ip);
+        own.filter(|&ip| listening.takes(ip))
+            .map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16))
+            .collect()
     }
 
     /// `keep`: it belongs to the device all the same.

@@ -26,13 +26,14 @@ pub enum JoinFlags {
 
 impl CmId {
     /// Joins a multicast group (`rdma_join_multicast`), with the id's queue pair if it has one:
-    /// [`MulticastJoin`](EventKind::MulticastJoin) tells how to send there, [`MulticastError`](EventKind::MulticastError) that it
-    /// could not be joined. The system announces the membership to the network (IGMP, MLD).
+    /// [`MulticastJoin`](EventKind::MulticastJoin) tells how to send there,
+    /// [`MulticastError`](EventKind::MulticastError) that it could not be joined. The system
+    /// announces the membership to the network (IGMP, MLD).
     ///
     /// # Errors
-    /// [`CmError::State`] before it belongs to a device; [`CmError::WrongService`] unless its queue pair is a datagram one;
-    /// [`CmError::Address`] for no multicast address; [`CmError::Family`]; [`CmError::Joined`]; without a channel,
-    /// [`CmError::Failed`].
+    /// [`CmError::State`] before it belongs to a device; [`CmError::WrongService`] unless its queue
+    /// pair is a datagram one; [`CmError::Address`] for no multicast address; [`CmError::Family`];
+    /// [`CmError::Joined`]; without a channel, [`CmError::Failed`].
     pub fn join_multicast(&self, group: IpAddr) -> Result<(), CmError> {
         self.join_multicast_ex(group, JoinFlags::FullMember)
     }
@@ -43,7 +44,12 @@ impl CmId {
     /// As above.
     pub fn join_multicast_ex(&self, group: IpAddr, flags: JoinFlags) -> Result<(), CmError> {
         let mut parts = self.parts();
-        self.check(&[IdState::Bound, IdState::AddrResolved, IdState::RouteResolved, IdState::Established])?;
+        self.check(&[
+            IdState::Bound,
+            IdState::AddrResolved,
+            IdState::RouteResolved,
+            IdState::Established,
+        ])?;
         if parts.options.qp_type != QpType::Ud {
             return Err(CmError::WrongService(parts.options.qp_type));
         }
@@ -58,15 +64,25 @@ impl CmId {
             return Err(CmError::Joined(group));
         }
         let sgid_index = place.sgid_index().ok_or(CmError::NotOfDevice(place.ip))?;
-        let qp = parts.queues.as_ref().map(|queues| &queues.qp).filter(|_| flags == JoinFlags::FullMember);
+        let qp = parts
+            .queues
+            .as_ref()
+            .map(|queues| &queues.qp)
+            .filter(|_| flags == JoinFlags::FullMember);
         let attached = qp.map(|qp| qp.attach_mcast(group.into()));
         let (kind, status, param) = match attached {
-            Some(Err(error)) => (EventKind::MulticastError, Status::Errno(attach_errno(&error)), Param::None),
+            Some(Err(error)) => {
+                (EventKind::MulticastError, Status::Errno(attach_errno(&error)), Param::None)
+            }
             attached => {
                 let traffic_class = parts.options.tos;
-                let av = AddressVector { traffic_class, ..AddressVector::new(Gid::from(group), sgid_index) };
+                let av = AddressVector {
+                    traffic_class,
+                    ..AddressVector::new(Gid::from(group), sgid_index)
+                };
                 parts.groups.insert(group, attached.is_some());
-                let ud = UdParam { private_data: Vec::new(), av, qpn: Qpn::MULTICAST, qkey: UDP_QKEY };
+                let ud =
+                    UdParam { private_data: Vec::new(), av, qpn: Qpn::MULTICAST, qkey: UDP_QKEY };
                 (EventKind::MulticastJoin, Status::Success, Param::Ud(ud))
             }
         };

@@ -18,12 +18,20 @@ pub(super) struct Options {
 
 impl Options {
     pub(super) const fn new(qp_type: QpType) -> Self {
-        Self { qp_type, tos: 0, ack_timeout: 16, min_rnr_timer: 12, reuse_addr: false, afonly: false }
+        Self {
+            qp_type,
+            tos: 0,
+            ack_timeout: 16,
+            min_rnr_timer: 12,
+            reuse_addr: false,
+            afonly: false,
+        }
     }
 }
 
 impl CmId {
-    /// The device that it is to use, instead of the one that fits its addresses. Before it belongs to any.
+    /// The device that it is to use, instead of the one that fits its addresses. Before it belongs
+    /// to any.
     ///
     /// # Errors
     /// [`CmError::State`].
@@ -37,7 +45,8 @@ impl CmId {
     /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`).
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one type only.
+    /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one
+    /// type only.
     pub fn set_qp_type(&self, qp_type: QpType) -> Result<(), CmError> {
         let mut parts = self.parts();
         self.check(&[IdState::Idle])?;
@@ -48,13 +57,14 @@ impl CmId {
         Ok(())
     }
 
-    /// Type of service of its packets (`RDMA_OPTION_ID_TOS`): IPv4 TOS or IPv6 traffic class. 0 by default. Before it connects.
+    /// Type of service of its packets (`RDMA_OPTION_ID_TOS`): IPv4 TOS or IPv6 traffic class. 0 by
+    /// default. Before it connects.
     pub fn set_tos(&self, tos: u8) {
         self.parts().options.tos = tos;
     }
 
-    /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code of 4.096 µs · 2^code, 0..=31; 0
-    /// means for ever. 16 (268 ms) by default. Before it connects.
+    /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code
+    /// of 4.096 µs · 2^code, 0..=31; 0 means for ever. 16 (268 ms) by default. Before it connects.
     ///
     /// # Errors
     /// [`CmError::Range`].
@@ -66,8 +76,10 @@ impl CmId {
         Ok(())
     }
 
-    /// For how long its queue pair asks the peer to wait when no receive request is posted (`rdma_set_min_rnr_timer`): a code,
-    /// 0..=31; see [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects or accepts.
+    /// For how long its queue pair asks the peer to wait when no receive request is posted
+    /// (`rdma_set_min_rnr_timer`): a code, 0..=31; see
+    /// [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects
+    /// or accepts.
     ///
     /// # Errors
     /// [`CmError::Range`].
@@ -79,8 +91,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Whether others that want so, too, may bind to the same address and port (`RDMA_OPTION_ID_REUSEADDR`), unless one listens.
-    /// Off by default.
+    /// Whether others that want so, too, may bind to the same address and port
+    /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. Off by default.
     ///
     /// # Errors
     /// [`CmError::State`] once it is bound.
@@ -91,7 +103,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too (`RDMA_OPTION_ID_AFONLY`). Off by default.
+    /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too
+    /// (`RDMA_OPTION_ID_AFONLY`). Off by default.
     ///
     /// # Errors
     /// [`CmError::State`] once it listens or is resolved.

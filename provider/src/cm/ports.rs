@@ -1,5 +1,5 @@
-//! Port numbers of this process. Another process has other addresses, so its ports are its own; if it has the same ones, who listens
-//! [claims](crate::link::Link::claim) the port besides.
+//! Port numbers of this process. Another process has other addresses, so its ports are its own; if
+//! it has the same ones, who listens [claims](crate::link::Link::claim) the port besides.
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,8 @@ struct Use {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Where the next ephemeral port is looked for. It begins anywhere, since processes may share an address.
+    /// Where the next ephemeral port is looked for. It begins anywhere, since processes may share
+    /// an address.
     hint: Option<u16>,
     uses: BTreeMap<(PortSpace, u16), Vec<Use>>,
 }
@@ -44,12 +45,19 @@ pub(super) struct PortLease {
 
 impl PortLease {
     /// Takes `port`, or with 0 a free one.
-    pub(super) fn take(space: PortSpace, address: IpAddr, port: u16, reuse: bool) -> Result<Self, CmError> {
+    pub(super) fn take(
+        space: PortSpace,
+        address: IpAddr,
+        port: u16,
+        reuse: bool,
+    ) -> Result<Self, CmError> {
         let mut table = table();
         let port = if port == 0 { table.free(space)? } else { port };
         let serial = table.next;
         let uses = table.uses.entry((space, port)).or_default();
-        let clash = |other: &Use| overlap(address, other.address) && !(reuse && other.reuse && !other.listening);
+        let clash = |other: &Use| {
+            overlap(address, other.address) && !(reuse && other.reuse && !other.listening)
+        };
         if uses.iter().any(clash) {
             return Err(CmError::PortInUse(port));
         }
@@ -66,7 +74,9 @@ impl PortLease {
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = table();
         let uses = table.uses.entry((self.space, self.port)).or_default();
-        let Some(own) = uses.iter().position(|one| one.serial == self.serial) else { return Ok(()) };
+        let Some(own) = uses.iter().position(|one| one.serial == self.serial) else {
+            return Ok(());
+        };
         let address = uses[own].address;
         if uses.iter().any(|other| other.serial != self.serial && overlap(address, other.address)) {
             return Err(CmError::PortInUse(self.port));
@@ -79,7 +89,9 @@ impl PortLease {
     pub(super) fn set_address(&self, address: IpAddr) {
         let mut table = table();
         let uses = table.uses.get_mut(&(self.space, self.port));
-        if let Some(own) = uses.and_then(|uses| uses.iter_mut().find(|one| one.serial == self.serial)) {
+        if let Some(own) =
+            uses.and_then(|uses| uses.iter_mut().find(|one| one.serial == self.serial))
+        {
             own.address = address;
         }
     }
@@ -101,7 +113,8 @@ impl Table {
     fn free(&mut self, space: PortSpace) -> Result<u16, CmError> {
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
-        let hint = *self.hint.get_or_insert_with(|| getrandom::u32().unwrap_or_default() as u16 % count);
+        let hint =
+            *self.hint.get_or_insert_with(|| getrandom::u32().unwrap_or_default() as u16 % count);
         for step in 0..count {
             let port = first + (hint + step) % count;
             if !self.uses.contains_key(&(space, port)) {
@@ -155,7 +168,8 @@ mod tests {
     #[test]
     fn ephemeral_ports_differ() {
         let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let leases: Vec<_> = (0..100).map(|_| PortLease::take(PortSpace::Ib, any, 0, false).unwrap()).collect();
+        let leases: Vec<_> =
+            (0..100).map(|_| PortLease::take(PortSpace::Ib, any, 0, false).unwrap()).collect();
         let mut ports: Vec<_> = leases.iter().map(PortLease::port).collect();
         ports.sort_unstable();
         ports.dedup();

@@ -6,21 +6,26 @@ use roce_transport::{
     mem::Access,
     psn::Psn,
     qp::{Init, MAX_RD_ATOMIC, ModifyError, QpCaps, QpType, Quirks, Rtr, Rts},
-    work::{NotifyKind, Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
+    work::{Data, NotifyKind, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
 };
 
 use super::{
     CmError, CmId, UDP_QKEY,
     id::{IdState, Parts},
 };
-use crate::{CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpInitAttr, QueuePair, SharedReceiveQueue};
+use crate::{
+    CompletionChannel, CompletionQueue, Context, MemoryRegion, ProtectionDomain, QpInitAttr,
+    QueuePair, SharedReceiveQueue,
+};
 
 /// What the queue pair of an id is made from (`ibv_qp_init_attr`); its type is that of the id.
 #[derive(Clone, Default)]
 pub struct CmQpAttr {
-    /// Where its send requests complete. Without one the id makes one, as large as the send queue, with a channel.
+    /// Where its send requests complete. Without one the id makes one, as large as the send queue,
+    /// with a channel.
     pub send_cq: Option<CompletionQueue>,
-    /// Where its receive requests complete. Without one the id makes one, as large as the receive queue, with a channel.
+    /// Where its receive requests complete. Without one the id makes one, as large as the receive
+    /// queue, with a channel.
     pub recv_cq: Option<CompletionQueue>,
     /// A shared receive queue that it receives from, instead of a queue of its own.
     pub srq: Option<SharedReceiveQueue>,
@@ -81,7 +86,10 @@ fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
         qp.to_rtr(Rtr::Ud)?;
         return qp.to_rts(Rts::Ud { sq_psn: qp.context().random_psn() });
     }
-    let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+    let access = Access::REMOTE_CHANGE
+        | Access::REMOTE_READ
+        | Access::FLUSH_GLOBAL
+        | Access::FLUSH_PERSISTENT;
     qp.to_init(Init { access, ..Init::default() })
 }
 
@@ -101,12 +109,14 @@ impl Parts {
 }
 
 impl CmId {
-    /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the ids of the channel share on each
-    /// device. It is in INIT at once, so that receive requests can be posted before anything comes, and lets the peer read, write
-    /// and do atomics where regions allow it; a datagram queue pair is in RTS.
+    /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the
+    /// ids of the channel share on each device. It is in INIT at once, so that receive requests can
+    /// be posted before anything comes, and lets the peer read, write and do atomics where regions
+    /// allow it; a datagram queue pair is in RTS.
     ///
     /// # Errors
-    /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`]; [`CmError::Io`] (`EMFILE`).
+    /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`];
+    /// [`CmError::Io`] (`EMFILE`).
     pub fn create_qp(&self, pd: Option<&ProtectionDomain>, attr: &CmQpAttr) -> Result<(), CmError> {
         let mut parts = self.parts();
         if parts.has_qp() {
@@ -137,13 +147,15 @@ impl CmId {
         Ok(())
     }
 
-    /// Takes a queue pair that the program has made, in RESET, as if [`create_qp`](Self::create_qp) had made it: it is in INIT at
-    /// once, a datagram queue pair in RTS, and the adapter moves it from then on. The id holds no handle, so it is the program's to
-    /// destroy, before the id or after, and to attach to multicast groups.
+    /// Takes a queue pair that the program has made, in RESET, as if [`create_qp`](Self::create_qp)
+    /// had made it: it is in INIT at once, a datagram queue pair in RTS, and the adapter moves it
+    /// from then on. The id holds no handle, so it is the program's to destroy, before the id or
+    /// after, and to attach to multicast groups.
     ///
     /// # Errors
-    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another device; [`CmError::WrongService`] for
-    /// one of another type than the id's; [`CmError::Modify`].
+    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another
+    /// device; [`CmError::WrongService`] for one of another type than the id's;
+    /// [`CmError::Modify`].
     pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
         let mut parts = self.parts();
         if parts.has_qp() {
@@ -163,7 +175,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Lets go of its queue pair (`rdma_destroy_qp`), which is destroyed unless the program holds another handle.
+    /// Lets go of its queue pair (`rdma_destroy_qp`), which is destroyed unless the program holds
+    /// another handle.
     pub fn destroy_qp(&self) {
         let queues = {
             let mut parts = self.parts();
@@ -181,7 +194,8 @@ impl CmId {
         self.parts().queues.as_ref().map(|queues| queues.qp.clone())
     }
 
-    /// The protection domain of its queue pair (`id->pd`); without a queue pair, the one that it would be made in.
+    /// The protection domain of its queue pair (`id->pd`); without a queue pair, the one that it
+    /// would be made in.
     ///
     /// # Errors
     /// [`CmError::NoDevice`]; [`CmError::Object`] (`ENOMEM`).
@@ -217,16 +231,23 @@ impl CmId {
         self.parts().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
     }
 
-    /// What moves a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the request, or from the peer's answer, on,
-    /// and until the connection is established. Before a request is accepted, with as many READs and atomics each way as the peer
-    /// asks for.
+    /// What moves a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
+    /// request, or from the peer's answer, on, and until the connection is established. Before a
+    /// request is accepted, with as many READs and atomics each way as the peer asks for.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
         let mut parts = self.parts();
         let (conn, asked) = {
             let state = self.shared().state();
             let waits = state.state == IdState::RequestReceived;
-            (state.conn?, state.incoming.as_ref().filter(|_| waits).and_then(|incoming| incoming.conn.clone()))
+            (
+                state.conn?,
+                state
+                    .incoming
+                    .as_ref()
+                    .filter(|_| waits)
+                    .and_then(|incoming| incoming.conn.clone()),
+            )
         };
         let context = parts.place.as_ref()?.context.clone();
         let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
@@ -241,7 +262,8 @@ impl CmId {
 
     // rdma_verbs.
 
-    /// Memory for messages, registered in the id's protection domain (`rdma_reg_msgs`): `length` bytes of zeros.
+    /// Memory for messages, registered in the id's protection domain (`rdma_reg_msgs`): `length`
+    /// bytes of zeros.
     ///
     /// # Errors
     /// [`CmError::NoDevice`], [`CmError::Object`], [`CmError::Region`].
@@ -265,7 +287,8 @@ impl CmId {
         Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?)
     }
 
-    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`). `id` comes back in the completion.
+    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`). `id` comes back in the
+    /// completion.
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
@@ -273,11 +296,17 @@ impl CmId {
         Ok(self.queue_pair()?.post_recv(&[RecvWr::new(id, sges)])?)
     }
 
-    /// Posts a SEND (`rdma_post_send`, `rdma_post_sendv`): of pieces of regions, or of [`Data::inline`] bytes.
+    /// Posts a SEND (`rdma_post_send`, `rdma_post_sendv`): of pieces of regions, or of
+    /// [`Data::inline`] bytes.
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_send(&self, id: u64, data: impl Into<Data>, flags: SendFlags) -> Result<(), CmError> {
+    pub fn post_send(
+        &self,
+        id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+    ) -> Result<(), CmError> {
         self.post(id, SendOp::Send { immediate: None }, data.into(), flags)
     }
 
@@ -285,7 +314,13 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_read(&self, id: u64, data: impl Into<Data>, flags: SendFlags, remote: Remote) -> Result<(), CmError> {
+    pub fn post_read(
+        &self,
+        id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        remote: Remote,
+    ) -> Result<(), CmError> {
         self.post(id, SendOp::Read { remote }, data.into(), flags)
     }
 
@@ -293,7 +328,13 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_write(&self, id: u64, data: impl Into<Data>, flags: SendFlags, remote: Remote) -> Result<(), CmError> {
+    pub fn post_write(
+        &self,
+        id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        remote: Remote,
+    ) -> Result<(), CmError> {
         self.post(id, SendOp::Write { remote, immediate: None }, data.into(), flags)
     }
 
@@ -301,12 +342,18 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_ud_send(&self, id: u64, data: impl Into<Data>, flags: SendFlags, to: UdDestination) -> Result<(), CmError> {
+    pub fn post_ud_send(
+        &self,
+        id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        to: UdDestination,
+    ) -> Result<(), CmError> {
         self.post(id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
     }
 
-    /// Waits for the next completion of a send request (`rdma_get_send_comp`). If the id has not made the completion queue
-    /// itself, this polls.
+    /// Waits for the next completion of a send request (`rdma_get_send_comp`). If the id has not
+    /// made the completion queue itself, this polls.
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`]; [`CmError::Io`] when the system cannot wait.

@@ -1,5 +1,6 @@
-//! What the engine tells of connections, on its way to the ids. Everything here runs under the engine's lock and calls nothing
-//! that could take it again: handles are not touched, only what they share with the engine.
+//! What the engine tells of connections, on its way to the ids. Everything here runs under the
+//! engine's lock and calls nothing that could take it again: handles are not touched, only what
+//! they share with the engine.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +12,10 @@ use std::{
 use roce_transport::{
     adapter::Adapter,
     addr::{AddressVector, Gid, QKey, Qpn},
-    cm::{CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId, SidrRep, SidrReq},
+    cm::{
+        CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId,
+        SidrRep, SidrReq,
+    },
     event::Event,
     qp::QpType,
     time::Instant,
@@ -84,7 +88,9 @@ impl Asked {
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
         let _ = match (self, reason) {
             (Self::Connection(_), _) => adapter.cm_reject(now, conn, reason, &[]),
-            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => adapter.sidr_respond(conn, Err(SidrRep::NO_SERVICE), &[]),
+            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => {
+                adapter.sidr_respond(conn, Err(SidrRep::NO_SERVICE), &[])
+            }
             (Self::Service(_), _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
         };
     }
@@ -106,8 +112,8 @@ impl Routes {
         self.ids.remove(&Arc::as_ptr(id).addr());
     }
 
-    /// Has the adapter listen for `id` on every address of its own that the id wants and does not listen on yet. Where somebody
-    /// else listens for the same it does not.
+    /// Has the adapter listen for `id` on every address of its own that the id wants and does not
+    /// listen on yet. Where somebody else listens for the same it does not.
     ///
     /// # Errors
     /// [`CmError::InUse`] when that is so everywhere.
@@ -120,11 +126,21 @@ impl Routes {
     ) -> Result<(), CmError> {
         let Some(listening) = id.state().listening else { return Ok(()) };
         let Listening { service_id, backlog, .. } = listening;
-        let own: Vec<IpAddr> = adapter.gids().entries().iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip()).collect();
+        let own: Vec<IpAddr> = adapter
+            .gids()
+            .entries()
+            .iter()
+            .filter(|gid| !gid.is_zero())
+            .map(|gid| gid.to_ip())
+            .collect();
         let (mut listens, mut in_use) = (false, false);
         for address in own.into_iter().filter(|&ip| listening.takes(ip)) {
             let claimed = link.claim(service_id, address);
-            if self.listeners.values().any(|other| Arc::ptr_eq(&other.id, id) && other.address == address) {
+            if self
+                .listeners
+                .values()
+                .any(|other| Arc::ptr_eq(&other.id, id) && other.address == address)
+            {
                 listens = true;
                 continue;
             }
@@ -134,7 +150,8 @@ impl Routes {
             }
             match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
                 Ok(name) => {
-                    self.listeners.insert(name, Listener { id: id.clone(), device, address, service_id });
+                    self.listeners
+                        .insert(name, Listener { id: id.clone(), device, address, service_id });
                     listens = true;
                 }
                 Err(CmError::InUse) => in_use = true,
@@ -144,7 +161,12 @@ impl Routes {
         if in_use && !listens { Err(CmError::InUse) } else { Ok(()) }
     }
 
-    pub(super) fn unlisten(&mut self, id: &Arc<Shared>, adapter: &mut Adapter, link: &mut dyn Link) {
+    pub(super) fn unlisten(
+        &mut self,
+        id: &Arc<Shared>,
+        adapter: &mut Adapter,
+        link: &mut dyn Link,
+    ) {
         self.listeners.retain(|&name, other| {
             let is_own = Arc::ptr_eq(&other.id, id);
             if is_own {
@@ -169,7 +191,8 @@ impl Routes {
                     id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
                 }
                 // those that listen on all addresses listen on the new ones, too
-                let mut devices: Vec<_> = self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
+                let mut devices: Vec<_> =
+                    self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
                 devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
                 for (id, device) in devices {
                     let _ = self.listen(&id, device, adapter, link); // somebody's listener may be there already
@@ -191,14 +214,28 @@ impl Routes {
     pub(crate) fn deliver(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
         match event {
             CmEvent::Request { listener, conn, req, remote, local } => {
-                self.ask(&Arrived { listener, conn, asked: Asked::Connection(req), remote, local }, adapter, now);
+                self.ask(
+                    &Arrived { listener, conn, asked: Asked::Connection(req), remote, local },
+                    adapter,
+                    now,
+                );
             }
             CmEvent::SidrRequest { listener, conn, req, remote, local } => {
-                self.ask(&Arrived { listener, conn, asked: Asked::Service(req), remote, local }, adapter, now);
+                self.ask(
+                    &Arrived { listener, conn, asked: Asked::Service(req), remote, local },
+                    adapter,
+                    now,
+                );
             }
             CmEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
-                self.emit(conn, IdState::ResponseReceived, EventKind::ConnectResponse, Status::Success, param);
+                self.emit(
+                    conn,
+                    IdState::ResponseReceived,
+                    EventKind::ConnectResponse,
+                    Status::Success,
+                    param,
+                );
             }
             CmEvent::Established { conn, rep, private_data } => {
                 let param = match (rep, private_data) {
@@ -206,30 +243,66 @@ impl Routes {
                     (None, Some(data)) => Param::Private(data.0.into()),
                     (None, None) => Param::None,
                 };
-                self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
+                self.emit(
+                    conn,
+                    IdState::Established,
+                    EventKind::Established,
+                    Status::Success,
+                    param,
+                );
             }
             CmEvent::Rejected { conn, rej } => {
                 self.fail_qp(conn, adapter, now);
                 let param = Param::Private(rej.private_data.0.into());
-                self.emit(conn, IdState::Closed, EventKind::Rejected, Status::Rejected(rej.reason), param);
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::Rejected,
+                    Status::Rejected(rej.reason),
+                    param,
+                );
                 if adapter.cm_state(conn).is_none() {
                     self.forget(conn);
                 }
             }
             CmEvent::Unreachable { conn } => {
-                self.emit(conn, IdState::Closed, EventKind::Unreachable, Status::Errno(libc::ETIMEDOUT), Param::None);
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::Unreachable,
+                    Status::Errno(libc::ETIMEDOUT),
+                    Param::None,
+                );
                 self.forget(conn);
             }
             CmEvent::ConnectError { conn } => {
                 self.fail_qp(conn, adapter, now);
-                self.emit(conn, IdState::Closed, EventKind::ConnectError, Status::Errno(libc::EINVAL), Param::None);
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::ConnectError,
+                    Status::Errno(libc::EINVAL),
+                    Param::None,
+                );
                 self.forget(conn);
             }
             CmEvent::Disconnected { conn } => {
-                self.emit(conn, IdState::Disconnected, EventKind::Disconnected, Status::Success, Param::None);
+                self.emit(
+                    conn,
+                    IdState::Disconnected,
+                    EventKind::Disconnected,
+                    Status::Success,
+                    Param::None,
+                );
             }
             CmEvent::TimeWaitExit { conn } => {
-                self.emit(conn, IdState::Closed, EventKind::TimewaitExit, Status::Success, Param::None);
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::TimewaitExit,
+                    Status::Success,
+                    Param::None,
+                );
                 self.forget(conn);
             }
             CmEvent::SidrReply { conn, rep } => {
@@ -242,24 +315,35 @@ impl Routes {
     fn ask(&mut self, arrived: &Arrived, adapter: &mut Adapter, now: Instant) {
         let &Arrived { listener, conn, ref asked, remote, local } = arrived;
         let found = self.listeners.get(&listener);
-        let found = found.and_then(|Listener { id, device, .. }| Some((id.clone(), *device, id.state().listening?)));
+        let found = found.and_then(|Listener { id, device, .. }| {
+            Some((id.clone(), *device, id.state().listening?))
+        });
         let Some((id, device, Listening { qp_type, service_id, .. })) = found else {
             // the listener is just being destroyed
             return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
-        let takes = |asks: QpType| asks == qp_type || (asks, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator);
+        let takes = |asks: QpType| {
+            asks == qp_type || (asks, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator)
+        };
         if !asked.qp_type().is_some_and(takes) {
             return asked.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
         // who it says it is, is who it is
         let header = asked.header().filter(|header| header.dst == local && header.src == remote);
-        let Some(header) = header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified()) else {
+        let Some(header) =
+            header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified())
+        else {
             return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
         let param = match asked {
             Asked::Connection(req) => Param::Conn(of_request(req)),
             Asked::Service(req) => {
-                let sgid_index = adapter.gids().entries().iter().position(|&gid| gid == Gid::from(local)).unwrap_or(0);
+                let sgid_index = adapter
+                    .gids()
+                    .entries()
+                    .iter()
+                    .position(|&gid| gid == Gid::from(local))
+                    .unwrap_or(0);
                 Param::Ud(UdParam {
                     private_data: req.private_data.0[IpHeader::LEN..].into(),
                     av: AddressVector::new(remote.into(), sgid_index as u16),
@@ -277,7 +361,13 @@ impl Routes {
         let new = Arc::new(Shared::of_request(&id, conn, incoming));
         self.conns.insert(conn, new.clone());
         let request = Some(Request { listener: id.clone(), device, conn });
-        id.push_request(Raw { id: new, request, kind: EventKind::ConnectRequest, status: Status::Success, param });
+        id.push_request(Raw {
+            id: new,
+            request,
+            kind: EventKind::ConnectRequest,
+            status: Status::Success,
+            param,
+        });
     }
 
     /// The answer to a question for a datagram service.
@@ -286,21 +376,34 @@ impl Routes {
         let av = id.state().av;
         let (Some(av), 0) = (av, rep.status) else {
             let param = Param::Private(rep.private_data.0.into());
-            return self.emit(conn, IdState::Closed, EventKind::Unreachable, Status::Sidr(rep.status), param);
+            return self.emit(
+                conn,
+                IdState::Closed,
+                EventKind::Unreachable,
+                Status::Sidr(rep.status),
+                param,
+            );
         };
         let private_data = rep.private_data.0.into();
         let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: QKey(rep.qkey) });
         self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
     }
 
-    fn emit(&mut self, conn: ConnId, state: IdState, kind: EventKind, status: Status, param: Param) {
+    fn emit(
+        &mut self,
+        conn: ConnId,
+        state: IdState,
+        kind: EventKind,
+        status: Status,
+        param: Param,
+    ) {
         let Some(id) = self.conns.get(&conn) else { return };
         id.state().state = state;
         if id.is_handed_out() {
             id.push(Raw { id: id.clone(), request: None, kind, status, param });
         } else {
-            // The peer has changed its mind before the program has looked: then it need not look. Else a peer could fill the
-            // channel with requests that it takes back.
+            // The peer has changed its mind before the program has looked: then it need not look.
+            // Else a peer could fill the channel with requests that it takes back.
             id.withdraw();
             self.forget(conn);
         }
@@ -320,7 +423,8 @@ impl Routes {
     }
 }
 
-/// A request, as its receiver sees it: what one side answers at once is what the other may have outstanding.
+/// A request, as its receiver sees it: what one side answers at once is what the other may have
+/// outstanding.
 fn of_request(req: &Req) -> ConnParam {
     ConnParam {
         private_data: req.private_data.0[IpHeader::LEN..].into(),

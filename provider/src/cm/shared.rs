@@ -82,7 +82,11 @@ impl Shared {
 
     /// A request to `listener`, which nobody has looked at yet.
     pub(super) fn of_request(listener: &Self, conn: ConnId, incoming: Incoming) -> Self {
-        let state = State { conn: Some(conn), incoming: Some(incoming), ..State::new(IdState::RequestReceived) };
+        let state = State {
+            conn: Some(conn),
+            incoming: Some(incoming),
+            ..State::new(IdState::RequestReceived)
+        };
         Self::new(listener.queue().clone(), state)
     }
 
@@ -134,7 +138,8 @@ impl Shared {
     }
 
     fn owns(&self, raw: &Raw) -> bool {
-        std::ptr::eq(&*raw.id, self) || raw.request.as_ref().is_some_and(|request| std::ptr::eq(&*request.listener, self))
+        std::ptr::eq(&*raw.id, self)
+            || raw.request.as_ref().is_some_and(|request| std::ptr::eq(&*request.listener, self))
     }
 
     /// Its events come elsewhere from now on, those that were not taken, too.

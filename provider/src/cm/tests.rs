@@ -1,4 +1,5 @@
-//! What only the inside can bring about: devices that lose an address or their link, requests that no program of ours sends.
+//! What only the inside can bring about: devices that lose an address or their link, requests that
+//! no program of ours sends.
 
 use std::{
     io,
@@ -117,7 +118,11 @@ fn who_lies_in_its_header_is_refused() {
     ];
     for header in refused {
         world.send(&id, &header);
-        assert_eq!(world.expect(EventKind::Rejected).status(), Status::Rejected(RejectReason::CONSUMER), "{header:x?}");
+        assert_eq!(
+            world.expect(EventKind::Rejected).status(),
+            Status::Rejected(RejectReason::CONSUMER),
+            "{header:x?}"
+        );
         assert_eq!(world.b.cm_count(), 0);
     }
     world.send(&id, &right.encode());
@@ -127,7 +132,8 @@ fn who_lies_in_its_header_is_refused() {
     world.expect(EventKind::Rejected);
 }
 
-/// The device's table of addresses changes under ids that are bound, resolved, listening, connected.
+/// The device's table of addresses changes under ids that are bound, resolved, listening,
+/// connected.
 #[test]
 fn an_address_comes_and_goes() {
     let world = World::new(PortSpace::Tcp);
@@ -151,7 +157,10 @@ fn an_address_comes_and_goes() {
     // who listens everywhere listens on what is new, too, and not twice on what was there
     set(&world.b, &["10.9.0.2", "10.9.0.22", "fd00::1"]);
     let addresses = world.listener.listening_addrs();
-    assert_eq!(addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>(), ["10.9.0.2", "10.9.0.22"]);
+    assert_eq!(
+        addresses.iter().map(|address| address.ip().to_string()).collect::<Vec<_>>(),
+        ["10.9.0.2", "10.9.0.22"]
+    );
     let other = World::new(PortSpace::Udp);
     let service_id = world.listener.port_space().service(world.to().port());
     let listens = |address: IpAddr| {
@@ -163,7 +172,8 @@ fn an_address_comes_and_goes() {
     drop(other);
 }
 
-/// A link that always says that there is something to read, fails when it is told to, and knows no multicast.
+/// A link that always says that there is something to read, fails when it is told to, and knows no
+/// multicast.
 struct Failing {
     descriptor: OwnedFd,
     fails: Arc<AtomicBool>,
@@ -187,7 +197,11 @@ impl Link for Failing {
     }
 
     fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-        if self.fails.load(Ordering::Relaxed) { Err(io::ErrorKind::BrokenPipe.into()) } else { Ok(0) }
+        if self.fails.load(Ordering::Relaxed) {
+            Err(io::ErrorKind::BrokenPipe.into())
+        } else {
+            Ok(0)
+        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -201,7 +215,14 @@ fn a_device_is_lost() {
     let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
     let link = Failing { descriptor, fails: fails.clone() };
     let port = PortAttr::new(true, Mtu::B1024);
-    let context = open_link("failing".into(), port, Box::new(link), Surroundings::default(), OpenOptions::default()).unwrap();
+    let context = open_link(
+        "failing".into(),
+        port,
+        Box::new(link),
+        Surroundings::default(),
+        OpenOptions::default(),
+    )
+    .unwrap();
     let channel = EventChannel::new().unwrap();
     let (listener, client) = (channel.create_id(PortSpace::Tcp), channel.create_id(PortSpace::Udp));
     listener.set_context(&context).unwrap();
@@ -213,12 +234,18 @@ fn a_device_is_lost() {
     let event = channel.wait(SOON).unwrap();
     assert_eq!((event.kind(), event.id()), (EventKind::MulticastError, &client));
     assert!(matches!(event.status(), Status::Errno(_)));
-    assert!(matches!(client.leave_multicast("239.1.1.1".parse().unwrap()), Err(CmError::NotJoined(_))));
+    assert!(matches!(
+        client.leave_multicast("239.1.1.1".parse().unwrap()),
+        Err(CmError::NotJoined(_))
+    ));
     fails.store(true, Ordering::Relaxed);
     let mut lost: Vec<CmId> = Vec::new();
     for _ in 0..2 {
         let event = channel.wait(SOON).unwrap();
-        assert_eq!((event.kind(), event.status()), (EventKind::DeviceRemoval, Status::Errno(libc::ENODEV)));
+        assert_eq!(
+            (event.kind(), event.status()),
+            (EventKind::DeviceRemoval, Status::Errno(libc::ENODEV))
+        );
         lost.push(event.id().clone());
     }
     assert!(lost.contains(&listener) && lost.contains(&client));
@@ -247,7 +274,10 @@ fn nothing_is_left_behind() {
     drop(channel);
     assert!(kept.iter().all(|id| id.strong_count() == 0));
     for context in [&a, &b] {
-        context.inner.engine.command_shard(|shard, _| assert!(shard.adapter_and_routes().1.is_empty()));
+        context
+            .inner
+            .engine
+            .command_shard(|shard, _| assert!(shard.adapter_and_routes().1.is_empty()));
     }
 }
 
@@ -259,6 +289,13 @@ fn events_are_numbered_as_in_c() {
         assert_eq!(*kind as usize, index);
         assert!(kind.name().starts_with("RDMA_CM_EVENT_"));
     }
-    assert_eq!((EventKind::ConnectRequest as u8, EventKind::Established as u8, EventKind::TimewaitExit as u8), (4, 9, 15));
+    assert_eq!(
+        (
+            EventKind::ConnectRequest as u8,
+            EventKind::Established as u8,
+            EventKind::TimewaitExit as u8
+        ),
+        (4, 9, 15)
+    );
     assert_eq!(Param::default(), Param::None);
 }

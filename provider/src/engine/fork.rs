@@ -1,9 +1,10 @@
 //! What becomes of engines when the process forks.
 //!
-//! The parent's go on. In the child there are only copies: of the adapter, without the thread that served it, on the parent's
-//! sockets. If the child touched those, it would take the parent's packets and answer for it. So its copies lose their links
-//! there and then: they can still be looked at and destroyed, but nothing goes out, and nothing comes in any more. What the
-//! child opens anew is its own.
+//! The parent's go on. In the child there are only copies: of the adapter, without the thread that
+//! served it, on the parent's sockets. If the child touched those, it would take the parent's
+//! packets and answer for it. So its copies lose their links there and then: they can still be
+//! looked at and destroyed, but nothing goes out, and nothing comes in any more. What the child
+//! opens anew is its own.
 
 #![allow(unsafe_code, reason = "pthread_atfork has no safe interface")]
 
@@ -17,7 +18,8 @@ use crate::{link::NullLink, publish::Publisher};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// What the thread that forks holds meanwhile, so that the copies in the child are whole and unlocked.
+/// What the thread that forks holds meanwhile, so that the copies in the child are whole and
+/// unlocked.
 struct Held {
     publisher: MutexGuard<'static, Option<Publisher>>,
     shard: MutexGuard<'static, Shard>,
@@ -36,8 +38,9 @@ thread_local! {
 pub(super) fn watch(engine: &Arc<Engine>) {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
-        // SAFETY: The three are functions that live as long as the process does: a library with this code in it is never
-        // unloaded, because its threads run in it. If there is no memory for them, forks do as they do without.
+        // SAFETY: The three are functions that live as long as the process does: a library with
+        // this code in it is never unloaded, because its threads run in it. If there is no memory
+        // for them, forks do as they do without.
         unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
     });
     let mut engines = engines();
@@ -53,7 +56,8 @@ unsafe extern "C" fn prepare() {
     let engines = engines();
     let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
     let hold = |engine: Arc<Engine>| {
-        // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after they are gone.
+        // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after
+        // they are gone.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // in this order, as whoever publishes
         let publisher = borrowed.publisher.lock().unwrap_or_else(PoisonError::into_inner);
@@ -61,7 +65,9 @@ unsafe extern "C" fn prepare() {
         Held { publisher, shard, engine }
     };
     // a thread that ends has no such list any more, and nothing of its own to protect
-    let _ = HELD.try_with(|held| *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines)));
+    let _ = HELD.try_with(|held| {
+        *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines))
+    });
 }
 
 fn release() -> Option<AllHeld> {

@@ -55,23 +55,36 @@ impl LinkCounters {
     pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
         [
             ("link_send_calls", "Calls that sent something.", self.send_calls),
-            ("link_sent_runs", "Runs of datagrams handed to the link, each with one call's worth of segments.", self.sent_runs),
+            (
+                "link_sent_runs",
+                "Runs of datagrams handed to the link, each with one call's worth of segments.",
+                self.sent_runs,
+            ),
             (
                 "link_shared_runs",
                 "Of these, runs that went to another device of this host through shared memory.",
                 self.shared_runs,
             ),
-            ("link_handed_on", "Datagrams handed on to other processes of this host that have the same address.", self.forwarded),
+            (
+                "link_handed_on",
+                "Datagrams handed on to other processes of this host that have the same address.",
+                self.forwarded,
+            ),
             ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
             ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
-            ("link_bind_errors", "Addresses of the interface that came but could not be used.", self.bind_errors),
+            (
+                "link_bind_errors",
+                "Addresses of the interface that came but could not be used.",
+                self.bind_errors,
+            ),
         ]
         .into_iter()
         .map(|(name, explanation, value)| Counter { name, explanation, value })
     }
 }
 
-/// Where events go: completion queues by their name, ids of connection management, and the context's queue for the rest.
+/// Where events go: completion queues by their name, ids of connection management, and the
+/// context's queue for the rest.
 pub(crate) struct Wakers {
     pub(crate) completions: BTreeMap<CqId, Arc<CqWaker>>,
     pub(crate) events: Arc<AsyncQueue>,
@@ -101,7 +114,12 @@ pub(crate) struct Shard {
 const LOST_AFTER: u32 = 64;
 
 impl Shard {
-    pub(super) fn new(adapter: Adapter, link: Box<dyn Link>, observer: Option<Box<dyn Observer>>, wakers: Wakers) -> Self {
+    pub(super) fn new(
+        adapter: Adapter,
+        link: Box<dyn Link>,
+        observer: Option<Box<dyn Observer>>,
+        wakers: Wakers,
+    ) -> Self {
         let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
         let link_counters = LinkCounters::default();
         Self {
@@ -145,8 +163,8 @@ impl Shard {
         (&mut self.adapter, &mut *self.link, &mut self.wakers.cm)
     }
 
-    /// Receives, handles, sends and tells, until there is nothing more or others should have a turn. Returns how many
-    /// messages of the link were received.
+    /// Receives, handles, sends and tells, until there is nothing more or others should have a
+    /// turn. Returns how many messages of the link were received.
     pub(super) fn serve(&mut self, now: Instant) -> usize {
         let mut received = 0;
         for _ in 0..ROUNDS {
@@ -211,7 +229,8 @@ impl Shard {
         }
     }
 
-    /// The port is as its interface is now. Returns whether the link has other descriptors than before.
+    /// The port is as its interface is now. Returns whether the link has other descriptors than
+    /// before.
     pub(super) fn follow(&mut self, state: &InterfaceState, watch: &Watch) -> bool {
         self.adapter.set_port(state.up, state.active_mtu());
         let mut table = self.adapter.gids().entries().to_vec();
@@ -229,8 +248,10 @@ impl Shard {
             }
             self.link.remove_address(address);
             self.link_counters.bind_errors += 1;
-            self.link_counters.last_bind_error =
-                Some(result.err().map_or_else(|| format!("no entry for {address} in the GID table"), |error| error.to_string()));
+            self.link_counters.last_bind_error = Some(result.err().map_or_else(
+                || format!("no entry for {address} in the GID table"),
+                |error| error.to_string(),
+            ));
         }
         self.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
@@ -250,7 +271,8 @@ impl Shard {
         self.publication = None;
     }
 
-    /// Someone is about to sleep until the link's descriptors are readable. Returns whether there is nothing to receive.
+    /// Someone is about to sleep until the link's descriptors are readable. Returns whether there
+    /// is nothing to receive.
     pub(super) fn park(&mut self) -> bool {
         self.link.park()
     }
@@ -279,7 +301,13 @@ impl Shard {
             if let Some(observer) = &mut self.observer {
                 let at = clock::wall(now);
                 for (net, bytes) in self.buffer.datagrams() {
-                    observer.observe(&Observed { at, direction: Direction::Sent, net: &net, bytes, disposition: None });
+                    observer.observe(&Observed {
+                        at,
+                        direction: Direction::Sent,
+                        net: &net,
+                        bytes,
+                        disposition: None,
+                    });
                 }
             }
             self.counted = true;
@@ -301,7 +329,11 @@ impl Shard {
                 }
                 other => {
                     self.wakers.cm.note(other, &mut self.adapter, &mut *self.link);
-                    self.wakers.readers.iter().filter_map(Weak::upgrade).for_each(|reader| reader.push(other));
+                    self.wakers
+                        .readers
+                        .iter()
+                        .filter_map(Weak::upgrade)
+                        .for_each(|reader| reader.push(other));
                     self.wakers.events.push(other);
                 }
             }
@@ -314,7 +346,8 @@ impl Shard {
     }
 }
 
-/// The network header with the identification that makes the ICRC right, where the link could only guess it.
+/// The network header with the identification that makes the ICRC right, where the link could only
+/// guess it.
 fn identified(net: &NetHeader, bytes: &[u8]) -> NetHeader {
     let ident = match (verify_icrc(net, bytes), net.ident) {
         (Some(IcrcMatch::Solved { id, dont_fragment }), _) => Ident::Known { id, dont_fragment },
@@ -375,7 +408,8 @@ mod tests {
 
     fn dead(progress: Progress) -> Context {
         let link = Dead(eventfd(1, EventfdFlags::CLOEXEC).unwrap());
-        let (port, options) = (PortAttr::new(true, Mtu::B1024), OpenOptions { progress, ..OpenOptions::default() });
+        let (port, options) =
+            (PortAttr::new(true, Mtu::B1024), OpenOptions { progress, ..OpenOptions::default() });
         open_link("dead".into(), port, Box::new(link), Surroundings::default(), options).unwrap()
     }
 
@@ -392,7 +426,10 @@ mod tests {
         for _ in 0..3 {
             context.progress();
         }
-        assert_eq!((context.poll_async_event(), context.poll_async_event()), (Some(Event::DeviceFatal), None));
+        assert_eq!(
+            (context.poll_async_event(), context.poll_async_event()),
+            (Some(Event::DeviceFatal), None)
+        );
         assert_eq!(qp.query().state, State::Err);
         assert_eq!(context.link_counters().receive_errors, u64::from(LOST_AFTER));
     }

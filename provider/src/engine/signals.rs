@@ -1,19 +1,28 @@
-//! Signals are the program's: a thread of ours takes none, lest a handler run where its program does not expect it, or a call
-//! that the program wants to be interrupted goes on.
+//! Signals are the program's: a thread of ours takes none, lest a handler run where its program
+//! does not expect it, or a call that the program wants to be interrupted goes on.
 
 #![allow(unsafe_code, reason = "signal masks")]
 
 use std::{mem, ptr};
 
 /// Those that tell a thread of its own faults. They stay as they are.
-const FAULTS: [libc::c_int; 7] =
-    [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS, libc::SIGABRT];
+const FAULTS: [libc::c_int; 7] = [
+    libc::SIGSEGV,
+    libc::SIGBUS,
+    libc::SIGFPE,
+    libc::SIGILL,
+    libc::SIGTRAP,
+    libc::SIGSYS,
+    libc::SIGABRT,
+];
 
 /// Runs `start` with signals blocked on this thread; threads that it starts keep them blocked.
 pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: all zero is an empty set
-    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { (mem::zeroed(), mem::zeroed()) };
-    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask only
+    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: the sets are initialised and borrowed for the calls, which change this thread's mask
+    // only
     let result = unsafe {
         libc::sigfillset(&mut set);
         for signal in FAULTS {

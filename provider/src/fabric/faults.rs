@@ -11,28 +11,30 @@ use roce_transport::{
 
 use super::rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive};
 
-/// How well a network carries datagrams in general. The default is a perfect one without delay. Probabilities go from 0
-/// (never, the default) to 1 (always).
+/// How well a network carries datagrams in general. The default is a perfect one without delay.
+/// Probabilities go from 0 (never, the default) to 1 (always).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
     /// Probability that a datagram is lost.
     pub loss: f64,
-    /// Probability that a datagram arrives twice. The copy comes up to [`reorder_by`](Self::reorder_by) later.
+    /// Probability that a datagram arrives twice. The copy comes up to
+    /// [`reorder_by`](Self::reorder_by) later.
     pub duplication: f64,
     /// Probability that a datagram is held back, so that later ones overtake it.
     pub reordering: f64,
-    /// The longest time for which a datagram is held back for reordering. 100 µs by default. Should be several times the
-    /// gap between datagrams, or nothing can overtake.
+    /// The longest time for which a datagram is held back for reordering. 100 µs by default. Should
+    /// be several times the gap between datagrams, or nothing can overtake.
     pub reorder_by: Duration,
-    /// Probability that one byte of a datagram changes. The ICRC catches it, unless it hits the congestion bits of the BTH,
-    /// which the ICRC leaves out; see [`Identification::Hidden`](super::Identification::Hidden) for when that check is weak.
+    /// Probability that one byte of a datagram changes. The ICRC catches it, unless it hits the
+    /// congestion bits of the BTH, which the ICRC leaves out; see
+    /// [`Identification::Hidden`](super::Identification::Hidden) for when that check is weak.
     pub corruption: f64,
     /// Probability that a datagram is marked "congestion experienced" on its way.
     pub ecn: f64,
     /// How long every datagram takes at least. 0 by default.
     pub delay: Duration,
-    /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when this is more than the gap
-    /// between them.
+    /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when
+    /// this is more than the gap between them.
     pub jitter: Duration,
 }
 
@@ -51,8 +53,8 @@ impl Default for Conditions {
     }
 }
 
-/// Everything that is to go wrong. Can be written as text: clauses with commas between them, of which the first word says
-/// what happens.
+/// Everything that is to go wrong. Can be written as text: clauses with commas between them, of
+/// which the first word says what happens.
 ///
 /// ```text
 /// drop 3%                     every datagram is lost with this probability; also: duplicate, reorder, corrupt, mark
@@ -69,8 +71,8 @@ impl Default for Conditions {
 /// pass cnp                    these are never hit by what stands after this clause, nor by "drop 3%"
 /// ```
 ///
-/// Kinds of packet are `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`, `nak`, `rnr-nak`, `cnp`;
-/// places in a message `first`, `middle`, `last`, `only`.
+/// Kinds of packet are `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`,
+/// `nak`, `rnr-nak`, `cnp`; places in a message `first`, `middle`, `last`, `only`.
 ///
 /// ```
 /// use roce_provider::fabric::FaultPlan;
@@ -88,14 +90,18 @@ pub struct FaultPlan {
 }
 
 impl FaultPlan {
-    /// What of it concerns a device's datagrams in one direction. Whether a receiver is ready is a matter of what is received.
+    /// What of it concerns a device's datagrams in one direction. Whether a receiver is ready is a
+    /// matter of what is received.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| {
             rule.direction.is_none_or(|its| its == direction)
                 && (rule.action != Action::NotReady || direction == Direction::Received)
         };
-        Self { conditions: self.conditions, rules: self.rules.iter().filter(concerned).cloned().collect() }
+        Self {
+            conditions: self.conditions,
+            rules: self.rules.iter().filter(concerned).cloned().collect(),
+        }
     }
 }
 
@@ -146,7 +152,11 @@ impl Faults {
     /// Decides by this plan. The same seed and the same datagrams give the same verdicts.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
-        let mut faults = Self { conditions: plan.conditions, rules: Vec::new(), rng: ChaCha8Rng::seed_from_u64(seed) };
+        let mut faults = Self {
+            conditions: plan.conditions,
+            rules: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        };
         for rule in plan.rules {
             faults.add(rule);
         }
@@ -181,7 +191,8 @@ impl Faults {
         self.rules.get(rule.0).map_or(0, |counted| counted.hits)
     }
 
-    /// How many datagrams have matched the rule, hit or not. Those that an earlier rule hit are not among them.
+    /// How many datagrams have matched the rule, hit or not. Those that an earlier rule hit are not
+    /// among them.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |counted| counted.seen)
@@ -205,7 +216,8 @@ impl Faults {
         let packet = Packet::parse(bytes).ok();
         for counted in &mut self.rules {
             let Rule { matcher, frequency, action, times, direction: _ } = &counted.rule;
-            let concerned = *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
+            let concerned =
+                *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
             if !concerned || !matcher.matches(net, packet.as_ref()) {
                 continue;
             }
@@ -232,7 +244,8 @@ impl Faults {
             Action::Duplicate => verdict.copy = Some(self.travel_time()),
             Action::Delay(delay) => verdict.delay = verdict.delay.saturating_add(delay),
             Action::Corrupt(corruption) => {
-                verdict.corruption = Some(corruption.unwrap_or_else(|| self.random_corruption(length)));
+                verdict.corruption =
+                    Some(corruption.unwrap_or_else(|| self.random_corruption(length)));
             }
             Action::Mark => verdict.congestion = true,
             Action::NotReady => verdict.not_ready = true,
@@ -240,10 +253,12 @@ impl Faults {
     }
 
     fn chance(&mut self, length: usize, verdict: &mut Verdict) {
-        let Conditions { loss, duplication, reordering, corruption, ecn, reorder_by, .. } = self.conditions;
+        let Conditions { loss, duplication, reordering, corruption, ecn, reorder_by, .. } =
+            self.conditions;
         verdict.lost = happens(&mut self.rng, loss);
         if happens(&mut self.rng, duplication) {
-            verdict.copy = Some(self.travel_time().saturating_add(up_to(&mut self.rng, reorder_by)));
+            verdict.copy =
+                Some(self.travel_time().saturating_add(up_to(&mut self.rng, reorder_by)));
         }
         if happens(&mut self.rng, reordering) {
             verdict.delay = verdict.delay.saturating_add(up_to(&mut self.rng, reorder_by));
@@ -265,8 +280,8 @@ impl Faults {
     }
 }
 
-/// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault does not disturb the
-/// sequence of the others.
+/// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault
+/// does not disturb the sequence of the others.
 fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
     probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }
@@ -294,7 +309,11 @@ mod tests {
             ident: Ident::Known { id: 0, dont_fragment: true },
         };
         // a SEND Only to queue pair 0x12 with PSN 7
-        faults.judge(Instant::ZERO, &net, &[4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0])
+        faults.judge(
+            Instant::ZERO,
+            &net,
+            &[4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0],
+        )
     }
 
     fn lost(plan: &str, count: usize) -> String {
@@ -325,7 +344,10 @@ mod tests {
         let verdict = |plan: &str| judge(&mut Faults::new(plan.parse().unwrap(), 1));
         let ms = Duration::from_millis;
         assert_eq!(verdict("delay 2ms"), Verdict { delay: ms(2), ..Verdict::default() });
-        assert_eq!(verdict("delay 2ms, delay 3ms send"), Verdict { delay: ms(5), ..Verdict::default() });
+        assert_eq!(
+            verdict("delay 2ms, delay 3ms send"),
+            Verdict { delay: ms(5), ..Verdict::default() }
+        );
         assert_eq!(verdict("duplicate once"), Verdict { copy: Some(ms(0)), ..Verdict::default() });
         assert_eq!(verdict("mark once"), Verdict { congestion: true, ..Verdict::default() });
         assert_eq!(verdict("rnr once"), Verdict { not_ready: true, ..Verdict::default() });

@@ -1,10 +1,11 @@
-//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is told to, the same way for
-//! the same seed.
+//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is
+//! told to, the same way for the same seed.
 //!
-//! A [`Network`] has no clock and no thread. Whoever owns it hands in datagrams with [`send`](Network::send) and takes out
-//! those that are due with [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real time.
-//! What is to go wrong stands apart in [`Faults`], which judges one datagram at a time and works in front of a real link,
-//! too.
+//! A [`Network`] has no clock and no thread. Whoever owns it hands in datagrams with
+//! [`send`](Network::send) and takes out those that are due with
+//! [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real
+//! time. What is to go wrong stands apart in [`Faults`], which judges one datagram at a time and
+//! works in front of a real link, too.
 //!
 //! ```
 //! use std::time::Duration;
@@ -50,7 +51,8 @@ pub enum Identification {
     Known,
     /// A right guess, as by a UDP socket that got a whole run of datagrams at once.
     Guessed,
-    /// Nothing, as by a UDP socket that gets single datagrams. The receiver's check of the ICRC is weaker then.
+    /// Nothing, as by a UDP socket that gets single datagrams. The receiver's check of the ICRC is
+    /// weaker then.
     Hidden,
 }
 
@@ -61,20 +63,23 @@ pub struct Datagram {
     pub net: NetHeader,
     /// UDP payload: from the BTH to the ICRC.
     pub bytes: Vec<u8>,
-    /// Which call of [`Network::send`] it comes from, counted from 0. A duplicate has the number of its original.
+    /// Which call of [`Network::send`] it comes from, counted from 0. A duplicate has the number of
+    /// its original.
     pub number: u64,
     /// It is to find its receiver not ready.
     pub not_ready: bool,
 }
 
-/// A network between any number of nodes, which it tells apart by their addresses. See the [module's documentation](self).
+/// A network between any number of nodes, which it tells apart by their addresses. See the
+/// [module's documentation](self).
 #[derive(Debug)]
 pub struct Network {
     faults: Faults,
     identification: Identification,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
-    /// Counts what was put into the queue, so that datagrams that are due at the same time keep their order.
+    /// Counts what was put into the queue, so that datagrams that are due at the same time keep
+    /// their order.
     queued: u64,
 }
 
@@ -113,7 +118,8 @@ impl Network {
         &mut self.faults
     }
 
-    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what was decided about it.
+    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what was decided about
+    /// it.
     pub fn send(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         let number = self.sent;
         self.sent += 1;
@@ -128,7 +134,11 @@ impl Network {
                 corruption.apply(&mut bytes);
             }
             let datagram = Datagram { net, bytes, number, not_ready: verdict.not_ready };
-            self.in_flight.push(Reverse(InFlight { due: now.plus(delay), order: self.queued, datagram }));
+            self.in_flight.push(Reverse(InFlight {
+                due: now.plus(delay),
+                order: self.queued,
+                datagram,
+            }));
             self.queued += 1;
         }
         verdict
@@ -229,7 +239,9 @@ mod tests {
     fn a_perfect_network_keeps_everything_and_its_order() {
         let arrived = run(Network::new(Conditions::default(), 1), 100);
         assert!(arrived.iter().enumerate().all(|(i, (at, datagram))| {
-            *at == i as u64 * 1000 && datagram.net == net() && datagram.bytes == (i as u32).to_be_bytes()
+            *at == i as u64 * 1000
+                && datagram.net == net()
+                && datagram.bytes == (i as u32).to_be_bytes()
         }));
         assert_eq!(arrived.len(), 100);
     }
@@ -260,7 +272,10 @@ mod tests {
         let base = Conditions::default();
         assert!(share(Conditions { loss: 0.1, ..base }, |all| 10_000 - all.len()));
         assert!(share(Conditions { duplication: 0.1, ..base }, |all| all.len() - 10_000));
-        assert!(share(Conditions { ecn: 0.1, ..base }, |all| all.iter().filter(|(_, d)| d.net.traffic_class == 3).count()));
+        assert!(share(Conditions { ecn: 0.1, ..base }, |all| all
+            .iter()
+            .filter(|(_, d)| d.net.traffic_class == 3)
+            .count()));
         assert!(share(Conditions { corruption: 0.1, ..base }, |all| {
             all.iter().filter(|(_, d)| d.bytes != (d.number as u32).to_be_bytes()).count()
         }));

@@ -57,19 +57,28 @@ impl Kind {
             Self::Request => !operation.is_response(),
             Self::Response => operation.is_response(),
             Self::Send => is_send(operation),
-            Self::Write => (Op::WriteFirst as u8..Op::ReadRequest as u8).contains(&(operation as u8)),
+            Self::Write => {
+                (Op::WriteFirst as u8..Op::ReadRequest as u8).contains(&(operation as u8))
+            }
             Self::ReadRequest => operation == Op::ReadRequest,
-            Self::ReadResponse => (Op::ReadResponseFirst as u8..Op::Acknowledge as u8).contains(&(operation as u8)),
-            Self::Ack => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Ack { .. })),
+            Self::ReadResponse => {
+                (Op::ReadResponseFirst as u8..Op::Acknowledge as u8).contains(&(operation as u8))
+            }
+            Self::Ack => {
+                operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Ack { .. }))
+            }
             Self::Nak => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::Nak(_))),
-            Self::RnrNak => operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::RnrNak { .. })),
+            Self::RnrNak => {
+                operation == Op::Acknowledge && matches!(syndrome, Some(Syndrome::RnrNak { .. }))
+            }
             Self::Operation(this) => operation == this,
             Self::Cnp => false,
         }
     }
 }
 
-/// Which datagrams a rule looks at: those that agree with every field that is set. By default all of them.
+/// Which datagrams a rule looks at: those that agree with every field that is set. By default all
+/// of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Matcher {
     /// The kind of packet.
@@ -78,7 +87,8 @@ pub struct Matcher {
     pub place: Option<PacketPosition>,
     /// The destination queue pair.
     pub dest_qp: Option<Qpn>,
-    /// The packet's PSN, both ends included. A range whose end is the smaller number goes across the wrap.
+    /// The packet's PSN, both ends included. A range whose end is the smaller number goes across
+    /// the wrap.
     pub psn: Option<RangeInclusive<u32>>,
     /// The sender's address.
     pub src: Option<IpAddr>,
@@ -87,12 +97,14 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Whether the datagram is meant. Something that is no packet of this transport has an address and nothing else.
+    /// Whether the datagram is meant. Something that is no packet of this transport has an address
+    /// and nothing else.
     #[must_use]
     pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
         let Self { kind, place, dest_qp, psn, src, dst } = self;
         let needs_packet = kind.is_some() || place.is_some() || dest_qp.is_some() || psn.is_some();
-        let addresses = src.is_none_or(|src| src == net.src) && dst.is_none_or(|dst| dst == net.dst);
+        let addresses =
+            src.is_none_or(|src| src == net.src) && dst.is_none_or(|dst| dst == net.dst);
         let Some(packet) = packet else { return addresses && !needs_packet };
         let bth = packet.headers.bth();
         addresses
@@ -153,15 +165,17 @@ pub enum Action {
     Corrupt(Option<Corruption>),
     /// It is marked "congestion experienced".
     Mark,
-    /// It finds its receiver not ready, as if no receive request were posted: a SEND or a WRITE with immediate data is answered
-    /// with an RNR NAK, and its requester asks again. Such a rule looks only at packets that need a receive request and can be
-    /// answered so, those of reliable services; and only at what a device receives.
+    /// It finds its receiver not ready, as if no receive request were posted: a SEND or a WRITE
+    /// with immediate data is answered with an RNR NAK, and its requester asks again. Such a rule
+    /// looks only at packets that need a receive request and can be answered so, those of reliable
+    /// services; and only at what a device receives.
     NotReady,
 }
 
 const fn is_send(operation: Operation) -> bool {
     use Operation as Op;
-    (operation as u8) < Op::WriteFirst as u8 || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
+    (operation as u8) < Op::WriteFirst as u8
+        || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
 }
 
 /// Whether the packet takes a receive request, and an RNR NAK says that there is none.
@@ -173,7 +187,8 @@ pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
         && (first_of_send || matches!(opcode.operation(), Op::WriteLastImm | Op::WriteOnlyImm))
 }
 
-/// A rule for single datagrams. Of several rules the first that hits decides, and the general conditions are left aside.
+/// A rule for single datagrams. Of several rules the first that hits decides, and the general
+/// conditions are left aside.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
     /// Which datagrams it looks at.
@@ -184,8 +199,8 @@ pub struct Rule {
     pub action: Action,
     /// How many it hits at most; `None` for no limit.
     pub times: Option<u64>,
-    /// Only what the device sends, or only what it receives; `None` for both. On a network in the process every datagram is
-    /// both, and this does not matter.
+    /// Only what the device sends, or only what it receives; `None` for both. On a network in the
+    /// process every datagram is both, and this does not matter.
     pub direction: Option<Direction>,
 }
 

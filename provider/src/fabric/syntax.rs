@@ -33,7 +33,8 @@ impl FromStr for FaultPlan {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut plan = Self::default();
         for clause in text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty()) {
-            add(&mut plan, Words::of(clause)).map_err(|problem| FaultSyntaxError::new(clause, problem))?;
+            add(&mut plan, Words::of(clause))
+                .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
         }
         Ok(plan)
     }
@@ -44,7 +45,9 @@ impl FromStr for Rule {
 
     /// A single clause, as a rule even where a plan would take it for a general condition.
     fn from_str(clause: &str) -> Result<Self, Self::Err> {
-        parse(Words::of(clause)).and_then(Clause::into_rule).map_err(|problem| FaultSyntaxError::new(clause, problem))
+        parse(Words::of(clause))
+            .and_then(Clause::into_rule)
+            .map_err(|problem| FaultSyntaxError::new(clause, problem))
     }
 }
 
@@ -67,7 +70,9 @@ impl<'a> Words<'a> {
 
     /// The word after `what`.
     fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
-        self.next().ok_or_else(|| format!("something is missing after \"{what}\"; write for example \"{example}\""))
+        self.next().ok_or_else(|| {
+            format!("something is missing after \"{what}\"; write for example \"{example}\"")
+        })
     }
 }
 
@@ -98,7 +103,10 @@ struct Clause {
 fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
     let clause = parse(words)?;
     let Clause { matcher, times, corruption, direction, .. } = &clause;
-    let general = *matcher == Matcher::default() && times.is_none() && corruption.is_none() && direction.is_none();
+    let general = *matcher == Matcher::default()
+        && times.is_none()
+        && corruption.is_none()
+        && direction.is_none();
     let conditions = &mut plan.conditions;
     match (clause.verb, general, clause.frequency) {
         (Verb::Drop, true, Some(Frequency::Chance(p))) => conditions.loss = p,
@@ -108,7 +116,9 @@ fn add(plan: &mut FaultPlan, words: Words<'_>) -> Result<(), String> {
         (Verb::Mark, true, Some(Frequency::Chance(p))) => conditions.ecn = p,
         (Verb::Delay, true, None) => conditions.delay = clause.time,
         (Verb::Jitter, true, None) => conditions.jitter = clause.time,
-        (Verb::Jitter, ..) => return Err("jitter is for every datagram: write only \"jitter 50us\"".to_owned()),
+        (Verb::Jitter, ..) => {
+            return Err("jitter is for every datagram: write only \"jitter 50us\"".to_owned());
+        }
         _ => plan.rules.push(clause.into_rule()?),
     }
     Ok(())
@@ -130,7 +140,10 @@ impl Clause {
         };
         let Self { matcher, frequency, times, direction, .. } = self;
         if (action, direction) == (Action::NotReady, Some(Direction::Sent)) {
-            return Err("\"tx\" has no meaning here: rnr is about what the device receives; leave it out".to_owned());
+            return Err(
+                "\"tx\" has no meaning here: rnr is about what the device receives; leave it out"
+                    .to_owned(),
+            );
         }
         Ok(Rule { matcher, frequency: frequency.unwrap_or_default(), action, times, direction })
     }
@@ -190,17 +203,24 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "psn" => {
             let range = words.value(word, "psn 5..9")?;
             let (first, last) = range.split_once("..").unwrap_or((range, range));
-            let range = number(first, "psn 5..9")?..=number(last.trim_start_matches('='), "psn 5..9")?;
+            let range =
+                number(first, "psn 5..9")?..=number(last.trim_start_matches('='), "psn 5..9")?;
             set(&mut matcher.psn, range, "PSN ranges")
         }
-        "qp" => set(&mut matcher.dest_qp, Qpn::new(number(words.value(word, "qp 0x12")?, "qp 0x12")?), "queue pairs"),
+        "qp" => set(
+            &mut matcher.dest_qp,
+            Qpn::new(number(words.value(word, "qp 0x12")?, "qp 0x12")?),
+            "queue pairs",
+        ),
         "to" => set(&mut matcher.dst, address(words.value(word, "to 10.0.0.2")?)?, "destinations"),
         "from" => set(&mut matcher.src, address(words.value(word, "from 10.0.0.1")?)?, "sources"),
         "byte" if clause.verb == Verb::Corrupt => {
             let offset = number(words.value(word, "byte 12")?, "byte 12")? as usize;
             set(corruption, Corruption { offset, mask: 0xFF }, "bytes")
         }
-        "every" => frequency(clause, Frequency::Every(count(words.value(word, "every 7")?, "every 7")?)),
+        "every" => {
+            frequency(clause, Frequency::Every(count(words.value(word, "every 7")?, "every 7")?))
+        }
         "nth" => frequency(clause, Frequency::Nth(count(words.value(word, "nth 3")?, "nth 3")?)),
         "once" => set(times, 1, "limits"),
         "twice" => set(times, 2, "limits"),
@@ -208,9 +228,13 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "rx" => set(direction, Direction::Received, "directions"),
         "times" => set(times, count(words.value(word, "times 5")?, "times 5")?, "limits"),
         _ => match word.strip_suffix('%').map(str::parse::<f64>) {
-            Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => frequency(clause, Frequency::Chance(percent / 100.0)),
+            Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => {
+                frequency(clause, Frequency::Chance(percent / 100.0))
+            }
             Some(_) => Err(format!("\"{word}\" must be a percentage from 0% to 100%")),
-            None if word.parse::<f64>().is_ok() => Err(format!("write \"{word}%\" for a probability, or \"every {word}\"")),
+            None if word.parse::<f64>().is_ok() => {
+                Err(format!("write \"{word}%\" for a probability, or \"every {word}\""))
+            }
             None => Err(format!(
                 "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
                  tx, rx, from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
@@ -286,11 +310,17 @@ fn time(word: &str) -> Result<Duration, String> {
         "us" | "µs" => 1e-6,
         "ms" => 1e-3,
         "s" => 1.0,
-        _ => return Err(format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\"")),
+        _ => {
+            return Err(format!(
+                "\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\""
+            ));
+        }
     };
     let seconds = digits.parse::<f64>().map(|count| count * seconds_per_unit).ok();
     let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\""))
+    duration.ok_or_else(|| {
+        format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\"")
+    })
 }
 
 #[cfg(test)]
@@ -299,7 +329,10 @@ mod tests {
 
     #[test]
     fn general_conditions() {
-        let plan: FaultPlan = "drop 3%, duplicate 1%; reorder 5%, corrupt 0.1%, ecn 2%, delay 2ms, jitter 50us".parse().unwrap();
+        let plan: FaultPlan =
+            "drop 3%, duplicate 1%; reorder 5%, corrupt 0.1%, ecn 2%, delay 2ms, jitter 50us"
+                .parse()
+                .unwrap();
         let expected = Conditions {
             loss: 0.03,
             duplication: 0.01,
@@ -316,7 +349,10 @@ mod tests {
 
     #[test]
     fn rules() {
-        let rule: Rule = "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3 rx".parse().unwrap();
+        let rule: Rule =
+            "delay 5ms write last psn 0x10..0x1F qp 7 from ::1 to 10.0.0.1 50% times 3 rx"
+                .parse()
+                .unwrap();
         let matcher = Matcher {
             kind: Some(Kind::Write),
             place: Some(PacketPosition::Last),
@@ -327,7 +363,16 @@ mod tests {
         };
         let action = Action::Delay(Duration::from_millis(5));
         let frequency = Frequency::Chance(0.5);
-        assert_eq!(rule, Rule { matcher, frequency, action, times: Some(3), direction: Some(Direction::Received) });
+        assert_eq!(
+            rule,
+            Rule {
+                matcher,
+                frequency,
+                action,
+                times: Some(3),
+                direction: Some(Direction::Received)
+            }
+        );
     }
 
     #[test]
@@ -355,9 +400,17 @@ mod tests {
             ("drop nan%", "0% to 100%"),
         ] {
             let error = text.parse::<FaultPlan>().unwrap_err().to_string();
-            assert!(error.contains(hint) && error.contains(text) && error.lines().count() == 1, "{text}: {error}");
+            assert!(
+                error.contains(hint) && error.contains(text) && error.lines().count() == 1,
+                "{text}: {error}"
+            );
         }
         let error = "drop 1%, ex\nplode  3%".parse::<FaultPlan>().unwrap_err().to_string();
-        assert!(error.starts_with("in the fault \"ex plode 3%\": \"ex\" is nothing that can happen; start with drop"), "{error}");
+        assert!(
+            error.starts_with(
+                "in the fault \"ex plode 3%\": \"ex\" is nothing that can happen; start with drop"
+            ),
+            "{error}"
+        );
     }
 }

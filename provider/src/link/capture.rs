@@ -41,7 +41,8 @@ pub struct Observed<'a> {
     pub disposition: Option<Disposition>,
 }
 
-/// Sees every datagram of a device. Called under the device's lock: it must be quick and must not use the device.
+/// Sees every datagram of a device. Called under the device's lock: it must be quick and must not
+/// use the device.
 pub trait Observer: Send {
     /// A datagram passed.
     fn observe(&mut self, observed: &Observed<'_>);
@@ -49,8 +50,8 @@ pub trait Observer: Send {
 
 /// Writes a pcapng file of raw IP packets. What became of a received packet is its comment.
 ///
-/// IP headers are as they were sent, or as they must have been: the identification of a received IPv4 packet is the one
-/// that makes its ICRC right, or a guess where that is unknown.
+/// IP headers are as they were sent, or as they must have been: the identification of a received
+/// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.
 pub struct Capture {
     writer: PcapNgWriter<BufWriter<File>>,
 }
@@ -69,23 +70,37 @@ impl Capture {
         let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(to_io)?;
         let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
         let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
-        let interface = InterfaceDescriptionBlock { linktype: DataLink::RAW, snaplen: 0, options: vec![name, nanoseconds] };
+        let interface = InterfaceDescriptionBlock {
+            linktype: DataLink::RAW,
+            snaplen: 0,
+            options: vec![name, nanoseconds],
+        };
         writer.write_pcapng_block(interface).map_err(to_io)?;
         Ok(Self { writer })
     }
 
-    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and what is to be said of it.
+    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and what is to
+    /// be said of it.
     ///
     /// # Errors
     /// When the file cannot be written.
-    pub fn write(&mut self, at: Duration, net: &NetHeader, bytes: &[u8], comment: Option<String>) -> io::Result<()> {
+    pub fn write(
+        &mut self,
+        at: Duration,
+        net: &NetHeader,
+        bytes: &[u8],
+        comment: Option<String>,
+    ) -> io::Result<()> {
         let frame = ip_packet(net, bytes);
         let block = EnhancedPacketBlock {
             interface_id: 0,
             timestamp: at,
             original_len: frame.len() as u32,
             data: frame.into(),
-            options: comment.into_iter().map(|comment| EnhancedPacketOption::Comment(comment.into())).collect(),
+            options: comment
+                .into_iter()
+                .map(|comment| EnhancedPacketOption::Comment(comment.into()))
+                .collect(),
         };
         self.writer.write_pcapng_block(block).map_err(to_io)?;
         self.writer.get_mut().flush()
@@ -124,7 +139,8 @@ fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
-/// The UDP checksum, which IPv6 asks for: over the addresses, the length, the protocol, and the datagram.
+/// The UDP checksum, which IPv6 asks for: over the addresses, the length, the protocol, and the
+/// datagram.
 fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
     let mut covered = packet[8..40].to_vec();
     covered.extend(((packet.len() - udp) as u32).to_be_bytes());

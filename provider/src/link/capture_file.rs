@@ -17,11 +17,13 @@ use rustix::{
 
 use super::{Capture, Observed, Observer};
 
-/// A capture that becomes a file with its first packet, so that a device that nobody uses leaves none behind.
+/// A capture that becomes a file with its first packet, so that a device that nobody uses leaves
+/// none behind.
 ///
-/// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. A file that this process has written
-/// before, or that another that still runs is writing, is left alone: then it is `name.2.pcapng`, `name.3.pcapng`, and so on. So
-/// several devices, and several processes at a time, need no names of their own. A file of a process that has ended is
+/// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. A
+/// file that this process has written before, or that another that still runs is writing, is left
+/// alone: then it is `name.2.pcapng`, `name.3.pcapng`, and so on. So several devices, and several
+/// processes at a time, need no names of their own. A file of a process that has ended is
 /// overwritten.
 pub(crate) struct CaptureFile {
     path: PathBuf,
@@ -76,7 +78,8 @@ impl CaptureFile {
             match claim(&path) {
                 Ok(Some(file)) => {
                     used.insert(path);
-                    self.state = Capture::to(file).map_or(State::Failed, |capture| State::Open(Box::new(capture)));
+                    self.state = Capture::to(file)
+                        .map_or(State::Failed, |capture| State::Open(Box::new(capture)));
                     return;
                 }
                 Ok(None) => {}
@@ -116,7 +119,9 @@ fn expand(pattern: &Path, device: &str, pid: u32) -> PathBuf {
         let next = if byte == b'%' { bytes.clone().next() } else { None };
         match next {
             // the name of a device in the process may be anything
-            Some(b'd') => expanded.extend(device.bytes().map(|byte| if byte == b'/' { b'_' } else { byte })),
+            Some(b'd') => {
+                expanded.extend(device.bytes().map(|byte| if byte == b'/' { b'_' } else { byte }))
+            }
             Some(b'p') => expanded.extend(pid.to_string().bytes()),
             Some(b'%') => expanded.push(b'%'),
             _ => {
@@ -156,13 +161,16 @@ mod tests {
 
     impl Scratch {
         fn new(name: &str) -> Self {
-            let path = std::env::temp_dir().join(format!("roce-capture-{name}-{}", std::process::id()));
+            let path =
+                std::env::temp_dir().join(format!("roce-capture-{name}-{}", std::process::id()));
             fs::create_dir(&path).unwrap();
             Self(path)
         }
 
         fn files(&self) -> Vec<String> {
-            let names = fs::read_dir(&self.0).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+            let names = fs::read_dir(&self.0)
+                .unwrap()
+                .map(|entry| entry.unwrap().file_name().into_string().unwrap());
             let mut names: Vec<_> = names.collect();
             names.sort();
             names
@@ -185,13 +193,20 @@ mod tests {
             ident: Ident::Known { id: 0, dont_fragment: true },
         };
         let at = Duration::from_secs(1);
-        capture.observe(&Observed { at, direction: Direction::Sent, net: &net, bytes: &[0; 16], disposition: None });
+        capture.observe(&Observed {
+            at,
+            direction: Direction::Sent,
+            net: &net,
+            bytes: &[0; 16],
+            disposition: None,
+        });
     }
 
     #[test]
     fn there_is_a_file_for_each_device_that_is_used() {
         let scratch = Scratch::new("devices");
-        let mut captures = [0; 3].map(|_| CaptureFile::new(&scratch.0.join("x.pcapng"), "roce_lo").unwrap());
+        let mut captures =
+            [0; 3].map(|_| CaptureFile::new(&scratch.0.join("x.pcapng"), "roce_lo").unwrap());
         assert_eq!(scratch.files(), Vec::<String>::new());
         packet(&mut captures[0]);
         packet(&mut captures[2]);
@@ -203,7 +218,10 @@ mod tests {
         packet(&mut CaptureFile::new(&scratch.0.join("x.pcapng"), "roce_lo").unwrap());
         assert_eq!(scratch.files(), ["x.2.pcapng", "x.3.pcapng", "x.pcapng"]);
         assert_eq!(fs::read(scratch.0.join("x.pcapng")).unwrap(), before);
-        assert!(fs::read(scratch.0.join("x.2.pcapng")).unwrap().len() < before.len(), "it has a packet less");
+        assert!(
+            fs::read(scratch.0.join("x.2.pcapng")).unwrap().len() < before.len(),
+            "it has a packet less"
+        );
     }
 
     #[test]
@@ -221,17 +239,25 @@ mod tests {
 
     #[test]
     fn names_have_patterns() {
-        let expand = |pattern: &str| expand(Path::new(pattern), "fabric/a", 42).into_os_string().into_string().unwrap();
+        let expand = |pattern: &str| {
+            expand(Path::new(pattern), "fabric/a", 42).into_os_string().into_string().unwrap()
+        };
         assert_eq!(expand("/tmp/%d-%p.pcapng"), "/tmp/fabric_a-42.pcapng");
         assert_eq!(expand("100%%d%x%"), "100%d%x%");
-        let numbered = |path: &str| numbered(Path::new(path), 2).into_os_string().into_string().unwrap();
-        assert_eq!(["a.b/x", "a.b/x.y.z", "/.x"].map(numbered), ["a.b/x.2", "a.b/x.y.2.z", "/.x.2"]);
+        let numbered =
+            |path: &str| numbered(Path::new(path), 2).into_os_string().into_string().unwrap();
+        assert_eq!(
+            ["a.b/x", "a.b/x.y.z", "/.x"].map(numbered),
+            ["a.b/x.2", "a.b/x.y.2.z", "/.x.2"]
+        );
     }
 
     #[test]
     fn what_cannot_be_written_is_said_at_once() {
         let scratch = Scratch::new("refused");
-        let refused = |path: &str| CaptureFile::new(&scratch.0.join(path), "roce_lo").map(|_| ()).unwrap_err().kind();
+        let refused = |path: &str| {
+            CaptureFile::new(&scratch.0.join(path), "roce_lo").map(|_| ()).unwrap_err().kind()
+        };
         assert_eq!(refused("no/such/x.pcapng"), io::ErrorKind::NotFound);
         assert_eq!(refused(""), io::ErrorKind::IsADirectory);
     }

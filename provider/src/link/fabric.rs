@@ -1,4 +1,5 @@
-//! A network inside the process: devices on it need no sockets, and its faults are chosen by the program.
+//! A network inside the process: devices on it need no sockets, and its faults are chosen by the
+//! program.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -56,21 +57,33 @@ struct Node {
 }
 
 impl Fabric {
-    /// A network with these faults; `FaultPlan::default()` has none. The same seed and the same datagrams give the same
-    /// faults.
+    /// A network with these faults; `FaultPlan::default()` has none. The same seed and the same
+    /// datagrams give the same faults.
     #[must_use]
     pub fn new(plan: FaultPlan, seed: u64) -> Self {
-        Self { shared: Arc::new(Mutex::new(Shared { network: Network::with_plan(plan, seed), nodes: BTreeMap::new() })) }
+        Self {
+            shared: Arc::new(Mutex::new(Shared {
+                network: Network::with_plan(plan, seed),
+                nodes: BTreeMap::new(),
+            })),
+        }
     }
 
     /// Opens a device with this address on the network; its port carries 4,096 bytes of payload.
     ///
     /// # Errors
-    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and [`OpenError::Capture`].
+    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and
+    /// [`OpenError::Capture`].
     pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
         let link = self.link(address)?;
         let port = PortAttr::new(true, Mtu::B4096);
-        open_link(format!("fabric:{address}"), port, Box::new(link), Surroundings::default(), options)
+        open_link(
+            format!("fabric:{address}"),
+            port,
+            Box::new(link),
+            Surroundings::default(),
+            options,
+        )
     }
 
     /// A link with this address.
@@ -79,13 +92,21 @@ impl Fabric {
     /// [`BindError::Taken`]; [`BindError::System`] when the process may not open more descriptors.
     pub fn link(&self, address: IpAddr) -> Result<FabricLink, BindError> {
         let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
-        let descriptor = eventfd(0, flags).map_err(|error| BindError::System { address, source: error.into() })?;
+        let descriptor = eventfd(0, flags)
+            .map_err(|error| BindError::System { address, source: error.into() })?;
         let descriptor = Arc::new(descriptor);
         let mut shared = self.lock();
         if shared.nodes.contains_key(&address) {
             return Err(BindError::Taken(address));
         }
-        shared.nodes.insert(address, Node { inbox: VecDeque::new(), groups: BTreeSet::new(), descriptor: descriptor.clone() });
+        shared.nodes.insert(
+            address,
+            Node {
+                inbox: VecDeque::new(),
+                groups: BTreeSet::new(),
+                descriptor: descriptor.clone(),
+            },
+        );
         drop(shared);
         Ok(FabricLink { fabric: self.clone(), address, descriptor })
     }
@@ -154,7 +175,8 @@ impl Link for FabricLink {
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut shared = self.fabric.lock();
         for run in runs {
-            let payloads = bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
+            let payloads =
+                bytes.get(run.range.clone()).unwrap_or_default().chunks(run.segment.max(1));
             for (index, payload) in payloads.enumerate() {
                 shared.network.send(now, &run.net_header(index), payload);
             }

@@ -21,11 +21,16 @@ pub struct FaultyLink {
 }
 
 impl FaultyLink {
-    /// The link `inner` with these faults; the same seed gives the same faults to the same datagrams.
+    /// The link `inner` with these faults; the same seed gives the same faults to the same
+    /// datagrams.
     #[must_use]
     pub fn new(inner: Box<dyn Link>, plan: &FaultPlan, seed: u64) -> Self {
         let network = |direction, seed| Network::with_plan(plan.toward(direction), seed);
-        Self { inner, outward: network(Direction::Sent, seed), inward: network(Direction::Received, !seed) }
+        Self {
+            inner,
+            outward: network(Direction::Sent, seed),
+            inward: network(Direction::Received, !seed),
+        }
     }
 
     /// Sends what has been held back long enough.
@@ -59,7 +64,11 @@ impl Link for FaultyLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         for run in runs {
-            self.outward.send(now, &run.net_header(0), bytes.get(run.range.clone()).unwrap_or_default());
+            self.outward.send(
+                now,
+                &run.net_header(0),
+                bytes.get(run.range.clone()).unwrap_or_default(),
+            );
         }
         self.forward(now)
     }
@@ -131,7 +140,10 @@ impl Link for FaultyLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.inner.deadline(), self.outward.poll_timeout(), self.inward.poll_timeout()].into_iter().flatten().min()
+        [self.inner.deadline(), self.outward.poll_timeout(), self.inward.poll_timeout()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 
@@ -143,7 +155,8 @@ mod tests {
 
     use super::*;
 
-    /// Has one SEND Only of a reliable connection to hand over whenever it is asked, and notes what it is given.
+    /// Has one SEND Only of a reliable connection to hand over whenever it is asked, and notes what
+    /// it is given.
     struct Wire(Arc<Mutex<usize>>);
 
     const SEND_ONLY: [u8; 16] = [4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0];
@@ -188,12 +201,14 @@ mod tests {
         }
     }
 
-    /// Of four datagrams each way: how many were sent, and of each that was received whether its receiver is to be ready.
+    /// Of four datagrams each way: how many were sent, and of each that was received whether its
+    /// receiver is to be ready.
     fn pass(plan: &str) -> (usize, Vec<bool>) {
         let sent = Arc::new(Mutex::new(0));
         let mut link = FaultyLink::new(Box::new(Wire(sent.clone())), &plan.parse().unwrap(), 1);
         let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
-        let run = Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range: 0..16 };
+        let run =
+            Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range: 0..16 };
         let mut ready = Vec::new();
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();

@@ -4,8 +4,8 @@ mod capture;
 mod capture_file;
 mod fabric;
 mod faulty;
-mod shm;
 mod null;
+mod shm;
 mod udp;
 
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
@@ -49,7 +49,8 @@ impl<'a> Arrived<'a> {
     }
 }
 
-/// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait for packets.
+/// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait
+/// for packets.
 pub trait Link: Send {
     /// The addresses it sends from and receives on.
     fn addresses(&self) -> Vec<IpAddr>;
@@ -60,22 +61,23 @@ pub trait Link: Send {
     /// Which UDP source port its packets have.
     fn source_port(&self) -> SourcePort;
 
-    /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be sent are lost, as on a
-    /// wire.
+    /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be
+    /// sent are lost, as on a wire.
     ///
     /// # Errors
     /// The last thing that went wrong, with the rest sent all the same.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
 
-    /// Hands over what has arrived, some at a time; returns how many messages there were, each a datagram or a run of them. Fewer
-    /// than [`BATCH`]: there are no more for now.
+    /// Hands over what has arrived, some at a time; returns how many messages there were, each a
+    /// datagram or a run of them. Fewer than [`BATCH`]: there are no more for now.
     ///
     /// # Errors
     /// When the link cannot be read.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize>;
 
-    /// Receives what is sent to this multicast group from now on, its own datagrams included: of every datagram one copy, however
-    /// many of its own addresses are on the network where the group is. To join again changes nothing.
+    /// Receives what is sent to this multicast group from now on, its own datagrams included: of
+    /// every datagram one copy, however many of its own addresses are on the network where the
+    /// group is. To join again changes nothing.
     ///
     /// # Errors
     /// When the link has no multicast, no address of the group's family, or the system refuses.
@@ -89,12 +91,13 @@ pub trait Link: Send {
         let _ = group;
     }
 
-    /// Descriptors that become readable when something has arrived. They stay the same but for the addresses that
-    /// are added and removed.
+    /// Descriptors that become readable when something has arrived. They stay the same but for the
+    /// addresses that are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Told before someone sleeps on the descriptors: until [`unpark`](Self::unpark) they become readable when something arrives,
-    /// which they need not while nobody waits for it. Returns whether there is nothing to receive already. Sleepers are counted.
+    /// Told before someone sleeps on the descriptors: until [`unpark`](Self::unpark) they become
+    /// readable when something arrives, which they need not while nobody waits for it. Returns
+    /// whether there is nothing to receive already. Sleepers are counted.
     fn park(&mut self) -> bool {
         true
     }
@@ -112,12 +115,14 @@ pub trait Link: Send {
         0
     }
 
-    /// Which part of an address's numbers the adapter on this link must keep to; `None`: it has them all.
+    /// Which part of an address's numbers the adapter on this link must keep to; `None`: it has
+    /// them all.
     fn partition(&self) -> Option<IdPartition> {
         None
     }
 
-    /// The adapter listens for a service at one of its addresses, so that requests for it are to come here.
+    /// The adapter listens for a service at one of its addresses, so that requests for it are to
+    /// come here.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process that has the same address does so already.

@@ -1,10 +1,11 @@
 //! The handlers of SIGSEGV and SIGBUS that let the [`routines`](super::routines) survive.
 //!
-//! They are put in front of whatever handlers the program has when the first foreign memory is registered. A fault elsewhere
-//! is passed on to those, or, where there are none, kills the process as it would have without us. A program may put its own
-//! in front of ours later; from time to time that is looked for and ours put in front again, and the newcomer's behind it. It
-//! may pass on to ours what it does not know, so that a fault would go round in circles: each delivery therefore bears a mark
-//! of how far down the row of earlier handlers it has come.
+//! They are put in front of whatever handlers the program has when the first foreign memory is
+//! registered. A fault elsewhere is passed on to those, or, where there are none, kills the process
+//! as it would have without us. A program may put its own in front of ours later; from time to time
+//! that is looked for and ours put in front again, and the newcomer's behind it. It may pass on to
+//! ours what it does not know, so that a fault would go round in circles: each delivery therefore
+//! bears a mark of how far down the row of earlier handlers it has come.
 
 #![allow(unsafe_code, reason = "signal handlers")]
 
@@ -23,7 +24,8 @@ use crate::clock;
 /// How long handlers are trusted to be in front after they have been seen there.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// Of handlers that were in front of ours, so many are remembered. A program that comes with more wants to be in front.
+/// Of handlers that were in front of ours, so many are remembered. A program that comes with more
+/// wants to be in front.
 const MOST: usize = 8;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
@@ -40,7 +42,8 @@ static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 /// When they were last looked at, in nanoseconds of the clock.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
-/// Handlers that were in front, the latest last. They are never freed: a signal may be on its way to one.
+/// Handlers that were in front, the latest last. They are never freed: a signal may be on its way
+/// to one.
 struct Row {
     count: AtomicUsize,
     actions: [AtomicPtr<libc::sigaction>; MOST],
@@ -65,13 +68,18 @@ impl Row {
     }
 
     fn ends_with(&self, handler: usize) -> bool {
-        let last = self.count.load(Ordering::Relaxed).checked_sub(1).map(|last| self.actions[last].load(Ordering::Acquire));
+        let last = self
+            .count
+            .load(Ordering::Relaxed)
+            .checked_sub(1)
+            .map(|last| self.actions[last].load(Ordering::Acquire));
         // SAFETY: what is in the row is never freed
         last.is_some_and(|last| unsafe { (*last).sa_sigaction } == handler)
     }
 }
 
-/// Whether a fault in the routines is survived. Puts the handlers in front if they are not; `now` looks again in any case.
+/// Whether a fault in the routines is survived. Puts the handlers in front if they are not; `now`
+/// looks again in any case.
 pub(super) fn are_in_front(now: bool) -> bool {
     if !routines::EXIST {
         return false;
@@ -95,8 +103,8 @@ pub(super) fn are_in_front(now: bool) -> bool {
     in_front
 }
 
-/// The thread that looks. A lock that a fork in the wrong moment does not leave taken in the child for ever: it has the number of
-/// the process in it.
+/// The thread that looks. A lock that a fork in the wrong moment does not leave taken in the child
+/// for ever: it has the number of the process in it.
 struct Turn;
 
 static TURN: AtomicU32 = AtomicU32::new(0);
@@ -105,7 +113,9 @@ impl Turn {
     fn take() -> Option<Self> {
         let own = process::id();
         let free_or_the_parents = |taken: u32| (taken != own).then_some(own);
-        TURN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free_or_the_parents).ok().map(|_| Self)
+        TURN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free_or_the_parents)
+            .ok()
+            .map(|_| Self)
     }
 }
 
@@ -132,7 +142,11 @@ fn put_in_front(signal: c_int) -> bool {
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
     match swap_action(signal, Some(&action)) {
         // another thread has been faster than this one
-        Some(replaced) if replaced.sa_sigaction != present.sa_sigaction && replaced.sa_sigaction != own => row.push(replaced),
+        Some(replaced)
+            if replaced.sa_sigaction != present.sa_sigaction && replaced.sa_sigaction != own =>
+        {
+            row.push(replaced)
+        }
         replaced => replaced.is_some(),
     }
 }
@@ -141,9 +155,10 @@ fn put_in_front(signal: c_int) -> bool {
 fn swap_action(signal: c_int, action: Option<&libc::sigaction>) -> Option<libc::sigaction> {
     // SAFETY: all zero is a valid value
     let mut before = unsafe { mem::zeroed() };
-    // SAFETY: both are borrowed for the call. The handler that is set can be called at any time and on any thread: see `on_fault`;
-    // or it is the default.
-    let result = unsafe { libc::sigaction(signal, action.map_or(ptr::null(), ptr::from_ref), &mut before) };
+    // SAFETY: both are borrowed for the call. The handler that is set can be called at any time and
+    // on any thread: see `on_fault`; or it is the default.
+    let result =
+        unsafe { libc::sigaction(signal, action.map_or(ptr::null(), ptr::from_ref), &mut before) };
     (result == 0).then_some(before)
 }
 
@@ -154,7 +169,8 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     }
     // SAFETY: the kernel, or who passes on what the kernel gave, points to a whole `siginfo_t`
     let code = unsafe { (*info).si_code };
-    // what another process sent, and news of memory that has gone bad somewhere, are no faults of this thread
+    // what another process sent, and news of memory that has gone bad somewhere, are no faults of
+    // this thread
     let is_fault = code > 0 && !(signal == libc::SIGBUS && code == libc::BUS_MCEERR_AO);
     // SAFETY: as above
     if is_fault && unsafe { routines::recover(context) } {
@@ -176,14 +192,18 @@ const MARK: u64 = 0x726f_6365_0000_0000;
 /// # Safety
 /// The arguments are those of a handler.
 unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void, is_fault: bool) {
-    // The kernel fills a `siginfo_t` up with zeros, so its end is free for a mark that goes with the delivery.
-    // SAFETY: inside the structure, and aligned, as it is
+    // The kernel fills a `siginfo_t` up with zeros, so its end is free for a mark that goes with
+    // the delivery. SAFETY: inside the structure, and aligned, as it is
     let mark = unsafe { info.cast::<u8>().add(size_of::<libc::siginfo_t>() - 8).cast::<u64>() };
     let row = Row::of(signal);
     let count = row.count.load(Ordering::Acquire);
     // SAFETY: as above
     let seen = unsafe { *mark };
-    let left = if seen & !u64::from(u32::MAX) == MARK { ((seen & !MARK) as usize).min(count) } else { count };
+    let left = if seen & !u64::from(u32::MAX) == MARK {
+        ((seen & !MARK) as usize).min(count)
+    } else {
+        count
+    };
     let Some(next) = left.checked_sub(1) else { return end(signal, info, is_fault) };
     // SAFETY: as above
     unsafe { *mark = MARK | next as u64 };
@@ -195,8 +215,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         libc::SIG_IGN => return,
         _ => {}
     }
-    // SAFETY: all zero is an empty set; the calls change the mask of this thread, as the kernel does for a handler, until the
-    // outermost handler returns
+    // SAFETY: all zero is an empty set; the calls change the mask of this thread, as the kernel
+    // does for a handler, until the outermost handler returns
     unsafe {
         libc::pthread_sigmask(libc::SIG_BLOCK, &action.sa_mask, null_mut());
         if action.sa_flags & libc::SA_NODEFER != 0 {
@@ -209,18 +229,22 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         row.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
     }
     type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    // SAFETY: whoever set it said that it is a handler. The kernel passes all three arguments to those that want one, too.
+    // SAFETY: whoever set it said that it is a handler. The kernel passes all three arguments to
+    // those that want one, too.
     let handler = unsafe { mem::transmute::<usize, Handler>(action.sa_sigaction) };
     handler(signal, info, context);
 }
 
-/// The default action, as if there had never been a handler. A fault happens again when its instruction is tried again, and
-/// then kills; any other signal is sent again with all that it said.
+/// The default action, as if there had never been a handler. A fault happens again when its
+/// instruction is tried again, and then kills; any other signal is sent again with all that it
+/// said.
 fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
     set_default(signal);
     if !is_fault {
         // SAFETY: numbers, and a `siginfo_t` that the kernel reads
-        unsafe { libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info) };
+        unsafe {
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info)
+        };
     }
 }
 

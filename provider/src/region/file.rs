@@ -4,8 +4,9 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 use roce_transport::mem::{Memory, MemoryFault};
 
-/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at worst. It can be made to
-/// last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`. It has no words, so no atomic operation works on it.
+/// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at
+/// worst. It can be made to last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`.
+/// It has no words, so no atomic operation works on it.
 #[derive(Debug)]
 pub struct FileMemory {
     file: File,
@@ -13,7 +14,8 @@ pub struct FileMemory {
 }
 
 impl FileMemory {
-    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so long if it is shorter.
+    /// The first `len` bytes of `file`, which must be open for reading and writing and is made so
+    /// long if it is shorter.
     ///
     /// # Errors
     /// What the system says.

@@ -1,6 +1,9 @@
 //! Memory that the program owns, and may take away at any time.
 
-#![allow(unsafe_code, reason = "the constructors' promises are the callers', and this is where they are used")]
+#![allow(
+    unsafe_code,
+    reason = "the constructors' promises are the callers', and this is where they are used"
+)]
 
 use roce_transport::mem::{Access, Memory, MemoryFault};
 use thiserror::Error;
@@ -17,11 +20,12 @@ pub struct Unreachable {
     pub write: bool,
 }
 
-/// Memory that the program owns: of any kind, at any address, reached through its address and never through a reference.
+/// Memory that the program owns: of any kind, at any address, reached through its address and never
+/// through a reference.
 ///
-/// It may be unmapped, protected or cut short (a file) while it is registered: then accesses fail with [`MemoryFault`]. What
-/// is mapped there later belongs to the region again, because an address is all that there is to it. So take the region away
-/// before the memory.
+/// It may be unmapped, protected or cut short (a file) while it is registered: then accesses fail
+/// with [`MemoryFault`]. What is mapped there later belongs to the region again, because an address
+/// is all that there is to it. So take the region away before the memory.
 ///
 /// Eight-byte operations work where the address of the byte is a multiple of eight.
 #[derive(Debug)]
@@ -31,18 +35,23 @@ pub struct ForeignMemory {
 }
 
 impl ForeignMemory {
-    /// The `length` bytes from `pointer` on, which must all be there and readable, and writable if `access` has any right to
-    /// write. They are brought in if they are few; no byte changes.
+    /// The `length` bytes from `pointer` on, which must all be there and readable, and writable if
+    /// `access` has any right to write. They are brought in if they are few; no byte changes.
     ///
     /// # Errors
     /// [`Unreachable`] (`EFAULT`).
     ///
     /// # Safety
-    /// As long as this value lives (a region holds it, and so do requests that use the region): whatever is mapped in this range
-    /// may be read at any time, and, where this memory is registered with a right to write or is written through this value,
-    /// written at any time. That is: no Rust reference into it is used then whose guarantees such an access would break, and
+    /// As long as this value lives (a region holds it, and so do requests that use the region):
+    /// whatever is mapped in this range may be read at any time, and, where this memory is
+    /// registered with a right to write or is written through this value, written at any time. That
+    /// is: no Rust reference into it is used then whose guarantees such an access would break, and
     /// nothing relies on these bytes for its own soundness.
-    pub unsafe fn new(pointer: *mut u8, length: usize, access: Access) -> Result<Self, Unreachable> {
+    pub unsafe fn new(
+        pointer: *mut u8,
+        length: usize,
+        access: Access,
+    ) -> Result<Self, Unreachable> {
         let address = pointer.expose_provenance();
         let write = access.intersects(Access::LOCAL_WRITE | Access::REMOTE_CHANGE);
         let unreachable = |address: usize| Unreachable { address: address as u64, write };
@@ -151,7 +160,11 @@ mod tests {
         let mut back = vec![0; skew + length + 20];
         (ways.read)(address, &mut back[skew..skew + length]).unwrap();
         let is_spared = back[..skew].iter().chain(&back[skew + length..]).all(|&byte| byte == 0);
-        assert!(back[skew..skew + length] == data[skew..] && is_spared, "{} read {length} at {offset} to {skew}", ways.name);
+        assert!(
+            back[skew..skew + length] == data[skew..] && is_spared,
+            "{} read {length} at {offset} to {skew}",
+            ways.name
+        );
     }
 
     #[test]
@@ -177,14 +190,18 @@ mod tests {
         }
     }
 
-    /// What lies before the missing page is copied up to its last byte; nothing is asked of what lies behind.
+    /// What lies before the missing page is copied up to its last byte; nothing is asked of what
+    /// lies behind.
     #[test]
     fn across_a_page_that_is_missing() {
         let memory = MmapMemory::new(3 * 4096).unwrap();
         let start = memory.address() as usize;
         let protect = |rights| {
             // SAFETY: a page of this mapping, to which there is no reference
-            assert_eq!(unsafe { libc::mprotect((start + 4096) as *mut libc::c_void, 4096, rights) }, 0);
+            assert_eq!(
+                unsafe { libc::mprotect((start + 4096) as *mut libc::c_void, 4096, rights) },
+                0
+            );
         };
         protect(libc::PROT_NONE);
         // SAFETY: nothing else uses this memory
@@ -194,15 +211,25 @@ mod tests {
                 let offset = 4096 - before;
                 foreign.write_at(offset as u64, &vec![0; before]).unwrap();
                 let data = numbers(before + inside);
-                assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault), "{before} and {inside} bytes");
+                assert_eq!(
+                    foreign.write_at(offset as u64, &data),
+                    Err(MemoryFault),
+                    "{before} and {inside} bytes"
+                );
                 let mut back = vec![0; before];
                 foreign.read_at(offset as u64, &mut back).unwrap();
                 assert_eq!(back, data[..before]);
-                assert_eq!(foreign.read_at(offset as u64, &mut vec![0; before + inside]), Err(MemoryFault));
+                assert_eq!(
+                    foreign.read_at(offset as u64, &mut vec![0; before + inside]),
+                    Err(MemoryFault)
+                );
                 // from the end of it into the page behind
                 let offset = 2 * 4096 - inside;
                 assert_eq!(foreign.write_at(offset as u64, &data), Err(MemoryFault));
-                assert_eq!(foreign.read_at(offset as u64, &mut vec![0; before + inside]), Err(MemoryFault));
+                assert_eq!(
+                    foreign.read_at(offset as u64, &mut vec![0; before + inside]),
+                    Err(MemoryFault)
+                );
             }
         }
         foreign.write_at(2 * 4096, &[1; 4096]).unwrap();

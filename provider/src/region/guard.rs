@@ -1,9 +1,11 @@
-//! Reaching foreign memory: by the [`routines`] where a fault in them is survived, through the [`kernel`] where it would not be.
+//! Reaching foreign memory: by the [`routines`] where a fault in them is survived, through the
+//! [`kernel`] where it would not be.
 //!
-//! A fault is survived if our handlers are in front and the thread does not block their signals: a fault whose signal is
-//! blocked kills the process at once. The signals are unblocked on the thread for the time of a [`Section`] in which foreign
-//! memory is reached, which is one system call each, so the engine has one section as long as it holds its lock. A thread on which
-//! they were not blocked is believed for a moment, because that call takes as long as a small message.
+//! A fault is survived if our handlers are in front and the thread does not block their signals: a
+//! fault whose signal is blocked kills the process at once. The signals are unblocked on the thread
+//! for the time of a [`Section`] in which foreign memory is reached, which is one system call each,
+//! so the engine has one section as long as it holds its lock. A thread on which they were not
+//! blocked is believed for a moment, because that call takes as long as a small message.
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
@@ -19,8 +21,8 @@ use roce_transport::mem::MemoryFault;
 
 use super::{faults, kernel, routines};
 
-/// A time in which this thread runs nothing but our own code, so that its signal mask stays as it is. Inside of another it
-/// means nothing.
+/// A time in which this thread runs nothing but our own code, so that its signal mask stays as it
+/// is. Inside of another it means nothing.
 pub(crate) struct Section {
     outermost: bool,
     of_this_thread: PhantomData<*const ()>,
@@ -124,7 +126,8 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     if !section.is_safe() {
         return kernel::read(address, to);
     }
-    // SAFETY: it writes `to` and nothing else, and reads from memory that may be there or not: a fault is survived
+    // SAFETY: it writes `to` and nothing else, and reads from memory that may be there or not: a
+    // fault is survived
     done(unsafe { routines::copy_in(to.as_mut_ptr(), address, to.len()) })
 }
 
@@ -161,7 +164,11 @@ pub(super) unsafe fn store(address: usize, value: u64) -> Result<(), MemoryFault
 ///
 /// # Safety
 /// As for [`write`].
-pub(super) unsafe fn compare_swap(address: usize, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
+pub(super) unsafe fn compare_swap(
+    address: usize,
+    compare: u64,
+    swap: u64,
+) -> Result<u64, MemoryFault> {
     // SAFETY: it writes what the caller says may be written
     word(address, |found| unsafe { routines::compare_swap(address, compare, swap, found) })
 }
@@ -175,8 +182,8 @@ pub(super) unsafe fn fetch_add(address: usize, add: u64) -> Result<u64, MemoryFa
     word(address, |found| unsafe { routines::fetch_add(address, add, found) })
 }
 
-/// Does something at once with the word at `address`. The kernel has nothing of that kind, so where the routines cannot be used
-/// it is refused.
+/// Does something at once with the word at `address`. The kernel has nothing of that kind, so where
+/// the routines cannot be used it is refused.
 fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64, MemoryFault> {
     let section = Section::enter();
     if !address.is_multiple_of(8) || !section.is_safe() {

@@ -1,4 +1,5 @@
-//! This process's memory through the kernel: slow, and an access to what is not there is an error and nothing worse.
+//! This process's memory through the kernel: slow, and an access to what is not there is an error
+//! and nothing worse.
 
 #![allow(unsafe_code, reason = "there is no safe interface to process_vm_readv")]
 
@@ -9,7 +10,8 @@ use roce_transport::mem::MemoryFault;
 /// Copies what is at `address` into `to`.
 pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(to.as_mut_ptr() as usize, to.len()), vector(address, to.len()));
-    // SAFETY: the kernel writes `to`, which is borrowed for that, and reads elsewhere only what it can
+    // SAFETY: the kernel writes `to`, which is borrowed for that, and reads elsewhere only what it
+    // can
     let copied = unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &there, 1, 0) };
     if usize::try_from(copied) == Ok(to.len()) { Ok(()) } else { Err(MemoryFault) }
 }

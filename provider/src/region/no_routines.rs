@@ -1,5 +1,5 @@
-//! In place of [`routines`](super::routines) on architectures for which there are none: foreign memory is reached through the
-//! kernel there, and has no eight-byte operations.
+//! In place of [`routines`](super::routines) on architectures for which there are none: foreign
+//! memory is reached through the kernel there, and has no eight-byte operations.
 
 #![allow(unsafe_code, reason = "the same interface")]
 #![allow(clippy::missing_const_for_fn, reason = "the same interface")]
@@ -24,7 +24,12 @@ pub(super) unsafe fn store(_word: usize, _value: u64) -> usize {
     1
 }
 
-pub(super) unsafe fn compare_swap(_word: usize, _compare: u64, _swap: u64, _found: *mut u64) -> usize {
+pub(super) unsafe fn compare_swap(
+    _word: usize,
+    _compare: u64,
+    _swap: u64,
+    _found: *mut u64,
+) -> usize {
     1
 }
 

@@ -13,7 +13,8 @@ pub struct MmapMemory {
 }
 
 impl MmapMemory {
-    /// `len` bytes of zeros, already backed by pages, so that the first packet does not wait for the kernel.
+    /// `len` bytes of zeros, already backed by pages, so that the first packet does not wait for
+    /// the kernel.
     ///
     /// # Errors
     /// What the kernel says: usually that there is not so much memory.
@@ -29,7 +30,8 @@ impl MmapMemory {
         Self::map(MmapOptions::new().no_reserve_swap(), len)
     }
 
-    /// The first `len` bytes of memory that other processes may have, too; it must be so long, and stay so.
+    /// The first `len` bytes of memory that other processes may have, too; it must be so long, and
+    /// stay so.
     pub(crate) fn shared(memory: &File, len: usize) -> io::Result<Self> {
         Ok(Self { map: MmapOptions::new().len(len).map_raw(memory)?, len })
     }
@@ -47,11 +49,17 @@ impl MmapMemory {
 
     #[allow(unsafe_code, reason = "the one place where a mapping becomes atomic words")]
     fn slice(&self) -> &[AtomicU64] {
-        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words are used, readable and
-        // writable, and lives as long as `self`. This value hands out no other pointer to it, so every access in this process
-        // is through these atomics; another process that has the memory, too, can change it at any time, as atomics may be
-        // changed. All bit patterns are valid.
-        unsafe { std::slice::from_raw_parts(self.map.as_mut_ptr().cast::<AtomicU64>(), self.map.len() / 8) }
+        // SAFETY: The mapping starts on a page and is `map.len()` bytes long, of which whole words
+        // are used, readable and writable, and lives as long as `self`. This value hands out no
+        // other pointer to it, so every access in this process is through these atomics; another
+        // process that has the memory, too, can change it at any time, as atomics may be changed.
+        // All bit patterns are valid.
+        unsafe {
+            std::slice::from_raw_parts(
+                self.map.as_mut_ptr().cast::<AtomicU64>(),
+                self.map.len() / 8,
+            )
+        }
     }
 }
 

@@ -4,8 +4,8 @@
 
 use std::{fs, io, ops::Range};
 
-/// Up to so many bytes are brought in and thereby tried, as pinning them would; of more only the mappings are looked at, since
-/// to bring in gigabytes takes seconds.
+/// Up to so many bytes are brought in and thereby tried, as pinning them would; of more only the
+/// mappings are looked at, since to bring in gigabytes takes seconds.
 const BROUGHT_IN: usize = 4 << 20;
 
 /// Looks whether all of a range can be read, and written if `write`.
@@ -60,7 +60,10 @@ fn check_maps(maps: &str, range: Range<usize>, write: bool) -> Result<(), usize>
         }
         let end = area.end.min(range.end);
         // The file may be shorter than the mapping. Then its end is missing for certain.
-        if of_file && populate(&(end - 1..end), false).is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT)) {
+        if of_file
+            && populate(&(end - 1..end), false)
+                .is_err_and(|error| error.raw_os_error() == Some(libc::EFAULT))
+        {
             return Err(end - 1);
         }
         at = end;

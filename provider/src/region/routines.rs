@@ -1,11 +1,11 @@
-//! Copies and eight-byte operations on memory that may not be there, in assembly, so that a fault in them can be recognised and
-//! survived: each consists of instructions between two labels, keeps nothing on the stack, and answers 0. A signal handler
-//! that finds the program counter between the labels sets it to a third, from where the routine answers 1
-//! ([`recover`]).
+//! Copies and eight-byte operations on memory that may not be there, in assembly, so that a fault
+//! in them can be recognised and survived: each consists of instructions between two labels, keeps
+//! nothing on the stack, and answers 0. A signal handler that finds the program counter between the
+//! labels sets it to a third, from where the routine answers 1 ([`recover`]).
 //!
-//! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and written whole, as in our own
-//! regions. On x86-64 pieces of 16 bytes are used, which processors with AVX read and write at once, and those without at least
-//! each half.
+//! A copy goes upwards, in aligned pieces on the foreign side: whole 8-byte words are read and
+//! written whole, as in our own regions. On x86-64 pieces of 16 bytes are used, which processors
+//! with AVX read and write at once, and those without at least each half.
 
 #![allow(unsafe_code, reason = "memory that can fault is beyond what the language knows")]
 
@@ -237,7 +237,14 @@ std::arch::global_asm!(
         "str x4, [x3]"
     ),
     // x0: word, x1: what to add, x2: where the answer goes
-    word!("roce_foreign_fetch_add", "41: ldaxr x4, [x0]", "add x5, x4, x1", "stlxr w6, x5, [x0]", "cbnz w6, 41b", "str x4, [x2]"),
+    word!(
+        "roce_foreign_fetch_add",
+        "41: ldaxr x4, [x0]",
+        "add x5, x4, x1",
+        "stlxr w6, x5, [x0]",
+        "cbnz w6, 41b",
+        "str x4, [x2]"
+    ),
     ".hidden roce_foreign_end",
     ".globl roce_foreign_end",
     "roce_foreign_end:",
@@ -252,8 +259,9 @@ std::arch::global_asm!(
 /// Whether this architecture has them.
 pub(super) const EXIST: bool = true;
 
-// Each answers 0 when it is done, and 1 when the memory could not be reached: then part of it may be done. Addresses of foreign
-// memory are plain numbers here. All of them need the handler of `faults` to be in place.
+// Each answers 0 when it is done, and 1 when the memory could not be reached: then part of it may
+// be done. Addresses of foreign memory are plain numbers here. All of them need the handler of
+// `faults` to be in place.
 unsafe extern "C" {
     #[link_name = "roce_foreign_copy_in"]
     pub(super) fn copy_in(to: *mut u8, from: usize, length: usize) -> usize;
@@ -283,7 +291,8 @@ unsafe extern "C" {
 pub(super) unsafe fn recover(context: *mut c_void) -> bool {
     // SAFETY: the kernel passes a `ucontext_t`, which is the handler's to change
     let context = unsafe { &mut *context.cast::<libc::ucontext_t>() };
-    let (begin, end, fault) = (&raw const BEGIN as usize, &raw const END as usize, &raw const FAULT as usize);
+    let (begin, end, fault) =
+        (&raw const BEGIN as usize, &raw const END as usize, &raw const FAULT as usize);
     #[cfg(target_arch = "x86_64")]
     let counter = &mut context.uc_mcontext.gregs[libc::REG_RIP as usize];
     #[cfg(target_arch = "aarch64")]

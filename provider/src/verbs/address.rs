@@ -12,8 +12,9 @@ use thiserror::Error;
 
 use super::{Context, ProtectionDomain, domain::DomainInner};
 
-/// The way to a peer for datagrams (`ibv_ah`): checked when it is made, used with queue pairs of its protection domain.
-/// Destroyed with its last handle (`ibv_destroy_ah`); requests that were posted with it are carried out all the same.
+/// The way to a peer for datagrams (`ibv_ah`): checked when it is made, used with queue pairs of
+/// its protection domain. Destroyed with its last handle (`ibv_destroy_ah`); requests that were
+/// posted with it are carried out all the same.
 #[derive(Clone)]
 pub struct AddressHandle {
     inner: Arc<AhInner>,
@@ -61,8 +62,8 @@ impl AddressHandle {
         self.inner.av
     }
 
-    /// A queue pair of that peer, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to). Posting it to a queue pair of
-    /// another protection domain is refused.
+    /// A queue pair of that peer, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to).
+    /// Posting it to a queue pair of another protection domain is refused.
     #[must_use]
     pub fn to(&self, qpn: Qpn, qkey: QKey) -> UdDestination {
         UdDestination { av: self.inner.av, qpn, qkey, pd: Some(self.inner.domain.id) }
@@ -70,14 +71,21 @@ impl AddressHandle {
 }
 
 /// The way back to the sender of a datagram.
-pub(super) fn reply_path(context: &Context, wc: &Wc, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
+pub(super) fn reply_path(
+    context: &Context,
+    wc: &Wc,
+    area: &[u8; GRH_LEN],
+) -> Result<AddressVector, AhFromWcError> {
     if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
         return Err(AhFromWcError::NotDatagram);
     }
     init_ah_from_wc(context, area)
 }
 
-pub(super) fn init_ah_from_wc(context: &Context, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
+pub(super) fn init_ah_from_wc(
+    context: &Context,
+    area: &[u8; GRH_LEN],
+) -> Result<AddressVector, AhFromWcError> {
     let grh = Grh::parse(area).ok_or(AhFromWcError::NoHeader)?;
     context.inner.engine.lock().adapter().gids().reply_path(&grh).ok_or(AhFromWcError::NoAddress)
 }

@@ -19,7 +19,8 @@ use super::{
 };
 use crate::clock;
 
-/// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a thread that waits.
+/// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a
+/// thread that waits.
 #[derive(Clone)]
 pub struct CompletionChannel {
     pub(super) inner: Arc<ChannelInner>,
@@ -63,12 +64,16 @@ impl ChannelInner {
 
 impl CompletionChannel {
     pub(super) fn new(context: &Context) -> io::Result<Self> {
-        let inner = ChannelInner { context: context.clone(), notifier: Notifier::new()?, exposed: AtomicBool::new(false) };
+        let inner = ChannelInner {
+            context: context.clone(),
+            notifier: Notifier::new()?,
+            exposed: AtomicBool::new(false),
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The queue whose event is next, if there is one (`ibv_get_cq_event` on a non-blocking descriptor). Events need no
-    /// acknowledgement.
+    /// The queue whose event is next, if there is one (`ibv_get_cq_event` on a non-blocking
+    /// descriptor). Events need no acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
         loop {
@@ -82,7 +87,8 @@ impl CompletionChannel {
     /// Sleeps until a queue has an event (`ibv_get_cq_event`), at most for `limit`.
     ///
     /// # Errors
-    /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] when the system cannot wait (the system's error).
+    /// [`ChannelError::TimedOut`] (`ETIMEDOUT`); [`ChannelError::Io`] when the system cannot wait
+    /// (the system's error).
     pub fn wait(&self, limit: Option<Duration>) -> Result<CompletionQueue, ChannelError> {
         let engine = &self.inner.context.inner.engine;
         let end = limit.map(|limit| clock::now().plus(limit));

@@ -16,8 +16,9 @@ use roce_transport::{
 };
 
 use super::{
-    AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr, DeviceMemory, DeviceMemoryError,
-    AhFromWcError, ProtectionDomain, ThreadDomain, XrcDomain, address,
+    AhFromWcError, AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet,
+    DeviceAttr, DeviceMemory, DeviceMemoryError, ProtectionDomain, ThreadDomain, XrcDomain,
+    address,
     event::{AsyncEvent, AsyncEvents},
 };
 use crate::{
@@ -26,8 +27,8 @@ use crate::{
     port::{GidEntry, GidType, PortAttr},
 };
 
-/// An open device (`ibv_context`): an adapter of its own, with its own addresses. Closed with its last handle, which every
-/// object made from it also holds.
+/// An open device (`ibv_context`): an adapter of its own, with its own addresses. Closed with its
+/// last handle, which every object made from it also holds.
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<ContextInner>,
@@ -57,8 +58,9 @@ impl Context {
         &self.inner.name
     }
 
-    /// Whether it was opened by this process. After a fork, the child's copy of what the parent has open can be looked at and
-    /// dropped, but nothing goes out and nothing comes in; what the child opens itself works.
+    /// Whether it was opened by this process. After a fork, the child's copy of what the parent has
+    /// open can be looked at and dropped, but nothing goes out and nothing comes in; what the child
+    /// opens itself works.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.engine.is_of_this_process()
@@ -91,14 +93,15 @@ impl Context {
         self.inner.attr.limits
     }
 
-    /// The GID table: the addresses of the device; unused entries are zero. It follows the interface's addresses, and an entry
-    /// keeps its index as long as its address is there.
+    /// The GID table: the addresses of the device; unused entries are zero. It follows the
+    /// interface's addresses, and an entry keeps its index as long as its address is there.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
     }
 
-    /// One entry of the GID table, zero if it is unused (`ibv_query_gid`). `None`: beyond the table's end (`EINVAL`).
+    /// One entry of the GID table, zero if it is unused (`ibv_query_gid`). `None`: beyond the
+    /// table's end (`EINVAL`).
     #[must_use]
     pub fn query_gid(&self, index: u16) -> Option<Gid> {
         let entry = self.gids().get(usize::from(index)).copied();
@@ -109,12 +112,13 @@ impl Context {
     #[must_use]
     pub fn query_gid_table(&self) -> Vec<GidEntry> {
         let interface = self.inner.engine.interface();
-        let entry = |(index, gid)| GidEntry { gid, index, port: 1, gid_type: GidType::RoceV2, interface };
+        let entry =
+            |(index, gid)| GidEntry { gid, index, port: 1, gid_type: GidType::RoceV2, interface };
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what lies in front of it, the first
-    /// 40 bytes of the receive buffer.
+    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what
+    /// lies in front of it, the first 40 bytes of the receive buffer.
     ///
     /// # Errors
     /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
@@ -122,23 +126,26 @@ impl Context {
         address::init_ah_from_wc(self, area)
     }
 
-    /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such entry. An unused entry is 0 or
-    /// 0x8000.
+    /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such
+    /// entry. An unused entry is 0 or 0x8000.
     #[must_use]
     pub fn query_pkey(&self, index: u16) -> Option<PKey> {
         self.inner.engine.lock().adapter().pkeys().entries().get(usize::from(index)).copied()
     }
 
-    /// The index of the first entry of the P_Key table that matches this key (`ibv_get_pkey_index`).
+    /// The index of the first entry of the P_Key table that matches this key
+    /// (`ibv_get_pkey_index`).
     #[must_use]
     pub fn find_pkey(&self, pkey: PKey) -> Option<u16> {
         self.inner.engine.lock().adapter().pkeys().find(pkey)
     }
 
-    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event tells of it. Queue pairs keep their index.
+    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event tells of it.
+    /// Queue pairs keep their index.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] (`EBUSY`) when a queue pair uses an entry that would be gone; then nothing has changed.
+    /// [`ObjectError::InUse`] (`EBUSY`) when a queue pair uses an entry that would be gone; then
+    /// nothing has changed.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys))
     }
@@ -149,7 +156,8 @@ impl Context {
         self.inner.engine.lock().adapter().gids().port_mtu()
     }
 
-    /// The clock of completion timestamps and the time of day, read at once (`ibv_query_rt_values_ex`).
+    /// The clock of completion timestamps and the time of day, read at once
+    /// (`ibv_query_rt_values_ex`).
     #[must_use]
     pub fn query_clock(&self) -> ClockValues {
         let (raw, wall) = clock::both();
@@ -174,7 +182,8 @@ impl Context {
         self.inner.engine.lock().adapter().random_psn()
     }
 
-    /// Connections and questions of connection management that exist, those in their time wait included.
+    /// Connections and questions of connection management that exist, those in their time wait
+    /// included.
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.inner.engine.lock().adapter().cm_count()
@@ -202,7 +211,8 @@ impl Context {
         ThreadDomain { inner: self.clone() }
     }
 
-    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue pairs to it.
+    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue
+    /// pairs to it.
     #[must_use]
     pub fn create_counters(&self) -> CounterSet {
         CounterSet::new(self)
@@ -211,8 +221,8 @@ impl Context {
     /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). They start on a page.
     ///
     /// # Errors
-    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`, `ENOMEM`);
-    /// [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`,
+    /// `ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
     pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
         DeviceMemory::new(self, length)
     }
@@ -225,15 +235,22 @@ impl Context {
         CompletionChannel::new(self)
     }
 
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells of them on `channel`.
+    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells
+    /// of them on `channel`.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`] (`ENOMEM`).
-    pub fn create_cq(&self, capacity: usize, channel: Option<&CompletionChannel>) -> Result<CompletionQueue, ObjectError> {
+    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`]
+    /// (`ENOMEM`).
+    pub fn create_cq(
+        &self,
+        capacity: usize,
+        channel: Option<&CompletionChannel>,
+    ) -> Result<CompletionQueue, ObjectError> {
         CompletionQueue::new(self, capacity, channel)
     }
 
-    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking descriptor).
+    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
+    /// descriptor).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.inner.events.pop()
@@ -259,8 +276,9 @@ impl Context {
         self.inner.engine.progress();
     }
 
-    /// For an event loop with [`Progress::Manual`](crate::Progress::Manual): how long until [`progress`](Self::progress) is
-    /// wanted although [`progress_fd`](Self::progress_fd) is not readable. `None`: for ever.
+    /// For an event loop with [`Progress::Manual`](crate::Progress::Manual): how long until
+    /// [`progress`](Self::progress) is wanted although [`progress_fd`](Self::progress_fd) is not
+    /// readable. `None`: for ever.
     #[must_use]
     pub fn progress_timeout(&self) -> Option<std::time::Duration> {
         let deadline: Option<Instant> = self.inner.engine.deadline();

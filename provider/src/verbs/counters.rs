@@ -10,8 +10,8 @@ use roce_transport::{
 
 use super::{Context, QueuePair};
 
-/// Reads the counters of the device or of single queue pairs (`ibv_counters`), each from the moment it was attached. It keeps
-/// its queue pairs alive.
+/// Reads the counters of the device or of single queue pairs (`ibv_counters`), each from the moment
+/// it was attached. It keeps its queue pairs alive.
 #[derive(Clone)]
 pub struct CounterSet {
     context: Context,
@@ -44,8 +44,9 @@ impl CounterSet {
         self.attach(Source { qp: None, before: self.context.counters() });
     }
 
-    /// From now on also reads the counters of a queue pair (as `ibv_attach_counters_point_flow` does of a flow). Counting for it
-    /// alone costs some time with each of its packets, until it is destroyed.
+    /// From now on also reads the counters of a queue pair (as `ibv_attach_counters_point_flow`
+    /// does of a flow). Counting for it alone costs some time with each of its packets, until it is
+    /// destroyed.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`] for a queue pair of another device (`EINVAL`).
@@ -65,7 +66,15 @@ impl CounterSet {
     fn counters_of(&self, qpn: Option<Qpn>) -> Counters {
         match qpn {
             None => self.context.counters(),
-            Some(qpn) => self.context.inner.engine.lock().adapter().qp_counters(qpn).cloned().unwrap_or_default(),
+            Some(qpn) => self
+                .context
+                .inner
+                .engine
+                .lock()
+                .adapter()
+                .qp_counters(qpn)
+                .cloned()
+                .unwrap_or_default(),
         }
     }
 
@@ -77,7 +86,10 @@ impl CounterSet {
         for Source { qp, before } in &*sources {
             let qpn = qp.as_ref().map(QueuePair::qpn);
             let now = self.counters_of(qpn);
-            let since = now.iter().zip(before.iter()).map(|(now, before)| Counter { value: now.value - before.value, ..now });
+            let since = now
+                .iter()
+                .zip(before.iter())
+                .map(|(now, before)| Counter { value: now.value - before.value, ..now });
             values.extend(since.map(|counter| CounterValue { qpn, counter }));
         }
         values

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use roce_transport::{
     adapter::ObjectError,
-    work::{self, NotifyKind, CqId, CqModeration, Wc},
+    work::{self, CqId, CqModeration, NotifyKind, Wc},
 };
 
 use super::{
@@ -34,7 +34,11 @@ impl Drop for CqInner {
 }
 
 impl CompletionQueue {
-    pub(super) fn new(context: &Context, capacity: usize, channel: Option<&CompletionChannel>) -> Result<Self, ObjectError> {
+    pub(super) fn new(
+        context: &Context,
+        capacity: usize,
+        channel: Option<&CompletionChannel>,
+    ) -> Result<Self, ObjectError> {
         let mut shard = context.inner.engine.lock();
         let ring = shard.adapter().create_cq(capacity)?;
         let id = ring.id();
@@ -60,8 +64,8 @@ impl CompletionQueue {
         self.inner.ring.capacity()
     }
 
-    /// Takes completions, the oldest first, as many as there are and `to` holds; returns how many (`ibv_poll_cq`). If there
-    /// are none, first serves the device on this thread.
+    /// Takes completions, the oldest first, as many as there are and `to` holds; returns how many
+    /// (`ibv_poll_cq`). If there are none, first serves the device on this thread.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         match self.inner.ring.poll(to) {
             0 => {
@@ -97,8 +101,8 @@ impl CompletionQueue {
         })
     }
 
-    /// Asks its channel for one event, at the next completion of this kind (`ibv_req_notify_cq`). Completions that are there
-    /// already give none: poll once more after arming.
+    /// Asks its channel for one event, at the next completion of this kind (`ibv_req_notify_cq`).
+    /// Completions that are there already give none: poll once more after arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
         if self.inner.channel.as_ref().is_some_and(|channel| channel.is_exposed()) {
@@ -106,23 +110,29 @@ impl CompletionQueue {
         }
     }
 
-    /// QpUpdate how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in order, and other threads may go on
-    /// polling meanwhile.
+    /// QpUpdate how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in
+    /// order, and other threads may go on polling meanwhile.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] when it holds more than would fit,
-    /// [`ObjectError::Overrun`] when it has overflowed (all `EINVAL`). Nothing has changed then.
+    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] when it holds more
+    /// than would fit, [`ObjectError::Overrun`] when it has overflowed (all `EINVAL`). Nothing has
+    /// changed then.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
         self.inner.context.inner.engine.lock().adapter().resize_cq(self.inner.ring.id(), capacity)
     }
 
-    /// Sets how long it waits for more completions, once it is armed, before it tells its channel (`ibv_modify_cq` with
-    /// `IBV_CQ_ATTR_MODERATE`). An event that has been put off is delivered now.
+    /// Sets how long it waits for more completions, once it is armed, before it tells its channel
+    /// (`ibv_modify_cq` with `IBV_CQ_ATTR_MODERATE`). An event that has been put off is delivered
+    /// now.
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
     pub fn moderate(&self, moderation: CqModeration) -> Result<(), ObjectError> {
-        self.inner.context.inner.engine.command(|adapter, _| adapter.moderate_cq(self.inner.ring.id(), moderation))
+        self.inner
+            .context
+            .inner
+            .engine
+            .command(|adapter, _| adapter.moderate_cq(self.inner.ring.id(), moderation))
     }
 
     /// How long it waits.

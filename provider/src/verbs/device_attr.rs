@@ -61,8 +61,8 @@ bitflags! {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum AtomicCap {
-    /// Against everything, this host's processors included (`IBV_ATOMIC_GLOB`): peers' operations are the processor's own on
-    /// the same words, as long as the program also uses atomic accesses.
+    /// Against everything, this host's processors included (`IBV_ATOMIC_GLOB`): peers' operations
+    /// are the processor's own on the same words, as long as the program also uses atomic accesses.
     Global,
 }
 
@@ -74,13 +74,14 @@ impl fmt::Display for AtomicCap {
     }
 }
 
-/// What a device tells of itself (`ibv_device_attr_ex`). Everything of which there is only so much is in [`limits`](Self::limits),
-/// and is refused beyond.
+/// What a device tells of itself (`ibv_device_attr_ex`). Everything of which there is only so much
+/// is in [`limits`](Self::limits), and is refused beyond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DeviceAttr {
     /// The version of this software.
     pub fw_ver: &'static str,
-    /// Different for every opened device, also of one interface: random, but for the mark of a local assignment.
+    /// Different for every opened device, also of one interface: random, but for the mark of a
+    /// local assignment.
     pub node_guid: Guid,
     /// The same for everything on one network interface: its MAC address, extended to 64 bits.
     pub sys_image_guid: Guid,
@@ -163,6 +164,9 @@ mod tests {
 
     #[test]
     fn guids_as_verbs_tools_print_them() {
-        assert_eq!(Guid::of_mac([0x00, 0x11, 0x22, 0x33, 0x44, 0x55]).to_string(), "0211:22ff:fe33:4455");
+        assert_eq!(
+            Guid::of_mac([0x00, 0x11, 0x22, 0x33, 0x44, 0x55]).to_string(),
+            "0211:22ff:fe33:4455"
+        );
     }
 }

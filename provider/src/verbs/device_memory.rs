@@ -15,9 +15,9 @@ use thiserror::Error;
 use super::{Context, MemoryRegion, ProtectionDomain, RegionError};
 use crate::region::MmapMemory;
 
-/// Memory of the device (`ibv_dm`), which a program reaches only by copying in and out, and peers through a region. A software
-/// device has no memory of its own on a bus; this is bounded in size as that of hardware is. Freed with the last handle and
-/// region (`ibv_free_dm`).
+/// Memory of the device (`ibv_dm`), which a program reaches only by copying in and out, and peers
+/// through a region. A software device has no memory of its own on a bus; this is bounded in size
+/// as that of hardware is. Freed with the last handle and region (`ibv_free_dm`).
 #[derive(Clone)]
 pub struct DeviceMemory {
     inner: Arc<DmInner>,
@@ -38,7 +38,9 @@ impl Drop for DmInner {
 #[derive(Debug, Error)]
 pub enum DeviceMemoryError {
     /// Nothing asked for, or more than is left.
-    #[error("{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} are in use")]
+    #[error(
+        "{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} are in use"
+    )]
     Size {
         /// Bytes asked for.
         length: usize,
@@ -64,13 +66,11 @@ pub enum DeviceMemoryError {
 impl DeviceMemory {
     pub(super) fn new(context: &Context, length: usize) -> Result<Self, DeviceMemoryError> {
         let limit = context.limits().max_dm_size;
-        let reserve = |used: usize| used.checked_add(length).filter(|&after| length > 0 && after <= limit);
+        let reserve =
+            |used: usize| used.checked_add(length).filter(|&after| length > 0 && after <= limit);
         let used = &context.inner.device_memory;
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve).map_err(|used| DeviceMemoryError::Size {
-            length,
-            limit,
-            used,
-        })?;
+        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve)
+            .map_err(|used| DeviceMemoryError::Size { length, limit, used })?;
         let memory = MmapMemory::new(length).map_err(|error| {
             used.fetch_sub(length, Ordering::Relaxed);
             DeviceMemoryError::Memory(error)
@@ -118,7 +118,11 @@ impl DeviceMemory {
         if range.start > range.end || range.end > self.len() {
             return Err(DeviceMemoryError::Range(range));
         }
-        let window = Window { memory: self.inner.clone(), start: range.start as u64, length: range.len() as u64 };
+        let window = Window {
+            memory: self.inner.clone(),
+            start: range.start as u64,
+            length: range.len() as u64,
+        };
         Ok(pd.register(Arc::new(window), 0, access)?)
     }
 }

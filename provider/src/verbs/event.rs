@@ -27,8 +27,8 @@ pub(crate) struct Notifier<T> {
 /// The asynchronous events of a context.
 pub(crate) type AsyncQueue = Notifier<Event>;
 
-/// A reader of a device's asynchronous events besides the [`Context`]'s own: each reader sees all of them. For libraries that
-/// share one open device between several users.
+/// A reader of a device's asynchronous events besides the [`Context`]'s own: each reader sees all
+/// of them. For libraries that share one open device between several users.
 pub struct AsyncEvents {
     queue: Arc<AsyncQueue>,
 }
@@ -58,7 +58,8 @@ impl AsFd for AsyncEvents {
 
 impl<T> Notifier<T> {
     pub(crate) fn new() -> io::Result<Self> {
-        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?;
+        let descriptor =
+            eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE)?;
         Ok(Self { queue: Mutex::default(), descriptor })
     }
 

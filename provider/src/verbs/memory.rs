@@ -11,11 +11,11 @@ use thiserror::Error;
 use super::{ProtectionDomain, domain::DomainInner};
 use crate::region::Unreachable;
 
-/// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read and write at any time.
-/// So there are no references into it, only copies in and out.
+/// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read
+/// and write at any time. So there are no references into it, only copies in and out.
 ///
-/// Dropping the last handle deregisters it; memory windows that are bound to it then lead nowhere. The memory itself stays
-/// until the last request that uses it is complete.
+/// Dropping the last handle deregisters it; memory windows that are bound to it then lead nowhere.
+/// The memory itself stays until the last request that uses it is complete.
 #[derive(Clone)]
 pub struct MemoryRegion {
     inner: Arc<RegionInner>,
@@ -47,7 +47,12 @@ pub enum RegionError {
 }
 
 impl MemoryRegion {
-    pub(super) fn new(pd: &ProtectionDomain, memory: Arc<dyn Memory>, address: u64, access: Access) -> Result<Self, RegionError> {
+    pub(super) fn new(
+        pd: &ProtectionDomain,
+        memory: Arc<dyn Memory>,
+        address: u64,
+        access: Access,
+    ) -> Result<Self, RegionError> {
         let domain = pd.inner.clone();
         let attr = MrAttr { memory, address, access };
         let region = domain.context.inner.engine.lock().adapter().register(domain.id, attr)?;
@@ -96,8 +101,8 @@ impl MemoryRegion {
         self.inner.region.rkey()
     }
 
-    /// A part of it for a work request. Whether the range is inside is checked when the request is carried out; a length
-    /// beyond 2^32−1 becomes that.
+    /// A part of it for a work request. Whether the range is inside is checked when the request is
+    /// carried out; a length beyond 2^32−1 becomes that.
     #[must_use]
     pub fn sge(&self, range: Range<usize>) -> Sge {
         let length = u32::try_from(range.len()).unwrap_or(u32::MAX);
@@ -151,11 +156,14 @@ impl MemoryRegion {
     /// [`MemoryFault`] (`EFAULT`) when the memory is gone.
     pub fn fill(&self, value: u8) -> Result<(), MemoryFault> {
         let piece = [value; 4096];
-        (0..self.len()).step_by(piece.len()).try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
+        (0..self.len())
+            .step_by(piece.len())
+            .try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
     }
 
-    /// The 8-byte word at `offset`, a multiple of eight, read at once: a peer's write is seen whole or not at all. For
-    /// polling on memory: everything that the same peer wrote before is seen too.
+    /// The 8-byte word at `offset`, a multiple of eight, read at once: a peer's write is seen whole
+    /// or not at all. For polling on memory: everything that the same peer wrote before is seen
+    /// too.
     ///
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
@@ -171,8 +179,9 @@ impl MemoryRegion {
         self.inner.region.memory().store_u64(offset as u64, value)
     }
 
-    /// Deregisters it now (`ibv_dereg_mr`), whatever requests still use it: those in flight fail with a protection error, peers
-    /// with an access error. The memory can still be read and written here.
+    /// Deregisters it now (`ibv_dereg_mr`), whatever requests still use it: those in flight fail
+    /// with a protection error, peers with an access error. The memory can still be read and
+    /// written here.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
@@ -180,13 +189,15 @@ impl MemoryRegion {
         self.inner.domain.context.inner.engine.lock().adapter().deregister(&self.inner.region)
     }
 
-    /// Gives it other rights, other memory or another protection domain (`ibv_rereg_mr`). The region that this returns has the
-    /// same keys; this one is dead, as if deregistered, and so are requests in flight that use it.
+    /// Gives it other rights, other memory or another protection domain (`ibv_rereg_mr`). The
+    /// region that this returns has the same keys; this one is dead, as if deregistered, and so are
+    /// requests in flight that use it.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it, [`RegisterError::Deregistered`] when it is
-    /// dead already, [`RegisterError::UnknownPd`] for a protection domain of another device, and as when registering (all
-    /// `EINVAL`). Then nothing has changed.
+    /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it,
+    /// [`RegisterError::Deregistered`] when it is dead already, [`RegisterError::UnknownPd`] for a
+    /// protection domain of another device, and as when registering (all `EINVAL`). Then nothing
+    /// has changed.
     pub fn reregister(&self, change: ReregMr) -> Result<Self, RegisterError> {
         let ReregMr { pd, memory, access } = change;
         let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
@@ -194,12 +205,14 @@ impl MemoryRegion {
             return Err(RegisterError::UnknownPd);
         }
         let change = Reregister { pd: Some(domain.id), memory, access };
-        let region = domain.context.inner.engine.lock().adapter().reregister(&self.inner.region, change)?;
+        let region =
+            domain.context.inner.engine.lock().adapter().reregister(&self.inner.region, change)?;
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }
 
-    /// Fetches a part of it, so that the first access does not wait (`ibv_advise_mr` with `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`).
-    /// Only regions made by [`allocate_on_demand`](ProtectionDomain::allocate_on_demand) have anything to fetch.
+    /// Fetches a part of it, so that the first access does not wait (`ibv_advise_mr` with
+    /// `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`). Only regions made by
+    /// [`allocate_on_demand`](ProtectionDomain::allocate_on_demand) have anything to fetch.
     ///
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) when the part is not inside, or the memory is gone.
@@ -221,8 +234,8 @@ pub struct ReregMr {
     pub access: Option<Access>,
 }
 
-/// A region without memory (`ibv_alloc_null_mr`), for parts of messages that nobody wants: what is written there is dropped,
-/// and what is read is zero. Peers cannot use it.
+/// A region without memory (`ibv_alloc_null_mr`), for parts of messages that nobody wants: what is
+/// written there is dropped, and what is read is zero. Peers cannot use it.
 #[derive(Clone)]
 pub struct NullRegion {
     inner: Arc<RegionInner>,
@@ -230,7 +243,8 @@ pub struct NullRegion {
 
 impl NullRegion {
     pub(super) fn new(pd: &ProtectionDomain) -> Result<Self, RegionError> {
-        let MemoryRegion { inner } = MemoryRegion::new(pd, Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
+        let MemoryRegion { inner } =
+            MemoryRegion::new(pd, Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
         Ok(Self { inner })
     }
 

@@ -31,7 +31,7 @@ pub use domain::{ProtectionDomain, ThreadDomain};
 pub(crate) use event::AsyncQueue;
 pub use event::{AsyncEvent, AsyncEvents};
 pub use memory::{MemoryRegion, NullRegion, RegionError, ReregMr};
-pub use queue_pair::{AttachError, ConnectError, Endpoint, BadWorkRequest, QpInitAttr, QueuePair};
+pub use queue_pair::{AttachError, BadWorkRequest, ConnectError, Endpoint, QpInitAttr, QueuePair};
 pub use srq::SharedReceiveQueue;
 pub use window::MemoryWindow;
 pub use xrc::XrcDomain;

@@ -7,7 +7,10 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{QpUpdate, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, Quirks, Rtr, Rts, State},
+    qp::{
+        Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks, Rtr, Rts,
+        State,
+    },
     time::Instant,
     work::{RecvWr, SendWr},
 };
@@ -61,7 +64,8 @@ pub struct Endpoint {
     pub psn: Psn,
 }
 
-/// A queue pair (`ibv_qp`). Destroyed with its last handle; what is still posted then gives no completions.
+/// A queue pair (`ibv_qp`). Destroyed with its last handle; what is still posted then gives no
+/// completions.
 #[derive(Clone)]
 pub struct QueuePair {
     inner: Arc<QpInner>,
@@ -134,7 +138,8 @@ pub enum AttachError {
 
 impl QueuePair {
     pub(super) fn new(pd: &ProtectionDomain, attr: &QpInitAttr) -> Result<Self, ObjectError> {
-        // the adapter knows its completion queues themselves, but of a shared receive queue only the number
+        // the adapter knows its completion queues themselves, but of a shared receive queue only
+        // the number
         if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(pd.context())) {
             return Err(ObjectError::Unknown);
         }
@@ -154,7 +159,9 @@ impl QueuePair {
     }
 
     pub(super) fn new_target(xrcd: &XrcDomain) -> Result<Self, ObjectError> {
-        Self::create(xrcd.context(), Parts::XrcTarget(xrcd.clone()), |adapter| adapter.create_xrc_target(xrcd.id()))
+        Self::create(xrcd.context(), Parts::XrcTarget(xrcd.clone()), |adapter| {
+            adapter.create_xrc_target(xrcd.id())
+        })
     }
 
     fn create(
@@ -192,13 +199,16 @@ impl QueuePair {
     #[must_use]
     pub fn query(&self) -> QpInfo {
         let engine = &self.inner.context.inner.engine;
-        engine.command(|adapter, _| adapter.query_qp(self.inner.qpn)).expect("a handle keeps its queue pair alive")
+        engine
+            .command(|adapter, _| adapter.query_qp(self.inner.qpn))
+            .expect("a handle keeps its queue pair alive")
     }
 
     /// RESET→INIT, and INIT→INIT (`ibv_modify_qp`).
     ///
     /// # Errors
-    /// See [`ModifyError`] (`EINVAL`); then nothing has changed. The same holds for every transition.
+    /// See [`ModifyError`] (`EINVAL`); then nothing has changed. The same holds for every
+    /// transition.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init))
     }
@@ -219,7 +229,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts))
     }
 
-    /// RTS→SQD: nothing new is sent. With `notify` an asynchronous event tells when the rest has completed.
+    /// RTS→SQD: nothing new is sent. With `notify` an asynchronous event tells when the rest has
+    /// completed.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -251,7 +262,8 @@ impl QueuePair {
         self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
     }
 
-    /// The same as [`to_rts`](Self::to_rts), with optional attributes changed on the way; with [`Rts::Resume`] also RTS→RTS.
+    /// The same as [`to_rts`](Self::to_rts), with optional attributes changed on the way; with
+    /// [`Rts::Resume`] also RTS→RTS.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -259,7 +271,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
     }
 
-    /// QpUpdate attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new state).
+    /// QpUpdate attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new
+    /// state).
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`); [`ModifyError::NotSupported`] is `EOPNOTSUPP`.
@@ -267,10 +280,11 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
-    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID here): an IPv6 multicast address,
-    /// or an IPv4 one, mapped. From now on it receives what is sent to the group with the destination queue pair
-    /// [`Qpn::MULTICAST`] and its own Q_Key, what it sends there itself included. The group is left with the last queue pair that is
-    /// detached or dropped.
+    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID
+    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives what is
+    /// sent to the group with the destination queue pair [`Qpn::MULTICAST`] and its own Q_Key, what
+    /// it sends there itself included. The group is left with the last queue pair that is detached
+    /// or dropped.
     ///
     /// # Errors
     /// [`AttachError::Adapter`]: no datagram queue pair or no group (`EINVAL`), too many groups or members (`ENOMEM`);
@@ -300,20 +314,22 @@ impl QueuePair {
         Ok(())
     }
 
-    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such address.
+    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such
+    /// address.
     #[must_use]
     pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
         let gid = self.inner.context.gids().get(usize::from(gid_index)).copied()?;
         Some(Endpoint { gid, qpn: self.inner.qpn, psn: self.inner.psn })
     }
 
-    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all remote rights, 16 READs each way,
-    /// acknowledge timeout 14 (67 ms), 7 retries, no limit on "receiver not ready" (timer 12, 0.64 ms). The peer must do the
-    /// same with this side's [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
+    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all
+    /// remote rights, 16 READs each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on
+    /// "receiver not ready" (timer 12, 0.64 ms). The peer must do the same with this side's
+    /// [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
     ///
     /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or of another service (all `EINVAL`).
-    /// One that was in RESET still is.
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or
+    /// of another service (all `EINVAL`). One that was in RESET still is.
     pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
         self.connect_with_mtu(peer, self.inner.context.active_mtu())
     }
@@ -325,10 +341,16 @@ impl QueuePair {
     pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
         let context = &self.inner.context;
         let wants_v4 = peer.gid.to_ip().is_ipv4();
-        let own = context.gids().iter().position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
+        let own = context
+            .gids()
+            .iter()
+            .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
         let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
         let QpInfo { qp_type, state, .. } = self.query();
-        let access = Access::REMOTE_CHANGE | Access::REMOTE_READ | Access::FLUSH_GLOBAL | Access::FLUSH_PERSISTENT;
+        let access = Access::REMOTE_CHANGE
+            | Access::REMOTE_READ
+            | Access::FLUSH_GLOBAL
+            | Access::FLUSH_PERSISTENT;
         let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
         let av = AddressVector::new(peer.gid, sgid_index);
         let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
@@ -339,7 +361,14 @@ impl QueuePair {
                 Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
             ),
             QpType::XrcTarget => (
-                Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+                Rtr::XrcTarget {
+                    dest_qpn,
+                    path_mtu,
+                    rq_psn,
+                    av,
+                    max_dest_rd_atomic,
+                    min_rnr_timer,
+                },
                 Rts::XrcTarget { sq_psn, timeout },
             ),
             QpType::Uc | QpType::Ud => return Err(ModifyError::WrongService(qp_type).into()),
@@ -360,7 +389,8 @@ impl QueuePair {
     /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
+    /// `EINVAL`); those before it are.
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
     }
@@ -368,44 +398,59 @@ impl QueuePair {
     /// Posts receive requests, in order (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
+    /// `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
-    /// Takes back every completion of this queue pair that nobody has taken yet: whoever polls does not find them. Drivers of
-    /// network cards do so on the way to RESET and when a queue pair is destroyed; here, it is the program's to say.
+    /// Takes back every completion of this queue pair that nobody has taken yet: whoever polls does
+    /// not find them. Drivers of network cards do so on the way to RESET and when a queue pair is
+    /// destroyed; here, it is the program's to say.
     pub fn discard_completions(&self) {
         self.inner.context.inner.engine.lock().adapter().discard_completions(self.inner.qpn);
     }
 
-    /// Posts requests that are made one by one: `requests` gets a function that posts one. For those who translate lists of their
-    /// own and need no second one; everything goes out at the end, as with [`post_send`](Self::post_send). Calling anything else of
-    /// the same device in `requests` waits for ever.
-    pub fn post_send_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R) -> R {
+    /// Posts requests that are made one by one: `requests` gets a function that posts one. For
+    /// those who translate lists of their own and need no second one; everything goes out at the
+    /// end, as with [`post_send`](Self::post_send). Calling anything else of the same device in
+    /// `requests` waits for ever.
+    pub fn post_send_with<R>(
+        &self,
+        requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,
+    ) -> R {
         self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_send(now, qpn, wr)))
     }
 
     /// The same for receive requests.
-    pub fn post_recv_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R) -> R {
+    pub fn post_recv_with<R>(
+        &self,
+        requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
+    ) -> R {
         self.receive(|adapter, now, qpn| requests(&mut |wr| adapter.post_recv(now, qpn, wr)))
     }
 
     /// Posts all of these requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that cannot be posted (`ENOMEM` when they do not all fit, else `EINVAL`); then nothing has
-    /// been posted.
+    /// [`BadWorkRequest`] tells the first that cannot be posted (`ENOMEM` when they do not all fit,
+    /// else `EINVAL`); then nothing has been posted.
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| {
-            let check = |(index, wr)| adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error });
+            let check = |(index, wr)| {
+                adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error })
+            };
             wrs.iter().enumerate().try_for_each(check)?;
             post(wrs, |wr| adapter.post_send(now, qpn, wr))
         })
     }
 
     fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
-        self.inner.context.inner.engine.command(|adapter, now| command(adapter, now, self.inner.qpn))
+        self.inner
+            .context
+            .inner
+            .engine
+            .command(|adapter, now| command(adapter, now, self.inner.qpn))
     }
 
     fn receive<R>(&self, post: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
@@ -413,6 +458,11 @@ impl QueuePair {
     }
 }
 
-pub(super) fn post<W>(wrs: &[W], mut one: impl FnMut(&W) -> Result<(), PostError>) -> Result<(), BadWorkRequest> {
-    wrs.iter().enumerate().try_for_each(|(index, wr)| one(wr).map_err(|error| BadWorkRequest { index, error }))
+pub(super) fn post<W>(
+    wrs: &[W],
+    mut one: impl FnMut(&W) -> Result<(), PostError>,
+) -> Result<(), BadWorkRequest> {
+    wrs.iter()
+        .enumerate()
+        .try_for_each(|(index, wr)| one(wr).map_err(|error| BadWorkRequest { index, error }))
 }

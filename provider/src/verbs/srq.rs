@@ -9,10 +9,12 @@ use roce_transport::{
 };
 
 use super::{
-    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner, queue_pair::BadWorkRequest, queue_pair::post,
+    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner,
+    queue_pair::BadWorkRequest, queue_pair::post,
 };
 
-/// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one first.
+/// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one
+/// first.
 #[derive(Clone)]
 pub struct SharedReceiveQueue {
     pub(super) inner: Arc<SrqInner>,
@@ -50,7 +52,12 @@ impl SharedReceiveQueue {
             return Err(ObjectError::Unknown);
         }
         let ring = cq.inner.ring.clone();
-        let id = domain.context.inner.engine.lock().adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring)?;
+        let id = domain.context.inner.engine.lock().adapter().create_xrc_srq(
+            domain.id,
+            attr,
+            xrcd.id(),
+            ring,
+        )?;
         Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: Some((xrcd.clone(), cq.clone())) }) })
     }
 
@@ -64,7 +71,8 @@ impl SharedReceiveQueue {
         self.inner.id
     }
 
-    /// The number by which peers name an XRC SRQ in their requests (`ibv_get_srq_num`); `None` for one of another kind.
+    /// The number by which peers name an XRC SRQ in their requests (`ibv_get_srq_num`); `None` for
+    /// one of another kind.
     #[must_use]
     pub fn number(&self) -> Option<SrqId> {
         self.inner.xrc.is_some().then_some(self.inner.id)
@@ -77,25 +85,36 @@ impl SharedReceiveQueue {
     #[must_use]
     pub fn query(&self) -> SrqInfo {
         let mut shard = self.inner.domain.context.inner.engine.lock();
-        shard.adapter().query_srq(self.inner.id).expect("a handle keeps its shared receive queue alive")
+        shard
+            .adapter()
+            .query_srq(self.inner.id)
+            .expect("a handle keeps its shared receive queue alive")
     }
 
     /// Posts receive requests, in order (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
+    /// `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         let mut shard = self.inner.domain.context.inner.engine.lock();
-        post(wrs, |wr| -> Result<(), PostError> { shard.adapter().post_srq_recv(self.inner.id, wr) })
+        post(wrs, |wr| -> Result<(), PostError> {
+            shard.adapter().post_srq_recv(self.inner.id, wr)
+        })
     }
 
-    /// Posts requests that are made one by one, as [`QueuePair::post_recv_with`](super::QueuePair::post_recv_with) does.
-    pub fn post_recv_with<R>(&self, requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R) -> R {
+    /// Posts requests that are made one by one, as
+    /// [`QueuePair::post_recv_with`](super::QueuePair::post_recv_with) does.
+    pub fn post_recv_with<R>(
+        &self,
+        requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
+    ) -> R {
         let mut shard = self.inner.domain.context.inner.engine.lock();
         requests(&mut |wr| shard.adapter().post_srq_recv(self.inner.id, wr))
     }
 
-    /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`).
+    /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with
+    /// `IBV_SRQ_LIMIT`).
     ///
     /// # Errors
     /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
@@ -106,7 +125,8 @@ impl SharedReceiveQueue {
     /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`); then nothing has changed.
+    /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`); then nothing
+    /// has changed.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         self.inner.domain.context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr)
     }

@@ -12,8 +12,8 @@ use roce_transport::{
 
 use super::{MemoryRegion, ProtectionDomain, domain::DomainInner};
 
-/// A memory window (`ibv_mw`): a key of its own for a part of a region, which requests give and take back quickly. It keeps
-/// no region alive: when the region goes, the window leads nowhere.
+/// A memory window (`ibv_mw`): a key of its own for a part of a region, which requests give and
+/// take back quickly. It keeps no region alive: when the region goes, the window leads nowhere.
 ///
 /// Dropping the last handle destroys it (`ibv_dealloc_mw`), bound or not.
 #[derive(Clone)]
@@ -37,9 +37,12 @@ impl Drop for WindowInner {
 impl MemoryWindow {
     pub(super) fn new(pd: &ProtectionDomain, window_type: WindowType) -> Result<Self, ObjectError> {
         let domain = pd.inner.clone();
-        let rkey = domain.context.inner.engine.lock().adapter().alloc_window(domain.id, window_type)?;
+        let rkey =
+            domain.context.inner.engine.lock().adapter().alloc_window(domain.id, window_type)?;
         let id = WindowId::of(rkey);
-        Ok(Self { inner: Arc::new(WindowInner { domain, window_type, id, rkey: AtomicU32::new(rkey.0) }) })
+        Ok(Self {
+            inner: Arc::new(WindowInner { domain, window_type, id, rkey: AtomicU32::new(rkey.0) }),
+        })
     }
 
     /// Its type.
@@ -48,18 +51,25 @@ impl MemoryWindow {
         self.inner.window_type
     }
 
-    /// The key that it was given last, by [`bind_to`](Self::bind_to) or when it was made. Peers can use it once the bind is
-    /// complete.
+    /// The key that it was given last, by [`bind_to`](Self::bind_to) or when it was made. Peers can
+    /// use it once the bind is complete.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.inner.rkey.load(Ordering::Relaxed))
     }
 
-    /// What a bind request ([`SendWr::bind_window`](roce_transport::work::SendWr::bind_window)) for `length` bytes of `region`
-    /// from `offset` on needs, with the window's next key (`ibv_bind_mw`; for type 2 `ibv_inc_rkey` and `IBV_WR_BIND_MW`).
-    /// Whether it is valid shows when the request is carried out. No bytes at all unbind a window of type 1.
+    /// What a bind request ([`SendWr::bind_window`](roce_transport::work::SendWr::bind_window)) for
+    /// `length` bytes of `region` from `offset` on needs, with the window's next key
+    /// (`ibv_bind_mw`; for type 2 `ibv_inc_rkey` and `IBV_WR_BIND_MW`). Whether it is valid shows
+    /// when the request is carried out. No bytes at all unbind a window of type 1.
     #[must_use]
-    pub fn bind_to(&self, region: &MemoryRegion, offset: usize, length: usize, access: Access) -> WindowBind {
+    pub fn bind_to(
+        &self,
+        region: &MemoryRegion,
+        offset: usize,
+        length: usize,
+        access: Access,
+    ) -> WindowBind {
         let step = |key| Some(RKey(key).next().0);
         let old = self.inner.rkey.fetch_update(Ordering::Relaxed, Ordering::Relaxed, step);
         WindowBind {

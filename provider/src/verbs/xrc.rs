@@ -6,10 +6,12 @@ use roce_transport::{adapter::ObjectError, work::XrcdId};
 
 use super::{Context, QueuePair};
 
-/// An XRC domain (`ibv_xrcd`): its targets receive into its XRC SRQs, whichever a request names, and into no others.
+/// An XRC domain (`ibv_xrcd`): its targets receive into its XRC SRQs, whichever a request names,
+/// and into no others.
 ///
-/// In C a domain can belong to a file, through which several processes share it. Here it belongs to one open device, and so to
-/// one process: a process has an address of its own, and a peer that reaches its targets reaches nobody else's SRQs.
+/// In C a domain can belong to a file, through which several processes share it. Here it belongs to
+/// one open device, and so to one process: a process has an address of its own, and a peer that
+/// reaches its targets reaches nobody else's SRQs.
 #[derive(Clone)]
 pub struct XrcDomain {
     inner: Arc<XrcdInner>,
@@ -43,9 +45,10 @@ impl XrcDomain {
         &self.inner.context
     }
 
-    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`). It has
-    /// no queues and no protection domain; those of the XRC SRQ that a request names serve instead. The sending end is a queue
-    /// pair of type [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator) on the other side.
+    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
+    /// with `IBV_QPT_XRC_RECV`). It has no queues and no protection domain; those of the XRC SRQ
+    /// that a request names serve instead. The sending end is a queue pair of type
+    /// [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator) on the other side.
     ///
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).

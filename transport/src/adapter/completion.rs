@@ -30,12 +30,14 @@ impl Adapter {
     /// Destroys a completion queue (`ibv_destroy_cq`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a queue pair or an XRC SRQ completes there;
+    /// [`ObjectError::Unknown`].
     pub fn destroy_cq(&mut self, id: CqId) -> Result<(), ObjectError> {
         if !self.cqs.contains(id.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let of_srq = self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.cq.id() == id));
+        let of_srq =
+            self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.cq.id() == id));
         if of_srq || self.qps.iter().any(|(_, qp)| qp.common.completes_in(id)) {
             return Err(ObjectError::InUse);
         }
@@ -47,12 +49,13 @@ impl Adapter {
         self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// QpUpdate how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay, in order, and others may go
-    /// on taking them meanwhile.
+    /// QpUpdate how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay,
+    /// in order, and others may go on taking them meanwhile.
     ///
     /// # Errors
-    /// [`ObjectError::Size`]; [`ObjectError::Held`] when it holds more than would fit; [`ObjectError::Overrun`] when it has
-    /// overflowed, which more room does not mend; [`ObjectError::Unknown`]. Nothing has changed then.
+    /// [`ObjectError::Size`]; [`ObjectError::Held`] when it holds more than would fit;
+    /// [`ObjectError::Overrun`] when it has overflowed, which more room does not mend;
+    /// [`ObjectError::Unknown`]. Nothing has changed then.
     pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
         size("completions", capacity, 1, self.limits.max_cqe)?;
@@ -62,24 +65,26 @@ impl Adapter {
         cq.resize(capacity).map_err(ObjectError::Held)
     }
 
-    /// Sets how long a queue waits for more completions before it wakes its reader (`ibv_modify_cq`). An event that has been put
-    /// off is delivered now.
+    /// Sets how long a queue waits for more completions before it wakes its reader
+    /// (`ibv_modify_cq`). An event that has been put off is delivered now.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] for more than 65,535 µs; [`ObjectError::Unknown`]. Nothing has changed then.
+    /// [`ObjectError::Size`] for more than 65,535 µs; [`ObjectError::Unknown`]. Nothing has changed
+    /// then.
     pub fn moderate_cq(&mut self, id: CqId, moderation: CqModeration) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
         let limit = usize::from(u16::MAX);
         let period = u16::try_from(moderation.period.as_micros());
-        let period = period.map_err(|_| ObjectError::Size { what: "cq_period in µs", least: 0, limit })?;
+        let period =
+            period.map_err(|_| ObjectError::Size { what: "cq_period in µs", least: 0, limit })?;
         if cq.moderate(moderation.count, period) {
             self.events.push_back(Event::Completion(id));
         }
         Ok(())
     }
 
-    /// Does what follows from completions: sets the timers of events that were put off, and fails the queue pairs of a queue
-    /// that has lost a completion (11.6.3.2).
+    /// Does what follows from completions: sets the timers of events that were put off, and fails
+    /// the queue pairs of a queue that has lost a completion (11.6.3.2).
     pub(super) fn attend_cqs(&mut self, now: Instant) {
         while let Some(id) = self.deferred.pop() {
             let index = id.0 as usize;
@@ -88,7 +93,9 @@ impl Adapter {
         while let Some(id) = self.overrun.pop() {
             for index in 0..self.is_ready.len() {
                 let Some(qp) = self.qps.get(index) else { continue };
-                if qp.common.completes_in(id) && !matches!(qp.common.state, State::Reset | State::Err) {
+                if qp.common.completes_in(id)
+                    && !matches!(qp.common.state, State::Reset | State::Err)
+                {
                     let (qp, mut env) = self.split(index, now);
                     qp.fail(&mut env);
                     self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));

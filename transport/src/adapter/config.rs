@@ -62,7 +62,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same, but no promise beyond the numbers that there are for queue pairs, shared receive queues and memory windows.
+    /// The same, but no promise beyond the numbers that there are for queue pairs, shared receive
+    /// queues and memory windows.
     pub(super) fn that_hold(mut self, qpns: &core::ops::RangeInclusive<u32>) -> Self {
         let numbers = qpns.end().checked_sub(*qpns.start()).map_or(0, |span| span as usize + 1);
         // with the range at most half full a free number is found after two draws on average
@@ -77,27 +78,31 @@ impl Limits {
 /// What an adapter is made from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdapterConfig {
-    /// Where all its random numbers come from: keys, queue pair numbers, PSNs. Must be unpredictable outside of tests.
+    /// Where all its random numbers come from: keys, queue pair numbers, PSNs. Must be
+    /// unpredictable outside of tests.
     pub seed: [u8; 32],
     /// The most payload that the link carries in a packet.
     pub port_mtu: Mtu,
     /// UDP source ports of what it sends.
     pub source_port: SourcePort,
-    /// The partitions that the adapter is a member of. By default full membership of the default partition.
+    /// The partitions that the adapter is a member of. By default full membership of the default
+    /// partition.
     pub pkeys: PKeyTable,
-    /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets several adapters share an
-    /// address.
+    /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets
+    /// several adapters share an address.
     pub qpns: core::ops::RangeInclusive<u32>,
     /// Sizes.
     pub limits: Limits,
     /// How connection management works.
     pub cm: CmConfig,
-    /// The adapter's GUID, by which peers tell it from others: unique. By default eight bytes of the seed.
+    /// The adapter's GUID, by which peers tell it from others: unique. By default eight bytes of
+    /// the seed.
     pub guid: u64,
 }
 
 impl AdapterConfig {
-    /// An adapter with this seed, everything else at its default: path MTU 4,096, a source port per flow.
+    /// An adapter with this seed, everything else at its default: path MTU 4,096, a source port per
+    /// flow.
     #[must_use]
     pub fn new(seed: [u8; 32]) -> Self {
         Self {
@@ -141,7 +146,9 @@ pub enum ObjectError {
     #[error("the completion queue has overflowed; make a new one")]
     Overrun,
     /// No such entry of the GID table, or one of another address family than the destination's.
-    #[error("GID index {0} does not exist or is of another address family than the destination's GID")]
+    #[error(
+        "GID index {0} does not exist or is of another address family than the destination's GID"
+    )]
     GidIndex(u16),
     /// The object does not exist (any more).
     #[error("no such object")]
@@ -158,6 +165,15 @@ pub(super) fn limit(what: &'static str, exist: usize, limit: usize) -> Result<()
     if exist < limit { Ok(()) } else { Err(ObjectError::TooMany { what, limit }) }
 }
 
-pub(super) fn size(what: &'static str, value: usize, least: usize, limit: usize) -> Result<(), ObjectError> {
-    if (least..=limit).contains(&value) { Ok(()) } else { Err(ObjectError::Size { what, least, limit }) }
+pub(super) fn size(
+    what: &'static str,
+    value: usize,
+    least: usize,
+    limit: usize,
+) -> Result<(), ObjectError> {
+    if (least..=limit).contains(&value) {
+        Ok(())
+    } else {
+        Err(ObjectError::Size { what, least, limit })
+    }
 }

@@ -1,13 +1,15 @@
-//! Connection management of the adapter: QP1, through which its messages pass, and the queue pairs that it moves.
+//! Connection management of the adapter: QP1, through which its messages pass, and the queue pairs
+//! that it moves.
 //!
-//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and 12.9.8 (what moves when).
+//! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
+//! 12.9.8 (what moves when).
 
 use super::{Adapter, TransmitBuffer};
 use crate::{
     addr::{AddressVector, QKey, Qpn},
     cm::{
-        Accept, Arrival, CmError, CmEvent, CmMad, CmState, ConnId, Connect, Listen, ListenerId, Outgoing, QpSetup, RejectReason,
-        ServiceId, Taken, CmPath,
+        Accept, Arrival, CmError, CmEvent, CmMad, CmPath, CmState, ConnId, Connect, Listen,
+        ListenerId, Outgoing, QpSetup, RejectReason, ServiceId, Taken,
     },
     event::{Disposition, DropReason},
     qp::{Built, MAX_RD_ATOMIC, ModifyError, QpType, Rtr, Rts},
@@ -43,12 +45,19 @@ impl Adapter {
         self.cm.connect(now, connect, path, &mut self.rng)
     }
 
-    /// Accepts a request (`rdma_accept`). With `managed` the queue pair, which is in INIT, is moved to RTS before.
+    /// Accepts a request (`rdma_accept`). With `managed` the queue pair, which is in INIT, is moved
+    /// to RTS before.
     ///
     /// # Errors
     /// [`CmError::QueuePair`]: the request still waits, and can be rejected; [`CmError::State`], [`CmError::Unknown`],
     /// [`CmError::PrivateData`], [`CmError::Range`].
-    pub fn cm_accept(&mut self, now: Instant, conn: ConnId, accept: &Accept<'_>, managed: bool) -> Result<(), CmError> {
+    pub fn cm_accept(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        accept: &Accept<'_>,
+        managed: bool,
+    ) -> Result<(), CmError> {
         self.cm.prepare(conn, accept)?;
         if managed {
             let setup = self.cm.qp_setup(conn).ok_or(CmError::Unknown)?;
@@ -58,7 +67,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Says that the own queue pair is ready, after [`CmEvent::Reply`] (`rdma_establish`, and `rdma_accept` on the active side).
+    /// Says that the own queue pair is ready, after [`CmEvent::Reply`] (`rdma_establish`, and
+    /// `rdma_accept` on the active side).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
@@ -78,19 +88,32 @@ impl Adapter {
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn cm_reject(&mut self, now: Instant, conn: ConnId, reason: RejectReason, private_data: &[u8]) -> Result<(), CmError> {
+    pub fn cm_reject(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        reason: RejectReason,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
         self.cm.reject(now, conn, reason, &[], private_data)
     }
 
-    /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's to move.
+    /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's
+    /// to move.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn cm_disconnect(&mut self, now: Instant, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
+    pub fn cm_disconnect(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
         self.cm.disconnect(now, conn, private_data)
     }
 
-    /// Ends a connection or question in whatever state; nothing is heard of it any more (`rdma_destroy_id`).
+    /// Ends a connection or question in whatever state; nothing is heard of it any more
+    /// (`rdma_destroy_id`).
     pub fn cm_destroy(&mut self, now: Instant, conn: ConnId) {
         self.cm.destroy(now, conn);
     }
@@ -111,11 +134,17 @@ impl Adapter {
         self.cm.ask(now, service_id, private_data, way, &mut self.rng)
     }
 
-    /// Answers such a question: with a queue pair and its key, or with a status other than 0 (`rdma_accept`, `rdma_reject`).
+    /// Answers such a question: with a queue pair and its key, or with a status other than 0
+    /// (`rdma_accept`, `rdma_reject`).
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn sidr_respond(&mut self, conn: ConnId, receiver: Result<(Qpn, QKey), u8>, private_data: &[u8]) -> Result<(), CmError> {
+    pub fn sidr_respond(
+        &mut self,
+        conn: ConnId,
+        receiver: Result<(Qpn, QKey), u8>,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
         self.cm.answer(conn, receiver, private_data)
     }
 
@@ -131,8 +160,8 @@ impl Adapter {
         self.cm.count()
     }
 
-    /// What moves a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from the peer's request, or its reply, on, and
-    /// until the connection is established.
+    /// What moves a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from the peer's
+    /// request, or its reply, on, and until the connection is established.
     #[must_use]
     pub fn cm_qp_setup(&self, conn: ConnId) -> Option<QpSetup> {
         self.cm.qp_setup(conn)
@@ -147,14 +176,26 @@ impl Adapter {
 
     /// From INIT to RTS, as both sides have agreed.
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
-        let QpSetup { qpn, dest_qpn, rq_psn, sq_psn, av, timeout, retry_cnt, rnr_retry, min_rnr_timer, .. } = *setup;
+        let QpSetup {
+            qpn,
+            dest_qpn,
+            rq_psn,
+            sq_psn,
+            av,
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            min_rnr_timer,
+            ..
+        } = *setup;
         let qp_type = self.query_qp(qpn).ok_or(ModifyError::UnknownQp)?.qp_type;
         let path_mtu = setup.path_mtu.unwrap_or(self.gids.port_mtu());
         let (rtr, rts) = match qp_type {
             QpType::Rc => {
                 let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
                 let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
-                let rtr = Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+                let rtr =
+                    Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
                 (rtr, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
             }
             QpType::Uc => (Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }, Rts::Uc { sq_psn }),
@@ -165,7 +206,14 @@ impl Adapter {
             }
             QpType::XrcTarget => {
                 let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
-                let rtr = Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+                let rtr = Rtr::XrcTarget {
+                    dest_qpn,
+                    path_mtu,
+                    rq_psn,
+                    av,
+                    max_dest_rd_atomic,
+                    min_rnr_timer,
+                };
                 (rtr, Rts::XrcTarget { sq_psn, timeout })
             }
             QpType::Ud => return Err(ModifyError::WrongService(qp_type)),
@@ -189,7 +237,8 @@ impl Adapter {
 
     // QP1.
 
-    /// Takes a packet to QP1, which is in every partition of the table and answers in the one that it was asked in.
+    /// Takes a packet to QP1, which is in every partition of the table and answers in the one that
+    /// it was asked in.
     pub(super) fn receive_mad(
         &mut self,
         now: Instant,
@@ -197,8 +246,12 @@ impl Adapter {
         packet: &Packet<'_>,
         bytes: &[u8],
     ) -> Result<Disposition, DropReason> {
-        let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else { return Err(DropReason::WrongService) };
-        let Some(pkey) = self.pkeys.find(packet.headers.bth().pkey).and_then(|index| self.pkeys.get(index)) else {
+        let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
+            return Err(DropReason::WrongService);
+        };
+        let Some(pkey) =
+            self.pkeys.find(packet.headers.bth().pkey).and_then(|index| self.pkeys.get(index))
+        else {
             self.counters.pkey_violations += 1;
             return Err(DropReason::PKey);
         };
@@ -210,9 +263,11 @@ impl Adapter {
         let own = self.gids.entries().iter().position(|&gid| gid == net.dst.into());
         let sgid_index = own.ok_or(DropReason::DestinationAddress)? as u16;
         let back = AddressVector::new(net.src.into(), sgid_index);
-        let path = self.gids.path(&back, Qpn::GSI, Qpn::GSI).ok_or(DropReason::DestinationAddress)?;
+        let path =
+            self.gids.path(&back, Qpn::GSI, Qpn::GSI).ok_or(DropReason::DestinationAddress)?;
         let way = CmPath { path, pkey };
-        let mut arrival = Arrival { now, way, sgid_index, port_mtu: self.gids.port_mtu(), rng: &mut self.rng };
+        let mut arrival =
+            Arrival { now, way, sgid_index, port_mtu: self.gids.port_mtu(), rng: &mut self.rng };
         match self.cm.handle(&mad, &mut arrival)? {
             Taken::Done => {}
             Taken::Replied(conn) => self.follow(now, conn),
@@ -220,7 +275,8 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// Puts the messages of connection management that are due into `buffer`. Returns whether there was room for all.
+    /// Puts the messages of connection management that are due into `buffer`. Returns whether there
+    /// was room for all.
     pub(super) fn transmit_mads(&mut self, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };
@@ -234,7 +290,8 @@ impl Adapter {
     /// Writes the next message of connection management to `slot`.
     fn build_mad(&mut self, slot: &mut [u8]) -> Option<Built> {
         let Outgoing { way, mad } = self.cm.poll_transmit()?;
-        let mut bth = Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
+        let mut bth =
+            Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
         bth.pkey = way.pkey;
         self.gsi_psn = self.gsi_psn.plus(1);
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));

@@ -1,10 +1,12 @@
-//! Counters of one queue pair: kept for those that someone asked for, as differences of the adapter's.
+//! Counters of one queue pair: kept for those that someone asked for, as differences of the
+//! adapter's.
 
 use super::{Adapter, config::ObjectError};
 use crate::{addr::Qpn, event::Counters, wire::Packet};
 
 impl Adapter {
-    /// From now on counts for this queue pair alone, too. Does nothing if it is counted for already.
+    /// From now on counts for this queue pair alone, too. Does nothing if it is counted for
+    /// already.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].

@@ -1,15 +1,19 @@
-//! An adapter: the tables of objects, the way of packets to and from queue pairs, and the order of sending.
+//! An adapter: the tables of objects, the way of packets to and from queue pairs, and the order of
+//! sending.
 //!
 //! It does nothing by itself. Someone who owns a link and a clock calls, under one lock:
 //!
 //! * commands (`create_qp`, `post_send`, …) when the program wants something;
 //! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
-//!   [`handle_timeout`](Adapter::handle_timeout) when the time of [`poll_timeout`](Adapter::poll_timeout) has come;
-//! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until it yields nothing more,
-//!   [`poll_event`](Adapter::poll_event) and [`poll_cm_event`](Adapter::poll_cm_event) until they are empty, and
+//!   [`handle_timeout`](Adapter::handle_timeout) when the time of
+//!   [`poll_timeout`](Adapter::poll_timeout) has come;
+//! * after any of these, in this order: [`poll_transmit`](Adapter::poll_transmit) until it yields
+//!   nothing more, [`poll_event`](Adapter::poll_event) and
+//!   [`poll_cm_event`](Adapter::poll_cm_event) until they are empty, and
 //!   [`poll_timeout`](Adapter::poll_timeout) once.
 //!
-//! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the adapter.
+//! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the
+//! adapter.
 
 mod completion;
 mod config;
@@ -48,7 +52,7 @@ use crate::{
     hash::IdHasher,
     mem::RegionTable,
     psn::Psn,
-    qp::{QpUpdate, Env, Init, ModifyError, PostError, Qp, QpType, Rtr, Rts, State},
+    qp::{Env, Init, ModifyError, PostError, Qp, QpType, QpUpdate, Rtr, Rts, State},
     time::Instant,
     wire::{Bth, IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
     work::{CompletionQueue, CqId, RecvWr, SendWr, SrqTable},
@@ -59,12 +63,13 @@ use timers::Timers;
 /// What is special about a datagram that has arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Reception {
-    /// It is to find its receiver not ready: as if no receive request were posted, although there may be one. A SEND, or a WRITE with
-    /// immediate data, of a reliable connection is then answered with an RNR NAK; whatever needs no receive request is carried out.
-    /// For those who test what a program does about it.
+    /// It is to find its receiver not ready: as if no receive request were posted, although there
+    /// may be one. A SEND, or a WRITE with immediate data, of a reliable connection is then
+    /// answered with an RNR NAK; whatever needs no receive request is carried out. For those who
+    /// test what a program does about it.
     pub not_ready: bool,
-    /// It is, byte for byte, what an adapter has built, since it has never left the memory of this host: its ICRC, which is there
-    /// all the same, need not be computed again.
+    /// It is, byte for byte, what an adapter has built, since it has never left the memory of this
+    /// host: its ICRC, which is there all the same, need not be computed again.
     pub checksum_verified: bool,
 }
 
@@ -193,7 +198,12 @@ impl Adapter {
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn to_rtr_with(&mut self, qpn: Qpn, rtr: &Rtr, changes: &QpUpdate) -> Result<(), ModifyError> {
+    pub fn to_rtr_with(
+        &mut self,
+        qpn: Qpn,
+        rtr: &Rtr,
+        changes: &QpUpdate,
+    ) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, |qp, env| qp.to_rtr(rtr, changes, env))
     }
 
@@ -209,7 +219,13 @@ impl Adapter {
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn to_rts_with(&mut self, now: Instant, qpn: Qpn, rts: &Rts, changes: &QpUpdate) -> Result<(), ModifyError> {
+    pub fn to_rts_with(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        rts: &Rts,
+        changes: &QpUpdate,
+    ) -> Result<(), ModifyError> {
         self.modify(now, qpn, |qp, env| qp.to_rts(rts, changes, env))
     }
 
@@ -217,11 +233,17 @@ impl Adapter {
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
-    pub fn update(&mut self, now: Instant, qpn: Qpn, changes: &QpUpdate) -> Result<(), ModifyError> {
+    pub fn update(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        changes: &QpUpdate,
+    ) -> Result<(), ModifyError> {
         self.modify(now, qpn, |qp, env| qp.update(changes, env))
     }
 
-    /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has completed.
+    /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has
+    /// completed.
     ///
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
@@ -237,8 +259,8 @@ impl Adapter {
         self.modify(now, qpn, Qp::to_error)
     }
 
-    /// Any state to RESET: everything posted is forgotten, without completions. Memory windows of type 2 that were bound with it
-    /// are bound no more.
+    /// Any state to RESET: everything posted is forgotten, without completions. Memory windows of
+    /// type 2 that were bound with it are bound no more.
     ///
     /// # Errors
     /// [`ModifyError::UnknownQp`].
@@ -274,8 +296,9 @@ impl Adapter {
         self.with_qp(index, now, |qp, env| qp.post_send(wr, env))
     }
 
-    /// Takes back every completion of a queue pair that nobody has taken yet: whoever polls does not find them. Drivers of
-    /// network cards do so on the way to RESET (`ibv_modify_qp`) and when a queue pair is destroyed (`ibv_destroy_qp`).
+    /// Takes back every completion of a queue pair that nobody has taken yet: whoever polls does
+    /// not find them. Drivers of network cards do so on the way to RESET (`ibv_modify_qp`) and when
+    /// a queue pair is destroyed (`ibv_destroy_qp`).
     pub fn discard_completions(&mut self, qpn: Qpn) {
         if let Some(&index) = self.by_qpn.get(&qpn) {
             self.qps[index].common.discard_completions();
@@ -305,8 +328,8 @@ impl Adapter {
 
     // The world.
 
-    /// Takes a datagram from the link: `bytes` is its UDP payload. Says what became of it, for captures and people; there
-    /// is nothing the caller has to do about it.
+    /// Takes a datagram from the link: `bytes` is its UDP payload. Says what became of it, for
+    /// captures and people; there is nothing the caller has to do about it.
     pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Disposition {
         let counted = self.counted_destination(bytes).map(|index| (index, self.counters.clone()));
         self.counters.received_packets += 1;
@@ -320,7 +343,13 @@ impl Adapter {
     }
 
     /// The same for a datagram about which something is special.
-    pub fn handle_special(&mut self, now: Instant, net: &NetHeader, bytes: &[u8], reception: Reception) -> Disposition {
+    pub fn handle_special(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        bytes: &[u8],
+        reception: Reception,
+    ) -> Disposition {
         self.reception = reception;
         let disposition = self.handle_datagram(now, net, bytes);
         self.reception = Reception::default();
@@ -328,7 +357,12 @@ impl Adapter {
     }
 
     /// The checks of 9.6, cheapest first, nothing changed before the ICRC is known to be right.
-    fn receive(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Result<Disposition, DropReason> {
+    fn receive(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        bytes: &[u8],
+    ) -> Result<Disposition, DropReason> {
         let packet = Packet::parse(bytes)?;
         let bth = packet.headers.bth();
         if bth.dest_qp == Qpn::MULTICAST {
@@ -346,7 +380,9 @@ impl Adapter {
         }
         let is_response = bth.opcode.operation().is_response();
         match (common.qp_type, bth.opcode.service()) {
-            (QpType::XrcInitiator, Service::Xrc) if !is_response => return Err(DropReason::WrongRole),
+            (QpType::XrcInitiator, Service::Xrc) if !is_response => {
+                return Err(DropReason::WrongRole);
+            }
             (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
             _ => {}
         }
@@ -380,7 +416,8 @@ impl Adapter {
         if listens { Ok(()) } else { Err(DropReason::QpState) }
     }
 
-    /// A packet must be of the queue pair's partition, and one of the two a full member of it (C9-42 to C9-44).
+    /// A packet must be of the queue pair's partition, and one of the two a full member of it
+    /// (C9-42 to C9-44).
     fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
         if self.qps[index].common.pkey.matches(bth.pkey) {
             return Ok(());
@@ -392,7 +429,11 @@ impl Adapter {
     /// Returns the network header with the identification that makes the ICRC right.
     fn check_icrc(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<NetHeader, DropReason> {
         if self.reception.checksum_verified {
-            debug_assert_eq!(verify_icrc(net, bytes), Some(IcrcMatch::Exact), "the link trusted for what is wrong");
+            debug_assert_eq!(
+                verify_icrc(net, bytes),
+                Some(IcrcMatch::Exact),
+                "the link trusted for what is wrong"
+            );
             self.counters.icrc_trusted += 1;
             return Ok(*net);
         }
@@ -411,12 +452,16 @@ impl Adapter {
     /// Does what was due at or before `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cm.handle_timeout(now);
-        while let Some(index) = self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline)) {
+        while let Some(index) =
+            self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline))
+        {
             let counted = self.counted_before(index);
             self.with_qp(index, now, Qp::handle_timeout);
             self.count_since(counted);
         }
-        while let Some(index) = self.cq_timers.pop_due(now, |index| self.cqs.get(index).and_then(|cq| cq.deadline())) {
+        while let Some(index) =
+            self.cq_timers.pop_due(now, |index| self.cqs.get(index).and_then(|cq| cq.deadline()))
+        {
             if let Some(cq) = self.cqs.get(index).filter(|cq| cq.expire(now)) {
                 self.events.push_back(Event::Completion(cq.id()));
             }
@@ -443,8 +488,8 @@ impl Adapter {
         self.events.pop_front()
     }
 
-    /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in its turn. The caller
-    /// sends what is in it and calls again until the buffer stays empty.
+    /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
+    /// its turn. The caller sends what is in it and calls again until the buffer stays empty.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
         if !self.transmit_mads(buffer) {
             return;
@@ -467,7 +512,8 @@ impl Adapter {
                 self.counters.sent_packets += 1;
                 packets += 1;
             };
-            // whoever has filled the buffer has had its turn; whoever found no room in it comes first in the next
+            // whoever has filled the buffer has had its turn; whoever found no room in it comes
+            // first in the next
             if packets > 0 || !full {
                 self.end_turn(has_more);
             }
@@ -509,8 +555,14 @@ impl Adapter {
         (&mut self.qps[index], env)
     }
 
-    /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a full completion queue.
-    fn with_qp<R>(&mut self, index: usize, now: Instant, act: impl FnOnce(&mut Qp, &mut Env<'_>) -> R) -> R {
+    /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
+    /// full completion queue.
+    fn with_qp<R>(
+        &mut self,
+        index: usize,
+        now: Instant,
+        act: impl FnOnce(&mut Qp, &mut Env<'_>) -> R,
+    ) -> R {
         let (qp, mut env) = self.split(index, now);
         let result = act(qp, &mut env);
         let deadline = qp.deadline();

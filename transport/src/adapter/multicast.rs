@@ -1,8 +1,10 @@
-//! Multicast groups: which queue pairs get a copy of a datagram that is sent to a group (9.5.2, 10.5, A17.4.5).
+//! Multicast groups: which queue pairs get a copy of a datagram that is sent to a group (9.5.2,
+//! 10.5, A17.4.5).
 //!
-//! A group is an IP multicast address. A datagram to it has the destination queue pair 0xFFFFFF, and every attached queue pair
-//! gets a copy of its own, each into its own receive request, each after its own checks: service, state, P_Key, Q_Key. That
-//! holds for the queue pair that sent it, too, if it is attached, as hardware and rxe have it: the link hands a copy back.
+//! A group is an IP multicast address. A datagram to it has the destination queue pair 0xFFFFFF,
+//! and every attached queue pair gets a copy of its own, each into its own receive request, each
+//! after its own checks: service, state, P_Key, Q_Key. That holds for the queue pair that sent it,
+//! too, if it is attached, as hardware and rxe have it: the link hands a copy back.
 
 use alloc::{collections::BTreeMap, vec::Vec};
 
@@ -17,7 +19,8 @@ use crate::{
     wire::{NetHeader, Packet, Service},
 };
 
-/// Each group's members, by their places in the adapter's table, in the order in which they were attached.
+/// Each group's members, by their places in the adapter's table, in the order in which they were
+/// attached.
 pub(super) type Groups = BTreeMap<Gid, Vec<usize>>;
 
 /// Why a queue pair cannot be attached to a group, or detached. Nothing has changed.
@@ -50,9 +53,9 @@ pub enum McastError {
 }
 
 impl Adapter {
-    /// Attaches a datagram queue pair to a group (`ibv_attach_mcast`), in whatever state it is; to attach it again changes nothing.
-    /// It stays a member until it is detached or destroyed. Returns whether it is the group's first member: then the link has
-    /// to join the group.
+    /// Attaches a datagram queue pair to a group (`ibv_attach_mcast`), in whatever state it is; to
+    /// attach it again changes nothing. It stays a member until it is detached or destroyed.
+    /// Returns whether it is the group's first member: then the link has to join the group.
     ///
     /// # Errors
     /// See [`McastError`].
@@ -69,7 +72,9 @@ impl Adapter {
                 members.push(index);
                 Ok(false)
             }
-            None if groups >= self.limits.max_mcast_grp => Err(McastError::TooManyGroups { limit: self.limits.max_mcast_grp }),
+            None if groups >= self.limits.max_mcast_grp => {
+                Err(McastError::TooManyGroups { limit: self.limits.max_mcast_grp })
+            }
             None if limit == 0 => Err(McastError::TooManyMembers { limit }),
             None => {
                 self.groups.insert(group, [index].into());
@@ -78,8 +83,8 @@ impl Adapter {
         }
     }
 
-    /// Detaches a queue pair from a group (`ibv_detach_mcast`). Returns whether it was the last member: then the link has to leave
-    /// the group.
+    /// Detaches a queue pair from a group (`ibv_detach_mcast`). Returns whether it was the last
+    /// member: then the link has to leave the group.
     ///
     /// # Errors
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
@@ -99,7 +104,9 @@ impl Adapter {
     /// The groups that have members, or, with a queue pair, those that it is attached to.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
         let index = of.map(|qpn| self.by_qpn.get(&qpn).copied());
-        let has = move |members: &Vec<usize>| index.is_none_or(|index| index.is_some_and(|index| members.contains(&index)));
+        let has = move |members: &Vec<usize>| {
+            index.is_none_or(|index| index.is_some_and(|index| members.contains(&index)))
+        };
         self.groups.iter().filter(move |(_, members)| has(members)).map(|(group, _)| *group)
     }
 
@@ -119,8 +126,8 @@ impl Adapter {
         }
     }
 
-    /// Takes a packet whose destination queue pair is 0xFFFFFF: each member of the group gets a copy. One that cannot be delivered
-    /// counts as a drop of its own.
+    /// Takes a packet whose destination queue pair is 0xFFFFFF: each member of the group gets a
+    /// copy. One that cannot be delivered counts as a drop of its own.
     pub(super) fn receive_multicast(
         &mut self,
         now: Instant,

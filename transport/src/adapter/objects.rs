@@ -12,7 +12,10 @@ use crate::{
     addr::{AddressVector, Qpn},
     mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
-    work::{AhId, CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart, XrcdId},
+    work::{
+        AhId, CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart,
+        XrcdId,
+    },
 };
 
 impl Adapter {
@@ -28,8 +31,8 @@ impl Adapter {
     /// Destroys a protection domain (`ibv_dealloc_pd`).
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a region, a window, a queue pair, a shared receive queue or an address handle belongs to it;
-    /// [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a region, a window, a queue pair, a shared receive queue or an
+    /// address handle belongs to it; [`ObjectError::Unknown`].
     pub fn dealloc_pd(&mut self, pd: PdId) -> Result<(), ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -55,19 +58,25 @@ impl Adapter {
         self.regions.register(pd, attr, &mut self.rng)
     }
 
-    /// QpUpdate a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in flight that use it fail.
+    /// QpUpdate a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
+    /// flight that use it fail.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while a memory window is bound to it; [`RegisterError::Deregistered`]; else as for
-    /// [`register`](Self::register).
-    pub fn reregister(&mut self, region: &Arc<Region>, change: Reregister) -> Result<Arc<Region>, RegisterError> {
+    /// [`RegisterError::InUse`] while a memory window is bound to it;
+    /// [`RegisterError::Deregistered`]; else as for [`register`](Self::register).
+    pub fn reregister(
+        &mut self,
+        region: &Arc<Region>,
+        change: Reregister,
+    ) -> Result<Arc<Region>, RegisterError> {
         if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
             return Err(RegisterError::UnknownPd);
         }
         self.regions.reregister(region, change)
     }
 
-    /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it fail.
+    /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it
+    /// fail.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] while a memory window is bound to it.
@@ -87,7 +96,8 @@ impl Adapter {
     /// Makes a memory window that is bound to nothing, and returns its first key (`ibv_alloc_mw`).
     ///
     /// # Errors
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not
+    /// exist.
     pub fn alloc_window(&mut self, pd: PdId, window_type: WindowType) -> Result<RKey, ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -104,12 +114,13 @@ impl Adapter {
         if self.regions.dealloc_window(id) { Ok(()) } else { Err(ObjectError::Unknown) }
     }
 
-    /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what it says is the address vector,
-    /// which the caller keeps.
+    /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what
+    /// it says is the address vector, which the caller keeps.
     ///
     /// # Errors
-    /// [`ObjectError::GidIndex`] when the way does not start at a GID of this adapter, of the family of the destination;
-    /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    /// [`ObjectError::GidIndex`] when the way does not start at a GID of this adapter, of the
+    /// family of the destination; [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a
+    /// protection domain that does not exist.
     pub fn create_ah(&mut self, pd: PdId, av: &AddressVector) -> Result<AhId, ObjectError> {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
@@ -121,7 +132,8 @@ impl Adapter {
         Ok(AhId(self.ahs.insert(pd) as u32))
     }
 
-    /// Destroys an address handle (`ibv_destroy_ah`). Requests that were posted with it are carried out all the same.
+    /// Destroys an address handle (`ibv_destroy_ah`). Requests that were posted with it are carried
+    /// out all the same.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].
@@ -132,17 +144,19 @@ impl Adapter {
     /// Makes a shared receive queue (`ibv_create_srq`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain that does not exist.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
+    /// domain that does not exist.
     pub fn create_srq(&mut self, pd: PdId, attr: SrqAttr) -> Result<SrqId, ObjectError> {
         self.insert_srq(pd, attr, None)
     }
 
-    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): any target of the domain receives into it when a request
-    /// names it, and what it receives completes in `cq`.
+    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): any target of the domain
+    /// receives into it when a request names it, and what it receives completes in `cq`.
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, XRC domain or
-    /// completion queue that is not of this adapter; [`ObjectError::Overrun`] for a completion queue that has overflowed.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
+    /// domain, XRC domain or completion queue that is not of this adapter; [`ObjectError::Overrun`]
+    /// for a completion queue that has overflowed.
     pub fn create_xrc_srq(
         &mut self,
         pd: PdId,
@@ -159,7 +173,12 @@ impl Adapter {
         self.insert_srq(pd, attr, Some(XrcPart { xrcd, cq }))
     }
 
-    fn insert_srq(&mut self, pd: PdId, attr: SrqAttr, xrc: Option<XrcPart>) -> Result<SrqId, ObjectError> {
+    fn insert_srq(
+        &mut self,
+        pd: PdId,
+        attr: SrqAttr,
+        xrc: Option<XrcPart>,
+    ) -> Result<SrqId, ObjectError> {
         size("max_wr", attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
         size("max_sge", attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
         if !self.pds.contains(pd.0 as usize) {
@@ -198,7 +217,8 @@ impl Adapter {
         if !self.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let of_srq = self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.xrcd == xrcd));
+        let of_srq =
+            self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.xrcd == xrcd));
         if of_srq || self.qps.iter().any(|(_, qp)| qp.common.xrcd == Some(xrcd)) {
             return Err(ObjectError::InUse);
         }
@@ -206,11 +226,13 @@ impl Adapter {
         Ok(())
     }
 
-    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no completions any more, nor does what a
-    /// target is just receiving into an XRC SRQ; requests that name it are refused from now on.
+    /// Destroys a shared receive queue (`ibv_destroy_srq`). What is posted there gives no
+    /// completions any more, nor does what a target is just receiving into an XRC SRQ; requests
+    /// that name it are refused from now on.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target; [`ObjectError::Unknown`].
+    /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target;
+    /// [`ObjectError::Unknown`].
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
         let srq = self.srqs.get(&id).ok_or(ObjectError::Unknown)?;
         let serve = |qp: &Qp| qp.common.srq == Some(id);
@@ -228,8 +250,9 @@ impl Adapter {
         self.srqs.get(&id).map(SharedQueue::info)
     }
 
-    /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there
-    /// are fewer requests already, it is raised with the next that is taken.
+    /// Sets the limit below which [`SrqLimitReached`](crate::event::Event::SrqLimitReached) is
+    /// raised, once (`ibv_modify_srq` with `IBV_SRQ_LIMIT`). If there are fewer requests already,
+    /// it is raised with the next that is taken.
     ///
     /// # Errors
     /// [`SrqError::Limit`] beyond the queue's size; [`SrqError::UnknownSrq`].
@@ -245,8 +268,8 @@ impl Adapter {
     /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its limit is beyond the new
-    /// size; [`SrqError::UnknownSrq`].
+    /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its
+    /// limit is beyond the new size; [`SrqError::UnknownSrq`].
     pub fn resize_srq(&mut self, id: SrqId, max_wr: u32) -> Result<(), SrqError> {
         let srq = self.srqs.get_mut(&id).ok_or(SrqError::UnknownSrq)?;
         if !(1..=self.limits.max_qp_wr).contains(&max_wr) {
@@ -265,7 +288,8 @@ impl Adapter {
     /// Posts one receive request to a shared receive queue (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then nothing was posted.
+    /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then
+    /// nothing was posted.
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         let srq = self.srqs.get_mut(&id).ok_or(PostError::UnknownSrq)?;
         if wr.sges.len() > srq.max_sge as usize {
@@ -281,10 +305,12 @@ impl Adapter {
     /// Makes a queue pair in RESET (`ibv_create_qp`).
     ///
     /// # Errors
-    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection domain, completion
-    /// queue or shared receive queue that is not of this adapter; [`ObjectError::Overrun`] for a completion queue that has
-    /// overflowed; [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator with a shared receive
-    /// queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target) makes.
+    /// [`ObjectError::Size`], [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for a protection
+    /// domain, completion queue or shared receive queue that is not of this adapter;
+    /// [`ObjectError::Overrun`] for a completion queue that has overflowed;
+    /// [`ObjectError::Mismatch`] for an XRC SRQ, which serves targets only, for an initiator with a
+    /// shared receive queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target)
+    /// makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
@@ -292,7 +318,12 @@ impl Adapter {
         size("max_recv_wr", caps.max_recv_wr as usize, 0, max_wr)?;
         size("max_send_sge", caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
         size("max_recv_sge", caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
-        size("max_inline_data", caps.max_inline_data as usize, 0, self.limits.max_inline_data as usize)?;
+        size(
+            "max_inline_data",
+            caps.max_inline_data as usize,
+            0,
+            self.limits.max_inline_data as usize,
+        )?;
         let is_initiator = qp_type == QpType::XrcInitiator;
         let recv_cq = (!is_initiator).then_some(recv_cq);
         let own_cqs = self.owns(&send_cq) && recv_cq.as_ref().is_none_or(|cq| self.owns(cq));
@@ -301,7 +332,9 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         if qp_type == QpType::XrcTarget {
-            return Err(ObjectError::Mismatch("an XRC target is made in an XRC domain, without queues"));
+            return Err(ObjectError::Mismatch(
+                "an XRC target is made in an XRC domain, without queues",
+            ));
         }
         if is_initiator && srq.is_some() {
             return Err(ObjectError::Mismatch("an XRC initiator receives nothing"));
@@ -324,7 +357,8 @@ impl Adapter {
         self.insert_qp(common)
     }
 
-    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex` with `IBV_QPT_XRC_RECV`).
+    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
+    /// with `IBV_QPT_XRC_RECV`).
     ///
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for an XRC domain that does not exist.
@@ -332,14 +366,24 @@ impl Adapter {
         if !self.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let caps = QpCaps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline_data: 0 };
-        let common = Common { xrcd: Some(xrcd), ..Common::new(QpType::XrcTarget, caps, self.gids.port_mtu()) };
+        let caps = QpCaps {
+            max_send_wr: 0,
+            max_recv_wr: 0,
+            max_send_sge: 0,
+            max_recv_sge: 0,
+            max_inline_data: 0,
+        };
+        let common = Common {
+            xrcd: Some(xrcd),
+            ..Common::new(QpType::XrcTarget, caps, self.gids.port_mtu())
+        };
         self.insert_qp(common)
     }
 
     /// Gives a queue pair its number and its place.
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
-        let numbers = self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
+        let numbers =
+            self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
         limit("queue pairs", self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
             let qpn = Qpn::new(self.qpns.start() + self.rng.next_u32() % numbers as u32);
@@ -356,8 +400,9 @@ impl Adapter {
         Ok(qpn)
     }
 
-    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any more. It is detached from its
-    /// multicast groups; whoever owns the link, and wants to know which it leaves without members, detaches it before.
+    /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any
+    /// more. It is detached from its multicast groups; whoever owns the link, and wants to know
+    /// which it leaves without members, detaches it before.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`].

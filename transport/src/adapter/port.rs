@@ -11,8 +11,8 @@ use crate::{
 };
 
 impl Adapter {
-    /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`]. Connected queue pairs keep the
-    /// addresses that they were connected with.
+    /// Replaces the GID table; a change of one that was not empty raises [`Event::GidChange`].
+    /// Connected queue pairs keep the addresses that they were connected with.
     pub fn set_gids(&mut self, gids: Vec<Gid>) {
         let had = !self.gids.entries().is_empty();
         if self.gids.set(gids) && had {
@@ -26,8 +26,9 @@ impl Adapter {
         self.port_active
     }
 
-    /// The port's state and its greatest payload from now on. A change of the state raises [`Event::PortActive`] or
-    /// [`Event::PortError`]. Queue pairs keep the path MTU that they were connected with.
+    /// The port's state and its greatest payload from now on. A change of the state raises
+    /// [`Event::PortActive`] or [`Event::PortError`]. Queue pairs keep the path MTU that they were
+    /// connected with.
     pub fn set_port(&mut self, active: bool, mtu: Mtu) {
         self.gids.set_port_mtu(mtu);
         if self.port_active != active {
@@ -36,26 +37,30 @@ impl Adapter {
         }
     }
 
-    /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes into ERR, so that nobody
-    /// waits for ever.
+    /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes
+    /// into ERR, so that nobody waits for ever.
     pub fn fail(&mut self, now: Instant) {
         if core::mem::replace(&mut self.failed, true) {
             return;
         }
         self.events.push_back(Event::DeviceFatal);
         for index in 0..self.is_ready.len() {
-            if self.qps.get(index).is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err)) {
+            if self
+                .qps
+                .get(index)
+                .is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err))
+            {
                 self.with_qp(index, now, Qp::fail);
             }
         }
     }
 
-    /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index: they send and receive with the
-    /// key that stands there now.
+    /// Replaces the P_Key table, and raises [`Event::PKeyChange`]. Queue pairs keep their index:
+    /// they send and receive with the key that stands there now.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] when a queue pair, in a state other than RESET, has an index whose entry would be gone or unused;
-    /// then nothing has changed.
+    /// [`ObjectError::InUse`] when a queue pair, in a state other than RESET, has an index whose
+    /// entry would be gone or unused; then nothing has changed.
     pub fn set_pkeys(&mut self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         let used = |qp: &Qp| qp.common.state != State::Reset;
         if self.qps.iter().any(|(_, qp)| used(qp) && pkeys.get(qp.common.pkey_index).is_none()) {

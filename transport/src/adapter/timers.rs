@@ -1,7 +1,7 @@
 //! When queue pairs want to be woken: a heap in which late entries are corrected when they come up.
 //!
-//! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in the heap is pushed; a
-//! later one is noticed when the entry comes up.
+//! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in
+//! the heap is pushed; a later one is noticed when the entry comes up.
 
 use alloc::{collections::BinaryHeap, vec::Vec};
 use core::cmp::Reverse;
@@ -28,12 +28,13 @@ impl Timers {
         }
     }
 
-    /// Entries that an earlier one replaced stay in the heap until their time comes, which a peer could make many of. When they
-    /// outnumber the others they go.
+    /// Entries that an earlier one replaced stay in the heap until their time comes, which a peer
+    /// could make many of. When they outnumber the others they go.
     fn compact(&mut self) {
         if self.heap.len() > 2 * self.earliest.len() + 16 {
             let entries = self.earliest.iter().enumerate();
-            self.heap = entries.filter_map(|(index, at)| at.map(|at| Reverse((at, index)))).collect();
+            self.heap =
+                entries.filter_map(|(index, at)| at.map(|at| Reverse((at, index)))).collect();
         }
     }
 
@@ -59,7 +60,11 @@ impl Timers {
     }
 
     /// Takes a queue pair whose deadline is `now` or earlier.
-    pub(super) fn pop_due(&mut self, now: Instant, current: impl Fn(usize) -> Option<Instant>) -> Option<usize> {
+    pub(super) fn pop_due(
+        &mut self,
+        now: Instant,
+        current: impl Fn(usize) -> Option<Instant>,
+    ) -> Option<usize> {
         // an entry that is late is corrected when its time comes, not before
         if self.heap.peek().is_none_or(|Reverse((at, _))| *at > now) || self.next(current)? > now {
             return None;

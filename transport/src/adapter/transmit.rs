@@ -9,8 +9,9 @@ use crate::{
     wire::{ICRC_LEN, Ident, NetHeader, PACKET_MAX, icrc, rxe_flush_icrc},
 };
 
-/// A run of datagrams from one address to another: each `segment` bytes long but the last, which may be shorter. The n-th
-/// has to leave with IPv4 identification n and "don't fragment" set; its ICRC says so.
+/// A run of datagrams from one address to another: each `segment` bytes long but the last, which
+/// may be shorter. The n-th has to leave with IPv4 identification n and "don't fragment" set; its
+/// ICRC says so.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
     /// Sender's address.
@@ -51,7 +52,8 @@ impl Transmit {
 
     fn goes(&self, path: &Path) -> bool {
         let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
-        (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit) == (src, dst, src_port, traffic_class, hop_limit)
+        (self.src, self.dst, self.src_port, self.traffic_class, self.hop_limit)
+            == (src, dst, src_port, traffic_class, hop_limit)
     }
 }
 
@@ -157,7 +159,15 @@ impl TransmitBuffer {
             }
             _ => {
                 let Path { src, dst, src_port, traffic_class, hop_limit } = *path;
-                self.runs.push(Transmit { src, dst, src_port, traffic_class, hop_limit, segment: length, range: start..end });
+                self.runs.push(Transmit {
+                    src,
+                    dst,
+                    src_port,
+                    traffic_class,
+                    hop_limit,
+                    segment: length,
+                    range: start..end,
+                });
                 0
             }
         };

@@ -14,18 +14,20 @@ use crate::{
 /// How connection management works.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
-    /// Communication IDs are drawn from here; all but 0 by default. A narrower range lets several adapters share an address.
+    /// Communication IDs are drawn from here; all but 0 by default. A narrower range lets several
+    /// adapters share an address.
     pub ids: RangeInclusive<u32>,
-    /// How long an answer is waited for before a message is sent again: the five-bit code of 4.096 µs · 2^code. 18 (1.07 s)
-    /// by default.
+    /// How long an answer is waited for before a message is sent again: the five-bit code of 4.096
+    /// µs · 2^code. 18 (1.07 s) by default.
     pub response_timeout: u8,
     /// How often a message is sent again, 0..=15. 15 by default.
     pub max_retries: u8,
-    /// How much longer a program may take that has not answered a request yet, which the peer is told when it asks again:
-    /// a five-bit code. 24 (69 s) by default.
+    /// How much longer a program may take that has not answered a request yet, which the peer is
+    /// told when it asks again: a five-bit code. 24 (69 s) by default.
     pub service_timeout: u8,
-    /// For how long a peer at which nobody listens yet is asked again, every 10 ms, before its refusal is told. Zero by default.
-    /// Programs that start both sides at the same moment need it: they rely on resolving addresses to take some milliseconds.
+    /// For how long a peer at which nobody listens yet is asked again, every 10 ms, before its
+    /// refusal is told. Zero by default. Programs that start both sides at the same moment need it:
+    /// they rely on resolving addresses to take some milliseconds.
     pub listen_grace: Duration,
     /// Connections at once, those in their time wait included. 65,536 by default.
     pub max_connections: usize,
@@ -55,7 +57,8 @@ pub struct Listen {
     pub service_id: ServiceId,
     /// Only requests to this address of ours; all if `None`.
     pub address: Option<IpAddr>,
-    /// Requests that may wait to be accepted; more are not answered, so that their senders ask again.
+    /// Requests that may wait to be accepted; more are not answered, so that their senders ask
+    /// again.
     pub backlog: usize,
 }
 
@@ -81,8 +84,8 @@ pub struct Connect<'a> {
     pub service: CmService,
     /// The own queue pair.
     pub qpn: Qpn,
-    /// Whether the adapter is to move that queue pair, which is in INIT, when the peer accepts. Otherwise
-    /// [`CmEvent::Reply`](super::CmEvent::Reply) asks the program to.
+    /// Whether the adapter is to move that queue pair, which is in INIT, when the peer accepts.
+    /// Otherwise [`CmEvent::Reply`](super::CmEvent::Reply) asks the program to.
     pub managed: bool,
     /// The first PSN that it expects.
     pub starting_psn: Psn,

@@ -1,4 +1,5 @@
-//! One connection, from the first message to the end of its time wait, or one question for a datagram service.
+//! One connection, from the first message to the end of its time wait, or one question for a
+//! datagram service.
 
 use alloc::boxed::Box;
 use core::{net::IpAddr, time::Duration};
@@ -15,7 +16,8 @@ use crate::{
     time::Instant,
 };
 
-/// Names a connection, and is the communication ID that its peer gets to see. Not used again soon after its end.
+/// Names a connection, and is the communication ID that its peer gets to see. Not used again soon
+/// after its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(super) u32);
 
@@ -103,7 +105,8 @@ pub(super) struct Setup {
     pub(super) req: Req,
     pub(super) rep: Rep,
     pub(super) av: AddressVector,
-    /// Of an active side: its queue pair is one of the same adapter, which is moved when the reply comes.
+    /// Of an active side: its queue pair is one of the same adapter, which is moved when the reply
+    /// comes.
     pub(super) managed: bool,
     pub(super) min_rnr_timer: u8,
 }
@@ -171,7 +174,8 @@ impl Connection {
         CmMad { transaction: self.transaction, modifier: 0, message }
     }
 
-    /// What its queue pair needs, once both sides have spoken. What one side can answer the other may have outstanding.
+    /// What its queue pair needs, once both sides have spoken. What one side can answer the other
+    /// may have outstanding.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let Setup { req, rep, av, min_rnr_timer, .. } = &**self.setup.as_ref()?;
         let passive = self.is_passive();
@@ -180,8 +184,11 @@ impl Connection {
         } else {
             (req.starting_psn, rep.starting_psn, rep.local_qpn, rep.rnr_retry)
         };
-        let (answers, asks) =
-            if passive { (rep.responder_resources, rep.initiator_depth) } else { (rep.initiator_depth, rep.responder_resources) };
+        let (answers, asks) = if passive {
+            (rep.responder_resources, rep.initiator_depth)
+        } else {
+            (rep.initiator_depth, rep.responder_resources)
+        };
         Some(QpSetup {
             qpn: self.local_qpn,
             dest_qpn,

@@ -25,7 +25,8 @@ pub enum CmEvent {
         /// Which address of ours it came to.
         local: IpAddr,
     },
-    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with `cm_establish`, reject or destroy.
+    /// The peer has accepted a connection whose queue pair the program moves itself. Answer with
+    /// `cm_establish`, reject or destroy.
     Reply {
         /// The connection.
         conn: ConnId,
@@ -53,12 +54,14 @@ pub enum CmEvent {
         /// The connection.
         conn: ConnId,
     },
-    /// The peer accepted, but the own queue pair could not be moved. The peer has been told; the connection is gone.
+    /// The peer accepted, but the own queue pair could not be moved. The peer has been told; the
+    /// connection is gone.
     ConnectError {
         /// The connection.
         conn: ConnId,
     },
-    /// The connection is over: either side wanted so. If the peer did, disconnect or destroy answers it.
+    /// The connection is over: either side wanted so. If the peer did, disconnect or destroy
+    /// answers it.
     Disconnected {
         /// The connection.
         conn: ConnId,

@@ -6,9 +6,12 @@ use core::net::IpAddr;
 use rand_chacha::ChaCha12Rng;
 
 use super::{
-    Cm, CmEvent, CmState, ConnId, Listener, ListenerId, Outgoing, CmPath,
+    Cm, CmEvent, CmPath, CmState, ConnId, Listener, ListenerId, Outgoing,
     connection::{Connection, Setup},
-    message::{About, CmMad, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, Rtu, SidrRep, SidrReq},
+    message::{
+        About, CmMad, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, Rtu,
+        SidrRep, SidrReq,
+    },
     time_of,
 };
 use crate::{
@@ -71,9 +74,11 @@ impl Cm {
         }
     }
 
-    /// The connection that a message is about: both sides' names fit, and it comes from the connection's peer.
+    /// The connection that a message is about: both sides' names fit, and it comes from the
+    /// connection's peer.
     fn find(&self, own: u32, peers: u32, arrival: &Arrival<'_>) -> Result<&Connection, DropReason> {
-        let conn = self.conns.get(&own).filter(|conn| conn.remote_id == peers && !is_sidr(conn.state));
+        let conn =
+            self.conns.get(&own).filter(|conn| conn.remote_id == peers && !is_sidr(conn.state));
         let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
         arrival.check_peer(conn)?;
         Ok(conn)
@@ -86,15 +91,18 @@ impl Cm {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(id, req, transaction, arrival);
         }
-        // A queue pair that is connected cannot ask for another connection: its owner has started anew, and the old
-        // connection is stale (12.9.8.3.1).
+        // A queue pair that is connected cannot ask for another connection: its owner has started
+        // anew, and the old connection is stale (12.9.8.3.1).
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             self.refuse(req, transaction, arrival, RejectReason::STALE_CONNECTION, &[]);
             // announces the end where there is one to announce
             let _ = self.disconnect(arrival.now, ConnId(id), &[]);
             return Ok(Taken::Done);
         }
-        let mtu = Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu).filter(|&mtu| mtu <= arrival.port_mtu);
+        let mtu = Mtu::ALL
+            .into_iter()
+            .find(|&mtu| mtu as u8 == req.path_mtu)
+            .filter(|&mtu| mtu <= arrival.port_mtu);
         let refusal = if req.primary.remote_gid != Gid::from(arrival.own()) {
             Some((RejectReason::INVALID_GID, &[][..]))
         } else if mtu.is_none() {
@@ -104,7 +112,9 @@ impl Cm {
         };
         let listener = self.listener(req.service_id, arrival.own());
         let (Some(listener), None) = (listener, refusal) else {
-            let (reason, info) = refusal.filter(|_| listener.is_some()).unwrap_or((RejectReason::INVALID_SERVICE_ID, &[]));
+            let (reason, info) = refusal
+                .filter(|_| listener.is_some())
+                .unwrap_or((RejectReason::INVALID_SERVICE_ID, &[]));
             self.refuse(req, transaction, arrival, reason, info);
             return Ok(Taken::Done);
         };
@@ -119,16 +129,34 @@ impl Cm {
             traffic_class: req.primary.traffic_class,
             ..AddressVector::new(arrival.peer().into(), arrival.sgid_index)
         };
-        conn.setup = Some(Box::new(Setup { req: *req, rep: Rep::default(), av, managed: false, min_rnr_timer: 0 }));
+        conn.setup = Some(Box::new(Setup {
+            req: *req,
+            rep: Rep::default(),
+            av,
+            managed: false,
+            min_rnr_timer: 0,
+        }));
         let id = self.admit(listener, conn, arrival)?;
         self.by_remote_id.insert((peer, guid, req.local_id), id);
         self.by_remote_qpn.insert((peer, guid, req.local_qpn), id);
         let (remote, local) = (peer, arrival.own());
-        self.emit(id, |conn| CmEvent::Request { listener, conn, req: Box::new(*req), remote, local });
+        self.emit(id, |conn| CmEvent::Request {
+            listener,
+            conn,
+            req: Box::new(*req),
+            remote,
+            local,
+        });
         Ok(Taken::Done)
     }
 
-    fn on_repeated_req(&mut self, id: u32, req: &Req, transaction: u64, arrival: &mut Arrival<'_>) -> Handled {
+    fn on_repeated_req(
+        &mut self,
+        id: u32,
+        req: &Req,
+        transaction: u64,
+        arrival: &mut Arrival<'_>,
+    ) -> Handled {
         let Some(conn) = self.conns.get(&id) else { return Err(DropReason::CmUnknownConnection) };
         arrival.check_peer(conn)?;
         match conn.state {
@@ -140,7 +168,9 @@ impl Cm {
                     self.outbox.push_back(Outgoing { way: conn.way, mad: resend.mad.clone() });
                 }
             }
-            CmState::TimeWait => self.refuse(req, transaction, arrival, RejectReason::STALE_CONNECTION, &[]),
+            CmState::TimeWait => {
+                self.refuse(req, transaction, arrival, RejectReason::STALE_CONNECTION, &[])
+            }
             _ => return Err(DropReason::CmWrongState),
         }
         Ok(Taken::Done)
@@ -159,7 +189,11 @@ impl Cm {
             }
             // the RTU was lost
             CmState::Established if conn.remote_id == rep.local_id => {
-                let rtu = Rtu { local_id: id, remote_id: conn.remote_id, private_data: PrivateData::default() };
+                let rtu = Rtu {
+                    local_id: id,
+                    remote_id: conn.remote_id,
+                    private_data: PrivateData::default(),
+                };
                 let (way, mad) = (conn.way, conn.message(Message::Rtu(rtu)));
                 self.send(way, mad);
                 return Ok(Taken::Done);
@@ -168,7 +202,9 @@ impl Cm {
         }
         // The peer's queue pair is connected to another one of ours already (12.9.8.3.1).
         let (peer, guid) = (arrival.peer(), rep.local_ca_guid);
-        if let Some(&stale) = self.by_remote_qpn.get(&(peer, guid, rep.local_qpn)).filter(|&&other| other != id) {
+        if let Some(&stale) =
+            self.by_remote_qpn.get(&(peer, guid, rep.local_qpn)).filter(|&&other| other != id)
+        {
             let rej = Rej {
                 local_id: id,
                 remote_id: rep.local_id,
@@ -178,14 +214,19 @@ impl Cm {
                 info: PrivateData::default(),
                 private_data: PrivateData::default(),
             };
-            self.send(arrival.way, CmMad { transaction, modifier: 0, message: Message::Rej(Box::new(rej)) });
+            self.send(
+                arrival.way,
+                CmMad { transaction, modifier: 0, message: Message::Rej(Box::new(rej)) },
+            );
             let _ = self.disconnect(arrival.now, ConnId(stale), &[]);
             self.emit(id, |conn| CmEvent::Rejected { conn, rej: Box::new(rej) });
             self.remove(id);
             return Ok(Taken::Done);
         }
         self.cancel_retransmit(id);
-        let Some(conn) = self.conns.get_mut(&id) else { return Err(DropReason::CmUnknownConnection) };
+        let Some(conn) = self.conns.get_mut(&id) else {
+            return Err(DropReason::CmUnknownConnection);
+        };
         conn.state = CmState::RepRcvd;
         conn.remote_id = rep.local_id;
         conn.remote_guid = guid;
@@ -227,7 +268,11 @@ impl Cm {
         arrival.check_peer(conn)?;
         conn.state = match (conn.state, mra.about) {
             (CmState::ReqSent | CmState::MraReqRcvd, About::Req) => CmState::MraReqRcvd,
-            (CmState::RepSent | CmState::MraRepRcvd, About::Rep) if conn.remote_id == mra.local_id => CmState::MraRepRcvd,
+            (CmState::RepSent | CmState::MraRepRcvd, About::Rep)
+                if conn.remote_id == mra.local_id =>
+            {
+                CmState::MraRepRcvd
+            }
             _ => return Err(DropReason::CmWrongState),
         };
         let wait = time_of(mra.service_timeout) + time_of(self.config.response_timeout);
@@ -238,11 +283,20 @@ impl Cm {
     fn on_rej(&mut self, rej: &Rej, arrival: &Arrival<'_>) -> Handled {
         // who gives up waiting for a reply does not know our name; it gives its adapter's
         let by_guid = || {
-            let guid = rej.info.0.first_chunk().filter(|_| rej.reason == RejectReason::TIMEOUT && rej.info_length >= 8)?;
-            self.by_remote_id.get(&(arrival.peer(), u64::from_be_bytes(*guid), rej.local_id)).copied()
+            let guid = rej
+                .info
+                .0
+                .first_chunk()
+                .filter(|_| rej.reason == RejectReason::TIMEOUT && rej.info_length >= 8)?;
+            self.by_remote_id
+                .get(&(arrival.peer(), u64::from_be_bytes(*guid), rej.local_id))
+                .copied()
         };
-        let id = if self.conns.contains_key(&rej.remote_id) { Some(rej.remote_id) } else { by_guid() };
-        let conn = id.and_then(|id| self.conns.get(&id).filter(|conn| !is_sidr(conn.state)).map(|conn| (id, conn)));
+        let id =
+            if self.conns.contains_key(&rej.remote_id) { Some(rej.remote_id) } else { by_guid() };
+        let conn = id.and_then(|id| {
+            self.conns.get(&id).filter(|conn| !is_sidr(conn.state)).map(|conn| (id, conn))
+        });
         let (id, conn) = conn.ok_or(DropReason::CmUnknownConnection)?;
         arrival.check_peer(conn)?;
         // before the reply the peer's name is not known, and a REJ of a REQ may come without one
@@ -253,12 +307,17 @@ impl Cm {
         let over = match conn.state {
             CmState::ReqSent | CmState::MraReqRcvd | CmState::ReqRcvd => Some(false),
             // either queue pair may have sent something
-            CmState::RepSent | CmState::MraRepRcvd | CmState::RepRcvd | CmState::Established | CmState::DreqSent => Some(true),
+            CmState::RepSent
+            | CmState::MraRepRcvd
+            | CmState::RepRcvd
+            | CmState::Established
+            | CmState::DreqSent => Some(true),
             _ => None,
         };
         let Some(time_wait) = over else { return Err(DropReason::CmWrongState) };
         let asks = matches!(conn.state, CmState::ReqSent);
-        if asks && rej.reason == RejectReason::INVALID_SERVICE_ID && self.ask_again(arrival.now, id) {
+        if asks && rej.reason == RejectReason::INVALID_SERVICE_ID && self.ask_again(arrival.now, id)
+        {
             return Ok(Taken::Done);
         }
         self.emit(id, |conn| CmEvent::Rejected { conn, rej: Box::new(*rej) });
@@ -274,7 +333,8 @@ impl Cm {
 
     fn on_dreq(&mut self, dreq: &Dreq, transaction: u64, arrival: &Arrival<'_>) -> Handled {
         let drep = |remote_id| {
-            let drep = Drep { local_id: dreq.remote_id, remote_id, private_data: PrivateData::default() };
+            let drep =
+                Drep { local_id: dreq.remote_id, remote_id, private_data: PrivateData::default() };
             CmMad { transaction, modifier: 0, message: Message::Drep(drep) }
         };
         let conn = match self.find(dreq.remote_id, dreq.local_id, arrival) {
@@ -326,11 +386,24 @@ impl Cm {
 
     // Datagram services.
 
-    fn on_sidr_req(&mut self, req: &SidrReq, transaction: u64, arrival: &mut Arrival<'_>) -> Handled {
+    fn on_sidr_req(
+        &mut self,
+        req: &SidrReq,
+        transaction: u64,
+        arrival: &mut Arrival<'_>,
+    ) -> Handled {
         let Some(listener) = self.listener(req.service_id, arrival.own()) else {
             let (request_id, service_id) = (req.request_id, req.service_id);
-            let rep = SidrRep { request_id, status: SidrRep::NO_SERVICE, service_id, ..SidrRep::default() };
-            self.send(arrival.way, CmMad { transaction, modifier: 0, message: Message::SidrRep(rep) });
+            let rep = SidrRep {
+                request_id,
+                status: SidrRep::NO_SERVICE,
+                service_id,
+                ..SidrRep::default()
+            };
+            self.send(
+                arrival.way,
+                CmMad { transaction, modifier: 0, message: Message::SidrRep(rep) },
+            );
             return Ok(Taken::Done);
         };
         // the same question again, while the program is still thinking
@@ -345,7 +418,13 @@ impl Cm {
         let id = self.admit(listener, conn, arrival)?;
         self.by_question.insert(key, id);
         let (remote, local) = (arrival.peer(), arrival.own());
-        self.emit(id, |conn| CmEvent::SidrRequest { listener, conn, req: Box::new(*req), remote, local });
+        self.emit(id, |conn| CmEvent::SidrRequest {
+            listener,
+            conn,
+            req: Box::new(*req),
+            remote,
+            local,
+        });
         Ok(Taken::Done)
     }
 
@@ -365,8 +444,14 @@ impl Cm {
 
     // Answers.
 
-    /// Takes in what a stranger wants, if there is a place: a listener's backlog and all connections are limited.
-    fn admit(&mut self, id: ListenerId, mut conn: Connection, arrival: &mut Arrival<'_>) -> Result<u32, DropReason> {
+    /// Takes in what a stranger wants, if there is a place: a listener's backlog and all
+    /// connections are limited.
+    fn admit(
+        &mut self,
+        id: ListenerId,
+        mut conn: Connection,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<u32, DropReason> {
         let has_room = |listener: &&Listener| listener.pending < listener.listen.backlog;
         self.listeners.get(&id).filter(has_room).ok_or(DropReason::CmBacklog)?;
         let local_id = self.fresh_id(arrival.rng).map_err(|_| DropReason::CmBacklog)?;
@@ -377,7 +462,14 @@ impl Cm {
     }
 
     /// Rejects a request that never becomes a connection.
-    fn refuse(&mut self, req: &Req, transaction: u64, arrival: &Arrival<'_>, reason: RejectReason, info: &[u8]) {
+    fn refuse(
+        &mut self,
+        req: &Req,
+        transaction: u64,
+        arrival: &Arrival<'_>,
+        reason: RejectReason,
+        info: &[u8],
+    ) {
         let rej = Rej {
             local_id: 0,
             remote_id: req.local_id,
@@ -387,13 +479,22 @@ impl Cm {
             info: PrivateData::new(info).unwrap_or_default(),
             private_data: PrivateData::default(),
         };
-        self.send(arrival.way, CmMad { transaction, modifier: 0, message: Message::Rej(Box::new(rej)) });
+        self.send(
+            arrival.way,
+            CmMad { transaction, modifier: 0, message: Message::Rej(Box::new(rej)) },
+        );
     }
 
     fn ask_for_time(&mut self, id: u32, about: About) {
         let service_timeout = self.config.service_timeout;
         let Some(conn) = self.conns.get(&id) else { return };
-        let mra = Mra { local_id: id, remote_id: conn.remote_id, about, service_timeout, private_data: PrivateData::default() };
+        let mra = Mra {
+            local_id: id,
+            remote_id: conn.remote_id,
+            about,
+            service_timeout,
+            private_data: PrivateData::default(),
+        };
         let (way, mad) = (conn.way, conn.message(Message::Mra(mra)));
         self.send(way, mad);
     }

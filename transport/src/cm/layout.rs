@@ -95,7 +95,9 @@ impl Fields<'_> {
             remote_id: self.u32(4),
             local_qkey: self.u32(8),
             local_qpn: Qpn::new(self.u24(12)),
-            vendor_id: u32::from(self.u8(15)) << 16 | u32::from(self.u8(19)) << 8 | u32::from(self.u8(23)),
+            vendor_id: u32::from(self.u8(15)) << 16
+                | u32::from(self.u8(19)) << 8
+                | u32::from(self.u8(23)),
             local_eecn: self.u24(16),
             starting_psn: Psn::new(self.u24(20)),
             responder_resources: self.u8(24),
@@ -151,12 +153,20 @@ impl Writer<'_> {
         self.u24(36, req.local_eecn);
         self.put(39, &[req.initiator_depth]);
         self.u24(40, req.remote_eecn);
-        self.put(43, &[req.remote_response_timeout << 3 | (req.transport & 3) << 1 | u8::from(req.flow_control)]);
+        self.put(
+            43,
+            &[req.remote_response_timeout << 3
+                | (req.transport & 3) << 1
+                | u8::from(req.flow_control)],
+        );
         self.u24(44, req.starting_psn.get());
         self.put(47, &[req.local_response_timeout << 3 | req.retry_count & 7]);
         self.put(48, &req.pkey.0.to_be_bytes());
         self.put(50, &[req.path_mtu << 4 | u8::from(req.rdc_exists) << 3 | req.rnr_retry & 7]);
-        self.put(51, &[req.max_cm_retries << 4 | u8::from(req.srq) << 3 | req.extended_transport & 7]);
+        self.put(
+            51,
+            &[req.max_cm_retries << 4 | u8::from(req.srq) << 3 | req.extended_transport & 7],
+        );
         self.path(PRIMARY, &req.primary);
         self.path(ALTERNATE, &req.alternate);
         self.put(140, &req.private_data.0);
@@ -173,7 +183,10 @@ impl Writer<'_> {
         self.put(19, &[middle]);
         self.u24(20, rep.starting_psn.get());
         self.put(23, &[low, rep.responder_resources, rep.initiator_depth]);
-        self.put(26, &[rep.target_ack_delay << 3 | (rep.failover & 3) << 1 | u8::from(rep.flow_control)]);
+        self.put(
+            26,
+            &[rep.target_ack_delay << 3 | (rep.failover & 3) << 1 | u8::from(rep.flow_control)],
+        );
         self.put(27, &[rep.rnr_retry << 5 | u8::from(rep.srq) << 4]);
         self.u64(28, rep.local_ca_guid);
         self.put(36, &rep.private_data.0);

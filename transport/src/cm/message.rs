@@ -1,4 +1,5 @@
-//! The messages of connection management as values (12.6): parsed from and written to the 232 bytes after a MAD's header.
+//! The messages of connection management as values (12.6): parsed from and written to the 232 bytes
+//! after a MAD's header.
 
 use alloc::boxed::Box;
 use core::fmt;
@@ -59,7 +60,8 @@ impl Message {
     }
 }
 
-/// Private data of a fixed length. What a program gave comes first, zeros follow: the length itself is not sent.
+/// Private data of a fixed length. What a program gave comes first, zeros follow: the length itself
+/// is not sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrivateData<const N: usize>(pub [u8; N]);
 
@@ -440,7 +442,12 @@ impl CmMad {
             })),
             0x13 => Message::Rep(Box::new(b.rep())),
             0x14 => Message::Rtu(Rtu { local_id, remote_id, private_data: b.data(8) }),
-            0x15 => Message::Dreq(Dreq { local_id, remote_id, remote_qpn: Qpn::new(b.u24(8)), private_data: b.data(12) }),
+            0x15 => Message::Dreq(Dreq {
+                local_id,
+                remote_id,
+                remote_qpn: Qpn::new(b.u24(8)),
+                private_data: b.data(12),
+            }),
             0x16 => Message::Drep(Drep { local_id, remote_id, private_data: b.data(8) }),
             0x17 => Message::SidrReq(SidrReq {
                 request_id: local_id,
@@ -521,7 +528,15 @@ impl CmMad {
             }
             Message::SidrRep(rep) => {
                 w.u32(0, rep.request_id);
-                w.put(4, &[rep.status, rep.info_length, (rep.vendor_id >> 16) as u8, (rep.vendor_id >> 8) as u8]);
+                w.put(
+                    4,
+                    &[
+                        rep.status,
+                        rep.info_length,
+                        (rep.vendor_id >> 16) as u8,
+                        (rep.vendor_id >> 8) as u8,
+                    ],
+                );
                 w.u24(8, rep.qpn.get());
                 w.put(11, &[rep.vendor_id as u8]);
                 w.u64(12, rep.service_id.0);

@@ -1,10 +1,11 @@
 //! Connection management: how two sides agree on a connection, and on its end.
 //!
-//! Read first: InfiniBand volume 1, chapter 12 (communication management), above all the state diagrams of 12.9.7; annex A11
-//! (the RDMA IP CM service), for how IP addresses travel.
+//! Read first: InfiniBand volume 1, chapter 12 (communication management), above all the state
+//! diagrams of 12.9.7; annex A11 (the RDMA IP CM service), for how IP addresses travel.
 //!
-//! `Cm` is a part of the adapter: messages arrive at QP1 and leave from there. It knows listeners, connections, time
-//! and nothing of queue pairs but their numbers. Every message that wants an answer is sent again until it has one.
+//! `Cm` is a part of the adapter: messages arrive at QP1 and leave from there. It knows listeners,
+//! connections, time and nothing of queue pairs but their numbers. Every message that wants an
+//! answer is sent again until it has one.
 
 mod command;
 mod connection;
@@ -29,8 +30,8 @@ pub use command::{Accept, CmConfig, CmError, CmService, Connect, Listen, Listene
 pub use connection::{CmState, ConnId, QpSetup};
 pub use event::CmEvent;
 pub use message::{
-    About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep,
-    SidrReq,
+    About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req,
+    ReqPath, Rtu, SidrRep, SidrReq,
 };
 pub use service::{IpHeader, PortSpace, ServiceId};
 
@@ -69,8 +70,8 @@ pub(crate) struct Cm {
     listeners: BTreeMap<ListenerId, Listener>,
     by_service: BTreeMap<ServiceId, Vec<ListenerId>>,
     conns: HashMap<u32, Connection, IdHasher>,
-    /// Connections by the peer's address, its adapter and its name for them. The address is there so that nobody can take
-    /// another's place.
+    /// Connections by the peer's address, its adapter and its name for them. The address is there
+    /// so that nobody can take another's place.
     by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
     /// Connections by the peer's address, its adapter and its queue pair.
     by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
@@ -119,7 +120,10 @@ impl Cm {
     pub(crate) fn listen(&mut self, listen: Listen) -> Result<ListenerId, CmError> {
         let Self { by_service, listeners, .. } = self;
         let same = by_service.entry(listen.service_id).or_default();
-        if same.iter().any(|id| listeners.get(id).is_some_and(|own| own.listen.address == listen.address)) {
+        if same
+            .iter()
+            .any(|id| listeners.get(id).is_some_and(|own| own.listen.address == listen.address))
+        {
             return Err(CmError::InUse);
         }
         let id = ListenerId(self.next_listener);
@@ -145,7 +149,8 @@ impl Cm {
     fn listener(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
         let of = |address| {
             let mut ids = self.by_service.get(&service_id)?.iter();
-            ids.find(|id| self.listeners.get(id).is_some_and(|own| own.listen.address == address)).copied()
+            ids.find(|id| self.listeners.get(id).is_some_and(|own| own.listen.address == address))
+                .copied()
         };
         of(Some(address)).or_else(|| of(None))
     }
@@ -157,7 +162,8 @@ impl Cm {
         path: Path,
         rng: &mut ChaCha12Rng,
     ) -> Result<ConnId, CmError> {
-        let private_data = PrivateData::new(connect.private_data).ok_or(CmError::PrivateData(92))?;
+        let private_data =
+            PrivateData::new(connect.private_data).ok_or(CmError::PrivateData(92))?;
         for (what, value, most) in [
             ("retry_count", connect.retry_count, 7),
             ("rnr_retry", connect.rnr_retry, 7),
@@ -213,7 +219,13 @@ impl Cm {
         conn.transaction = rng.next_u64();
         conn.time_wait = time_of(connect.ack_timeout);
         let (managed, min_rnr_timer) = (connect.managed, connect.min_rnr_timer);
-        conn.setup = Some(Box::new(Setup { req, rep: Rep::default(), av: connect.av, managed, min_rnr_timer }));
+        conn.setup = Some(Box::new(Setup {
+            req,
+            rep: Rep::default(),
+            av: connect.av,
+            managed,
+            min_rnr_timer,
+        }));
         let mad = conn.message(Message::Req(Box::new(req)));
         self.conns.insert(local_id, conn);
         self.send_until_answered(now, local_id, mad);
@@ -227,8 +239,11 @@ impl Cm {
         if conn.state != CmState::ReqRcvd {
             return Err(CmError::State(conn.state));
         }
-        let private_data = PrivateData::new(accept.private_data).ok_or(CmError::PrivateData(196))?;
-        for (what, value, most) in [("rnr_retry", accept.rnr_retry, 7), ("min_rnr_timer", accept.min_rnr_timer, 31)] {
+        let private_data =
+            PrivateData::new(accept.private_data).ok_or(CmError::PrivateData(196))?;
+        for (what, value, most) in
+            [("rnr_retry", accept.rnr_retry, 7), ("min_rnr_timer", accept.min_rnr_timer, 31)]
+        {
             if value > most {
                 return Err(CmError::Range(what));
             }
@@ -281,7 +296,11 @@ impl Cm {
 
     /// The same for a connection whose queue pair the adapter has moved: the program hears of it.
     pub(crate) fn complete(&mut self, id: ConnId) {
-        let rep = self.conns.get(&id.0).and_then(|conn| conn.setup.as_ref()).map(|setup| Box::new(setup.rep));
+        let rep = self
+            .conns
+            .get(&id.0)
+            .and_then(|conn| conn.setup.as_ref())
+            .map(|setup| Box::new(setup.rep));
         if self.ready(id, &[]).is_ok() {
             self.emit(id.0, |conn| CmEvent::Established { conn, rep, private_data: None });
         }
@@ -304,7 +323,11 @@ impl Cm {
             CmState::RepSent | CmState::MraRepRcvd => {
                 conn.state = CmState::Established;
                 self.cancel_retransmit(id.0);
-                self.emit(id.0, |conn| CmEvent::Established { conn, rep: None, private_data: None });
+                self.emit(id.0, |conn| CmEvent::Established {
+                    conn,
+                    rep: None,
+                    private_data: None,
+                });
                 Ok(())
             }
             CmState::Established => Ok(()),
@@ -348,19 +371,35 @@ impl Cm {
     }
 
     /// Announces the end, or answers the peer's announcement.
-    pub(crate) fn disconnect(&mut self, now: Instant, id: ConnId, private_data: &[u8]) -> Result<(), CmError> {
+    pub(crate) fn disconnect(
+        &mut self,
+        now: Instant,
+        id: ConnId,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
         let conn = self.conns.get_mut(&id.0).ok_or(CmError::Unknown)?;
         match conn.state {
             CmState::Established | CmState::RepSent | CmState::MraRepRcvd => {
-                let private_data = PrivateData::new(private_data).ok_or(CmError::PrivateData(220))?;
+                let private_data =
+                    PrivateData::new(private_data).ok_or(CmError::PrivateData(220))?;
                 let (remote_id, remote_qpn) = (conn.remote_id, conn.remote_qpn);
-                let mad = conn.message(Message::Dreq(Dreq { local_id: id.0, remote_id, remote_qpn, private_data }));
+                let mad = conn.message(Message::Dreq(Dreq {
+                    local_id: id.0,
+                    remote_id,
+                    remote_qpn,
+                    private_data,
+                }));
                 conn.state = CmState::DreqSent;
                 self.send_until_answered(now, id.0, mad);
             }
             CmState::DreqRcvd => {
-                let private_data = PrivateData::new(private_data).ok_or(CmError::PrivateData(224))?;
-                let mad = conn.message(Message::Drep(Drep { local_id: id.0, remote_id: conn.remote_id, private_data }));
+                let private_data =
+                    PrivateData::new(private_data).ok_or(CmError::PrivateData(224))?;
+                let mad = conn.message(Message::Drep(Drep {
+                    local_id: id.0,
+                    remote_id: conn.remote_id,
+                    private_data,
+                }));
                 let way = conn.way;
                 self.send(way, mad);
                 self.enter_time_wait(now, id.0);
@@ -385,14 +424,25 @@ impl Cm {
         let mut conn = Connection::new(CmState::SidrReqSent, way);
         conn.transaction = rng.next_u64();
         conn.service_id = service_id;
-        let mad = conn.message(Message::SidrReq(SidrReq { request_id, pkey: way.pkey, service_id, private_data }));
+        let mad = conn.message(Message::SidrReq(SidrReq {
+            request_id,
+            pkey: way.pkey,
+            service_id,
+            private_data,
+        }));
         self.conns.insert(request_id, conn);
         self.send_until_answered(now, request_id, mad);
         Ok(ConnId(request_id))
     }
 
-    /// Answers a question for a datagram service: with a queue pair and the key that it wants, or with a status other than 0.
-    pub(crate) fn answer(&mut self, id: ConnId, receiver: Result<(Qpn, QKey), u8>, private_data: &[u8]) -> Result<(), CmError> {
+    /// Answers a question for a datagram service: with a queue pair and the key that it wants, or
+    /// with a status other than 0.
+    pub(crate) fn answer(
+        &mut self,
+        id: ConnId,
+        receiver: Result<(Qpn, QKey), u8>,
+        private_data: &[u8],
+    ) -> Result<(), CmError> {
         let conn = self.conns.get(&id.0).ok_or(CmError::Unknown)?;
         if conn.state != CmState::SidrReqRcvd {
             return Err(CmError::State(conn.state));
@@ -403,7 +453,15 @@ impl Cm {
             Err(status) => (status, Qpn::default(), 0),
         };
         let (request_id, service_id) = (conn.remote_id, conn.service_id);
-        let rep = SidrRep { request_id, status, qpn, service_id, qkey, private_data, ..SidrRep::default() };
+        let rep = SidrRep {
+            request_id,
+            status,
+            qpn,
+            service_id,
+            qkey,
+            private_data,
+            ..SidrRep::default()
+        };
         let (way, mad) = (conn.way, conn.message(Message::SidrRep(rep)));
         self.send(way, mad);
         self.remove(id.0);
@@ -416,12 +474,16 @@ impl Cm {
         conn.abandoned = true;
         // each of these is allowed in its state and carries no private data, so none can fail
         let _ = match conn.state {
-            CmState::ReqRcvd | CmState::RepRcvd => self.reject(now, id, RejectReason::CONSUMER, &[], &[]),
+            CmState::ReqRcvd | CmState::RepRcvd => {
+                self.reject(now, id, RejectReason::CONSUMER, &[], &[])
+            }
             CmState::ReqSent | CmState::MraReqRcvd => {
                 self.give_up(id.0);
                 Ok(())
             }
-            CmState::RepSent | CmState::MraRepRcvd | CmState::Established | CmState::DreqRcvd => self.disconnect(now, id, &[]),
+            CmState::RepSent | CmState::MraRepRcvd | CmState::Established | CmState::DreqRcvd => {
+                self.disconnect(now, id, &[])
+            }
             CmState::SidrReqRcvd => self.answer(id, Err(SidrRep::REJECTED), &[]),
             CmState::SidrReqSent => {
                 self.remove(id.0);
@@ -431,7 +493,8 @@ impl Cm {
         };
     }
 
-    /// Tells the peer that its answer is not waited for any more. It finds the connection by our adapter's GUID.
+    /// Tells the peer that its answer is not waited for any more. It finds the connection by our
+    /// adapter's GUID.
     fn give_up(&mut self, id: u32) {
         if let Some(conn) = self.conns.get(&id) {
             let rej = Rej {
@@ -543,7 +606,9 @@ impl Cm {
     /// Whether a question that nobody listened to is put again, a little later.
     fn ask_again(&mut self, now: Instant, id: u32) -> bool {
         let listen_grace = self.config.listen_grace;
-        let Some(resend) = self.conns.get_mut(&id).and_then(|conn| conn.resend.as_mut()) else { return false };
+        let Some(resend) = self.conns.get_mut(&id).and_then(|conn| conn.resend.as_mut()) else {
+            return false;
+        };
         let until = *resend.until.get_or_insert(now.plus(listen_grace));
         if until <= now {
             return false;
@@ -617,7 +682,8 @@ fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
     }
 }
 
-/// How long a peer's queue pair may take to acknowledge, as replies say: 4.096 µs · 2^15, 134 ms, as rxe has it.
+/// How long a peer's queue pair may take to acknowledge, as replies say: 4.096 µs · 2^15, 134 ms,
+/// as rxe has it.
 const TARGET_ACK_DELAY: u8 = 15;
 
 /// The time of a five-bit code: 4.096 µs · 2^code.

@@ -1,4 +1,5 @@
-//! What a listener is called, and how the RDMA connection manager writes IP addresses into its requests (annex A11).
+//! What a listener is called, and how the RDMA connection manager writes IP addresses into its
+//! requests (annex A11).
 
 use core::{
     fmt,
@@ -105,7 +106,8 @@ mod tests {
     #[test]
     fn headers_come_back() {
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd00::1", "fd00::2")] {
-            let header = IpHeader { src_port: 45000, src: src.parse().unwrap(), dst: dst.parse().unwrap() };
+            let header =
+                IpHeader { src_port: 45000, src: src.parse().unwrap(), dst: dst.parse().unwrap() };
             assert_eq!(IpHeader::parse(&header.encode()), Some(header));
         }
         let mut bytes = [0; IpHeader::LEN];

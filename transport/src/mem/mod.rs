@@ -1,7 +1,8 @@
 //! Registered memory: keys, access rights and bounds.
 //!
-//! Read first: InfiniBand volume 1, 10.6 (memory management). The bytes themselves are behind the [`Memory`] trait, because a
-//! peer may write them at any time: nothing here ever holds a reference to them.
+//! Read first: InfiniBand volume 1, 10.6 (memory management). The bytes themselves are behind the
+//! [`Memory`] trait, because a peer may write them at any time: nothing here ever holds a reference
+//! to them.
 
 mod heap;
 mod region;
@@ -28,8 +29,8 @@ pub struct MemoryFault;
 
 /// Bytes that both the program and its peers read and write, at any time and without a lock.
 ///
-/// Offsets are checked by the caller against [`len`](Memory::len). An implementation must not panic for an offset beyond the
-/// end but answer [`MemoryFault`].
+/// Offsets are checked by the caller against [`len`](Memory::len). An implementation must not panic
+/// for an offset beyond the end but answer [`MemoryFault`].
 pub trait Memory: Send + Sync {
     /// Bytes in all.
     fn len(&self) -> u64;
@@ -39,7 +40,8 @@ pub trait Memory: Send + Sync {
         self.len() == 0
     }
 
-    /// The memory as words, where it starts on one and ends with a whole one: for accesses that are atomic on a word.
+    /// The memory as words, where it starts on one and ends with a whole one: for accesses that are
+    /// atomic on a word.
     fn words(&self) -> Option<&[AtomicU64]> {
         None
     }
@@ -56,8 +58,9 @@ pub trait Memory: Send + Sync {
 
     /// The word at `offset`, read at once, with acquire ordering.
     ///
-    /// Memory that is reached in another way than through references to [`words`](Memory::words) has its own of this and of the
-    /// following three; then what must be a multiple of eight is the address of the byte, which `offset` need not be.
+    /// Memory that is reached in another way than through references to [`words`](Memory::words)
+    /// has its own of this and of the following three; then what must be a multiple of eight is the
+    /// address of the byte, which `offset` need not be.
     ///
     /// # Errors
     /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
@@ -79,7 +82,8 @@ pub trait Memory: Send + Sync {
     /// # Errors
     /// [`MemoryFault`] when the memory has no whole word that starts there, or cannot be reached.
     fn compare_swap(&self, offset: u64, compare: u64, swap: u64) -> Result<u64, MemoryFault> {
-        let found = self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
+        let found =
+            self.word(offset)?.compare_exchange(compare, swap, Ordering::AcqRel, Ordering::Acquire);
         Ok(found.unwrap_or_else(|other| other))
     }
 
@@ -112,7 +116,8 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] when the memory cannot be reached.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Whether [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot be granted.
+    /// Whether [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot
+    /// be granted.
     fn is_persistent(&self) -> bool {
         false
     }
@@ -125,7 +130,8 @@ pub trait Memory: Send + Sync {
         Err(MemoryFault)
     }
 
-    /// Fetches the range, so that the first access to it does not wait (`ibv_advise_mr`). Nothing by default.
+    /// Fetches the range, so that the first access to it does not wait (`ibv_advise_mr`). Nothing
+    /// by default.
     ///
     /// # Errors
     /// [`MemoryFault`] when the memory cannot be reached.

@@ -37,7 +37,8 @@ pub struct LKey(pub u32);
 pub struct RKey(pub u32);
 
 impl RKey {
-    /// The key that a memory window gets when it is bound anew: its lower eight bits one further (`ibv_inc_rkey`).
+    /// The key that a memory window gets when it is bound anew: its lower eight bits one further
+    /// (`ibv_inc_rkey`).
     #[must_use]
     pub const fn next(self) -> Self {
         Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
@@ -57,8 +58,8 @@ impl fmt::Debug for RKey {
 }
 
 bitflags! {
-    /// Rights to a region, or those that a queue pair grants to its peer (`ibv_access_flags`). None by default; local
-    /// reading is always allowed.
+    /// Rights to a region, or those that a queue pair grants to its peer (`ibv_access_flags`). None
+    /// by default; local reading is always allowed.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
     pub struct Access: u32 {
         /// The owner's receive requests and READs may write here.
@@ -71,16 +72,18 @@ bitflags! {
         const REMOTE_ATOMIC = 1 << 3;
         /// Memory windows may be bound to the region. Means nothing for a queue pair or a window.
         const MW_BIND = 1 << 4;
-        /// The peer may FLUSH so that what it wrote is visible to everyone (`IBV_ACCESS_FLUSH_GLOBAL`).
+        /// The peer may FLUSH so that what it wrote is visible to everyone
+        /// (`IBV_ACCESS_FLUSH_GLOBAL`).
         const FLUSH_GLOBAL = 1 << 8;
-        /// The peer may FLUSH so that what it wrote survives a loss of power (`IBV_ACCESS_FLUSH_PERSISTENT`). A region needs
-        /// memory that can do that.
+        /// The peer may FLUSH so that what it wrote survives a loss of power
+        /// (`IBV_ACCESS_FLUSH_PERSISTENT`). A region needs memory that can do that.
         const FLUSH_PERSISTENT = 1 << 9;
     }
 }
 
 impl Access {
-    /// What a region grants only together with `LOCAL_WRITE`, and a window only on a region with `LOCAL_WRITE` (C10-75).
+    /// What a region grants only together with `LOCAL_WRITE`, and a window only on a region with
+    /// `LOCAL_WRITE` (C10-75).
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
@@ -128,8 +131,8 @@ pub enum AccessError {
     NotInvalidable(u32),
 }
 
-/// A memory region, or the part of one that a memory window is bound to. The adapter, and each work request that uses it,
-/// hold it; its memory lives as long as any of them.
+/// A memory region, or the part of one that a memory window is bound to. The adapter, and each work
+/// request that uses it, hold it; its memory lives as long as any of them.
 pub struct Region {
     pub(super) pd: PdId,
     pub(super) access: Access,
@@ -195,9 +198,17 @@ impl Region {
         &self.memory
     }
 
-    /// Whether a user of protection domain `pd` may use `length` bytes at `address` for `needed`. `key` is only for the
-    /// error. No sum here can overflow: the region's end was checked at registration.
-    pub(crate) fn check(&self, key: u32, pd: PdId, address: u64, length: u64, needed: Access) -> Result<(), AccessError> {
+    /// Whether a user of protection domain `pd` may use `length` bytes at `address` for `needed`.
+    /// `key` is only for the error. No sum here can overflow: the region's end was checked at
+    /// registration.
+    pub(crate) fn check(
+        &self,
+        key: u32,
+        pd: PdId,
+        address: u64,
+        length: u64,
+        needed: Access,
+    ) -> Result<(), AccessError> {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
@@ -208,29 +219,44 @@ impl Region {
     }
 
     /// The same without the protection domain.
-    pub(super) fn check_rights(&self, key: u32, address: u64, length: u64, needed: Access) -> Result<(), AccessError> {
+    pub(super) fn check_rights(
+        &self,
+        key: u32,
+        address: u64,
+        length: u64,
+        needed: Access,
+    ) -> Result<(), AccessError> {
         if !self.access.contains(needed) {
             return Err(AccessError::Rights { key, needed: needed - self.access });
         }
-        let inside =
-            address.checked_sub(self.address).is_some_and(|offset| offset <= self.length && length <= self.length - offset);
+        let inside = address
+            .checked_sub(self.address)
+            .is_some_and(|offset| offset <= self.length && length <= self.length - offset);
         if inside { Ok(()) } else { Err(AccessError::Bounds { key, address, length }) }
     }
 
-    /// Reads bytes whose range was checked when the request was taken; the region may have been deregistered since.
+    /// Reads bytes whose range was checked when the request was taken; the region may have been
+    /// deregistered since.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         self.memory.read_at(offset, to).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Writes bytes whose range was checked when the request was taken; the region may have been deregistered since.
+    /// Writes bytes whose range was checked when the request was taken; the region may have been
+    /// deregistered since.
     pub(crate) fn write(&self, address: u64, from: &[u8]) -> Result<(), AccessError> {
         let offset = self.live_offset(self.key(), address)?;
         self.memory.write_at(offset, from).map_err(|_| AccessError::Fault(self.key()))
     }
 
-    /// Sets the 8-byte word at `address`, whose range was checked, to `swap` if it is `compare`; returns what it was.
-    pub(crate) fn compare_swap(&self, address: u64, compare: u64, swap: u64) -> Result<u64, AccessError> {
+    /// Sets the 8-byte word at `address`, whose range was checked, to `swap` if it is `compare`;
+    /// returns what it was.
+    pub(crate) fn compare_swap(
+        &self,
+        address: u64,
+        compare: u64,
+        swap: u64,
+    ) -> Result<u64, AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         self.memory.compare_swap(offset, compare, swap).map_err(|_| AccessError::Fault(self.rkey.0))
     }
@@ -247,8 +273,14 @@ impl Region {
         self.memory.store_u64(offset, value).map_err(|_| AccessError::Fault(self.rkey.0))
     }
 
-    /// Makes what peers wrote to a range visible to everyone, and lasting if `persistent`. The range was checked.
-    pub(crate) fn flush(&self, address: u64, length: u64, persistent: bool) -> Result<(), AccessError> {
+    /// Makes what peers wrote to a range visible to everyone, and lasting if `persistent`. The
+    /// range was checked.
+    pub(crate) fn flush(
+        &self,
+        address: u64,
+        length: u64,
+        persistent: bool,
+    ) -> Result<(), AccessError> {
         let offset = self.live_offset(self.rkey.0, address)?;
         core::sync::atomic::fence(Ordering::SeqCst);
         if !persistent {
@@ -267,7 +299,11 @@ impl Region {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
         }
-        let offset = address.checked_sub(self.address).ok_or(AccessError::Bounds { key, address, length: 0 })?;
+        let offset = address.checked_sub(self.address).ok_or(AccessError::Bounds {
+            key,
+            address,
+            length: 0,
+        })?;
         // no overflow: the window ends within the region
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }

@@ -65,8 +65,9 @@ pub enum RegisterError {
     InUse,
 }
 
-/// Every region of an adapter, and every memory window. A region has two entries, one a key; the keys differ and are random.
-/// A window owns all 256 keys that differ from its own in the last eight bits, which its owner may choose.
+/// Every region of an adapter, and every memory window. A region has two entries, one a key; the
+/// keys differ and are random. A window owns all 256 keys that differ from its own in the last
+/// eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
     by_key: HashMap<u32, Arc<Region>, IdHasher>,
     pub(super) windows: HashMap<u32, Window, IdHasher>,
@@ -86,7 +87,12 @@ impl RegionTable {
         }
     }
 
-    pub(crate) fn register(&mut self, pd: PdId, attr: MrAttr, rng: &mut ChaCha12Rng) -> Result<Arc<Region>, RegisterError> {
+    pub(crate) fn register(
+        &mut self,
+        pd: PdId,
+        attr: MrAttr,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<Arc<Region>, RegisterError> {
         check(&attr)?;
         if self.by_key.len() / 2 >= self.max {
             return Err(RegisterError::TooMany(self.max));
@@ -96,15 +102,21 @@ impl RegionTable {
         Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
     }
 
-    /// Replaces a region by a changed one with the same keys. Requests in flight that use the old one fail.
-    pub(crate) fn reregister(&mut self, region: &Arc<Region>, change: Reregister) -> Result<Arc<Region>, RegisterError> {
+    /// Replaces a region by a changed one with the same keys. Requests in flight that use the old
+    /// one fail.
+    pub(crate) fn reregister(
+        &mut self,
+        region: &Arc<Region>,
+        change: Reregister,
+    ) -> Result<Arc<Region>, RegisterError> {
         if !self.is_registered(region) {
             return Err(RegisterError::Deregistered);
         }
         if region.has_windows() {
             return Err(RegisterError::InUse);
         }
-        let (memory, address) = change.memory.unwrap_or_else(|| (region.memory.clone(), region.address));
+        let (memory, address) =
+            change.memory.unwrap_or_else(|| (region.memory.clone(), region.address));
         let attr = MrAttr { memory, address, access: change.access.unwrap_or(region.access) };
         check(&attr)?;
         region.revoke();
@@ -178,7 +190,12 @@ impl RegionTable {
     }
 
     /// The same for all of the region or window.
-    pub(crate) fn remote_whole(&self, key: RKey, user: User, needed: Access) -> Result<&Arc<Region>, AccessError> {
+    pub(crate) fn remote_whole(
+        &self,
+        key: RKey,
+        user: User,
+        needed: Access,
+    ) -> Result<&Arc<Region>, AccessError> {
         let region = self.of_peer(key, user)?;
         region.check_rights(key.0, region.address, region.length, needed)?;
         Ok(region)
@@ -186,16 +203,20 @@ impl RegionTable {
 
     fn of_peer(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
         let region = match self.by_key.get(&key.0).filter(|region| region.rkey == key) {
-            Some(region) if region.pd != user.pd => return Err(AccessError::ProtectionDomain(key.0)),
+            Some(region) if region.pd != user.pd => {
+                return Err(AccessError::ProtectionDomain(key.0));
+            }
             Some(region) => region,
             None => self.bound_window(key, user)?,
         };
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
-    /// Whether a region or a window of `pd` exists. Looks at all of them: for destroying a protection domain only.
+    /// Whether a region or a window of `pd` exists. Looks at all of them: for destroying a
+    /// protection domain only.
     pub(crate) fn any_of(&self, pd: PdId) -> bool {
-        self.by_key.values().any(|region| region.pd == pd) || self.windows.values().any(|window| window.pd == pd)
+        self.by_key.values().any(|region| region.pd == pd)
+            || self.windows.values().any(|window| window.pd == pd)
     }
 
     fn fresh_key(&self, rng: &mut ChaCha12Rng, other: u32) -> u32 {
@@ -259,12 +280,22 @@ mod tests {
             Err(AccessError::UnknownKey(region.lkey().0))
         );
         assert!(table.local(LKey(key.0)).is_none());
-        assert_eq!(check(key, PdId(1), 0x1000, 1, Access::REMOTE_READ), Err(AccessError::ProtectionDomain(key.0)));
+        assert_eq!(
+            check(key, PdId(1), 0x1000, 1, Access::REMOTE_READ),
+            Err(AccessError::ProtectionDomain(key.0))
+        );
         assert_eq!(
             check(key, PD, 0x1000, 1, Access::REMOTE_WRITE),
             Err(AccessError::Rights { key: key.0, needed: Access::REMOTE_WRITE })
         );
-        for (address, length) in [(0xFFF, 1), (0x1000, 101), (0x1001, 100), (0x1065, 0), (u64::MAX, 2), (0x1000, u64::MAX)] {
+        for (address, length) in [
+            (0xFFF, 1),
+            (0x1000, 101),
+            (0x1001, 100),
+            (0x1065, 0),
+            (u64::MAX, 2),
+            (0x1000, u64::MAX),
+        ] {
             assert_eq!(
                 check(key, PD, address, length, Access::REMOTE_READ),
                 Err(AccessError::Bounds { key: key.0, address, length })
@@ -284,7 +315,8 @@ mod tests {
     #[test]
     fn refusals_at_registration() {
         let (mut table, mut rng) = table();
-        let mut register = |address, access| table.register(PD, attr(address, access), &mut rng).map(|_| ());
+        let mut register =
+            |address, access| table.register(PD, attr(address, access), &mut rng).map(|_| ());
         assert_eq!(register(0, Access::REMOTE_WRITE), Err(RegisterError::RemoteWithoutLocalWrite));
         assert_eq!(register(u64::MAX - 98, Access::empty()), Err(RegisterError::AddressOverflow));
         assert_eq!(register(0, Access::empty()), Ok(()));

@@ -1,6 +1,7 @@
 //! Memory windows: keys of their own for parts of regions, given and taken back by work requests.
 //!
-//! Read first: InfiniBand volume 1, 10.6.7 (memory windows), 10.8.3.3 (bind), 11.4.1.1 (checks when binding).
+//! Read first: InfiniBand volume 1, 10.6.7 (memory windows), 10.8.3.3 (bind), 11.4.1.1 (checks when
+//! binding).
 
 use alloc::sync::Arc;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -18,7 +19,8 @@ use crate::addr::Qpn;
 /// Who may use a window, and how it is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
-    /// Any queue pair of its protection domain. Bound anew at any time, and unbound by binding no bytes.
+    /// Any queue pair of its protection domain. Bound anew at any time, and unbound by binding no
+    /// bytes.
     Type1,
     /// The queue pair that it was bound with. Bound only after it was invalidated.
     Type2A,
@@ -41,8 +43,9 @@ impl WindowId {
 /// What a window is to be bound to (`ibv_mw_bind_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowBind {
-    /// The window, named by the key that it gets: the upper 24 bits are the window's, the lower eight are free to choose.
-    /// [`RKey::next`] of its present key makes sure that the old one is dead.
+    /// The window, named by the key that it gets: the upper 24 bits are the window's, the lower
+    /// eight are free to choose. [`RKey::next`] of its present key makes sure that the old one is
+    /// dead.
     pub rkey: RKey,
     /// The region, which needs the right [`Access::MW_BIND`].
     pub region: LKey,
@@ -50,7 +53,8 @@ pub struct WindowBind {
     pub address: u64,
     /// Bytes. None at all unbinds a window of type 1.
     pub length: u64,
-    /// What peers may do: any of the remote rights. Those to change memory need [`Access::LOCAL_WRITE`] of the region.
+    /// What peers may do: any of the remote rights. Those to change memory need
+    /// [`Access::LOCAL_WRITE`] of the region.
     pub access: Access,
     /// Peers count from 0 instead of from `address` (`IBV_ACCESS_ZERO_BASED`). Not for type 1.
     pub zero_based: bool,
@@ -97,8 +101,10 @@ pub enum WindowError {
 }
 
 /// What peers may be granted through a window.
-const GRANTABLE: Access =
-    Access::REMOTE_CHANGE.union(Access::REMOTE_READ).union(Access::FLUSH_GLOBAL).union(Access::FLUSH_PERSISTENT);
+const GRANTABLE: Access = Access::REMOTE_CHANGE
+    .union(Access::REMOTE_READ)
+    .union(Access::FLUSH_GLOBAL)
+    .union(Access::FLUSH_PERSISTENT);
 
 /// A memory window.
 pub(super) struct Window {
@@ -142,11 +148,19 @@ impl RegionTable {
     }
 
     /// Makes a window that is bound to nothing, and returns its first key.
-    pub(crate) fn alloc_window(&mut self, pd: PdId, window_type: WindowType, rng: &mut ChaCha12Rng) -> RKey {
+    pub(crate) fn alloc_window(
+        &mut self,
+        pd: PdId,
+        window_type: WindowType,
+        rng: &mut ChaCha12Rng,
+    ) -> RKey {
         let rkey = loop {
             let key = rng.next_u32();
             let mut own = (0..=0xFF).map(|low| key & !0xFF | low);
-            if key >> 8 != 0 && !self.windows.contains_key(&(key >> 8)) && own.all(|key| self.is_free(key)) {
+            if key >> 8 != 0
+                && !self.windows.contains_key(&(key >> 8))
+                && own.all(|key| self.is_free(key))
+            {
                 break RKey(key);
             }
         };
@@ -166,7 +180,8 @@ impl RegionTable {
     pub(crate) fn bind(&mut self, bind: &WindowBind, user: User) -> Result<(), WindowError> {
         let WindowBind { rkey, region, address, length, access, zero_based } = *bind;
         let target = self.local(region).cloned();
-        let window = self.windows.get_mut(&(rkey.0 >> 8)).ok_or(WindowError::UnknownWindow(rkey.0))?;
+        let window =
+            self.windows.get_mut(&(rkey.0 >> 8)).ok_or(WindowError::UnknownWindow(rkey.0))?;
         if window.window_type == WindowType::Type1 {
             if zero_based {
                 return Err(WindowError::ZeroBased);
@@ -194,7 +209,8 @@ impl RegionTable {
         if access.contains(Access::FLUSH_PERSISTENT) && !target.memory.is_persistent() {
             return Err(WindowError::Rights(Access::FLUSH_PERSISTENT));
         }
-        if access.intersects(Access::REMOTE_CHANGE) && !target.access.contains(Access::LOCAL_WRITE) {
+        if access.intersects(Access::REMOTE_CHANGE) && !target.access.contains(Access::LOCAL_WRITE)
+        {
             return Err(WindowError::NeedsLocalWrite);
         }
         let inside = address.checked_sub(target.address).filter(|&offset| offset <= target.length);
@@ -222,9 +238,14 @@ impl RegionTable {
 
     /// Takes a window of type 2 back from whoever has its key.
     pub(crate) fn invalidate(&mut self, key: RKey, user: User) -> Result<(), AccessError> {
-        let Some(window) = self.windows.get_mut(&(key.0 >> 8)).filter(|window| window.rkey == key) else {
+        let Some(window) = self.windows.get_mut(&(key.0 >> 8)).filter(|window| window.rkey == key)
+        else {
             // the key of a region, or of nothing
-            return Err(if self.is_free(key.0) { AccessError::UnknownKey(key.0) } else { AccessError::NotInvalidable(key.0) });
+            return Err(if self.is_free(key.0) {
+                AccessError::UnknownKey(key.0)
+            } else {
+                AccessError::NotInvalidable(key.0)
+            });
         };
         if window.window_type == WindowType::Type1 {
             return Err(AccessError::NotInvalidable(key.0));
@@ -235,7 +256,8 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Takes back every window of type 2 that was bound with this queue pair, which is being destroyed. Looks at all windows.
+    /// Takes back every window of type 2 that was bound with this queue pair, which is being
+    /// destroyed. Looks at all windows.
     pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
         for window in self.windows.values_mut() {
             let its = window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn);

@@ -1,7 +1,7 @@
 //! Bytes inside a slice of atomic words: how every region of our own is read and written.
 //!
-//! Whole words are loaded and stored with relaxed ordering. A word of which only a part is written is changed by
-//! compare-and-swap, so that its other bytes are as another writer sets them.
+//! Whole words are loaded and stored with relaxed ordering. A word of which only a part is written
+//! is changed by compare-and-swap, so that its other bytes are as another writer sets them.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -82,5 +82,6 @@ fn merge(word: &AtomicU64, skip: usize, bytes: &[u8]) {
     mask[skip..skip + bytes.len()].fill(0xFF);
     let (value, mask) = (u64::from_ne_bytes(value), u64::from_ne_bytes(mask));
     // only the closure could refuse, and it never does
-    let _ = word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
+    let _ =
+        word.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |old| Some(old & !mask | value));
 }

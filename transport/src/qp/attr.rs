@@ -4,9 +4,9 @@ use alloc::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    update::PathMigration,
     congestion::CongestionCounters,
     state::{Attribute, QpType, State},
+    update::PathMigration,
 };
 use crate::{
     addr::{AddressVector, Gid, Mtu, QKey, Qpn},
@@ -36,7 +36,13 @@ pub struct QpCaps {
 impl Default for QpCaps {
     /// 128 requests each way, four elements, 64 bytes inline.
     fn default() -> Self {
-        Self { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 }
+        Self {
+            max_send_wr: 128,
+            max_recv_wr: 128,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
+        }
     }
 }
 
@@ -61,11 +67,13 @@ pub struct QpInit {
     pub quirks: Quirks,
 }
 
-/// Where a peer departs from the specification and cannot be met half-way without knowing. None by default.
+/// Where a peer departs from the specification and cannot be met half-way without knowing. None by
+/// default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
-    /// The peer takes FLUSHes as Linux's rxe does: with the ICRC of [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc), which is
-    /// sent then (received is either), and as one of the READs and atomics that may be outstanding.
+    /// The peer takes FLUSHes as Linux's rxe does: with the ICRC of
+    /// [`rxe_flush_icrc`](crate::wire::rxe_flush_icrc), which is sent then (received is either),
+    /// and as one of the READs and atomics that may be outstanding.
     pub rxe_flush: bool,
 }
 
@@ -95,8 +103,8 @@ pub enum Rtr {
         av: AddressVector,
         /// READs and atomics that the peer may have outstanding, 0..=128.
         max_dest_rd_atomic: u8,
-        /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31; see
-        /// [`rnr_timer`](crate::time::rnr_timer).
+        /// Code of the time for which the peer is asked to wait when no receive request is posted,
+        /// 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
         min_rnr_timer: u8,
     },
     /// An unreliable connection; everything as above.
@@ -105,7 +113,8 @@ pub enum Rtr {
         dest_qpn: Qpn,
         /// The most payload per packet.
         path_mtu: Mtu,
-        /// The first PSN that the peer sends. Another one is taken as loss, and the next message starts anew.
+        /// The first PSN that the peer sends. Another one is taken as loss, and the next message
+        /// starts anew.
         rq_psn: Psn,
         /// The way to the peer.
         av: AddressVector,
@@ -135,7 +144,8 @@ pub enum Rtr {
         av: AddressVector,
         /// READs and atomics that the peer may have outstanding, 0..=128.
         max_dest_rd_atomic: u8,
-        /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31.
+        /// Code of the time for which the peer is asked to wait when no receive request is posted,
+        /// 0..=31.
         min_rnr_timer: u8,
     },
 }
@@ -179,15 +189,16 @@ pub enum Rts {
         /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
         max_rd_atomic: u8,
     },
-    /// The receiving end of an extended reliable connection. Both are asked for by the interface, and without effect: a target
-    /// sends no requests.
+    /// The receiving end of an extended reliable connection. Both are asked for by the interface,
+    /// and without effect: a target sends no requests.
     XrcTarget {
         /// The first PSN sent.
         sq_psn: Psn,
         /// Code of the acknowledge timeout, 0..=31.
         timeout: u8,
     },
-    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what [`QpUpdate`](super::QpUpdate) says.
+    /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what
+    /// [`QpUpdate`](super::QpUpdate) says.
     Resume,
 }
 

@@ -1,4 +1,5 @@
-//! What both halves of a queue pair need: who it is, where its peer is, and where things are reported.
+//! What both halves of a queue pair need: who it is, where its peer is, and where things are
+//! reported.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
@@ -16,8 +17,8 @@ use crate::{
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable, Validity, Wc, WcError, WcOk,
-        WcOpcode, XrcdId,
+        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable,
+        Validity, Wc, WcError, WcOk, WcOpcode, XrcdId,
     },
 };
 
@@ -46,7 +47,13 @@ impl Env<'_> {
         }
     }
 
-    fn complete(&mut self, cq: Option<&Arc<CompletionQueue>>, wc: Wc, validity: &Validity, solicited: bool) {
+    fn complete(
+        &mut self,
+        cq: Option<&Arc<CompletionQueue>>,
+        wc: Wc,
+        validity: &Validity,
+        solicited: bool,
+    ) {
         let Some(cq) = cq else { return };
         match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
@@ -64,8 +71,8 @@ impl Env<'_> {
 pub(crate) struct Common {
     pub(crate) qpn: Qpn,
     pub(crate) qp_type: QpType,
-    /// Of an XRC target this, the completion queue of receives and the shared receive queue are those of the XRC SRQ that it
-    /// serves just now.
+    /// Of an XRC target this, the completion queue of receives and the shared receive queue are
+    /// those of the XRC SRQ that it serves just now.
     pub(crate) pd: PdId,
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,
     pub(crate) recv_cq: Option<Arc<CompletionQueue>>,
@@ -143,12 +150,19 @@ impl Common {
     }
 
     /// Completes a send request; a success only if it is signaled.
-    pub(crate) fn complete_send(&self, wqe: &SendWqe, result: Result<u32, WcError>, env: &mut Env<'_>) {
+    pub(crate) fn complete_send(
+        &self,
+        wqe: &SendWqe,
+        result: Result<u32, WcError>,
+        env: &mut Env<'_>,
+    ) {
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
         let opcode = match wqe.op {
-            SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => WcOpcode::Send,
+            SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
+                WcOpcode::Send
+            }
             SendOp::Write { .. } => WcOpcode::RdmaWrite,
             SendOp::Read { .. } => WcOpcode::RdmaRead,
             SendOp::CompareSwap { .. } => WcOpcode::CompSwap,
@@ -164,7 +178,13 @@ impl Common {
     }
 
     /// Completes a receive request.
-    pub(crate) fn complete_recv(&self, wr_id: u64, result: Result<WcOk, WcError>, solicited: bool, env: &mut Env<'_>) {
+    pub(crate) fn complete_recv(
+        &self,
+        wr_id: u64,
+        result: Result<WcOk, WcError>,
+        solicited: bool,
+        env: &mut Env<'_>,
+    ) {
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(self.recv_cq.as_ref(), wc, &self.validity, solicited);
     }

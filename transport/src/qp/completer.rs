@@ -1,6 +1,7 @@
 //! The requester's receiving half: acknowledgements, and answers with data.
 //!
-//! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester error handling).
+//! Read first: InfiniBand volume 1, 9.7.5.1 (generating and receiving responses), 9.9.2 (requester
+//! error handling).
 
 use super::{
     common::{Common, Env},
@@ -17,9 +18,16 @@ use crate::{
 
 impl Requester {
     /// Takes an acknowledgement, positive or negative.
-    pub(super) fn on_acknowledge(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
+    pub(super) fn on_acknowledge(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Disposition {
         let psn = packet.headers.bth().psn;
-        let Some(aeth) = packet.headers.ext().aeth() else { return Disposition::Dropped(DropReason::UnexpectedResponse) };
+        let Some(aeth) = packet.headers.ext().aeth() else {
+            return Disposition::Dropped(DropReason::UnexpectedResponse);
+        };
         if let Err(reason) = self.check_window(psn) {
             return Disposition::Dropped(reason);
         }
@@ -28,8 +36,8 @@ impl Requester {
                 (completed, Gap::No) => Disposition::Acknowledged { completed },
                 (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
             },
-            // the latter belongs to the reliable datagram service, which nobody speaks; both say nothing, not even that
-            // something arrived
+            // the latter belongs to the reliable datagram service, which nobody speaks; both say
+            // nothing, not even that something arrived
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
                 Disposition::Dropped(DropReason::ReservedSyndrome)
             }
@@ -46,7 +54,12 @@ impl Requester {
     }
 
     /// Takes an answer with data: a part of that to a READ, or the whole one to an atomic.
-    pub(super) fn on_data(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
+    pub(super) fn on_data(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Disposition {
         let psn = packet.headers.bth().psn;
         if let Err(reason) = self.check_window(psn) {
             return Disposition::Dropped(reason);
@@ -66,18 +79,24 @@ impl Requester {
         let last = index + 1 == wqe.packets;
         let found;
         let data = match (packet.headers.ext(), wqe.op) {
-            (Ext::AethAtomicAck(_, value), SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. }) => {
+            (
+                Ext::AethAtomicAck(_, value),
+                SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. },
+            ) => {
                 found = value.0.to_ne_bytes();
                 Some(&found[..])
             }
             (Ext::Aeth(_) | Ext::None, SendOp::Read { .. }) => {
                 let expected = if last { wqe.length - offset } else { common.mtu.bytes() };
                 let place = packet.headers.bth().opcode.operation().position();
-                // After a retry rxe answers from inside the original message, so FIRST and MIDDLE are the same here, and so
-                // are LAST and ONLY.
-                (place.ends() == last && packet.payload.len() == expected as usize).then_some(packet.payload)
+                // After a retry rxe answers from inside the original message, so FIRST and MIDDLE
+                // are the same here, and so are LAST and ONLY.
+                (place.ends() == last && packet.payload.len() == expected as usize)
+                    .then_some(packet.payload)
             }
-            (Ext::Aeth(_), op) if op.awaits_placement() => packet.payload.is_empty().then_some(packet.payload),
+            (Ext::Aeth(_), op) if op.awaits_placement() => {
+                packet.payload.is_empty().then_some(packet.payload)
+            }
             _ => None,
         };
         let stored = data.map(|data| wqe.write(u64::from(offset), data));
@@ -108,14 +127,18 @@ impl Requester {
         }
     }
 
-    /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose data has not all come. Returns
-    /// how many requests that completed, and whether such a READ is in the way.
+    /// Acknowledges everything before `end`, oldest first, up to the first READ or atomic whose
+    /// data has not all come. Returns how many requests that completed, and whether such a READ is
+    /// in the way.
     fn acknowledge(&mut self, end: Psn, common: &Common, env: &mut Env<'_>) -> (u32, Gap) {
         let start = self.oldest_unacked;
         let mut completed = 0;
         let mut gap = Gap::No;
         while self.oldest_unacked.is_before(end) {
-            let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.failed.is_none()) else { break };
+            let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.failed.is_none())
+            else {
+                break;
+            };
             if wqe.awaits_data() {
                 gap = Gap::Yes;
                 break;
@@ -148,7 +171,8 @@ impl Requester {
         self.lift_cursor();
     }
 
-    /// An answer to something later shows that the oldest READ's data, or a part of it, was lost: an implied NAK.
+    /// An answer to something later shows that the oldest READ's data, or a part of it, was lost:
+    /// an implied NAK.
     fn on_gap(&mut self, disposition: Disposition, env: &mut Env<'_>) -> Disposition {
         let psn = self.oldest_unacked;
         let verdict = self.retry.on_loss(psn, env.now);
@@ -185,14 +209,17 @@ impl Requester {
         match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
             Verdict::Again => self.go_back(psn),
-            Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries }),
+            Verdict::GiveUp { tries } => {
+                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries })
+            }
         }
         env.counters.rnr_naks_received += 1;
         Disposition::NakReceived(Syndrome::RnrNak { timer })
     }
 }
 
-/// Whether a READ without its data stands between what was acknowledged and what an answer acknowledges.
+/// Whether a READ without its data stands between what was acknowledged and what an answer
+/// acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gap {
     No,

@@ -1,11 +1,13 @@
 //! Telling a peer that its packets meet congestion (annex A17.9).
 //!
-//! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender with a congestion notification
-//! packet. Datagram queue pairs count marks but tell nobody: what they receive comes from many, and each datagram may come from
-//! another, so that there is no flow to slow down.
+//! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender
+//! with a congestion notification packet. Datagram queue pairs count marks but tell nobody: what
+//! they receive comes from many, and each datagram may come from another, so that there is no flow
+//! to slow down.
 //!
-//! A sender that is told counts it. This is where a rate control would hook in: [`Congestion::on_cnp`] lowers the rate, and
-//! [`Qp::build`](super::Qp::build) asks here before it takes a request, with a timer of the queue pair's for when it may go on.
+//! A sender that is told counts it. This is where a rate control would hook in:
+//! [`Congestion::on_cnp`] lowers the rate, and [`Qp::build`](super::Qp::build) asks here before it
+//! takes a request, with a timer of the queue pair's for when it may go on.
 
 use core::{convert::Infallible, time::Duration};
 
@@ -65,7 +67,8 @@ impl Congestion {
         self.counters.cnp_received += 1;
     }
 
-    /// A packet arrived marked; if `tell`, its sender hears of it. (A datagram queue pair never asks what it owes.)
+    /// A packet arrived marked; if `tell`, its sender hears of it. (A datagram queue pair never
+    /// asks what it owes.)
     pub(super) fn note(&mut self, tell: bool, now: Instant) {
         self.counters.ecn_marked += 1;
         if tell && now >= self.quiet_until {

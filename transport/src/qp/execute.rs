@@ -8,7 +8,7 @@ use super::{
     MAX_MESSAGE,
     common::{Common, Env},
     replay::{Remembered, Request},
-    responder::{Message, Refused, Responder, Attempt},
+    responder::{Attempt, Message, Refused, Responder},
 };
 use crate::{
     event::Refusal,
@@ -19,15 +19,28 @@ use crate::{
 };
 
 impl Responder {
-    pub(super) fn execute(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+    pub(super) fn execute(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Result<(), Refused> {
         use Operation as Op;
         let bth = packet.headers.bth();
         let ext = packet.headers.ext();
         match (bth.opcode.operation(), ext) {
-            (Op::ReadRequest, Ext::Reth(reth)) => return self.read(bth.psn, reth, packet.payload, common, env),
-            (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => return self.atomic(packet, eth, common, env),
-            (Op::AtomicWrite, Ext::Reth(reth)) => return self.atomic_write(bth.psn, reth, packet.payload, common, env),
-            (Op::Flush, Ext::FethReth(feth, reth)) => return self.flush_memory(packet, *feth, reth, common, env),
+            (Op::ReadRequest, Ext::Reth(reth)) => {
+                return self.read(bth.psn, reth, packet.payload, common, env);
+            }
+            (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => {
+                return self.atomic(packet, eth, common, env);
+            }
+            (Op::AtomicWrite, Ext::Reth(reth)) => {
+                return self.atomic_write(bth.psn, reth, packet.payload, common, env);
+            }
+            (Op::Flush, Ext::FethReth(feth, reth)) => {
+                return self.flush_memory(packet, *feth, reth, common, env);
+            }
             _ => self.take_message(packet, common, env)?,
         }
         self.expected = self.expected.plus(1);
@@ -42,7 +55,12 @@ impl Responder {
     }
 
     /// Carries out a packet of a SEND or a WRITE, in whichever service.
-    pub(super) fn take_message(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+    pub(super) fn take_message(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Result<(), Refused> {
         use Operation as Op;
         match packet.headers.bth().opcode.operation() {
             Op::SendFirst
@@ -53,14 +71,18 @@ impl Responder {
             | Op::SendOnlyImm
             | Op::SendLastInvalidate
             | Op::SendOnlyInvalidate => self.send(packet, common, env),
-            Op::WriteFirst | Op::WriteMiddle | Op::WriteLast | Op::WriteLastImm | Op::WriteOnly | Op::WriteOnlyImm => {
-                self.write(packet, packet.headers.ext().reth(), common, env)
-            }
+            Op::WriteFirst
+            | Op::WriteMiddle
+            | Op::WriteLast
+            | Op::WriteLastImm
+            | Op::WriteOnly
+            | Op::WriteOnlyImm => self.write(packet, packet.headers.ext().reth(), common, env),
             _ => Err(Refused::invalid(Refusal::NotEnabled)),
         }
     }
 
-    /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to C9-62).
+    /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to
+    /// C9-62).
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
         let right = match place {
@@ -71,7 +93,12 @@ impl Responder {
         if right { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    fn send(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+    fn send(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Result<(), Refused> {
         let place = packet.headers.bth().opcode.operation().position();
         match (&self.message, place.starts()) {
             (Message::None, true) | (Message::Send { .. }, false) => {}
@@ -82,15 +109,18 @@ impl Responder {
             let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
             let allowed = wqe.check();
             self.message = Message::Send { wqe, received: 0 };
-            allowed.map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
+            allowed.map_err(|error| {
+                Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
+            })?;
         }
         let Message::Send { wqe, received } = &mut self.message else { return Ok(()) };
         let end = *received + packet.payload.len() as u64;
         if end > wqe.length || end > u64::from(MAX_MESSAGE) {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
-        wqe.write(*received, packet.payload)
-            .map_err(|error| Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error)))?;
+        wqe.write(*received, packet.payload).map_err(|error| {
+            Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
+        })?;
         *received = end;
         if place.ends() {
             let invalidated = match packet.headers.ext() {
@@ -108,7 +138,13 @@ impl Responder {
         Ok(())
     }
 
-    fn write(&mut self, packet: &Packet<'_>, reth: Option<Reth>, common: &Common, env: &mut Env<'_>) -> Result<(), Refused> {
+    fn write(
+        &mut self,
+        packet: &Packet<'_>,
+        reth: Option<Reth>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Result<(), Refused> {
         let place = packet.headers.bth().opcode.operation().position();
         match (&self.message, place.starts()) {
             (Message::None, true) | (Message::Write { .. }, false) => {}
@@ -118,7 +154,12 @@ impl Responder {
         Self::check_length(place, payload.len(), common)?;
         if let Some(reth) = reth {
             let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
-            self.message = Message::Write { region, address: reth.virtual_address, done: 0, length: reth.dma_length };
+            self.message = Message::Write {
+                region,
+                address: reth.virtual_address,
+                done: 0,
+                length: reth.dma_length,
+            };
         }
         let Message::Write { done, length, .. } = &self.message else { return Ok(()) };
         let left = (*length - *done) as usize;
@@ -126,7 +167,8 @@ impl Responder {
         if !adds_up {
             return Err(Refused::invalid(Refusal::Length));
         }
-        // With immediate data the last packet needs a receive request; without one it is not carried out at all.
+        // With immediate data the last packet needs a receive request; without one it is not
+        // carried out at all.
         let immediate = packet.headers.ext().immediate();
         let receive = match immediate.map(|_| self.take(common, env)) {
             Some(None) => {
@@ -137,7 +179,9 @@ impl Responder {
             }
             receive => receive.flatten(),
         };
-        let Message::Write { region, address, done, length } = &mut self.message else { return Ok(()) };
+        let Message::Write { region, address, done, length } = &mut self.message else {
+            return Ok(());
+        };
         let stored = match region {
             Some(region) => region.write(address.wrapping_add(u64::from(*done)), payload),
             None => Ok(()),
@@ -163,7 +207,14 @@ impl Responder {
         Ok(())
     }
 
-    fn read(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+    fn read(
+        &mut self,
+        psn: Psn,
+        reth: &Reth,
+        payload: &[u8],
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Result<(), Refused> {
         self.check_answerable(payload)?;
         let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
         let packets = common.mtu.packets(reth.dma_length);
@@ -174,7 +225,13 @@ impl Responder {
         Ok(())
     }
 
-    fn atomic(&mut self, packet: &Packet<'_>, eth: &AtomicEth, common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+    fn atomic(
+        &mut self,
+        packet: &Packet<'_>,
+        eth: &AtomicEth,
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Result<(), Refused> {
         let bth = packet.headers.bth();
         self.check_answerable(packet.payload)?;
         if !common.access.contains(Access::REMOTE_ATOMIC) {
@@ -183,11 +240,19 @@ impl Responder {
         if !eth.virtual_address.is_multiple_of(8) {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
-        let region = env.regions.remote(RKey(eth.rkey), common.user(), eth.virtual_address, 8, Access::REMOTE_ATOMIC);
+        let region = env.regions.remote(
+            RKey(eth.rkey),
+            common.user(),
+            eth.virtual_address,
+            8,
+            Access::REMOTE_ATOMIC,
+        );
         let operation = bth.opcode.operation();
         let found = region
             .and_then(|region| match operation {
-                Operation::CmpSwap => region.compare_swap(eth.virtual_address, eth.compare, eth.swap_or_add),
+                Operation::CmpSwap => {
+                    region.compare_swap(eth.virtual_address, eth.compare, eth.swap_or_add)
+                }
                 _ => region.fetch_add(eth.virtual_address, eth.swap_or_add),
             })
             .map_err(Refused::access)?;
@@ -200,7 +265,14 @@ impl Responder {
     }
 
     /// Eight bytes, stored at once.
-    fn atomic_write(&mut self, psn: Psn, reth: &Reth, payload: &[u8], common: &Common, env: &Env<'_>) -> Result<(), Refused> {
+    fn atomic_write(
+        &mut self,
+        psn: Psn,
+        reth: &Reth,
+        payload: &[u8],
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Result<(), Refused> {
         self.check_answerable(&[])?;
         if !self.has_room_for_placed() {
             return Err(Refused::Busy);
@@ -219,7 +291,8 @@ impl Responder {
         Ok(())
     }
 
-    /// Whatever was written before has been placed already; what is left is to make it visible, or lasting.
+    /// Whatever was written before has been placed already; what is left is to make it visible, or
+    /// lasting.
     fn flush_memory(
         &mut self,
         packet: &Packet<'_>,
@@ -232,7 +305,8 @@ impl Responder {
         if !self.has_room_for_placed() {
             return Err(Refused::Busy);
         }
-        let placement = Placement::from_bits(feth.placement).filter(|placement| !placement.is_empty());
+        let placement =
+            Placement::from_bits(feth.placement).filter(|placement| !placement.is_empty());
         let Some(placement) = placement.filter(|_| feth.selectivity <= 1) else {
             return Err(Refused::invalid(Refusal::FlushKind));
         };
@@ -270,7 +344,8 @@ impl Responder {
         if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    /// Whether a request that is answered with data can be taken now: between messages, and no more of them than agreed on.
+    /// Whether a request that is answered with data can be taken now: between messages, and no more
+    /// of them than agreed on.
     fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;
         if !self.has_room(Attempt::First) {
@@ -279,8 +354,14 @@ impl Responder {
         Ok(())
     }
 
-    /// The region that a RETH names, if both it and the queue pair allow the access. No key is needed for no bytes.
-    pub(super) fn target(reth: &Reth, needed: Access, common: &Common, env: &Env<'_>) -> Result<Option<Arc<Region>>, Refused> {
+    /// The region that a RETH names, if both it and the queue pair allow the access. No key is
+    /// needed for no bytes.
+    pub(super) fn target(
+        reth: &Reth,
+        needed: Access,
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Result<Option<Arc<Region>>, Refused> {
         if !common.access.contains(needed) {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
@@ -291,7 +372,13 @@ impl Responder {
             return Ok(None);
         }
         let length = u64::from(reth.dma_length);
-        let region = env.regions.remote(RKey(reth.rkey), common.user(), reth.virtual_address, length, needed);
+        let region = env.regions.remote(
+            RKey(reth.rkey),
+            common.user(),
+            reth.virtual_address,
+            length,
+            needed,
+        );
         region.cloned().map(Some).map_err(Refused::access)
     }
 }

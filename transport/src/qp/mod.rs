@@ -1,11 +1,11 @@
 //! A queue pair: its state and the protocol halves that it drives.
 //!
-//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3 (queue pair states), A14 (XRC). The
-//! halves are `requester` (what we ask), `completer` (the answers to it), `responder` (what we are asked); the halves
-//! yield packet values, and `Qp::build` turns them into bytes.
+//! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
+//! (queue pair states), A14 (XRC). The halves are `requester` (what we ask), `completer` (the
+//! answers to it), `responder` (what we are asked); the halves yield packet values, and `Qp::build`
+//! turns them into bytes.
 
 mod attr;
-mod update;
 mod common;
 mod completer;
 mod congestion;
@@ -18,13 +18,16 @@ mod retry;
 mod state;
 mod uc;
 mod ud;
+mod update;
 mod xrc;
 
-pub use attr::{Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts};
-pub use update::{QpUpdate, PathMigration};
+pub use attr::{
+    Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts,
+};
 pub(crate) use common::{Common, Env};
 pub use congestion::CongestionCounters;
 pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
+pub use update::{PathMigration, QpUpdate};
 
 use crate::{
     event::{Disposition, DropReason, Event},
@@ -38,7 +41,8 @@ use modify::Reliability;
 use requester::Requester;
 use responder::{Outcome, Responder};
 
-/// The longest message, in bytes: 2^30, as ConnectX has it. Its packets stay within half of the PSN space at every MTU.
+/// The longest message, in bytes: 2^30, as ConnectX has it. Its packets stay within half of the PSN
+/// space at every MTU.
 pub const MAX_MESSAGE: u32 = 1 << 30;
 
 /// A queue pair.
@@ -163,7 +167,13 @@ impl Qp {
     // The world.
 
     /// Takes a packet whose destination, source and ICRC have been checked.
-    pub(crate) fn handle(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
+    pub(crate) fn handle(
+        &mut self,
+        net: &NetHeader,
+        packet: &Packet<'_>,
+        length: usize,
+        env: &mut Env<'_>,
+    ) -> Disposition {
         if net.is_congested() {
             self.congestion.note(!packet.payload.is_empty(), env.now);
         }
@@ -176,7 +186,13 @@ impl Qp {
         disposition
     }
 
-    fn handle_datagram(&mut self, net: &NetHeader, packet: &Packet<'_>, length: usize, env: &mut Env<'_>) -> Disposition {
+    fn handle_datagram(
+        &mut self,
+        net: &NetHeader,
+        packet: &Packet<'_>,
+        length: usize,
+        env: &mut Env<'_>,
+    ) -> Disposition {
         match ud::receive(&self.common, &mut self.responder, net, packet, length, env) {
             Ok(()) => Disposition::Executed,
             Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
@@ -204,12 +220,16 @@ impl Qp {
         use Operation as Op;
         self.note_established(env);
         let operation = packet.headers.bth().opcode.operation();
-        if matches!(operation, Op::Acknowledge | Op::AtomicAcknowledge) && !packet.payload.is_empty() {
+        if matches!(operation, Op::Acknowledge | Op::AtomicAcknowledge)
+            && !packet.payload.is_empty()
+        {
             return Disposition::Dropped(DropReason::PayloadInAcknowledge);
         }
         match operation {
             Op::Acknowledge => self.requester.on_acknowledge(packet, &self.common, env),
-            operation if operation.is_response() => self.requester.on_data(packet, &self.common, env),
+            operation if operation.is_response() => {
+                self.requester.on_data(packet, &self.common, env)
+            }
             _ => {
                 let outcome = match self.common.qp_type {
                     QpType::XrcTarget => self.handle_for_srq(packet, env),
@@ -265,7 +285,9 @@ impl Qp {
                 match response.write(slot) {
                     Ok(length) => return Some(Built::new(length, path)),
                     Err(error) => {
-                        if let Some(event) = self.responder.fail_response(&response, error, &self.common) {
+                        if let Some(event) =
+                            self.responder.fail_response(&response, error, &self.common)
+                        {
                             env.events.push_back(event);
                             self.enter_error(env);
                         }
@@ -301,7 +323,8 @@ impl Qp {
 
     // Consequences.
 
-    /// Brings the state in line after anything that may have failed the oldest request or emptied the send queue.
+    /// Brings the state in line after anything that may have failed the oldest request or emptied
+    /// the send queue.
     fn settle(&mut self, env: &mut Env<'_>) {
         match self.common.state {
             State::Rts | State::Sqd => {}
@@ -329,8 +352,8 @@ impl Qp {
         self.enter_error(env);
     }
 
-    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7). Answers that wait still leave: the
-    /// last of them may be the NAK that tells the peer why.
+    /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
+    /// Answers that wait still leave: the last of them may be the NAK that tells the peer why.
     fn enter_error(&mut self, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
@@ -360,7 +383,11 @@ struct Outgoing {
 
 impl Outgoing {
     /// Writes headers, payload (through `fill`) and padding; returns their length.
-    fn write<E>(&self, slot: &mut [u8], fill: impl FnOnce(&mut [u8]) -> Result<(), E>) -> Result<usize, E> {
+    fn write<E>(
+        &self,
+        slot: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
         let headers = self.headers.encode(self.payload, slot);
         let end = headers + self.payload;
         fill(&mut slot[headers..end])?;

@@ -1,11 +1,12 @@
-//! Transitions of a queue pair, and what it tells of itself (11.2.4.2, 11.2.4.3). Each checks everything before it changes anything.
+//! Transitions of a queue pair, and what it tells of itself (11.2.4.2, 11.2.4.3). Each checks
+//! everything before it changes anything.
 
 use super::{
     Qp,
     attr::{Init, MAX_RD_ATOMIC, ModifyError, QpInfo, Rtr, Rts},
-    update::{QpUpdate, PathMigration},
     common::Env,
     state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes},
+    update::{PathMigration, QpUpdate},
 };
 use crate::{
     addr::{AddressVector, Mtu, PKey, QKey, Qpn},
@@ -13,8 +14,8 @@ use crate::{
     mem::Access,
 };
 
-/// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its halves make of them does not show the codes
-/// any more, and goes when the queue pair fails.
+/// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its
+/// halves make of them does not show the codes any more, and goes when the queue pair fails.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Reliability {
     timeout: u8,
@@ -62,7 +63,10 @@ struct Checked {
     path: Option<(AddressVector, Path)>,
 }
 
-#[allow(clippy::wrong_self_convention, reason = "transitions are named after the state that they lead to")]
+#[allow(
+    clippy::wrong_self_convention,
+    reason = "transitions are named after the state that they lead to"
+)]
 impl Qp {
     fn check_edge(&self, to: State) -> Result<(), ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
@@ -80,8 +84,14 @@ impl Qp {
         matches!(self.common.state, State::Sqd) && !self.drained
     }
 
-    /// Checks what is to change on the edge to `to`, but for the numbers, which are [`Reliability`]'s.
-    fn check_changes(&self, to: State, changes: &QpUpdate, env: &Env<'_>) -> Result<Checked, ModifyError> {
+    /// Checks what is to change on the edge to `to`, but for the numbers, which are
+    /// [`Reliability`]'s.
+    fn check_changes(
+        &self,
+        to: State,
+        changes: &QpUpdate,
+        env: &Env<'_>,
+    ) -> Result<Checked, ModifyError> {
         let (from, qp_type) = (self.common.state, self.common.qp_type);
         let taken = optional_attributes(qp_type, from, to);
         if let Some(attribute) = changes.given().find(|attribute| !taken.contains(attribute)) {
@@ -119,7 +129,11 @@ impl Qp {
 
     pub(crate) fn to_init(&mut self, init: &Init, env: &Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Init)?;
-        if [&self.common.send_cq, &self.common.recv_cq].into_iter().flatten().any(|cq| cq.has_overrun()) {
+        if [&self.common.send_cq, &self.common.recv_cq]
+            .into_iter()
+            .flatten()
+            .any(|cq| cq.has_overrun())
+        {
             return Err(ModifyError::CqOverrun);
         }
         let Init { pkey_index, access, qkey } = *init;
@@ -129,15 +143,34 @@ impl Qp {
         Ok(())
     }
 
-    pub(crate) fn to_rtr(&mut self, rtr: &Rtr, changes: &QpUpdate, env: &Env<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn to_rtr(
+        &mut self,
+        rtr: &Rtr,
+        changes: &QpUpdate,
+        env: &Env<'_>,
+    ) -> Result<(), ModifyError> {
         self.check_edge(State::Rtr)?;
         let checked = self.check_changes(State::Rtr, changes, env)?;
         match (self.common.qp_type, rtr) {
             (QpType::Ud, Rtr::Ud) => {}
-            (QpType::Rc, Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer })
-            | (QpType::XrcTarget, Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }) => {
+            (
+                QpType::Rc,
+                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+            )
+            | (
+                QpType::XrcTarget,
+                Rtr::XrcTarget {
+                    dest_qpn,
+                    path_mtu,
+                    rq_psn,
+                    av,
+                    max_dest_rd_atomic,
+                    min_rnr_timer,
+                },
+            ) => {
                 let (max_dest_rd_atomic, min_rnr_timer) = (*max_dest_rd_atomic, *min_rnr_timer);
-                let reliability = Reliability { max_dest_rd_atomic, min_rnr_timer, ..self.reliability };
+                let reliability =
+                    Reliability { max_dest_rd_atomic, min_rnr_timer, ..self.reliability };
                 reliability.check()?;
                 self.set_peer(*dest_qpn, *path_mtu, av, env.gids)?;
                 self.reliability = reliability;
@@ -163,7 +196,13 @@ impl Qp {
         gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))
     }
 
-    fn set_peer(&mut self, qpn: Qpn, path_mtu: Mtu, av: &AddressVector, gids: &GidTable) -> Result<(), ModifyError> {
+    fn set_peer(
+        &mut self,
+        qpn: Qpn,
+        path_mtu: Mtu,
+        av: &AddressVector,
+        gids: &GidTable,
+    ) -> Result<(), ModifyError> {
         if path_mtu > gids.port_mtu() {
             return Err(ModifyError::PathMtu { asked: path_mtu, port: gids.port_mtu() });
         }
@@ -174,26 +213,43 @@ impl Qp {
         Ok(())
     }
 
-    pub(crate) fn to_rts(&mut self, rts: &Rts, changes: &QpUpdate, env: &Env<'_>) -> Result<(), ModifyError> {
+    pub(crate) fn to_rts(
+        &mut self,
+        rts: &Rts,
+        changes: &QpUpdate,
+        env: &Env<'_>,
+    ) -> Result<(), ModifyError> {
         self.check_edge(State::Rts)?;
         let checked = self.check_changes(State::Rts, changes, env)?;
         let mut reliability = self.reliability.changed(changes);
         match *rts {
             Rts::Rc { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. }
             | Rts::XrcInitiator { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } => {
-                reliability = Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, ..reliability };
+                reliability =
+                    Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, ..reliability };
             }
             Rts::XrcTarget { timeout, .. } => reliability.timeout = timeout,
             Rts::Uc { .. } | Rts::Ud { .. } | Rts::Resume => {}
         }
         reliability.check()?;
         match (self.common.state, self.common.qp_type, rts) {
-            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn }) | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
+            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn })
+            | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
                 self.requester.start_unreliable(*sq_psn);
             }
-            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => self.requester.start_unreliable(*sq_psn),
-            (State::Rtr, QpType::Rc, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
-            | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }) => {
+            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => {
+                self.requester.start_unreliable(*sq_psn)
+            }
+            (
+                State::Rtr,
+                QpType::Rc,
+                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            )
+            | (
+                State::Rtr,
+                QpType::XrcInitiator,
+                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            ) => {
                 self.requester.start(*sq_psn, *timeout, *retry_cnt, *rnr_retry, *max_rd_atomic);
             }
             (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
@@ -218,7 +274,14 @@ impl Qp {
         reliability.check()?;
         self.reliability = reliability;
         self.apply(&checked);
-        let Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer } = reliability;
+        let Reliability {
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+            max_dest_rd_atomic,
+            min_rnr_timer,
+        } = reliability;
         self.responder.min_rnr_timer = min_rnr_timer;
         // the rest changes only in SQD, where nothing is under way that the old values hold for
         if state == State::Sqd && qp_type.is_reliable() {
@@ -265,7 +328,14 @@ impl Qp {
     }
 
     pub(crate) fn info(&self) -> QpInfo {
-        let Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, max_dest_rd_atomic, min_rnr_timer } = self.reliability;
+        let Reliability {
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            max_rd_atomic,
+            max_dest_rd_atomic,
+            min_rnr_timer,
+        } = self.reliability;
         QpInfo {
             qpn: self.common.qpn,
             qp_type: self.common.qp_type,

@@ -1,4 +1,5 @@
-//! What a responder remembers of READs and atomics, so that it can answer them again (9.7.5.1.4, C9-105).
+//! What a responder remembers of READs and atomics, so that it can answer them again (9.7.5.1.4,
+//! C9-105).
 
 use alloc::collections::VecDeque;
 
@@ -24,7 +25,8 @@ pub(crate) enum Request {
     Atomic { operation: Operation, eth: AtomicEth, found: u64 },
 }
 
-/// The latest of them, as many as the next power of two of what was agreed on: rxe rounds its own limit up like that.
+/// The latest of them, as many as the next power of two of what was agreed on: rxe rounds its own
+/// limit up like that.
 #[derive(Debug, Default)]
 pub(crate) struct ReplayRing {
     entries: VecDeque<Remembered>,
@@ -57,7 +59,11 @@ impl ReplayRing {
 
     /// The request whose answer holds `psn`.
     pub(crate) fn find(&self, psn: Psn) -> Option<Remembered> {
-        self.entries.iter().rev().find(|entry| psn.after(entry.first_psn).is_some_and(|n| n < entry.packets)).copied()
+        self.entries
+            .iter()
+            .rev()
+            .find(|entry| psn.after(entry.first_psn).is_some_and(|n| n < entry.packets))
+            .copied()
     }
 }
 
@@ -65,12 +71,13 @@ fn capacity(agreed: u8) -> usize {
     if agreed == 0 { 0 } else { usize::from(agreed).next_power_of_two() }
 }
 
-/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent, and how many of those requests are remembered: more than a
-/// requester's window.
+/// Answers to ATOMIC WRITEs and FLUSHes that may wait to be sent, and how many of those requests
+/// are remembered: more than a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The PSNs of the latest ATOMIC WRITEs and FLUSHes. The answer to one says that just this one was carried out, so a repeat of
-/// what never was must not get it: a peer that lives anew may number its requests so that they look long past.
+/// The PSNs of the latest ATOMIC WRITEs and FLUSHes. The answer to one says that just this one was
+/// carried out, so a repeat of what never was must not get it: a peer that lives anew may number
+/// its requests so that they look long past.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
     psns: VecDeque<Psn>,

@@ -1,14 +1,16 @@
-//! The requester's sending half: turns send requests into request packets, new ones and old ones again.
+//! The requester's sending half: turns send requests into request packets, new ones and old ones
+//! again.
 //!
-//! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs), 9.7.5.1 (responses).
+//! Read first: InfiniBand volume 1, 9.7.2 (acknowledgement protocol), 9.7.3 and 9.7.4 (PSNs),
+//! 9.7.5.1 (responses).
 //!
 //! ```text
 //!        oldest_unacked          cursor             sent_end         next_psn
 //!  acknowledged |  sent, waiting   |   to send again   |  not sent yet  |   not numbered yet
 //! ```
 //!
-//! A request gets its PSNs when its first packet is built. The cursor is where the next packet comes from: at `sent_end`
-//! normally, behind it after a loss (go-back-N).
+//! A request gets its PSNs when its first packet is built. The cursor is where the next packet
+//! comes from: at `sent_end` normally, behind it after a loss (go-back-N).
 
 use super::{
     Outgoing,
@@ -20,15 +22,19 @@ use crate::{
     mem::{AccessError, PdId},
     psn::Psn,
     time::{Instant, ack_timeout},
-    wire::{AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth, XrcEth},
+    wire::{
+        AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth,
+        XrcEth,
+    },
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
-/// Packets that may wait for an acknowledgement at once. A READ counts its responses and may go beyond by one request.
+/// Packets that may wait for an acknowledgement at once. A READ counts its responses and may go
+/// beyond by one request.
 const WINDOW: u32 = 256;
 
-/// At the latest after so many request packets one asks for an acknowledgement, so that the window cannot close for want
-/// of one.
+/// At the latest after so many request packets one asks for an acknowledgement, so that the window
+/// cannot close for want of one.
 const ACK_INTERVAL: u32 = 64;
 
 /// Bytes that an atomic operation works on.
@@ -88,13 +94,26 @@ impl Requester {
     }
 
     /// RTR→RTS of a connection.
-    pub(crate) fn start(&mut self, psn: Psn, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
+    pub(crate) fn start(
+        &mut self,
+        psn: Psn,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        max_rd_atomic: u8,
+    ) {
         self.start_unreliable(psn);
         self.configure(timeout, retry_cnt, rnr_retry, max_rd_atomic);
     }
 
     /// Sets timers, counters and limits while nothing is under way.
-    pub(crate) fn configure(&mut self, timeout: u8, retry_cnt: u8, rnr_retry: u8, max_rd_atomic: u8) {
+    pub(crate) fn configure(
+        &mut self,
+        timeout: u8,
+        retry_cnt: u8,
+        rnr_retry: u8,
+        max_rd_atomic: u8,
+    ) {
         self.max_reads = u32::from(max_rd_atomic);
         self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
     }
@@ -147,7 +166,10 @@ impl Requester {
     /// Marks a request as failed by a local buffer. It completes when everything before it has.
     pub(crate) fn fail(&mut self, number: u64, error: AccessError) {
         if let Some(wqe) = self.queue.get_mut(number) {
-            wqe.failed.get_or_insert(WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) });
+            wqe.failed.get_or_insert(WcError {
+                status: WcStatus::LocProtErr,
+                cause: Cause::Access(error),
+            });
         }
     }
 
@@ -194,15 +216,21 @@ impl Requester {
         if !again && outstanding >= WINDOW {
             return None;
         }
-        let Description { operation, ext, offset, payload } = describe(wqe, packet, common.mtu.bytes())?;
+        let Description { operation, ext, offset, payload } =
+            describe(wqe, packet, common.mtu.bytes())?;
         // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
         let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
         let ends = end == wqe.end_psn();
         let xrceth = wqe.remote_srq.map(|srq| XrcEth::new(srq.get()));
-        let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. }) || ext.immediate().is_some();
+        let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
+            || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
-        self.cursor = if ends { Cursor { number: number + 1, packet: 0 } } else { Cursor { number, packet: packet + 1 } };
+        self.cursor = if ends {
+            Cursor { number: number + 1, packet: 0 }
+        } else {
+            Cursor { number, packet: packet + 1 }
+        };
         if again {
             env.counters.retransmitted_packets += 1;
         }
@@ -222,16 +250,21 @@ impl Requester {
         Some(Request {
             number,
             ends,
-            outgoing: Outgoing { headers: Headers::built(bth, ext).naming(xrceth), payload: payload as usize },
+            outgoing: Outgoing {
+                headers: Headers::built(bth, ext).naming(xrceth),
+                payload: payload as usize,
+            },
             offset: u64::from(offset),
         })
     }
 
-    /// Carries out the binds and invalidations whose turn has come: when they are the oldest, nothing is under way.
+    /// Carries out the binds and invalidations whose turn has come: when they are the oldest,
+    /// nothing is under way.
     fn carry_out_local(&mut self, common: &mut Common, env: &mut Env<'_>) {
         while common.state == State::Rts
             && self.cursor.number == self.queue.head()
-            && let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.op.is_local() && wqe.failed.is_none())
+            && let Some(wqe) =
+                self.queue.oldest().filter(|wqe| wqe.op.is_local() && wqe.failed.is_none())
         {
             let done = match wqe.op {
                 SendOp::BindWindow(bind) => {
@@ -261,7 +294,8 @@ impl Requester {
         let (reads, max_reads, next_psn) = (self.reads, self.max_reads, self.next_psn);
         let Some(wqe) = self.queue.get_mut(number) else { return false };
         // rxe remembers FLUSHes where it remembers READs, and forgets READs for them
-        let as_read = common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
+        let as_read =
+            common.quirks.rxe_flush && max_reads > 0 && matches!(wqe.op, SendOp::Flush { .. });
         let needs_slot = wqe.op.takes_slot() || as_read;
         let waits = common.state != State::Rts
             || wqe.failed.is_some()
@@ -323,7 +357,9 @@ impl Requester {
         match verdict {
             Verdict::Again => self.go_back(psn),
             Verdict::UnderWay => {}
-            Verdict::GiveUp { tries } => self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries }),
+            Verdict::GiveUp { tries } => {
+                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries })
+            }
         }
     }
 
@@ -346,11 +382,18 @@ fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
     if wqe.op.takes_slot() && max_reads == 0 {
         return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
     }
-    let atomic = matches!(wqe.op, SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. });
+    let atomic = matches!(
+        wqe.op,
+        SendOp::CompareSwap { .. } | SendOp::FetchAdd { .. } | SendOp::AtomicWrite { .. }
+    );
     if atomic && wqe.length != ATOMIC {
-        return Err(WcError { status: WcStatus::LocLenErr, cause: Cause::NotAWord { length: wqe.length } });
+        return Err(WcError {
+            status: WcStatus::LocLenErr,
+            cause: Cause::NotAWord { length: wqe.length },
+        });
     }
-    wqe.check_local(pd).map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
+    wqe.check_local(pd)
+        .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
 }
 
 /// What a request packet is.
@@ -362,41 +405,61 @@ struct Description {
     payload: u32,
 }
 
-/// Packet `index` of a request; `None` if it sends none. For a READ it asks for everything from that packet of the answer on.
+/// Packet `index` of a request; `None` if it sends none. For a READ it asks for everything from
+/// that packet of the answer on.
 fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
     let place = PacketPosition::of(index, wqe.packets);
     let atomic = |remote: Remote, swap_or_add, compare| {
-        Ext::Atomic(AtomicEth { virtual_address: remote.address, rkey: remote.rkey.0, swap_or_add, compare })
+        Ext::Atomic(AtomicEth {
+            virtual_address: remote.address,
+            rkey: remote.rkey.0,
+            swap_or_add,
+            compare,
+        })
     };
     let (operation, ext, payload) = match wqe.op {
         SendOp::Read { remote } => {
             let virtual_address = remote.address.wrapping_add(u64::from(offset));
-            let reth = Reth { virtual_address, rkey: remote.rkey.0, dma_length: wqe.length - offset };
+            let reth =
+                Reth { virtual_address, rkey: remote.rkey.0, dma_length: wqe.length - offset };
             (Operation::ReadRequest, Ext::Reth(reth), 0)
         }
-        SendOp::CompareSwap { remote, compare, swap } => (Operation::CmpSwap, atomic(remote, swap, compare), 0),
+        SendOp::CompareSwap { remote, compare, swap } => {
+            (Operation::CmpSwap, atomic(remote, swap, compare), 0)
+        }
         SendOp::FetchAdd { remote, add } => (Operation::FetchAdd, atomic(remote, add, 0), 0),
         SendOp::Write { remote, immediate } => {
-            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
+            let reth = Reth {
+                virtual_address: remote.address,
+                rkey: remote.rkey.0,
+                dma_length: wqe.length,
+            };
             let (operation, ext) = match (place, immediate) {
                 (PacketPosition::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
                 (PacketPosition::Middle, _) => (Operation::WriteMiddle, Ext::None),
                 (PacketPosition::Last, None) => (Operation::WriteLast, Ext::None),
                 (PacketPosition::Last, Some(imm)) => (Operation::WriteLastImm, Ext::Imm(imm)),
                 (PacketPosition::Only, None) => (Operation::WriteOnly, Ext::Reth(reth)),
-                (PacketPosition::Only, Some(imm)) => (Operation::WriteOnlyImm, Ext::RethImm(reth, imm)),
+                (PacketPosition::Only, Some(imm)) => {
+                    (Operation::WriteOnlyImm, Ext::RethImm(reth, imm))
+                }
             };
             (operation, ext, carried)
         }
         SendOp::AtomicWrite { remote } => {
-            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: wqe.length };
+            let reth = Reth {
+                virtual_address: remote.address,
+                rkey: remote.rkey.0,
+                dma_length: wqe.length,
+            };
             (Operation::AtomicWrite, Ext::Reth(reth), carried)
         }
         SendOp::Flush { remote, length, placement, whole } => {
             let feth = Feth { placement: placement.bits(), selectivity: u8::from(whole) };
-            let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: length };
+            let reth =
+                Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: length };
             (Operation::Flush, Ext::FethReth(feth, reth), 0)
         }
         SendOp::SendInvalidate { rkey } => {

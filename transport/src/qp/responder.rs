@@ -1,7 +1,7 @@
 //! The responder: carries out the peer's requests and answers them.
 //!
-//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.7.5.1 (generating responses), 9.9.3
-//! (responder error behaviour).
+//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.7.5.1
+//! (generating responses), 9.9.3 (responder error behaviour).
 
 use alloc::{collections::VecDeque, sync::Arc};
 
@@ -16,7 +16,10 @@ use crate::{
     event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, PdId, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet, PacketPosition, Reth, Syndrome},
+    wire::{
+        Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet,
+        PacketPosition, Reth, Syndrome,
+    },
     work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
@@ -58,8 +61,8 @@ enum Reply {
     },
 }
 
-/// Whether an answer with data is the first to its request. What was agreed on limits the first ones; the repeats have a limit
-/// of their own, so that they take no place from a new request.
+/// Whether an answer with data is the first to its request. What was agreed on limits the first
+/// ones; the repeats have a limit of their own, so that they take no place from a new request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
     First,
@@ -85,8 +88,8 @@ pub(crate) struct Responder {
     queue: RecvQueue,
     pub(super) expected: Psn,
     pub(super) msn: Msn,
-    /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so that the answer to it never
-    /// stands for the data of a READ.
+    /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so
+    /// that the answer to it never stands for the data of a READ.
     pub(super) acknowledged: Psn,
     /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
     nak_sent: bool,
@@ -101,7 +104,8 @@ pub(crate) struct Responder {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
-    /// The queue pair has to go into the error state. `event` is for the case that no completion tells of it.
+    /// The queue pair has to go into the error state. `event` is for the case that no completion
+    /// tells of it.
     Fatal {
         disposition: Disposition,
         event: Option<Event>,
@@ -121,7 +125,8 @@ pub(super) enum Refused {
     NotReady,
     /// Too many answers wait; the peer will ask again.
     Busy,
-    /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement, and then no more.
+    /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement,
+    /// and then no more.
     Invalidate(AccessError),
     Fatal(NakCode, Refusal),
 }
@@ -206,7 +211,12 @@ impl Responder {
         self.message = Message::None;
     }
 
-    pub(crate) fn post(&mut self, wr: &RecvWr, pd: PdId, regions: &RegionTable) -> Result<(), PostError> {
+    pub(crate) fn post(
+        &mut self,
+        wr: &RecvWr,
+        pd: PdId,
+        regions: &RegionTable,
+    ) -> Result<(), PostError> {
         if self.queue.is_full() {
             return Err(PostError::QueueFull);
         }
@@ -215,7 +225,11 @@ impl Responder {
     }
 
     /// The queue that it receives from: its own, or a shared one.
-    pub(super) fn receives<'a>(&'a mut self, common: &Common, env: &'a mut Env<'_>) -> &'a mut RecvQueue {
+    pub(super) fn receives<'a>(
+        &'a mut self,
+        common: &Common,
+        env: &'a mut Env<'_>,
+    ) -> &'a mut RecvQueue {
         match common.srq.and_then(|id| env.srqs.get_mut(&id)) {
             Some(shared) => &mut shared.queue,
             None => &mut self.queue,
@@ -234,7 +248,8 @@ impl Responder {
         Some(wqe)
     }
 
-    /// Takes the oldest receive request, one that is being filled first, on the way into the error state.
+    /// Takes the oldest receive request, one that is being filled first, on the way into the error
+    /// state.
     pub(crate) fn flush(&mut self) -> Option<u64> {
         if let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) {
             return Some(wqe.id);
@@ -249,7 +264,12 @@ impl Responder {
 
     // Requests.
 
-    pub(super) fn handle(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Outcome {
+    pub(super) fn handle(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
         match packet.headers.bth().psn.after(self.expected) {
             None => Outcome::Done(self.repeat(packet, common, env)),
             Some(0) => {
@@ -261,22 +281,37 @@ impl Responder {
                         let syndrome = Syndrome::RnrNak { timer: self.min_rnr_timer };
                         Outcome::Done(self.nak(syndrome, Refusal::NoReceiveRequest))
                     }
-                    Err(Refused::Busy) => Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy)),
-                    Err(Refused::Invalidate(error)) => self.fail_invalidation(packet, error, common, env),
+                    Err(Refused::Busy) => {
+                        Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
+                    }
+                    Err(Refused::Invalidate(error)) => {
+                        self.fail_invalidation(packet, error, common, env)
+                    }
                     Err(Refused::Fatal(code, refusal)) => self.refuse(code, refusal, common, env),
                 }
             }
-            Some(_) if self.nak_sent => Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence)),
+            Some(_) if self.nak_sent => {
+                Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence))
+            }
             Some(_) => {
                 env.counters.sequence_naks_sent += 1;
-                Outcome::Done(self.nak(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::MissingPacket))
+                Outcome::Done(
+                    self.nak(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::MissingPacket),
+                )
             }
         }
     }
 
-    /// The message of a SEND has come, but the key that it was to invalidate is none that can be. The requester is not to
-    /// blame for more than that: it gets its acknowledgement; the receive request and the queue pair fail (9.9.3, class J).
-    fn fail_invalidation(&mut self, packet: &Packet<'_>, error: AccessError, common: &Common, env: &mut Env<'_>) -> Outcome {
+    /// The message of a SEND has come, but the key that it was to invalidate is none that can be.
+    /// The requester is not to blame for more than that: it gets its acknowledgement; the receive
+    /// request and the queue pair fail (9.9.3, class J).
+    fn fail_invalidation(
+        &mut self,
+        packet: &Packet<'_>,
+        error: AccessError,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
         let bth = packet.headers.bth();
         self.expected = self.expected.plus(1);
         self.acknowledged = self.expected;
@@ -294,7 +329,9 @@ impl Responder {
     fn repeat(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Disposition {
         let bth = packet.headers.bth();
         let disposition = match (bth.opcode.operation(), packet.headers.ext()) {
-            (Operation::ReadRequest, Ext::Reth(reth)) => self.repeat_read(bth.psn, reth, common, env),
+            (Operation::ReadRequest, Ext::Reth(reth)) => {
+                self.repeat_read(bth.psn, reth, common, env)
+            }
             (operation @ (Operation::CmpSwap | Operation::FetchAdd), Ext::Atomic(eth)) => {
                 self.repeat_atomic(bth.psn, operation, eth)
             }
@@ -320,10 +357,21 @@ impl Responder {
         disposition
     }
 
-    /// A READ again, from its start or from inside (9.7.5.1.4): it is carried out anew, on the memory as it is now.
-    fn repeat_read(&mut self, psn: Psn, reth: &Reth, common: &Common, env: &Env<'_>) -> Disposition {
+    /// A READ again, from its start or from inside (9.7.5.1.4): it is carried out anew, on the
+    /// memory as it is now.
+    fn repeat_read(
+        &mut self,
+        psn: Psn,
+        reth: &Reth,
+        common: &Common,
+        env: &Env<'_>,
+    ) -> Disposition {
         let missing = Disposition::Dropped(DropReason::ReplayMissing);
-        let Some(Remembered { first_psn, request: Request::Read(first), .. }) = self.replay.find(psn) else { return missing };
+        let Some(Remembered { first_psn, request: Request::Read(first), .. }) =
+            self.replay.find(psn)
+        else {
+            return missing;
+        };
         let skipped = u64::from(psn.after(first_psn).unwrap_or(0)) * u64::from(common.mtu.bytes());
         let same = reth.rkey == first.rkey
             && reth.virtual_address == first.virtual_address.wrapping_add(skipped)
@@ -331,16 +379,25 @@ impl Responder {
         if !same {
             return missing;
         }
-        let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else { return missing };
+        let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else {
+            return missing;
+        };
         let packets = common.mtu.packets(reth.dma_length);
-        // an answer to the same READ that is still being sent starts over instead of being sent twice
+        // an answer to the same READ that is still being sent starts over instead of being sent
+        // twice
         let under_way = self.replies.iter().enumerate().find_map(|(at, reply)| match reply {
-            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => Some((at, read.attempt)),
+            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => {
+                Some((at, read.attempt))
+            }
             _ => None,
         });
         match under_way {
-            Some((at, attempt)) => self.replies[at] = self.read_reply(psn, reth, packets, region, attempt),
-            None if self.has_room(Attempt::Repeat) => self.push_read(psn, reth, packets, region, Attempt::Repeat),
+            Some((at, attempt)) => {
+                self.replies[at] = self.read_reply(psn, reth, packets, region, attempt)
+            }
+            None if self.has_room(Attempt::Repeat) => {
+                self.push_read(psn, reth, packets, region, Attempt::Repeat)
+            }
             None => return Disposition::Dropped(DropReason::ResponderBusy),
         }
         Disposition::Duplicate
@@ -348,13 +405,20 @@ impl Responder {
 
     /// An atomic again: it is answered with what it found the first time.
     fn repeat_atomic(&mut self, psn: Psn, operation: Operation, eth: &AtomicEth) -> Disposition {
-        // FetchAdd leaves the compare field unused, and rxe sends there whatever its buffer held, each time something else
-        let used = |eth: &AtomicEth| AtomicEth { compare: if operation == Operation::CmpSwap { eth.compare } else { 0 }, ..*eth };
+        // FetchAdd leaves the compare field unused, and rxe sends there whatever its buffer held,
+        // each time something else
+        let used = |eth: &AtomicEth| AtomicEth {
+            compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
+            ..*eth
+        };
         match self.replay.find(psn).map(|remembered| remembered.request) {
             Some(Request::Atomic { operation: first, eth: first_eth, found })
                 if first == operation && used(&first_eth) == used(eth) =>
             {
-                let waits = self.replies.iter().any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
+                let waits = self
+                    .replies
+                    .iter()
+                    .any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
                 if !waits && !self.has_room(Attempt::Repeat) {
                     return Disposition::Dropped(DropReason::ResponderBusy);
                 }
@@ -367,8 +431,9 @@ impl Responder {
         }
     }
 
-    // Answers. There are never more with data than the ring allows, of either attempt, and an acknowledgement after each of them
-    // and before the first: acknowledgements that follow one another become one.
+    // Answers. There are never more with data than the ring allows, of either attempt, and an
+    // acknowledgement after each of them and before the first: acknowledgements that follow one
+    // another become one.
 
     /// Whether one more answer with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
@@ -385,23 +450,50 @@ impl Responder {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// Whether one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed on limits a FLUSH.
+    /// Whether one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
+    /// on limits a FLUSH.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
 
     pub(super) fn push_placed(&mut self, psn: Psn) {
-        self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn: self.msn } });
+        self.replies.push_back(Reply::Placed {
+            psn,
+            aeth: Aeth { syndrome: Syndrome::ACK, msn: self.msn },
+        });
     }
 
-    pub(super) fn push_read(&mut self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, attempt: Attempt) {
+    pub(super) fn push_read(
+        &mut self,
+        psn: Psn,
+        reth: &Reth,
+        packets: u32,
+        region: Option<Arc<Region>>,
+        attempt: Attempt,
+    ) {
         let reply = self.read_reply(psn, reth, packets, region, attempt);
         self.replies.push_back(reply);
     }
 
-    fn read_reply(&self, psn: Psn, reth: &Reth, packets: u32, region: Option<Arc<Region>>, attempt: Attempt) -> Reply {
+    fn read_reply(
+        &self,
+        psn: Psn,
+        reth: &Reth,
+        packets: u32,
+        region: Option<Arc<Region>>,
+        attempt: Attempt,
+    ) -> Reply {
         let (address, length, msn) = (reth.virtual_address, reth.dma_length, self.msn);
-        Reply::Read(ReadReply { first_psn: psn, packets, next: 0, region, address, length, msn, attempt })
+        Reply::Read(ReadReply {
+            first_psn: psn,
+            packets,
+            next: 0,
+            region,
+            address,
+            length,
+            msn,
+            attempt,
+        })
     }
 
     pub(super) fn acknowledge(&mut self, psn: Psn) {
@@ -409,7 +501,9 @@ impl Responder {
         match self.replies.back_mut() {
             // what waits already says as much, or more
             Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
-            Some(waiting @ Reply::Acknowledge { .. }) => *waiting = Reply::Acknowledge { psn, aeth },
+            Some(waiting @ Reply::Acknowledge { .. }) => {
+                *waiting = Reply::Acknowledge { psn, aeth }
+            }
             _ => self.replies.push_back(Reply::Acknowledge { psn, aeth }),
         }
     }
@@ -421,8 +515,8 @@ impl Responder {
         Disposition::Refused(syndrome, refusal)
     }
 
-    /// Queues a NAK. It stands for an acknowledgement of everything before it, so one that waits just ahead is superfluous, be
-    /// it positive or negative.
+    /// Queues a NAK. It stands for an acknowledgement of everything before it, so one that waits
+    /// just ahead is superfluous, be it positive or negative.
     fn push_nak(&mut self, psn: Psn, syndrome: Syndrome) {
         if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
             self.replies.pop_back();
@@ -431,7 +525,13 @@ impl Responder {
     }
 
     /// Refuses the expected request for good.
-    pub(super) fn refuse(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> Outcome {
+    pub(super) fn refuse(
+        &mut self,
+        code: NakCode,
+        refusal: Refusal,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
@@ -439,15 +539,28 @@ impl Responder {
     }
 
     /// Completes the receive request that was being filled, if any, with what went wrong.
-    pub(super) fn fail_receive(&mut self, code: NakCode, refusal: Refusal, common: &Common, env: &mut Env<'_>) -> bool {
-        let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) else { return false };
+    pub(super) fn fail_receive(
+        &mut self,
+        code: NakCode,
+        refusal: Refusal,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> bool {
+        let Message::Send { wqe, .. } = core::mem::replace(&mut self.message, Message::None) else {
+            return false;
+        };
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
             (_, NakCode::RemoteAccessError) => WcStatus::RemAccessErr,
             _ => WcStatus::RemInvReqErr,
         };
-        common.complete_recv(wqe.id, Err(WcError { status, cause: Cause::Refused(refusal) }), false, env);
+        common.complete_recv(
+            wqe.id,
+            Err(WcError { status, cause: Cause::Refused(refusal) }),
+            false,
+            env,
+        );
         true
     }
 
@@ -483,7 +596,10 @@ impl Responder {
                     PacketPosition::Only => (Operation::ReadResponseOnly, aeth),
                 };
                 let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
-                let source = read.region.clone().map(|region| (region, read.address.wrapping_add(u64::from(offset))));
+                let source = read
+                    .region
+                    .clone()
+                    .map(|region| (region, read.address.wrapping_add(u64::from(offset))));
                 let psn = read.first_psn.plus(index);
                 attempt = read.attempt;
                 read.next += 1;
@@ -494,13 +610,24 @@ impl Responder {
             }
         };
         let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
-        Some(Response { outgoing: Outgoing { headers: Headers::built(bth, ext), payload }, psn, source, attempt })
+        Some(Response {
+            outgoing: Outgoing { headers: Headers::built(bth, ext), payload },
+            psn,
+            source,
+            attempt,
+        })
     }
 
-    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows. Returns the event that tells
-    /// of it, with which the queue pair fails. Not so for an answer that was given before: the peer may long have it and have
-    /// said so to this program, which may then well take its memory away.
-    pub(super) fn fail_response(&mut self, response: &Response, error: AccessError, common: &Common) -> Option<Event> {
+    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
+    /// Returns the event that tells of it, with which the queue pair fails. Not so for an answer
+    /// that was given before: the peer may long have it and have said so to this program, which may
+    /// then well take its memory away.
+    pub(super) fn fail_response(
+        &mut self,
+        response: &Response,
+        error: AccessError,
+        common: &Common,
+    ) -> Option<Event> {
         let code = code_of(error);
         if response.attempt == Attempt::Repeat {
             // only the foremost is ever begun and not ended

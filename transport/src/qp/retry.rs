@@ -7,8 +7,9 @@ use crate::{psn::Psn, time::Instant};
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// How many times the acknowledge timeout the timer may take at most. It doubles up to this with each time that it fires in
-/// vain: a peer whose processor is busy elsewhere answers late, and gets more time without being asked more often.
+/// How many times the acknowledge timeout the timer may take at most. It doubles up to this with
+/// each time that it fires in vain: a peer whose processor is busy elsewhere answers late, and gets
+/// more time without being asked more often.
 const LONGEST: u32 = 4;
 
 /// Counters and timers of a requester.
@@ -24,9 +25,9 @@ pub(crate) struct Retry {
     deadline: Option<Instant>,
     /// The peer was not ready and is left alone until then.
     paused_until: Option<Instant>,
-    /// The oldest PSN from which was sent again because a NAK or a gap asked for it, or will be when the pause is over. Until
-    /// that PSN is acknowledged, or the timer fires, further signs of the same loss are no news: everything that was under way
-    /// when it happened shows it.
+    /// The oldest PSN from which was sent again because a NAK or a gap asked for it, or will be
+    /// when the pause is over. Until that PSN is acknowledged, or the timer fires, further signs of
+    /// the same loss are no news: everything that was under way when it happened shows it.
     resent_from: Option<Psn>,
 }
 
@@ -44,7 +45,14 @@ pub(crate) enum Verdict {
 
 impl Retry {
     pub(crate) fn new(timeout: Option<Duration>, retry_cnt: u8, rnr_retry: u8) -> Self {
-        Self { timeout, retry_cnt, rnr_retry, retries_left: retry_cnt, rnr_left: rnr_retry, ..Self::default() }
+        Self {
+            timeout,
+            retry_cnt,
+            rnr_retry,
+            retries_left: retry_cnt,
+            rnr_left: rnr_retry,
+            ..Self::default()
+        }
     }
 
     /// A packet left that wants an answer.
@@ -87,8 +95,9 @@ impl Retry {
         self.spend()
     }
 
-    /// The peer is not ready for `psn` and asks to be left alone for `pause`. A NAK for the same PSN that comes after the pause
-    /// is late: some peers send one for what was under way behind `psn`.
+    /// The peer is not ready for `psn` and asks to be left alone for `pause`. A NAK for the same
+    /// PSN that comes after the pause is late: some peers send one for what was under way behind
+    /// `psn`.
     pub(crate) fn on_not_ready(&mut self, psn: Psn, now: Instant, pause: Duration) -> Verdict {
         if self.is_paused() {
             return Verdict::UnderWay;

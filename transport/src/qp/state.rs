@@ -13,10 +13,11 @@ pub enum QpType {
     Uc,
     /// Unreliable datagram.
     Ud,
-    /// The sending end of an extended reliable connection (`IBV_QPT_XRC_SEND`): a send queue and no receive queue.
+    /// The sending end of an extended reliable connection (`IBV_QPT_XRC_SEND`): a send queue and no
+    /// receive queue.
     XrcInitiator,
-    /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue of its own, but receives
-    /// into the XRC SRQs of its XRC domain.
+    /// The receiving end of an extended reliable connection (`IBV_QPT_XRC_RECV`): it has no queue
+    /// of its own, but receives into the XRC SRQs of its XRC domain.
     XrcTarget,
 }
 
@@ -86,11 +87,13 @@ impl fmt::Display for State {
 
 impl State {
     /// Every state.
-    pub const ALL: [Self; 7] = [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
+    pub const ALL: [Self; 7] =
+        [Self::Reset, Self::Init, Self::Rtr, Self::Rts, Self::Sqd, Self::Sqe, Self::Err];
 }
 
-/// Every edge that a command can take, besides those from any state to RESET and from any but RESET to ERR. Only the
-/// adapter itself enters SQE. Those that lead back to where they come from only change attributes.
+/// Every edge that a command can take, besides those from any state to RESET and from any but RESET
+/// to ERR. Only the adapter itself enters SQE. Those that lead back to where they come from only
+/// change attributes.
 pub const EDGES: &[(State, State)] = &[
     (State::Reset, State::Init),
     (State::Init, State::Init),
@@ -117,8 +120,8 @@ pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
 
 macro_rules! attributes {
     ($($variant:ident $name:literal $flag:literal;)*) => {
-        /// An attribute that some edges take without need of it (`ibv_qp_attr_mask`); see [`QpUpdate`](super::QpUpdate). The port
-        /// number is not among them: there is only one.
+        /// An attribute that some edges take without need of it (`ibv_qp_attr_mask`); see
+        /// [`QpUpdate`](super::QpUpdate). The port number is not among them: there is only one.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum Attribute { $(#[doc = concat!("`", $name, "`, `", $flag, "`.")] $variant,)* }
 
@@ -151,8 +154,8 @@ attributes! {
     PathMigration "path_migration" "IBV_QP_PATH_MIG_STATE";
 }
 
-/// What an edge takes besides what it needs (table "QP state transition properties", 11.2.4.2). Nothing for an edge that does not
-/// exist, and nothing on the way to RESET, ERR or SQD.
+/// What an edge takes besides what it needs (table "QP state transition properties", 11.2.4.2).
+/// Nothing for an edge that does not exist, and nothing on the way to RESET, ERR or SQD.
 #[must_use]
 pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
     use Attribute as A;
@@ -163,8 +166,12 @@ pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'s
         (Ud, Rtr | Rts | Sqd | Sqe, Rts) => &[A::CurrentState, A::QKey],
         (_, Init, Init) => &[A::PKeyIndex, A::Access],
         (_, Init, Rtr) => &[A::PKeyIndex, A::Access, A::AltPath],
-        (Rc | XrcTarget, Rtr | Rts | Sqd, Rts) => &[A::CurrentState, A::Access, A::MinRnrTimer, A::AltPath, A::PathMigration],
-        (Uc | XrcInitiator, Rtr | Rts | Sqd, Rts) => &[A::CurrentState, A::Access, A::AltPath, A::PathMigration],
+        (Rc | XrcTarget, Rtr | Rts | Sqd, Rts) => {
+            &[A::CurrentState, A::Access, A::MinRnrTimer, A::AltPath, A::PathMigration]
+        }
+        (Uc | XrcInitiator, Rtr | Rts | Sqd, Rts) => {
+            &[A::CurrentState, A::Access, A::AltPath, A::PathMigration]
+        }
         (Uc, Sqe, Rts) => &[A::CurrentState, A::Access],
         (Uc, Sqd, Sqd) => &[A::PKeyIndex, A::Access, A::Av, A::AltPath, A::PathMigration],
         (Rc, Sqd, Sqd) => &[
@@ -180,12 +187,27 @@ pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'s
             A::AltPath,
             A::PathMigration,
         ],
-        (XrcInitiator, Sqd, Sqd) => {
-            &[A::PKeyIndex, A::Access, A::Av, A::Timeout, A::RetryCnt, A::RnrRetry, A::MaxRdAtomic, A::AltPath, A::PathMigration]
-        }
-        (XrcTarget, Sqd, Sqd) => {
-            &[A::PKeyIndex, A::Access, A::Av, A::Timeout, A::MaxDestRdAtomic, A::MinRnrTimer, A::AltPath, A::PathMigration]
-        }
+        (XrcInitiator, Sqd, Sqd) => &[
+            A::PKeyIndex,
+            A::Access,
+            A::Av,
+            A::Timeout,
+            A::RetryCnt,
+            A::RnrRetry,
+            A::MaxRdAtomic,
+            A::AltPath,
+            A::PathMigration,
+        ],
+        (XrcTarget, Sqd, Sqd) => &[
+            A::PKeyIndex,
+            A::Access,
+            A::Av,
+            A::Timeout,
+            A::MaxDestRdAtomic,
+            A::MinRnrTimer,
+            A::AltPath,
+            A::PathMigration,
+        ],
         _ => &[],
     }
 }

@@ -10,9 +10,14 @@ use crate::{
 };
 
 impl Responder {
-    /// Takes a request. A gap in the PSNs, or a packet that does not fit, ends the message under way; the next one starts
-    /// anew, at whatever PSN it has.
-    pub(super) fn handle_unreliable(&mut self, packet: &Packet<'_>, common: &Common, env: &mut Env<'_>) -> Outcome {
+    /// Takes a request. A gap in the PSNs, or a packet that does not fit, ends the message under
+    /// way; the next one starts anew, at whatever PSN it has.
+    pub(super) fn handle_unreliable(
+        &mut self,
+        packet: &Packet<'_>,
+        common: &Common,
+        env: &mut Env<'_>,
+    ) -> Outcome {
         let bth = packet.headers.bth();
         let starts = bth.opcode.operation().position().starts();
         if bth.psn != self.expected || starts {
@@ -25,15 +30,23 @@ impl Responder {
         match self.take_message(packet, common, env) {
             Ok(()) => Outcome::Done(Disposition::Executed),
             // the receive request itself is bad: it completes, and the queue pair fails
-            Err(Refused::Fatal(code @ NakCode::RemoteOperationalError, refusal @ Refusal::LocalBuffer(_))) => {
+            Err(Refused::Fatal(
+                code @ NakCode::RemoteOperationalError,
+                refusal @ Refusal::LocalBuffer(_),
+            )) => {
                 self.fail_receive(code, refusal, common, env);
-                Outcome::Fatal { disposition: Disposition::Dropped(DropReason::RequestRefused), event: None }
+                Outcome::Fatal {
+                    disposition: Disposition::Dropped(DropReason::RequestRefused),
+                    event: None,
+                }
             }
             Err(refused) => {
                 self.abandon(common, env);
                 let reason = match refused {
                     Refused::NotReady => DropReason::NoReceiveRequest,
-                    Refused::Fatal(..) | Refused::Busy | Refused::Invalidate(_) => DropReason::RequestRefused,
+                    Refused::Fatal(..) | Refused::Busy | Refused::Invalidate(_) => {
+                        DropReason::RequestRefused
+                    }
                 };
                 Outcome::Done(Disposition::Dropped(reason))
             }

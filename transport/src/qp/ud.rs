@@ -19,8 +19,14 @@ pub(super) enum Refused {
     Failed,
 }
 
-/// Writes the next datagram to `slot` and completes its request. A request that cannot be sent is marked as failed.
-pub(super) fn build(common: &Common, requester: &mut Requester, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+/// Writes the next datagram to `slot` and completes its request. A request that cannot be sent is
+/// marked as failed.
+pub(super) fn build(
+    common: &Common,
+    requester: &mut Requester,
+    slot: &mut [u8],
+    env: &mut Env<'_>,
+) -> Option<Built> {
     if common.state != super::State::Rts || requester.queue.oldest()?.failed.is_some() {
         return None;
     }
@@ -38,14 +44,24 @@ pub(super) fn build(common: &Common, requester: &mut Requester, slot: &mut [u8],
     }
 }
 
-fn write(common: &Common, requester: &Requester, slot: &mut [u8], env: &Env<'_>) -> Result<Built, WcError> {
+fn write(
+    common: &Common,
+    requester: &Requester,
+    slot: &mut [u8],
+    env: &Env<'_>,
+) -> Result<Built, WcError> {
     let no_route = WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoRoute };
-    let Some(wqe @ SendWqe { op: SendOp::SendTo { to, immediate }, length, .. }) = requester.queue.oldest() else {
+    let Some(wqe @ SendWqe { op: SendOp::SendTo { to, immediate }, length, .. }) =
+        requester.queue.oldest()
+    else {
         return Err(no_route); // posting lets nothing else in
     };
     let limit = env.gids.port_mtu().bytes();
     if *length > limit {
-        return Err(WcError { status: WcStatus::LocLenErr, cause: Cause::TooLong { length: *length, limit } });
+        return Err(WcError {
+            status: WcStatus::LocLenErr,
+            cause: Cause::TooLong { length: *length, limit },
+        });
     }
     let protection = |error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
     wqe.check_local(common.pd).map_err(protection)?;
@@ -85,19 +101,31 @@ pub(super) fn receive(
     let most = env.gids.port_mtu().bytes() as usize;
     match responder.receives(common, env).oldest() {
         None => return Err(Refused::Dropped(DropReason::NoReceiveRequest)),
-        Some(wqe) if total > wqe.length || packet.payload.len() > most => return Err(Refused::Dropped(DropReason::TooLong)),
+        Some(wqe) if total > wqe.length || packet.payload.len() > most => {
+            return Err(Refused::Dropped(DropReason::TooLong));
+        }
         Some(_) => {}
     }
-    let Some(wqe) = responder.take(common, env) else { return Err(Refused::Dropped(DropReason::NoReceiveRequest)) };
-    let stored =
-        wqe.check().and_then(|()| wqe.write(0, &grh(net, length))).and_then(|()| wqe.write(GRH_LEN as u64, packet.payload));
+    let Some(wqe) = responder.take(common, env) else {
+        return Err(Refused::Dropped(DropReason::NoReceiveRequest));
+    };
+    let stored = wqe
+        .check()
+        .and_then(|()| wqe.write(0, &grh(net, length)))
+        .and_then(|()| wqe.write(GRH_LEN as u64, packet.payload));
     let id = wqe.id;
     match stored {
         Ok(()) => {
             let immediate = packet.headers.ext().immediate();
             let (src_qp, pkey_index) = (Some(deth.source_qp), common.pkey_index);
             let grh = Some(if net.dst.is_ipv4() { GrhArea::Ipv4 } else { GrhArea::Ipv6 });
-            let ok = WcOk { immediate, src_qp, pkey_index, grh, ..WcOk::new(WcOpcode::Recv, total as u32) };
+            let ok = WcOk {
+                immediate,
+                src_qp,
+                pkey_index,
+                grh,
+                ..WcOk::new(WcOpcode::Recv, total as u32)
+            };
             common.complete_recv(id, Ok(ok), packet.headers.bth().solicited, env);
             Ok(())
         }

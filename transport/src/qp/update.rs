@@ -6,12 +6,14 @@ use crate::{
     mem::Access,
 };
 
-/// What is to change besides what a transition needs (the optional attributes of `ibv_modify_qp`). `None`, which is the default
-/// of each, leaves an attribute as it is. Which edge takes which stands in one table,
-/// [`optional_attributes`](super::optional_attributes); any other is refused by name.
+/// What is to change besides what a transition needs (the optional attributes of `ibv_modify_qp`).
+/// `None`, which is the default of each, leaves an attribute as it is. Which edge takes which
+/// stands in one table, [`optional_attributes`](super::optional_attributes); any other is refused
+/// by name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct QpUpdate {
-    /// The state that the program believes the queue pair to be in: if it is another, nothing changes.
+    /// The state that the program believes the queue pair to be in: if it is another, nothing
+    /// changes.
     pub current_state: Option<State>,
     /// Index into the P_Key table.
     pub pkey_index: Option<u16>,
@@ -29,15 +31,18 @@ pub struct QpUpdate {
     pub rnr_retry: Option<u8>,
     /// READs and atomics outstanding at once, 0..=128.
     pub max_rd_atomic: Option<u8>,
-    /// READs and atomics that the peer may have outstanding, 0..=128. With fewer than before, the oldest that were answered are
-    /// forgotten; they cannot be answered again.
+    /// READs and atomics that the peer may have outstanding, 0..=128. With fewer than before, the
+    /// oldest that were answered are forgotten; they cannot be answered again.
     pub max_dest_rd_atomic: Option<u8>,
-    /// Code of the time for which the peer is asked to wait when no receive request is posted, 0..=31.
+    /// Code of the time for which the peer is asked to wait when no receive request is posted,
+    /// 0..=31.
     pub min_rnr_timer: Option<u8>,
-    /// A second way to the peer. Automatic path migration does not exist here, as in other RoCE adapters, so an edge that takes
-    /// it in the specification answers [`NotSupported`](super::ModifyError::NotSupported).
+    /// A second way to the peer. Automatic path migration does not exist here, as in other RoCE
+    /// adapters, so an edge that takes it in the specification answers
+    /// [`NotSupported`](super::ModifyError::NotSupported).
     pub alt_path: Option<AddressVector>,
-    /// The state of path migration. [`Migrated`](PathMigration::Migrated) is what it always is; the others are not supported.
+    /// The state of path migration. [`Migrated`](PathMigration::Migrated) is what it always is; the
+    /// others are not supported.
     pub path_migration: Option<PathMigration>,
 }
 

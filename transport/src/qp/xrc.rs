@@ -1,25 +1,31 @@
-//! Extended reliable connections: one connection to an adapter reaches every shared receive queue of a domain there.
+//! Extended reliable connections: one connection to an adapter reaches every shared receive queue
+//! of a domain there.
 //!
-//! Read first: InfiniBand volume 1, annex A14. An initiator sends, a target receives; otherwise both keep the rules of a
-//! reliable connection, with these differences:
+//! Read first: InfiniBand volume 1, annex A14. An initiator sends, a target receives; otherwise
+//! both keep the rules of a reliable connection, with these differences:
 //!
-//! * Opcodes are 0xA0 plus the operation. An XRCETH with the number of an XRC SRQ follows the BTH of *every* request packet,
-//!   those in the middle of a message included, ahead of RETH, AtomicETH, FETH, immediate data and IETH. Responses have none.
-//!   (The table of headers by opcode of volume 1, release 1.3, as NFStest's `packet/transport/ib.py` has it; the same in the
-//!   patch "RDMA/rxe: Add XRC opcodes to rxe_opcode_info", linux-rdma list, July 2021. Wireshark 4.0 knows no XRC opcode, and
-//!   shows what follows the BTH as one piece.)
-//! * A target has no queue, no completion queue and no protection domain. Receive requests, the queue where they complete and
-//!   the domain of the R_Key are those of the XRC SRQ that the request names, for READs, WRITEs and atomics as well; what the
-//!   peer may do is still decided by the target's own access rights. (The same series of patches: "Enable receiving XRC
-//!   packets"; in its version of September 2022 "Extend rxe_resp.c to support xrc".)
-//! * A completion of a receive names the target that received, not the SRQ: `ibv_xsrq_pingpong` finds its connection by it.
-//! * A number that no XRC SRQ has, or one of another domain, is answered with NAK remote access error, and the program gets
-//!   an access error event. (The patches of 2021 answer so; the drivers of hns and qedr turn both errors of theirs into
-//!   `IBV_EVENT_QP_ACCESS_ERR`. A later version of the patches drops such packets, which leaves the peer to its timeouts.)
+//! * Opcodes are 0xA0 plus the operation. An XRCETH with the number of an XRC SRQ follows the BTH
+//!   of *every* request packet, those in the middle of a message included, ahead of RETH,
+//!   AtomicETH, FETH, immediate data and IETH. Responses have none. (The table of headers by opcode
+//!   of volume 1, release 1.3, as NFStest's `packet/transport/ib.py` has it; the same in the patch
+//!   "RDMA/rxe: Add XRC opcodes to rxe_opcode_info", linux-rdma list, July 2021. Wireshark 4.0
+//!   knows no XRC opcode, and shows what follows the BTH as one piece.)
+//! * A target has no queue, no completion queue and no protection domain. Receive requests, the
+//!   queue where they complete and the domain of the R_Key are those of the XRC SRQ that the
+//!   request names, for READs, WRITEs and atomics as well; what the peer may do is still decided by
+//!   the target's own access rights. (The same series of patches: "Enable receiving XRC packets";
+//!   in its version of September 2022 "Extend rxe_resp.c to support xrc".)
+//! * A completion of a receive names the target that received, not the SRQ: `ibv_xsrq_pingpong`
+//!   finds its connection by it.
+//! * A number that no XRC SRQ has, or one of another domain, is answered with NAK remote access
+//!   error, and the program gets an access error event. (The patches of 2021 answer so; the drivers
+//!   of hns and qedr turn both errors of theirs into `IBV_EVENT_QP_ACCESS_ERR`. A later version of
+//!   the patches drops such packets, which leaves the peer to its timeouts.)
 //! * An empty XRC SRQ is "receiver not ready", as any is.
 //!
-//! What the sources do not settle is done so: all packets of a message name one SRQ, another one is an invalid request; a
-//! target that fails always says that it takes nothing more from its SRQs (`IBV_EVENT_QP_LAST_WQE_REACHED`).
+//! What the sources do not settle is done so: all packets of a message name one SRQ, another one is
+//! an invalid request; a target that fails always says that it takes nothing more from its SRQs
+//! (`IBV_EVENT_QP_LAST_WQE_REACHED`).
 
 use alloc::sync::Arc;
 
@@ -72,19 +78,28 @@ impl Common {
 }
 
 impl Qp {
-    /// Takes a request for a target: serves the SRQ that it names while it is carried out, and while its message lasts.
+    /// Takes a request for a target: serves the SRQ that it names while it is carried out, and
+    /// while its message lasts.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
-        let named = packet.headers.xrceth().map_or(SrqId::new(0), |xrceth| SrqId::new(xrceth.srqn()));
+        let named =
+            packet.headers.xrceth().map_or(SrqId::new(0), |xrceth| SrqId::new(xrceth.srqn()));
         let is_new = packet.headers.bth().psn == responder.expected();
         // what it serves exists and is of its domain
         if common.srq != Some(named) {
             if is_new && responder.is_within_message() {
-                return responder.refuse(NakCode::InvalidRequest, Refusal::OpcodeOrder, common, env);
+                return responder.refuse(
+                    NakCode::InvalidRequest,
+                    Refusal::OpcodeOrder,
+                    common,
+                    env,
+                );
             }
             match Serving::find(named, common, env) {
                 Ok(next) if is_new => drop(common.serve(next)),
-                Err((code, refusal)) if is_new => return responder.refuse(code, refusal, common, env),
+                Err((code, refusal)) if is_new => {
+                    return responder.refuse(code, refusal, common, env);
+                }
                 // what is not carried out now must not take a message under way away from its SRQ
                 other => {
                     let before = common.serve(other.unwrap_or(Serving::NOTHING));
@@ -97,7 +112,8 @@ impl Qp {
         responder.handle(packet, common, env)
     }
 
-    /// The SRQ that a target serves goes away, or the target starts anew: a message under way goes with it.
+    /// The SRQ that a target serves goes away, or the target starts anew: a message under way goes
+    /// with it.
     pub(crate) fn leave_srq(&mut self) {
         self.responder.forget_message();
         self.common.serve(Serving::NOTHING);

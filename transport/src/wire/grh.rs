@@ -1,5 +1,5 @@
-//! The 40-byte area in front of a received datagram: what the network header said, in the place of an InfiniBand global
-//! route header.
+//! The 40-byte area in front of a received datagram: what the network header said, in the place of
+//! an InfiniBand global route header.
 
 use core::net::IpAddr;
 
@@ -8,8 +8,9 @@ use super::{Ident, NetHeader};
 /// Bytes of the area.
 pub const GRH_LEN: usize = 40;
 
-/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. Over IPv6 it is the IPv6 header; over IPv4 20 zero bytes
-/// and then the IPv4 header with a right checksum, by which readers tell the two apart.
+/// The area for a datagram of `udp_payload` bytes, BTH to ICRC. Over IPv6 it is the IPv6 header;
+/// over IPv4 20 zero bytes and then the IPv4 header with a right checksum, by which readers tell
+/// the two apart.
 #[must_use]
 pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     let mut area = [0; GRH_LEN];
@@ -61,20 +62,29 @@ pub struct Grh {
 }
 
 impl Grh {
-    /// Reads the area. Adapters leave different things in front of an IPv4 header, so it is taken for one only if it looks like
-    /// one: version 4, no options, a right checksum. `None`: neither that nor an IPv6 header.
+    /// Reads the area. Adapters leave different things in front of an IPv4 header, so it is taken
+    /// for one only if it looks like one: version 4, no options, a right checksum. `None`: neither
+    /// that nor an IPv6 header.
     #[must_use]
     pub fn parse(area: &[u8; GRH_LEN]) -> Option<Self> {
         let v4 = &area[20..];
         if v4[0] == 0x45 && checksum(v4) == 0 {
             let address = |at: usize| IpAddr::from([v4[at], v4[at + 1], v4[at + 2], v4[at + 3]]);
-            return Some(Self { src: address(12), dst: address(16), traffic_class: v4[1], flow_label: 0, hop_limit: v4[8] });
+            return Some(Self {
+                src: address(12),
+                dst: address(16),
+                traffic_class: v4[1],
+                flow_label: 0,
+                hop_limit: v4[8],
+            });
         }
         if area[0] >> 4 != 6 {
             return None;
         }
         let first = u32::from_be_bytes([area[0], area[1], area[2], area[3]]);
-        let address = |at: usize| -> Option<IpAddr> { Some(<[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into()) };
+        let address = |at: usize| -> Option<IpAddr> {
+            Some(<[u8; 16]>::try_from(area.get(at..at + 16)?).ok()?.into())
+        };
         Some(Self {
             src: address(8)?,
             dst: address(24)?,
@@ -88,7 +98,8 @@ impl Grh {
 /// The Internet checksum (RFC 1071) of an even number of bytes.
 #[must_use]
 pub fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
+    let mut sum: u32 =
+        bytes.chunks_exact(2).map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]]))).sum();
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
@@ -120,8 +131,12 @@ mod tests {
         let ident = Ident::Known { id: 0x1234, dont_fragment: true };
         for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fd77::1", "ff0e::2"), ("::1", "::1")] {
             let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
-            let net = NetHeader { src, dst, src_port: 49152, traffic_class: 0xB9, hop_limit: 3, ident };
-            assert_eq!(Grh::parse(&grh(&net, 24)), Some(Grh { src, dst, traffic_class: 0xB9, flow_label: 0, hop_limit: 3 }));
+            let net =
+                NetHeader { src, dst, src_port: 49152, traffic_class: 0xB9, hop_limit: 3, ident };
+            assert_eq!(
+                Grh::parse(&grh(&net, 24)),
+                Some(Grh { src, dst, traffic_class: 0xB9, flow_label: 0, hop_limit: 3 })
+            );
         }
     }
 
@@ -140,7 +155,10 @@ mod tests {
         area[..20].fill(0x66);
         assert_eq!(Grh::parse(&area).map(|grh| grh.src), Some(net.src));
         area[30] ^= 1;
-        assert!(Grh::parse(&area).is_some_and(|grh| grh.src.is_ipv6()), "version 6, as far as one can tell");
+        assert!(
+            Grh::parse(&area).is_some_and(|grh| grh.src.is_ipv6()),
+            "version 6, as far as one can tell"
+        );
         area[0] = 0;
         assert_eq!(Grh::parse(&area), None);
     }

@@ -16,15 +16,16 @@ fn put_u24(out: &mut [u8], value: u32) {
     out.copy_from_slice(&value.to_be_bytes()[1..]);
 }
 
-/// Base transport header, 12 bytes (9.2). The pad count is not here: it follows from the payload's length. Nor is the
-/// transport version, which is always 0.
+/// Base transport header, 12 bytes (9.2). The pad count is not here: it follows from the payload's
+/// length. Nor is the transport version, which is always 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// What the packet is.
     pub opcode: Opcode,
     /// The receiver is asked for a solicited event.
     pub solicited: bool,
-    /// Path migration state: "migrated". Hardware sends 1 in its normal state, rxe 0; either is accepted.
+    /// Path migration state: "migrated". Hardware sends 1 in its normal state, rxe 0; either is
+    /// accepted.
     pub mig_req: bool,
     /// Partition key.
     pub pkey: PKey,
@@ -44,7 +45,8 @@ impl Bth {
     /// Bytes on the wire.
     pub const LEN: usize = 12;
 
-    /// A header with everything at its usual value: migrated, default partition, no request for an acknowledgement.
+    /// A header with everything at its usual value: migrated, default partition, no request for an
+    /// acknowledgement.
     #[must_use]
     pub const fn new(opcode: Opcode, dest_qp: Qpn, psn: Psn) -> Self {
         Self {
@@ -160,7 +162,8 @@ pub enum Syndrome {
 }
 
 impl Syndrome {
-    /// A positive acknowledgement without credits, as sent by a responder without end-to-end flow control.
+    /// A positive acknowledgement without credits, as sent by a responder without end-to-end flow
+    /// control.
     pub const ACK: Self = Self::Ack { credits: 31 };
 
     /// The value of this byte.
@@ -194,11 +197,15 @@ impl fmt::Display for Syndrome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ack { .. } => f.write_str("ACK"),
-            Self::RnrNak { timer } => write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros()),
+            Self::RnrNak { timer } => {
+                write!(f, "RNR NAK ({} µs)", crate::time::rnr_timer(*timer).as_micros())
+            }
             Self::Nak(NakCode::PsnSequenceError) => f.write_str("NAK PSN sequence error"),
             Self::Nak(NakCode::InvalidRequest) => f.write_str("NAK invalid request"),
             Self::Nak(NakCode::RemoteAccessError) => f.write_str("NAK remote access error"),
-            Self::Nak(NakCode::RemoteOperationalError) => f.write_str("NAK remote operational error"),
+            Self::Nak(NakCode::RemoteOperationalError) => {
+                f.write_str("NAK remote operational error")
+            }
             Self::Nak(NakCode::InvalidRdRequest) => f.write_str("NAK invalid RD request"),
             Self::Reserved(byte) => write!(f, "reserved syndrome {byte:#04x}"),
         }
@@ -249,7 +256,10 @@ impl Deth {
     /// The value of these bytes.
     #[must_use]
     pub fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self { qkey: QKey(u32::from_be_bytes([b[0], b[1], b[2], b[3]])), source_qp: Qpn::new(u24([b[5], b[6], b[7]])) }
+        Self {
+            qkey: QKey(u32::from_be_bytes([b[0], b[1], b[2], b[3]])),
+            source_qp: Qpn::new(u24([b[5], b[6], b[7]])),
+        }
     }
 
     /// The bytes of this value.
@@ -262,8 +272,8 @@ impl Deth {
     }
 }
 
-/// XRC extended transport header, 4 bytes (A14): the shared receive queue of the responder that a request is for. It stands
-/// right after the BTH, ahead of every other header.
+/// XRC extended transport header, 4 bytes (A14): the shared receive queue of the responder that a
+/// request is for. It stands right after the BTH, ahead of every other header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct XrcEth {
     srqn: u32,

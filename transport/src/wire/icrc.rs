@@ -1,17 +1,20 @@
 //! The invariant CRC of RoCEv2 (annex A17.3.3): a CRC-32 over everything that no router changes.
 //!
-//! It covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC is linear: if the bytes are
-//! right but for a few unknown bits, then the difference between the CRC received and the one computed tells those bits.
-//! So for a datagram whose identification is not known the one that would make the CRC right is *computed*, and the packet
-//! is accepted if only the identification and the "don't fragment" bit had to change. That leaves 15 of the 32 bits of
-//! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are checked.
+//! It covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC is
+//! linear: if the bytes are right but for a few unknown bits, then the difference between the CRC
+//! received and the one computed tells those bits. So for a datagram whose identification is not
+//! known the one that would make the CRC right is *computed*, and the packet is accepted if only
+//! the identification and the "don't fragment" bit had to change. That leaves 15 of the 32 bits of
+//! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are
+//! checked.
 
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::ROCE_UDP_PORT;
 
-/// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has neither.
+/// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
+/// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
     /// Both are known.
@@ -64,15 +67,17 @@ pub enum IcrcMatch {
     },
 }
 
-/// The ICRC of a packet: `bytes` is the UDP payload from the BTH to the padding, without the ICRC itself. It is sent
-/// least significant byte first. Total: more bytes than a datagram carries, or fewer than a BTH has, give some number.
+/// The ICRC of a packet: `bytes` is the UDP payload from the BTH to the padding, without the ICRC
+/// itself. It is sent least significant byte first. Total: more bytes than a datagram carries, or
+/// fewer than a BTH has, give some number.
 #[must_use]
 pub fn icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, &[])
 }
 
-/// The ICRC that rxe computes for a FLUSH, and expects of one: everything from the BTH on counts a second time, as it is
-/// (up to Linux 6.12 at least, its opcode table does not say where the payload of a FLUSH begins).
+/// The ICRC that rxe computes for a FLUSH, and expects of one: everything from the BTH on counts a
+/// second time, as it is (up to Linux 6.12 at least, its opcode table does not say where the
+/// payload of a FLUSH begins).
 #[must_use]
 pub fn rxe_flush_icrc(net: &NetHeader, bytes: &[u8]) -> u32 {
     icrc_with(net, bytes, bytes)
@@ -105,8 +110,8 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the BTH to the ICRC. That of a
-/// FLUSH may also be [as rxe has it](rxe_flush_icrc).
+/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the
+/// BTH to the ICRC. That of a FLUSH may also be [as rxe has it](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
     let (body, received) = bytes.split_last_chunk::<ICRC_LEN>()?;
@@ -116,18 +121,24 @@ pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
             return Some(IcrcMatch::Exact);
         }
         match net.ident {
-            Ident::Likely(guess) if net.src.is_ipv4() => solve(difference, body.len() + again.len(), guess),
+            Ident::Likely(guess) if net.src.is_ipv4() => {
+                solve(difference, body.len() + again.len(), guess)
+            }
             _ => None,
         }
     };
-    verify(&[]).or_else(|| if body.first()? & 0x1F == Operation::Flush as u8 { verify(body) } else { None })
+    verify(&[]).or_else(|| {
+        if body.first()? & 0x1F == Operation::Flush as u8 { verify(body) } else { None }
+    })
 }
 
-/// Which change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment offset) explains this
-/// difference of CRCs, if it is one of the identification and of "don't fragment" alone.
+/// Which change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
+/// offset) explains this difference of CRCs, if it is one of the identification and of "don't
+/// fragment" alone.
 ///
-/// Feeding four bytes into a CRC register that is zero gives the same as shifting them through it, so the difference is the
-/// changed word times x^(32 + 8·n) modulo the polynomial, with n the bytes that follow; dividing by that gives the word.
+/// Feeding four bytes into a CRC register that is zero gives the same as shifting them through it,
+/// so the difference is the changed word times x^(32 + 8·n) modulo the polynomial, with n the bytes
+/// that follow; dividing by that gives the word.
 fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
     let bytes_after = IPV4_AFTER_IDENT + UDP_LEN + body;
     let divisor = INVERSE_SHIFTS.get(bytes_after / 4 + 1).copied()?;
@@ -139,7 +150,10 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
         return None;
     }
     let [high, low, flags, _] = change.to_le_bytes();
-    Some(IcrcMatch::Solved { id: guess ^ u16::from_be_bytes([high, low]), dont_fragment: flags == 0 })
+    Some(IcrcMatch::Solved {
+        id: guess ^ u16::from_be_bytes([high, low]),
+        dont_fragment: flags == 0,
+    })
 }
 
 const UDP_LEN: usize = 8;
@@ -152,8 +166,8 @@ fn to_v6(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// What the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand local route header), the IP and
-/// UDP headers and the BTH, with ones wherever a router may write.
+/// What the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand local
+/// route header), the IP and UDP headers and the BTH, with ones wherever a router may write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,
@@ -167,9 +181,17 @@ impl Pseudo {
         self.len += bytes.len();
     }
 
-    fn ipv4(&mut self, src: Ipv4Addr, dst: Ipv4Addr, id: u16, dont_fragment: bool, udp_length: u16) {
+    fn ipv4(
+        &mut self,
+        src: Ipv4Addr,
+        dst: Ipv4Addr,
+        id: u16,
+        dont_fragment: bool,
+        udp_length: u16,
+    ) {
         self.put(&[0x45, 0xFF]);
-        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC wrong and must not panic
+        // wraps only for more bytes than IPv4 carries: a caller's mistake, which makes the ICRC
+        // wrong and must not panic
         self.put(&udp_length.wrapping_add(20).to_be_bytes());
         self.put(&id.to_be_bytes());
         self.put(&[u8::from(dont_fragment) << 6, 0, 0xFF, 17, 0xFF, 0xFF]);
@@ -203,12 +225,14 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
     product
 }
 
-/// Entry k is x^(-32·k): the inverse of shifting k words through the CRC. Enough of them for the largest packet.
+/// Entry k is x^(-32·k): the inverse of shifting k words through the CRC. Enough of them for the
+/// largest packet.
 static INVERSE_SHIFTS: [u32; 1100] = {
     let mut word = 1 << 31;
     let mut i = 0;
     while i < 32 {
-        // dividing by x: if the constant term is set, the polynomial is added first, which clears it
+        // dividing by x: if the constant term is set, the polynomial is added first, which clears
+        // it
         word = if word & 1 << 31 != 0 { (word ^ POLYNOMIAL) << 1 | 1 } else { word << 1 };
         i += 1;
     }
@@ -229,7 +253,10 @@ mod tests {
 
     fn hex(text: &str) -> Vec<u8> {
         let digits: Vec<u8> = text.bytes().filter(u8::is_ascii_hexdigit).collect();
-        digits.chunks(2).map(|d| u8::from_str_radix(core::str::from_utf8(d).unwrap(), 16).unwrap()).collect()
+        digits
+            .chunks(2)
+            .map(|d| u8::from_str_radix(core::str::from_utf8(d).unwrap(), 16).unwrap())
+            .collect()
     }
 
     fn v4(bytes: &[u8]) -> NetHeader {
@@ -240,7 +267,10 @@ mod tests {
             src_port: u16::from_be_bytes([bytes[20], bytes[21]]),
             traffic_class: bytes[1],
             hop_limit: bytes[8],
-            ident: Ident::Known { id: u16::from_be_bytes([bytes[4], bytes[5]]), dont_fragment: bytes[6] & 0x40 != 0 },
+            ident: Ident::Known {
+                id: u16::from_be_bytes([bytes[4], bytes[5]]),
+                dont_fragment: bytes[6] & 0x40 != 0,
+            },
         }
     }
 
@@ -251,9 +281,14 @@ mod tests {
         datagram.extend(hex(icrc_bytes));
         assert_eq!(verify_icrc(&net, &datagram[28..]), Some(IcrcMatch::Exact));
         let Ident::Known { id, dont_fragment } = net.ident else { unreachable!() };
-        for guess in [0, 1, 0x1234, 0xFFFF].into_iter().filter(|&guess| guess != id || !dont_fragment) {
+        for guess in
+            [0, 1, 0x1234, 0xFFFF].into_iter().filter(|&guess| guess != id || !dont_fragment)
+        {
             let net = NetHeader { ident: Ident::Likely(guess), ..net };
-            assert_eq!(verify_icrc(&net, &datagram[28..]), Some(IcrcMatch::Solved { id, dont_fragment }));
+            assert_eq!(
+                verify_icrc(&net, &datagram[28..]),
+                Some(IcrcMatch::Solved { id, dont_fragment })
+            );
         }
     }
 
@@ -277,14 +312,23 @@ mod tests {
 
     #[test]
     fn rc_send_only_hello() {
-        check_v4("4502003400004000401126b50a0000010a000002c12312b700200000 0470ffff000000128000012368656c6c6f000000", "cc96a2dc");
+        check_v4(
+            "4502003400004000401126b50a0000010a000002c12312b700200000 0470ffff000000128000012368656c6c6f000000",
+            "cc96a2dc",
+        );
     }
 
     #[test]
     fn ipv6_rc_ack() {
         let ip = |last| IpAddr::V6(Ipv6Addr::new(0x2001, 0xDB8, 0, 0, 0, 0, 0, last));
-        let net =
-            NetHeader { src: ip(1), dst: ip(2), src_port: 0xC123, traffic_class: 2, hop_limit: 64, ident: Ident::Likely(0) };
+        let net = NetHeader {
+            src: ip(1),
+            dst: ip(2),
+            src_port: 0xC123,
+            traffic_class: 2,
+            hop_limit: 64,
+            ident: Ident::Likely(0),
+        };
         let mut bytes = hex("1140ffff00000011000001231f000001");
         assert_eq!(icrc(&net, &bytes).to_le_bytes(), hex("2d0d3b3f")[..]);
         bytes.extend(hex("2d0d3b3f"));
@@ -301,7 +345,10 @@ mod tests {
         for flush in [icrc(&net, &bytes), rxe_flush_icrc(&net, &bytes)] {
             let sealed: Vec<u8> = bytes.iter().copied().chain(flush.to_le_bytes()).collect();
             assert_eq!(verify_icrc(&net, &sealed), Some(IcrcMatch::Exact));
-            assert_eq!(verify_icrc(&unknown, &sealed), Some(IcrcMatch::Solved { id: 0, dont_fragment: true }));
+            assert_eq!(
+                verify_icrc(&unknown, &sealed),
+                Some(IcrcMatch::Solved { id: 0, dont_fragment: true })
+            );
         }
         // but nothing else may
         bytes[0] = 0x04;
@@ -316,10 +363,14 @@ mod tests {
         let sent = NetHeader { ident: Ident::Known { id: 77, dont_fragment: false }, ..net };
         bytes.extend(icrc(&sent, &bytes.clone()).to_le_bytes());
         let net = NetHeader { ident: Ident::Likely(0), ..net };
-        assert_eq!(verify_icrc(&net, &bytes), Some(IcrcMatch::Solved { id: 77, dont_fragment: false }));
+        assert_eq!(
+            verify_icrc(&net, &bytes),
+            Some(IcrcMatch::Solved { id: 77, dont_fragment: false })
+        );
     }
 
-    /// Of corrupted packets with an unknown identification, about one in 2^15 may pass; with a known one none of these.
+    /// Of corrupted packets with an unknown identification, about one in 2^15 may pass; with a
+    /// known one none of these.
     #[test]
     fn corruption_is_found() {
         let net = v4(&hex("4502003400004000401126b50a0000010a000002c12312b700200000"));

@@ -1,8 +1,8 @@
 //! The formats on the wire: opcodes, headers, whole packets and the invariant CRC.
 //!
-//! Read first: InfiniBand volume 1, chapter 9.2 and 9.3 (base and extended transport headers); annexes A14 (XRC), A17 (RoCEv2).
-//! Everything is a plain value. Parsing is total: any byte string gives a value or a [`ParseError`]. Reserved fields are
-//! ignored on parsing and zero on encoding.
+//! Read first: InfiniBand volume 1, chapter 9.2 and 9.3 (base and extended transport headers);
+//! annexes A14 (XRC), A17 (RoCEv2). Everything is a plain value. Parsing is total: any byte string
+//! gives a value or a [`ParseError`]. Reserved fields are ignored on parsing and zero on encoding.
 
 mod grh;
 mod header;
@@ -12,7 +12,10 @@ mod opcode;
 mod packet;
 
 pub use grh::{GRH_LEN, Grh, checksum, grh};
-pub use header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth, Syndrome, XrcEth};
+pub use header::{
+    Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,
+    Syndrome, XrcEth,
+};
 pub use icrc::{IcrcMatch, Ident, NetHeader, icrc, rxe_flush_icrc, verify_icrc};
 pub use mad::{MAD_DATA_LEN, MAD_LEN, MadHeader};
 pub use opcode::{Extension, Opcode, Operation, PacketPosition, Service};

@@ -1,4 +1,5 @@
-//! The opcode table: which operations exist, where in a message they stand and which headers follow the BTH.
+//! The opcode table: which operations exist, where in a message they stand and which headers follow
+//! the BTH.
 
 use core::fmt;
 
@@ -81,7 +82,8 @@ impl PacketPosition {
     }
 }
 
-/// The extended transport headers that follow a BTH, in their order; in the requests of XRC, the XRCETH stands before them.
+/// The extended transport headers that follow a BTH, in their order; in the requests of XRC, the
+/// XRCETH stands before them.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[allow(missing_docs, reason = "each is named after the headers it stands for")]
 pub enum Extension {
@@ -152,8 +154,8 @@ macro_rules! operations {
     (@ext $ext:ident) => { Some(Extension::$ext) };
 }
 
-// code, variant, name, place; then the headers after the BTH in RC (and XRC), UC, UD and CNP; "-": the service has no such
-// packet.
+// code, variant, name, place; then the headers after the BTH in RC (and XRC), UC, UD and CNP; "-":
+// the service has no such packet.
 operations! {
     /// The first packet of a SEND.
     0x00 SendFirst "SEND First" First  None None - -;
@@ -217,7 +219,11 @@ pub struct Opcode {
 
 impl Opcode {
     /// The congestion notification packet, 0x81.
-    pub const CNP: Self = Self { service: Service::Cnp, operation: Operation::SendMiddle, extension: Extension::None };
+    pub const CNP: Self = Self {
+        service: Service::Cnp,
+        operation: Operation::SendMiddle,
+        extension: Extension::None,
+    };
 
     /// The opcode of `operation` in `service`; `None` where the service has no such operation.
     #[must_use]
@@ -237,7 +243,8 @@ impl Opcode {
         }
     }
 
-    /// The opcode of this byte, or `None` when it is reserved or of a service that this transport does not speak.
+    /// The opcode of this byte, or `None` when it is reserved or of a service that this transport
+    /// does not speak.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Option<Self> {
         match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {
@@ -264,7 +271,8 @@ impl Opcode {
         self.operation
     }
 
-    /// Whether an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in no response.
+    /// Whether an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in
+    /// no response.
     #[must_use]
     pub const fn has_xrceth(self) -> bool {
         matches!(self.service, Service::Xrc) && !self.operation.is_response()
@@ -315,7 +323,8 @@ mod tests {
     #[test]
     fn every_operation_exists_in_both_reliable_services() {
         for &operation in Operation::ALL {
-            let [rc, xrc] = [Service::Rc, Service::Xrc].map(|service| Opcode::known(service, operation));
+            let [rc, xrc] =
+                [Service::Rc, Service::Xrc].map(|service| Opcode::known(service, operation));
             assert_eq!((rc.operation(), rc.extension()), (xrc.operation(), xrc.extension()));
             assert!(!rc.has_xrceth());
         }
@@ -323,13 +332,20 @@ mod tests {
 
     #[test]
     fn requests_of_xrc_name_a_shared_receive_queue() {
-        let with: Vec<u8> = (0..=255).filter(|&b| Opcode::from_wire(b).is_some_and(Opcode::has_xrceth)).collect();
-        assert_eq!(with, (0xA0..=0xAC).chain([0xB3, 0xB4, 0xB6, 0xB7, 0xBC, 0xBD]).collect::<Vec<_>>());
+        let with: Vec<u8> =
+            (0..=255).filter(|&b| Opcode::from_wire(b).is_some_and(Opcode::has_xrceth)).collect();
+        assert_eq!(
+            with,
+            (0xA0..=0xAC).chain([0xB3, 0xB4, 0xB6, 0xB7, 0xBC, 0xBD]).collect::<Vec<_>>()
+        );
     }
 
     #[test]
     fn places() {
         assert_eq!(PacketPosition::of(0, 1), PacketPosition::Only);
-        assert_eq!([0, 1, 2].map(|i| PacketPosition::of(i, 3)), [PacketPosition::First, PacketPosition::Middle, PacketPosition::Last]);
+        assert_eq!(
+            [0, 1, 2].map(|i| PacketPosition::of(i, 3)),
+            [PacketPosition::First, PacketPosition::Middle, PacketPosition::Last]
+        );
     }
 }

@@ -3,14 +3,17 @@
 use thiserror::Error;
 
 use super::{
-    header::{Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth},
+    header::{
+        Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, Reth, XrcEth,
+    },
     opcode::{Extension, Opcode},
 };
 
 /// Bytes of the invariant CRC at a packet's end.
 pub const ICRC_LEN: usize = 4;
 
-/// The most bytes that a BTH and what follows it take before the payload: BTH, XRCETH and AtomicETH.
+/// The most bytes that a BTH and what follows it take before the payload: BTH, XRCETH and
+/// AtomicETH.
 pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 
 /// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
@@ -93,7 +96,9 @@ impl Ext {
             Extension::Reth => Self::Reth(Reth::parse(take(b)?)),
             Extension::RethImm => Self::RethImm(Reth::parse(take(b)?), Immediate(*take(b)?)),
             Extension::Aeth => Self::Aeth(Aeth::parse(take(b)?)),
-            Extension::AethAtomicAck => Self::AethAtomicAck(Aeth::parse(take(b)?), AtomicAckEth::parse(take(b)?)),
+            Extension::AethAtomicAck => {
+                Self::AethAtomicAck(Aeth::parse(take(b)?), AtomicAckEth::parse(take(b)?))
+            }
             Extension::Atomic => Self::Atomic(AtomicEth::parse(take(b)?)),
             Extension::FethReth => Self::FethReth(Feth::parse(take(b)?), Reth::parse(take(b)?)),
             Extension::Deth => Self::Deth(Deth::parse(take(b)?)),
@@ -158,24 +163,28 @@ pub struct Headers {
 }
 
 impl Headers {
-    /// These headers, or `None` when `ext` is not what the opcode calls for, or it calls for an XRCETH.
+    /// These headers, or `None` when `ext` is not what the opcode calls for, or it calls for an
+    /// XRCETH.
     #[must_use]
     pub fn new(bth: Bth, ext: Ext) -> Option<Self> {
         Self::checked(bth, None, ext)
     }
 
-    /// The headers of a request of XRC; `None` for another opcode, or when `ext` is not what it calls for.
+    /// The headers of a request of XRC; `None` for another opcode, or when `ext` is not what it
+    /// calls for.
     #[must_use]
     pub fn xrc(bth: Bth, xrceth: XrcEth, ext: Ext) -> Option<Self> {
         Self::checked(bth, Some(xrceth), ext)
     }
 
     fn checked(bth: Bth, xrceth: Option<XrcEth>, ext: Ext) -> Option<Self> {
-        let fits = bth.opcode.extension() == ext.extension() && bth.opcode.has_xrceth() == xrceth.is_some();
+        let fits = bth.opcode.extension() == ext.extension()
+            && bth.opcode.has_xrceth() == xrceth.is_some();
         fits.then_some(Self { bth, xrceth, ext })
     }
 
-    /// For packets that this transport builds itself, whose opcode and headers agree by construction.
+    /// For packets that this transport builds itself, whose opcode and headers agree by
+    /// construction.
     pub(crate) fn built(bth: Bth, ext: Ext) -> Self {
         debug_assert_eq!(bth.opcode.extension(), ext.extension(), "{}", bth.opcode);
         Self { bth, xrceth: None, ext }
@@ -205,7 +214,8 @@ impl Headers {
         &self.ext
     }
 
-    /// Writes the headers of a packet with `payload` bytes of payload to the start of `out`, and returns their length.
+    /// Writes the headers of a packet with `payload` bytes of payload to the start of `out`, and
+    /// returns their length.
     ///
     /// # Panics
     /// When `out` is shorter than the headers; [`HEADERS_MAX`] bytes are always enough.
@@ -252,8 +262,8 @@ impl<'a> Packet<'a> {
     /// Parses a UDP payload, BTH to ICRC.
     ///
     /// # Errors
-    /// A [`ParseError`] for every byte string that is no packet of this transport. The ICRC is not checked here, because it
-    /// covers headers that are not in `bytes`.
+    /// A [`ParseError`] for every byte string that is no packet of this transport. The ICRC is not
+    /// checked here, because it covers headers that are not in `bytes`.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, ParseError> {
         let (bth, _) = bytes.split_first_chunk::<{ Bth::LEN }>().ok_or(ParseError::TooShort)?;
         let opcode = Opcode::from_wire(bth[0]).ok_or(ParseError::Opcode(bth[0]))?;
@@ -277,10 +287,12 @@ impl<'a> Packet<'a> {
         Ok(Self { headers, payload: &padded[..length], icrc: u32::from_le_bytes(*icrc) })
     }
 
-    /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its length.
+    /// Writes the whole packet, padding and ICRC included, to the start of `out`, and returns its
+    /// length.
     ///
     /// # Panics
-    /// When `out` is too short: [`HEADERS_MAX`], the padded payload and [`ICRC_LEN`] are always enough.
+    /// When `out` is too short: [`HEADERS_MAX`], the padded payload and [`ICRC_LEN`] are always
+    /// enough.
     pub fn encode(&self, out: &mut [u8]) -> usize {
         let headers = self.headers.encode(self.payload.len(), out);
         let mut writer = Writer { out, at: headers };

@@ -27,7 +27,12 @@ pub struct Wc {
 
 impl Wc {
     /// A place for a completion to be polled into; it means nothing itself.
-    pub const UNUSED: Self = Self { wr_id: 0, qpn: Qpn::new(0), timestamp: Instant::ZERO, result: Err(WcError::FLUSHED) };
+    pub const UNUSED: Self = Self {
+        wr_id: 0,
+        qpn: Qpn::new(0),
+        timestamp: Instant::ZERO,
+        result: Err(WcError::FLUSHED),
+    };
 }
 
 /// Which kind of request completed (`ibv_wc_opcode`).
@@ -71,7 +76,8 @@ pub enum GrhArea {
 pub struct WcOk {
     /// The kind of request.
     pub opcode: WcOpcode,
-    /// Bytes received or read, 8 for an atomic. On a datagram queue pair the 40 bytes of the GRH area count too. 0 for SEND and WRITE.
+    /// Bytes received or read, 8 for an atomic. On a datagram queue pair the 40 bytes of the GRH
+    /// area count too. 0 for SEND and WRITE.
     pub byte_len: u32,
     /// Immediate data that came with the message.
     pub immediate: Option<Immediate>,
@@ -81,7 +87,8 @@ pub struct WcOk {
     pub src_qp: Option<Qpn>,
     /// Index of the P_Key that a datagram came with; 0 for everything else.
     pub pkey_index: u16,
-    /// What the 40-byte GRH area holds with which the receive buffer starts, if it does (`IBV_WC_GRH`).
+    /// What the 40-byte GRH area holds with which the receive buffer starts, if it does
+    /// (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
 }
 
@@ -89,7 +96,15 @@ impl WcOk {
     /// A success with nothing else to tell.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
-        Self { opcode, byte_len, immediate: None, invalidated: None, src_qp: None, pkey_index: 0, grh: None }
+        Self {
+            opcode,
+            byte_len,
+            immediate: None,
+            invalidated: None,
+            src_qp: None,
+            pkey_index: 0,
+            grh: None,
+        }
     }
 }
 
@@ -200,12 +215,20 @@ impl fmt::Display for Cause {
             Self::Bind(error) => error.fmt(f),
             Self::Responder(syndrome) => write!(f, "the responder answered {syndrome}"),
             Self::NoAnswer { tries } => write!(f, "no answer after {tries} tries"),
-            Self::TooLong { length, limit } => write!(f, "{length} bytes where {limit} are allowed"),
-            Self::NotAWord { length } => write!(f, "the list of an atomic has {length} bytes instead of 8"),
-            Self::NoReadsAllowed => f.write_str("the queue pair was connected with max_rd_atomic 0: no READs and no atomics"),
+            Self::TooLong { length, limit } => {
+                write!(f, "{length} bytes where {limit} are allowed")
+            }
+            Self::NotAWord { length } => {
+                write!(f, "the list of an atomic has {length} bytes instead of 8")
+            }
+            Self::NoReadsAllowed => f.write_str(
+                "the queue pair was connected with max_rd_atomic 0: no READs and no atomics",
+            ),
             Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
-            Self::NoRoute => f.write_str("the address handle's GID index does not exist or is of another address family"),
+            Self::NoRoute => f.write_str(
+                "the address handle's GID index does not exist or is of another address family",
+            ),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Completion queues. The adapter fills them, and their owner empties them without asking the adapter.
+//! Completion queues. The adapter fills them, and their owner empties them without asking the
+//! adapter.
 
 use alloc::sync::Arc;
 use core::{
@@ -25,14 +26,15 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// How long an armed queue waits for more completions before it wakes its reader (`ibv_moderate_cq`). Only completions of the
-/// kind it is armed for count, from the time of arming. With both at zero, the default, it does not wait.
+/// How long an armed queue waits for more completions before it wakes its reader
+/// (`ibv_moderate_cq`). Only completions of the kind it is armed for count, from the time of
+/// arming. With both at zero, the default, it does not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct CqModeration {
     /// So many completions end the waiting (`cq_count`); 0: their number does not matter.
     pub count: u16,
-    /// So much time after the first of them ends it, in whole microseconds up to 65,535 (`cq_period`); 0: time does not matter,
-    /// and if the count is not reached, no event comes.
+    /// So much time after the first of them ends it, in whole microseconds up to 65,535
+    /// (`cq_period`); 0: time does not matter, and if the count is not reached, no event comes.
     pub period: Duration,
 }
 
@@ -41,8 +43,9 @@ impl CqModeration {
     pub const MAX_PERIOD: Duration = Duration::from_micros(u16::MAX as u64);
 }
 
-/// Completions in order: bounded, taken without a lock, shared between an adapter and the queue's owner. A completion that
-/// has been polled makes everything visible that was written to memory before it.
+/// Completions in order: bounded, taken without a lock, shared between an adapter and the queue's
+/// owner. A completion that has been polled makes everything visible that was written to memory
+/// before it.
 #[derive(Debug)]
 pub struct CompletionQueue {
     id: CqId,
@@ -52,7 +55,8 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Whether completions stand. Those of a queue pair share one until it discards them; then it gets another.
+/// Whether completions stand. Those of a queue pair share one until it discards them; then it gets
+/// another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity {
     discarded: Arc<AtomicBool>,
@@ -69,14 +73,16 @@ impl Validity {
     }
 }
 
-/// What only the adapter reads and writes, under its lock: atomic so that the queue can be shared, no more.
+/// What only the adapter reads and writes, under its lock: atomic so that the queue can be shared,
+/// no more.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
     period_us: AtomicU16,
     /// Completions since the queue was armed that wait for an event.
     waiting: AtomicU16,
-    /// When they have waited long enough, in nanoseconds; `NEVER` while none wait, or time does not matter.
+    /// When they have waited long enough, in nanoseconds; `NEVER` while none wait, or time does not
+    /// matter.
     deadline: AtomicU64,
 }
 
@@ -127,7 +133,8 @@ impl CompletionQueue {
         self.len() == 0
     }
 
-    /// Whether a completion was lost for want of room. Such a queue is dead, and its queue pairs are in error.
+    /// Whether a completion was lost for want of room. Such a queue is dead, and its queue pairs
+    /// are in error.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
@@ -164,8 +171,8 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one event at the next completion of this kind that is added from now on. A queue armed for any completion
-    /// stays so when it is armed again for solicited ones.
+    /// Asks for one event at the next completion of this kind that is added from now on. A queue
+    /// armed for any completion stays so when it is armed again for solicited ones.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
@@ -175,7 +182,8 @@ impl CompletionQueue {
         self.ring.resize(capacity)
     }
 
-    /// Sets the moderation. Says whether the reader is to be woken now: an event that had been put off is not put off anew.
+    /// Sets the moderation. Says whether the reader is to be woken now: an event that had been put
+    /// off is not put off anew.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
         self.moderation.count.store(count, Ordering::Relaxed);
         self.moderation.period_us.store(period_us, Ordering::Relaxed);
@@ -193,7 +201,13 @@ impl CompletionQueue {
         self.deadline().is_some_and(|deadline| deadline <= now) && self.disarm()
     }
 
-    pub(crate) fn push(&self, wc: Wc, validity: &Validity, solicited: bool, now: Instant) -> Pushed {
+    pub(crate) fn push(
+        &self,
+        wc: Wc,
+        validity: &Validity,
+        solicited: bool,
+        now: Instant,
+    ) -> Pushed {
         if self.has_overrun() {
             return Pushed::Lost;
         }
@@ -286,6 +300,9 @@ mod tests {
             [Pushed::Quietly, Pushed::Quietly, Pushed::Overrun, Pushed::Lost]
         );
         assert!(cq.has_overrun());
-        assert_eq!([cq.pop(), cq.pop(), cq.pop()].map(|wc| wc.map(|wc| wc.wr_id)), [Some(1), Some(2), None]);
+        assert_eq!(
+            [cq.pop(), cq.pop(), cq.pop()].map(|wc| wc.map(|wc| wc.wr_id)),
+            [Some(1), Some(2), None]
+        );
     }
 }

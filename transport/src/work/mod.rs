@@ -11,10 +11,12 @@ mod ring;
 mod shared;
 
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
-pub use cq::{NotifyKind, CompletionQueue, CqId, CqModeration};
+pub use cq::{CompletionQueue, CqId, CqModeration, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
-pub use request::{AhId, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination};
+pub use request::{
+    AhId, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination,
+};
 pub(crate) use shared::{SharedQueue, SrqTable, XrcPart};
 pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo, XrcdId};

@@ -29,7 +29,8 @@ struct Gather {
 
 impl Gather {
     fn new(sges: &[Sge], regions: &RegionTable) -> Self {
-        let pieces = sges.iter().map(|&sge| Piece { region: regions.local(sge.lkey).cloned(), sge });
+        let pieces =
+            sges.iter().map(|&sge| Piece { region: regions.local(sge.lkey).cloned(), sge });
         Self { pieces: pieces.collect() }
     }
 
@@ -38,7 +39,8 @@ impl Gather {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
-    /// Whether a queue pair of `pd` may use every piece for `needed`. An empty piece is not looked at.
+    /// Whether a queue pair of `pd` may use every piece for `needed`. An empty piece is not looked
+    /// at.
     fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
@@ -113,7 +115,8 @@ pub(crate) struct SendWqe {
     pub(crate) first_psn: Psn,
     /// Sequence numbers that it takes: request packets, or response packets of a READ.
     pub(crate) packets: u32,
-    /// Whether it counts as one of the READs and atomics that may be outstanding; known when it is started.
+    /// Whether it counts as one of the READs and atomics that may be outstanding; known when it is
+    /// started.
     pub(crate) holds_slot: bool,
     /// A local error found before its turn to complete; nothing after it is sent.
     pub(crate) failed: Option<WcError>,
@@ -139,7 +142,8 @@ impl SendWqe {
         }
     }
 
-    /// Whether the responder answers it with data, so that an acknowledgement of something later shows a loss.
+    /// Whether the responder answers it with data, so that an acknowledgement of something later
+    /// shows a loss.
     pub(crate) const fn awaits_data(&self) -> bool {
         self.op.awaits_data()
     }
@@ -184,7 +188,8 @@ impl SendWqe {
     }
 }
 
-/// The send queue: requests by their running number, so that a position outlives the requests before it.
+/// The send queue: requests by their running number, so that a position outlives the requests
+/// before it.
 #[derive(Debug)]
 pub(crate) struct SendQueue {
     wqes: VecDeque<SendWqe>,
@@ -231,10 +236,13 @@ impl SendQueue {
 
     /// The started request that holds `psn`, with its number.
     pub(crate) fn find(&self, psn: Psn) -> Option<(u64, &SendWqe)> {
-        // started requests come first, and all their ends lie within half of the number space after the oldest
+        // started requests come first, and all their ends lie within half of the number space after
+        // the oldest
         let oldest = self.wqes.front()?.first_psn;
         let at = psn.after(oldest)?;
-        let index = self.wqes.partition_point(|wqe| wqe.started && wqe.end_psn().after(oldest).is_some_and(|end| end <= at));
+        let index = self.wqes.partition_point(|wqe| {
+            wqe.started && wqe.end_psn().after(oldest).is_some_and(|end| end <= at)
+        });
         let wqe = self.wqes.get(index).filter(|wqe| wqe.started)?;
         Some((self.head + index as u64, wqe))
     }

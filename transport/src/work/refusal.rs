@@ -13,7 +13,8 @@ pub enum Refusal {
     NoReceiveRequest,
     /// The packet does not continue the message under way.
     OpcodeOrder,
-    /// The payload's length is wrong for the packet's place, or does not add up to the announced length.
+    /// The payload's length is wrong for the packet's place, or does not add up to the announced
+    /// length.
     Length,
     /// The message is longer than the posted buffer.
     BufferTooSmall,

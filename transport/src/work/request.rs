@@ -10,7 +10,8 @@ use crate::{
     wire::Immediate,
 };
 
-/// A piece of a local region (`ibv_sge`). Checked when the request is carried out, not when it is posted.
+/// A piece of a local region (`ibv_sge`). Checked when the request is carried out, not when it is
+/// posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Sge {
     /// The region's key.
@@ -42,13 +43,13 @@ pub struct AhId(pub u32);
 pub struct UdDestination {
     /// The way to the peer.
     pub av: AddressVector,
-    /// The peer's queue pair; [`Qpn::MULTICAST`] for everyone attached to the group that `av` names. One without the other is sent
-    /// as it stands, and received by nobody.
+    /// The peer's queue pair; [`Qpn::MULTICAST`] for everyone attached to the group that `av`
+    /// names. One without the other is sent as it stands, and received by nobody.
     pub qpn: Qpn,
     /// Its queue key; with the high bit set, the sender's own queue key is used instead.
     pub qkey: QKey,
-    /// The protection domain of the address handle that the way comes from: only queue pairs of the same domain may use it.
-    /// `None`: a plain way, for any.
+    /// The protection domain of the address handle that the way comes from: only queue pairs of the
+    /// same domain may use it. `None`: a plain way, for any.
     pub pd: Option<PdId>,
 }
 
@@ -75,7 +76,8 @@ pub enum SendOp {
         /// Immediate data for the receiver's completion.
         immediate: Option<Immediate>,
     },
-    /// A message that also invalidates a key of the peer's, one of a memory window of type 2 (`IBV_WR_SEND_WITH_INV`).
+    /// A message that also invalidates a key of the peer's, one of a memory window of type 2
+    /// (`IBV_WR_SEND_WITH_INV`).
     SendInvalidate {
         /// The key.
         rkey: RKey,
@@ -84,7 +86,8 @@ pub enum SendOp {
     Write {
         /// Where to.
         remote: Remote,
-        /// Immediate data; with it the write uses up a receive request of the peer and completes it.
+        /// Immediate data; with it the write uses up a receive request of the peer and completes
+        /// it.
         immediate: Option<Immediate>,
     },
     /// Reads the peer's memory into the list (`IBV_WR_RDMA_READ`).
@@ -92,8 +95,9 @@ pub enum SendOp {
         /// Where from.
         remote: Remote,
     },
-    /// Replaces an 8-byte word of the peer's memory if it has a certain value (`IBV_WR_ATOMIC_CMP_AND_SWP`). The list, of eight
-    /// bytes, gets the value found, in this host's byte order.
+    /// Replaces an 8-byte word of the peer's memory if it has a certain value
+    /// (`IBV_WR_ATOMIC_CMP_AND_SWP`). The list, of eight bytes, gets the value found, in this
+    /// host's byte order.
     CompareSwap {
         /// The word; its address is a multiple of eight.
         remote: Remote,
@@ -102,20 +106,22 @@ pub enum SendOp {
         /// The value it gets.
         swap: u64,
     },
-    /// Adds to an 8-byte word of the peer's memory (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The list, of eight bytes, gets the value
-    /// found, in this host's byte order.
+    /// Adds to an 8-byte word of the peer's memory (`IBV_WR_ATOMIC_FETCH_AND_ADD`). The list, of
+    /// eight bytes, gets the value found, in this host's byte order.
     FetchAdd {
         /// The word; its address is a multiple of eight.
         remote: Remote,
         /// What is added, wrapping.
         add: u64,
     },
-    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): whoever reads the word sees all of them or none.
+    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): whoever reads the
+    /// word sees all of them or none.
     AtomicWrite {
         /// The word; its address is a multiple of eight.
         remote: Remote,
     },
-    /// Completes when what was written to the peer's memory before is visible there, or lasting (`IBV_WR_FLUSH`). Without bytes.
+    /// Completes when what was written to the peer's memory before is visible there, or lasting
+    /// (`IBV_WR_FLUSH`). Without bytes.
     Flush {
         /// First address. With `whole` only the key counts.
         remote: Remote,
@@ -126,11 +132,12 @@ pub enum SendOp {
         /// The whole region or window instead of the range (`IBV_FLUSH_MR`).
         whole: bool,
     },
-    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`). Without bytes, and nothing goes to the peer. It starts when
-    /// everything posted before is complete, and what is posted after it starts when the window is bound.
+    /// Binds a memory window (`IBV_WR_BIND_MW`, `ibv_bind_mw`). Without bytes, and nothing goes to
+    /// the peer. It starts when everything posted before is complete, and what is posted after it
+    /// starts when the window is bound.
     BindWindow(WindowBind),
-    /// Invalidates a memory window of type 2 that was bound with this queue pair (`IBV_WR_LOCAL_INV`). Without bytes; it
-    /// starts as a bind does.
+    /// Invalidates a memory window of type 2 that was bound with this queue pair
+    /// (`IBV_WR_LOCAL_INV`). Without bytes; it starts as a bind does.
     LocalInvalidate {
         /// The window's key.
         rkey: RKey,
@@ -259,8 +266,9 @@ pub struct SendWr {
     pub data: Data,
     /// How.
     pub flags: SendFlags,
-    /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the message, and its protection
-    /// domain is that of the memory a READ, a WRITE or an atomic may use. On other queue pairs `None`.
+    /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the
+    /// message, and its protection domain is that of the memory a READ, a WRITE or an atomic may
+    /// use. On other queue pairs `None`.
     pub remote_srq: Option<SrqId>,
 }
 
@@ -291,7 +299,13 @@ impl SendWr {
 
     /// A signaled compare and swap.
     #[must_use]
-    pub fn compare_swap(id: u64, remote: Remote, compare: u64, swap: u64, data: impl Into<Data>) -> Self {
+    pub fn compare_swap(
+        id: u64,
+        remote: Remote,
+        compare: u64,
+        swap: u64,
+        data: impl Into<Data>,
+    ) -> Self {
         Self::signaled(id, SendOp::CompareSwap { remote, compare, swap }, data.into())
     }
 
@@ -322,7 +336,15 @@ impl SendWr {
     /// A signaled FLUSH of the whole region or window that has this key.
     #[must_use]
     pub fn flush_all(id: u64, rkey: RKey, placement: Placement) -> Self {
-        Self::bare(id, SendOp::Flush { remote: Remote { address: 0, rkey }, length: 0, placement, whole: true })
+        Self::bare(
+            id,
+            SendOp::Flush {
+                remote: Remote { address: 0, rkey },
+                length: 0,
+                placement,
+                whole: true,
+            },
+        )
     }
 
     /// A signaled bind of a memory window.
@@ -349,7 +371,9 @@ impl SendWr {
     #[must_use]
     pub fn with_immediate(mut self, bytes: [u8; 4]) -> Self {
         match &mut self.op {
-            SendOp::Send { immediate } | SendOp::SendTo { immediate, .. } | SendOp::Write { immediate, .. } => {
+            SendOp::Send { immediate }
+            | SendOp::SendTo { immediate, .. }
+            | SendOp::Write { immediate, .. } => {
                 *immediate = Some(Immediate(bytes));
             }
             _ => {}

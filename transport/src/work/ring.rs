@@ -6,14 +6,17 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use crossbeam_queue::ArrayQueue;
 use once_cell::race::OnceBox;
 
-/// Growing at least doubles what is allocated, so that a queue of one element comes to 2^31 with these.
+/// Growing at least doubles what is allocated, so that a queue of one element comes to 2^31 with
+/// these.
 const GROWN: usize = 31;
 
-/// A queue with one owner who adds and resizes, and any number of takers, who need no lock and never wait for a resize.
+/// A queue with one owner who adds and resizes, and any number of takers, who need no lock and
+/// never wait for a resize.
 ///
-/// An array cannot be replaced under takers, so growing puts a second, larger one behind the first: the owner adds to the
-/// newest, takers empty an older one before they go on to the next, and nothing is copied. Shrinking only lowers the limit.
-/// An array that has been left behind stays allocated; all of them together have less than twice the elements of the newest.
+/// An array cannot be replaced under takers, so growing puts a second, larger one behind the first:
+/// the owner adds to the newest, takers empty an older one before they go on to the next, and
+/// nothing is copied. Shrinking only lowers the limit. An array that has been left behind stays
+/// allocated; all of them together have less than twice the elements of the newest.
 #[derive(Debug)]
 pub(super) struct Ring<T> {
     first: ArrayQueue<T>,
@@ -59,14 +62,20 @@ impl<T> Ring<T> {
     pub(super) fn pop(&self) -> Option<T> {
         loop {
             let oldest = self.oldest.load(Ordering::Acquire);
-            // asked before the array is looked at: if there is a newer one, nothing is added to this one any more
+            // asked before the array is looked at: if there is a newer one, nothing is added to
+            // this one any more
             let is_newest = oldest == self.newest.load(Ordering::Acquire);
             let taken = self.array(oldest)?.pop();
             if taken.is_some() || is_newest {
                 return taken;
             }
             // another taker may have gone on already
-            let _ = self.oldest.compare_exchange(oldest, oldest + 1, Ordering::AcqRel, Ordering::Acquire);
+            let _ = self.oldest.compare_exchange(
+                oldest,
+                oldest + 1,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            );
         }
     }
 
@@ -81,8 +90,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// QpUpdate how many elements it may hold, at least one. `Err`: it holds so many already, more than would fit. The owner's
-    /// alone.
+    /// QpUpdate how many elements it may hold, at least one. `Err`: it holds so many already, more
+    /// than would fit. The owner's alone.
     pub(super) fn resize(&self, limit: usize) -> Result<(), usize> {
         let held = self.len();
         if held > limit {
@@ -117,13 +126,20 @@ mod tests {
         assert_eq!(ring.resize(1), Err(2));
         assert_eq!(ring.limit(), 2, "a refused resize changes nothing");
         ring.resize(4).unwrap();
-        assert_eq!([3, 4, 5].map(|value| ring.push(value)), [Ok(()), Ok(()), Err(5)], "what is in the old array counts");
+        assert_eq!(
+            [3, 4, 5].map(|value| ring.push(value)),
+            [Ok(()), Ok(()), Err(5)],
+            "what is in the old array counts"
+        );
         ring.resize(5).unwrap();
         assert_eq!((ring.push(5), ring.len()), (Ok(()), 5));
         assert_eq!([ring.pop(), ring.pop()], [Some(1), Some(2)]);
         ring.resize(3).unwrap();
         assert_eq!(ring.push(6), Err(6));
-        assert_eq!([ring.pop(), ring.pop(), ring.pop(), ring.pop()], [Some(3), Some(4), Some(5), None]);
+        assert_eq!(
+            [ring.pop(), ring.pop(), ring.pop(), ring.pop()],
+            [Some(3), Some(4), Some(5), None]
+        );
         assert_eq!([6, 7, 8, 9].map(|value| ring.push(value)), [Ok(()), Ok(()), Ok(()), Err(9)]);
     }
 
@@ -137,7 +153,8 @@ mod tests {
         assert!(ring.newest.load(Ordering::Relaxed) <= 11);
     }
 
-    /// Two threads take while the owner adds and resizes: each element comes out once, and to each taker in order.
+    /// Two threads take while the owner adds and resizes: each element comes out once, and to each
+    /// taker in order.
     #[test]
     fn takers_do_not_notice_a_resize() {
         const COUNT: usize = if cfg!(miri) { 500 } else { 200_000 };
@@ -160,7 +177,11 @@ mod tests {
             for value in 0..COUNT {
                 while ring.push(value).is_err() {
                     let limit = ring.limit();
-                    let _ = ring.resize(if value % 3 == 0 { limit * 2 % 5000 + 1 } else { limit.saturating_sub(3).max(1) });
+                    let _ = ring.resize(if value % 3 == 0 {
+                        limit * 2 % 5000 + 1
+                    } else {
+                        limit.saturating_sub(3).max(1)
+                    });
                     thread::yield_now();
                 }
             }

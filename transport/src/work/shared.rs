@@ -9,8 +9,8 @@ use thiserror::Error;
 use super::{CompletionQueue, queue::RecvQueue};
 use crate::{hash::IdHasher, mem::PdId};
 
-/// Names a shared receive queue of an adapter: a random number of 24 bits. An XRC SRQ is what peers name in the requests of
-/// their initiators; there it is the SRQ number (`ibv_get_srq_num`).
+/// Names a shared receive queue of an adapter: a random number of 24 bits. An XRC SRQ is what peers
+/// name in the requests of their initiators; there it is the SRQ number (`ibv_get_srq_num`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SrqId(u32);
 
@@ -88,7 +88,8 @@ pub(crate) struct SharedQueue {
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// What makes a shared receive queue an XRC SRQ: it is reached from any target of a domain, and completes in a queue of its own.
+/// What makes a shared receive queue an XRC SRQ: it is reached from any target of a domain, and
+/// completes in a queue of its own.
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,

@@ -21,7 +21,8 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
     }
     match (*address).sa_family.into() {
         AF_INET => {
-            let sockaddr_in { sin_addr, sin_port, .. } = address.cast::<sockaddr_in>().read_unaligned();
+            let sockaddr_in { sin_addr, sin_port, .. } =
+                address.cast::<sockaddr_in>().read_unaligned();
             let ip = Ipv4Addr::from(u32::from_be(sin_addr.s_addr));
             Ok(Some(SocketAddr::from((ip, u16::from_be(sin_port)))))
         }
@@ -29,7 +30,9 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
             let sockaddr_in6 { sin6_addr, sin6_port, sin6_flowinfo, sin6_scope_id, .. } =
                 address.cast::<sockaddr_in6>().read_unaligned();
             let ip = Ipv6Addr::from(sin6_addr.s6_addr);
-            Ok(Some(SocketAddrV6::new(ip, u16::from_be(sin6_port), sin6_flowinfo, sin6_scope_id).into()))
+            Ok(Some(
+                SocketAddrV6::new(ip, u16::from_be(sin6_port), sin6_flowinfo, sin6_scope_id).into(),
+            ))
         }
         _ => Err(Errno::INVAL),
     }

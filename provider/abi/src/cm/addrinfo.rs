@@ -53,7 +53,13 @@ unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
 /// What all results of one call have in common.
 fn result(hints: &rdma_addrinfo, family: c_int) -> rdma_addrinfo {
     let (ai_port_space, ai_qp_type) = service(hints.ai_port_space, hints.ai_qp_type);
-    rdma_addrinfo { ai_flags: hints.ai_flags, ai_family: family, ai_qp_type, ai_port_space, ..rdma_addrinfo::zeroed() }
+    rdma_addrinfo {
+        ai_flags: hints.ai_flags,
+        ai_family: family,
+        ai_qp_type,
+        ai_port_space,
+        ..rdma_addrinfo::zeroed()
+    }
 }
 
 unsafe fn set_src(info: &mut rdma_addrinfo, address: *const sockaddr, length: socklen_t) {
@@ -102,7 +108,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
         let passive = hints.ai_flags & PASSIVE != 0;
         let mut wanted: addrinfo = std::mem::zeroed();
         wanted.ai_flags = if passive { libc::AI_PASSIVE } else { 0 };
-        wanted.ai_flags |= if hints.ai_flags & NUMERIC_HOST != 0 { libc::AI_NUMERICHOST } else { 0 };
+        wanted.ai_flags |=
+            if hints.ai_flags & NUMERIC_HOST != 0 { libc::AI_NUMERICHOST } else { 0 };
         wanted.ai_family = hints.ai_family;
         wanted.ai_socktype = libc::SOCK_STREAM; // each address once
         let mut found = ptr::null_mut();
@@ -117,7 +124,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
                 set_src(&mut info, one.ai_addr, one.ai_addrlen);
             } else {
                 set_dst(&mut info, one.ai_addr, one.ai_addrlen);
-                let same_family = !hints.ai_src_addr.is_null() && c_int::from((*hints.ai_src_addr).sa_family) == one.ai_family;
+                let same_family = !hints.ai_src_addr.is_null()
+                    && c_int::from((*hints.ai_src_addr).sa_family) == one.ai_family;
                 if same_family {
                     set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
                 }
@@ -169,9 +177,16 @@ mod tests {
 
     #[test]
     fn names_become_addresses() {
-        let mut hints = rdma_addrinfo { ai_flags: PASSIVE, ai_family: libc::AF_INET, ..rdma_addrinfo::zeroed() };
+        let mut hints = rdma_addrinfo {
+            ai_flags: PASSIVE,
+            ai_family: libc::AF_INET,
+            ..rdma_addrinfo::zeroed()
+        };
         let mut found = ptr::null_mut();
-        let look = |node: *const c_char, port: *const c_char, hints: &rdma_addrinfo, found: &mut *mut rdma_addrinfo| {
+        let look = |node: *const c_char,
+                    port: *const c_char,
+                    hints: &rdma_addrinfo,
+                    found: &mut *mut rdma_addrinfo| {
             // SAFETY: Texts of C, or null, and places of our own.
             unsafe { rdma_getaddrinfo(node, port, hints, found) }
         };
@@ -194,6 +209,9 @@ mod tests {
             rdma_freeaddrinfo(found);
         }
         // SAFETY: Null is looked at first.
-        assert_eq!(unsafe { rdma_getaddrinfo(ptr::null(), ptr::null(), ptr::null(), &raw mut found) }, -1);
+        assert_eq!(
+            unsafe { rdma_getaddrinfo(ptr::null(), ptr::null(), ptr::null(), &raw mut found) },
+            -1
+        );
     }
 }

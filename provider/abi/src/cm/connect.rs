@@ -32,13 +32,27 @@ const ERR: c_uint = 6;
 const ALL: u8 = u8::MAX;
 
 unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
-    if at.is_null() { Vec::new() } else { slice::from_raw_parts(at.cast::<u8>(), length.into()).to_vec() }
+    if at.is_null() {
+        Vec::new()
+    } else {
+        slice::from_raw_parts(at.cast::<u8>(), length.into()).to_vec()
+    }
 }
 
-/// What a program says of a connection, after `first` in its private data. With null: as much as there can be.
-unsafe fn conn_param(id: *const rdma_cm_id, c: *const rdma_conn_param, first: Vec<u8>) -> ConnParam {
+/// What a program says of a connection, after `first` in its private data. With null: as much as
+/// there can be.
+unsafe fn conn_param(
+    id: *const rdma_cm_id,
+    c: *const rdma_conn_param,
+    first: Vec<u8>,
+) -> ConnParam {
     let Some(c) = c.as_ref() else {
-        return ConnParam { private_data: first, responder_resources: ALL, initiator_depth: ALL, ..ConnParam::default() };
+        return ConnParam {
+            private_data: first,
+            responder_resources: ALL,
+            initiator_depth: ALL,
+            ..ConnParam::default()
+        };
     };
     ConnParam {
         private_data: [first, bytes(c.private_data, c.private_data_len)].concat(),
@@ -58,7 +72,10 @@ unsafe fn connect(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<
     object.cm()?.connect(&conn_param(id, param, first)).map_err(Errno::from)
 }
 
-unsafe extern "C-unwind" fn rdma_connect(id: *mut rdma_cm_id, param: *mut rdma_conn_param) -> c_int {
+unsafe extern "C-unwind" fn rdma_connect(
+    id: *mut rdma_cm_id,
+    param: *mut rdma_conn_param,
+) -> c_int {
     match errno::minus_one(connect(id, param)) {
         0 => complete(id),
         failed => failed,
@@ -87,7 +104,11 @@ unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, lengt
     errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)))
 }
 
-unsafe extern "C" fn rdma_reject_ece(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+unsafe extern "C" fn rdma_reject_ece(
+    id: *mut rdma_cm_id,
+    data: *const c_void,
+    length: u8,
+) -> c_int {
     errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)))
 }
 
@@ -125,7 +146,8 @@ unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
     }
 }
 
-/// Taken, for a queue pair of the program's, and not sent: an adapter of this kind has no such options.
+/// Taken, for a queue pair of the program's, and not sent: an adapter of this kind has no such
+/// options.
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
     let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;

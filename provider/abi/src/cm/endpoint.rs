@@ -31,8 +31,14 @@ const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let info = info.as_ref().ok_or(Errno::INVAL)?;
-    let qp_type = if info.ai_qp_type == 0 { None } else { Some(qp::qp_type(info.ai_qp_type as c_uint)?) };
-    let id = id::create(ptr::null_mut(), ptr::null_mut(), port_space(info.ai_port_space as c_uint)?, qp_type)?;
+    let qp_type =
+        if info.ai_qp_type == 0 { None } else { Some(qp::qp_type(info.ai_qp_type as c_uint)?) };
+    let id = id::create(
+        ptr::null_mut(),
+        ptr::null_mut(),
+        port_space(info.ai_port_space as c_uint)?,
+        qp_type,
+    )?;
     if !info.ai_connect.is_null() {
         let connect = slice::from_raw_parts(info.ai_connect.cast::<u8>(), info.ai_connect_len);
         Id::get(id)?.more().connect = connect.to_vec();
@@ -48,7 +54,8 @@ unsafe fn listen_later(
 ) -> Result<()> {
     resolve::bind(id, (*info).ai_src_addr)?;
     let Some(attr) = attr.as_ref() else { return Ok(()) };
-    Id::get(id)?.more().template = Some(Template(ibv_qp_init_attr { qp_type: (*id).qp_type, ..*attr }));
+    Id::get(id)?.more().template =
+        Some(Template(ibv_qp_init_attr { qp_type: (*id).qp_type, ..*attr }));
     if !pd.is_null() {
         (*id).pd = pd;
     }
@@ -120,7 +127,10 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     Ok(event.id)
 }
 
-unsafe extern "C-unwind" fn rdma_get_request(listener: *mut rdma_cm_id, to: *mut *mut rdma_cm_id) -> c_int {
+unsafe extern "C-unwind" fn rdma_get_request(
+    listener: *mut rdma_cm_id,
+    to: *mut *mut rdma_cm_id,
+) -> c_int {
     if to.is_null() || !Id::get(listener).is_ok_and(Id::is_sync) {
         return errno::minus_one(Err(Errno::INVAL));
     }

@@ -18,7 +18,9 @@ use crate::{
     errno::{self, Errno, Result},
     event::wait_readable,
     export::export,
-    layout::cm::{EventParam, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param},
+    layout::cm::{
+        EventParam, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
+    },
     object::Object,
 };
 
@@ -50,7 +52,8 @@ unsafe fn take(channel: &Channel) -> Option<*mut rdma_cm_event> {
     }
 }
 
-/// `None` for an event of an id that is being destroyed, or of a request for which nothing more can be had: it is refused.
+/// `None` for an event of an id that is being destroyed, or of a request for which nothing more can
+/// be had: it is refused.
 unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
     let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
@@ -68,7 +71,11 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     if is_group {
         (data, length) = (taken.context as *const c_void, 0);
     }
-    c.param.conn = rdma_conn_param { private_data: data, private_data_len: length, ..rdma_conn_param::zeroed() };
+    c.param.conn = rdma_conn_param {
+        private_data: data,
+        private_data_len: length,
+        ..rdma_conn_param::zeroed()
+    };
     if let Some(conn) = event.conn() {
         c.param.conn = rdma_conn_param {
             private_data: data,
@@ -84,7 +91,13 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
     }
     if let Some(ud) = event.ud() {
         let ah_attr = ah::attributes(&ud.av);
-        let ud = rdma_ud_param { private_data: data, private_data_len: length, ah_attr, qp_num: ud.qpn.get(), qkey: ud.qkey.0 };
+        let ud = rdma_ud_param {
+            private_data: data,
+            private_data_len: length,
+            ah_attr,
+            qp_num: ud.qpn.get(),
+            qkey: ud.qkey.0,
+        };
         c.param = EventParam { ud };
     }
     follow(event, &mut c, &taken);
@@ -96,7 +109,9 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     let listens = Id::get(listener)?;
     let sync = listens.is_sync();
     let id = Id::hand_out_new(event.id(), (*listener).channel, (*listener).context);
-    let done = Id::get(id)?.fill().and_then(|()| if sync { id::migrate(id, std::ptr::null_mut()) } else { Ok(()) });
+    let done = Id::get(id)?
+        .fill()
+        .and_then(|()| if sync { id::migrate(id, std::ptr::null_mut()) } else { Ok(()) });
     if let Err(error) = done {
         id::destroy(id)?;
         return Err(error);
@@ -133,8 +148,12 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &Taken) {
     }
 }
 
-/// Waits for an event of a channel: 0, or -1. A thread may be cancelled meanwhile: nothing of ours is under way then.
-pub(super) unsafe extern "C-unwind" fn next(channel: *mut rdma_event_channel, to: *mut *mut rdma_cm_event) -> c_int {
+/// Waits for an event of a channel: 0, or -1. A thread may be cancelled meanwhile: nothing of ours
+/// is under way then.
+pub(super) unsafe extern "C-unwind" fn next(
+    channel: *mut rdma_event_channel,
+    to: *mut *mut rdma_cm_event,
+) -> c_int {
     if channel.is_null() || to.is_null() {
         return errno::minus_one(Err(Errno::INVAL));
     }
@@ -149,7 +168,8 @@ pub(super) unsafe extern "C-unwind" fn next(channel: *mut rdma_event_channel, to
     }
 }
 
-/// What comes of a call: at once if events tell, else waits for the event. One that is about something that was before is not it.
+/// What comes of a call: at once if events tell, else waits for the event. One that is about
+/// something that was before is not it.
 pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
     if !Id::get(id).is_ok_and(Id::is_sync) {
         return 0;
@@ -169,7 +189,9 @@ pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
     let event = *(*id).event;
     match event.status {
         0 => 0,
-        _ if event.event == EventKind::Rejected as c_uint => errno::minus_one(Err(Errno(libc::ECONNREFUSED))),
+        _ if event.event == EventKind::Rejected as c_uint => {
+            errno::minus_one(Err(Errno(libc::ECONNREFUSED)))
+        }
         status => errno::minus_one(Err(Errno(status.saturating_abs()))),
     }
 }
@@ -182,7 +204,10 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     }
 }
 
-unsafe extern "C-unwind" fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
+unsafe extern "C-unwind" fn rdma_get_cm_event(
+    channel: *mut rdma_event_channel,
+    event: *mut *mut rdma_cm_event,
+) -> c_int {
     next(channel, event)
 }
 

@@ -4,8 +4,8 @@ use std::{sync::mpsc, thread, time::Duration};
 
 use super::id;
 
-/// How long the process waits for this at its end. It takes no time, unless a signal's handler has called `exit` in the middle of
-/// something.
+/// How long the process waits for this at its end. It takes no time, unless a signal's handler has
+/// called `exit` in the middle of something.
 const LIMIT: Duration = Duration::from_millis(200);
 
 /// Runs after the handlers and destructors of the program, and of the libraries that use this one.

@@ -61,7 +61,8 @@ unsafe impl Object for Id {
     type C = rdma_cm_id;
 }
 
-/// What is known of each id by its number, which the provider's id carries. Numbers are never used again.
+/// What is known of each id by its number, which the provider's id carries. Numbers are never used
+/// again.
 #[derive(Default)]
 struct Known {
     /// The program's pointer.
@@ -100,12 +101,14 @@ pub(super) struct Taken {
 }
 
 impl Taken {
-    /// An event of this id, and of one of its groups, is taken. `None` when the program is destroying the id, or has left the group.
+    /// An event of this id, and of one of its groups, is taken. `None` when the program is
+    /// destroying the id, or has left the group.
     pub(super) fn new(id: &CmId, group: Option<IpAddr>) -> Option<Self> {
         let serial = id.user_data();
         let mut known = known();
         let known = known.get_mut(&serial)?;
-        let mut taken = Self { id: known.id as *mut rdma_cm_id, serial, group, context: 0, receives: false };
+        let mut taken =
+            Self { id: known.id as *mut rdma_cm_id, serial, group, context: 0, receives: false };
         if let Some(ip) = group {
             let group = known.groups.get_mut(&ip)?;
             (taken.context, taken.receives) = (group.context, group.receives);
@@ -133,11 +136,13 @@ pub(super) fn are_some() -> bool {
     KNOWN.try_lock().map_or(true, |known| !known.is_empty())
 }
 
-/// Ends all ids, of which programs still hold the pointers. A forked child's copies of its parent's ids say nothing to peers.
+/// Ends all ids, of which programs still hold the pointers. A forked child's copies of its parent's
+/// ids say nothing to peers.
 pub(super) fn end_all() {
     let ids: Vec<usize> = known().values().map(|known| known.id).collect();
     for id in ids {
-        // SAFETY: It was there, and a program that destroys ids in its last moments, in other threads, is at fault.
+        // SAFETY: It was there, and a program that destroys ids in its last moments, in other
+        // threads, is at fault.
         let cm = unsafe { Id::get(id as *const rdma_cm_id) }.map(|id| id.lock_cm().take());
         drop(cm);
     }
@@ -145,13 +150,17 @@ pub(super) fn end_all() {
 
 /// Waits until `done` says so of what is known of an id.
 fn wait(serial: u64, done: impl Fn(&Known) -> bool) -> MutexGuard<'static, BTreeMap<u64, Known>> {
-    let waits = |known: &mut BTreeMap<u64, Known>| known.get(&serial).is_some_and(|known| !done(known));
+    let waits =
+        |known: &mut BTreeMap<u64, Known>| known.get(&serial).is_some_and(|known| !done(known));
     ACKNOWLEDGED.wait_while(known(), waits).unwrap_or_else(PoisonError::into_inner)
 }
 
 /// `enum rdma_port_space`.
 pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
-    PortSpace::ALL.into_iter().find(|&space| space as c_uint == number).ok_or(Errno(libc::EPROTONOSUPPORT))
+    PortSpace::ALL
+        .into_iter()
+        .find(|&space| space as c_uint == number)
+        .ok_or(Errno(libc::EPROTONOSUPPORT))
 }
 
 const fn qp_type_number(qp_type: QpType) -> c_uint {
@@ -166,7 +175,11 @@ const fn qp_type_number(qp_type: QpType) -> c_uint {
 
 impl Id {
     /// Hands an id to the program, with a channel of its own if it gets none.
-    pub(super) fn hand_out_new(cm: &CmId, channel: *mut rdma_event_channel, context: *mut c_void) -> *mut rdma_cm_id {
+    pub(super) fn hand_out_new(
+        cm: &CmId,
+        channel: *mut rdma_event_channel,
+        context: *mut c_void,
+    ) -> *mut rdma_cm_id {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let serial = NEXT.fetch_add(1, Ordering::Relaxed);
         let mut c = rdma_cm_id::zeroed();
@@ -211,9 +224,11 @@ impl Id {
         }
     }
 
-    /// The program leaves a group; waits until its events are acknowledged. What the group was like.
+    /// The program leaves a group; waits until its events are acknowledged. What the group was
+    /// like.
     pub(super) fn leave(&self, ip: IpAddr) -> Option<Group> {
-        let mut known = wait(self.serial, |known| known.groups.get(&ip).is_none_or(|group| group.events == 0));
+        let mut known =
+            wait(self.serial, |known| known.groups.get(&ip).is_none_or(|group| group.events == 0));
         known.get_mut(&self.serial)?.groups.remove(&ip)
     }
 
@@ -221,10 +236,12 @@ impl Id {
     pub(super) fn fill(&self) -> Result<()> {
         let cm = self.cm()?;
         let c = self.c();
-        // SAFETY: The structure is ours; programs do not look at it while they are in a call that changes it.
+        // SAFETY: The structure is ours; programs do not look at it while they are in a call that
+        // changes it.
         let c = unsafe { &mut *c };
-        // To the kernel a loopback address stands for all, as long as there is no peer: programs that are bound to one have no device
-        // yet. Some rely on that (libfabric takes "localhost" for any address).
+        // To the kernel a loopback address stands for all, as long as there is no peer: programs
+        // that are bound to one have no device yet. Some rely on that (libfabric takes "localhost"
+        // for any address).
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
         if let Some(context) = cm.context().filter(|_| !is_any) {
@@ -277,7 +294,8 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Destroys an id: nothing more is heard of it, and once the program has acknowledged what it was told, it goes.
+/// Destroys an id: nothing more is heard of it, and once the program has acknowledged what it was
+/// told, it goes.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.lock_cm().take();
@@ -332,7 +350,10 @@ pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_chann
 }
 
 /// Waits until the program has acknowledged what it has taken from the old channel.
-unsafe extern "C" fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+unsafe extern "C" fn rdma_migrate_id(
+    id: *mut rdma_cm_id,
+    channel: *mut rdma_event_channel,
+) -> c_int {
     errno::minus_one(migrate(id, channel))
 }
 

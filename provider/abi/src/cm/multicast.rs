@@ -20,7 +20,8 @@ use crate::{
     object::Object,
 };
 
-/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there are no others.
+/// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there
+/// are no others.
 const JOIN_ATTRS: u32 = 3;
 
 /// Attaches the queue pair of an id, if it has one.
@@ -34,7 +35,12 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-unsafe fn join(id: *mut rdma_cm_id, group: *const sockaddr, flags: JoinFlags, context: *mut c_void) -> Result<()> {
+unsafe fn join(
+    id: *mut rdma_cm_id,
+    group: *const sockaddr,
+    flags: JoinFlags,
+    context: *mut c_void,
+) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.cm()?;
     let ip: IpAddr = address::read(group)?.ip();
@@ -49,14 +55,22 @@ unsafe fn join(id: *mut rdma_cm_id, group: *const sockaddr, flags: JoinFlags, co
     })
 }
 
-unsafe extern "C-unwind" fn rdma_join_multicast(id: *mut rdma_cm_id, group: *mut sockaddr, context: *mut c_void) -> c_int {
+unsafe extern "C-unwind" fn rdma_join_multicast(
+    id: *mut rdma_cm_id,
+    group: *mut sockaddr,
+    context: *mut c_void,
+) -> c_int {
     match errno::minus_one(join(id, group, JoinFlags::FullMember, context)) {
         0 => complete(id),
         failed => failed,
     }
 }
 
-unsafe fn join_as(id: *mut rdma_cm_id, attr: *const rdma_cm_join_mc_attr_ex, context: *mut c_void) -> Result<()> {
+unsafe fn join_as(
+    id: *mut rdma_cm_id,
+    attr: *const rdma_cm_join_mc_attr_ex,
+    context: *mut c_void,
+) -> Result<()> {
     let attr = attr.as_ref().filter(|attr| attr.comp_mask == JOIN_ATTRS).ok_or(Errno::INVAL)?;
     let flags = match attr.join_flags {
         0 => JoinFlags::FullMember,
@@ -84,7 +98,8 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
         object.cm()?.leave_multicast(ip)?;
         let left = object.leave(ip);
         if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
-            // the program may have done so, or the event that would have attached it was never taken
+            // the program may have done so, or the event that would have attached it was never
+            // taken
             ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
         }
         Ok(())

@@ -31,7 +31,13 @@ unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
     Ok(value.cast::<T>().read_unaligned())
 }
 
-unsafe fn set(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *const c_void, length: usize) -> Result<()> {
+unsafe fn set(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    option: c_int,
+    at: *const c_void,
+    length: usize,
+) -> Result<()> {
     let cm = Id::get(id)?.cm()?;
     match (level, option) {
         (ID, ID_TOS) => cm.set_tos(value(at, length)?),
@@ -44,9 +50,13 @@ unsafe fn set(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *const c_voi
             }
             cm.set_ack_timeout(code)?;
         }
-        // A way that the program knows stands for one that is found: here there is only one, which is found again.
+        // A way that the program knows stands for one that is found: here there is only one, which
+        // is found again.
         (IB, IB_PATH) => {
-            if length == 0 || !length.is_multiple_of(size_of::<ibv_path_data>()) || cm.state() != IdState::AddrResolved {
+            if length == 0
+                || !length.is_multiple_of(size_of::<ibv_path_data>())
+                || cm.state() != IdState::AddrResolved
+            {
                 return Err(Errno::INVAL);
             }
             cm.resolve_route(std::time::Duration::ZERO)?;
@@ -56,7 +66,13 @@ unsafe fn set(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *const c_voi
     Ok(())
 }
 
-unsafe extern "C" fn rdma_set_option(id: *mut rdma_cm_id, level: c_int, option: c_int, at: *mut c_void, length: usize) -> c_int {
+unsafe extern "C" fn rdma_set_option(
+    id: *mut rdma_cm_id,
+    level: c_int,
+    option: c_int,
+    at: *mut c_void,
+    length: usize,
+) -> c_int {
     errno::minus_one(set(id, level, option, at, length))
 }
 

@@ -84,12 +84,16 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
 /// Devices that cannot be opened, since another program has their addresses, are left out.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
     prepare();
-    let contexts: Vec<*mut ibv_context> =
-        device::list().into_iter().filter_map(|dev| shared(dev).ok()).map(|place| place.verbs).collect();
+    let contexts: Vec<*mut ibv_context> = device::list()
+        .into_iter()
+        .filter_map(|dev| shared(dev).ok())
+        .map(|place| place.verbs)
+        .collect();
     if let Some(number) = number.as_mut() {
         *number = contexts.len() as c_int;
     }
-    let list: *mut *mut ibv_context = libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()).cast();
+    let list: *mut *mut ibv_context =
+        libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()).cast();
     if list.is_null() {
         errno::set(libc::ENOMEM);
         return list;

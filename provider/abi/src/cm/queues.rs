@@ -18,8 +18,8 @@ use crate::{
     layout::{
         cm::rdma_cm_id,
         verbs::{
-            ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr,
-            ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
+            ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+            ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
         },
     },
     object::Object,
@@ -31,7 +31,8 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Template(pub(super) ibv_qp_init_attr);
 
-// SAFETY: What it points to may be used from any thread; it is there for as long as the endpoint is, says the program.
+// SAFETY: What it points to may be used from any thread; it is there for as long as the endpoint
+// is, says the program.
 unsafe impl Send for Template {}
 
 /// `IBV_QP_INIT_ATTR_XRCD`.
@@ -55,7 +56,10 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
 }
 
 /// A completion queue with a channel of its own, which tells the program of the id.
-unsafe fn create_cq(id: *mut rdma_cm_id, size: u32) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
+unsafe fn create_cq(
+    id: *mut rdma_cm_id,
+    size: u32,
+) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
     let channel = check(ibv_create_comp_channel((*id).verbs))?;
     let size = c_int::try_from(size).map_err(|_| Errno::INVAL)?;
     match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
@@ -82,7 +86,9 @@ unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
 /// Destroys the completion queues that the id has made, unless something still uses them.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     let id = &mut *id;
-    for (cq, channel) in [(&mut id.send_cq, &mut id.send_cq_channel), (&mut id.recv_cq, &mut id.recv_cq_channel)] {
+    for (cq, channel) in
+        [(&mut id.send_cq, &mut id.send_cq_channel), (&mut id.recv_cq, &mut id.recv_cq_channel)]
+    {
         if !cq.is_null() && ibv_destroy_cq(*cq) == 0 {
             ibv_destroy_comp_channel(*channel);
             (*cq, *channel) = (ptr::null_mut(), ptr::null_mut());
@@ -106,7 +112,10 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.pd = c.pd;
     }
     // an endpoint's may be of another device
-    if (*attr.pd).context != c.verbs || differs(attr.send_cq, c.send_cq) || differs(attr.recv_cq, c.recv_cq) {
+    if (*attr.pd).context != c.verbs
+        || differs(attr.send_cq, c.send_cq)
+        || differs(attr.recv_cq, c.recv_cq)
+    {
         return Err(Errno::INVAL);
     }
     let qp_type = qp::qp_type(attr.qp_type)?;
@@ -141,12 +150,19 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
     done
 }
 
-unsafe extern "C" fn rdma_create_qp_ex(id: *mut rdma_cm_id, attr: *mut ibv_qp_init_attr_ex) -> c_int {
+unsafe extern "C" fn rdma_create_qp_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_init_attr_ex,
+) -> c_int {
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_qp(id, attr)))
 }
 
 /// Makes a queue pair from the shorter structure, and writes back what has become of it.
-pub(super) unsafe fn create_plain_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: &mut ibv_qp_init_attr) -> Result<()> {
+pub(super) unsafe fn create_plain_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: &mut ibv_qp_init_attr,
+) -> Result<()> {
     let mut full = with_pd(attr, pd);
     create_qp(id, &mut full)?;
     let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, .. } = full;
@@ -154,8 +170,14 @@ pub(super) unsafe fn create_plain_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr:
     Ok(())
 }
 
-unsafe extern "C" fn rdma_create_qp(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> c_int {
-    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)))
+unsafe extern "C" fn rdma_create_qp(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> c_int {
+    errno::minus_one(
+        attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)),
+    )
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
@@ -171,7 +193,8 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
     destroy_cqs(id);
 }
 
-/// The domain of extended reliable connections that ids of one device share, if they are not given one.
+/// The domain of extended reliable connections that ids of one device share, if they are not given
+/// one.
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     /// By context, which is never closed.
     static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
@@ -218,7 +241,10 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
     })
 }
 
-unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_init_attr_ex) -> c_int {
+unsafe extern "C" fn rdma_create_srq_ex(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_srq_init_attr_ex,
+) -> c_int {
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
         let srq = create_srq(id, attr)?;
         ((*id).srq, (*id).pd) = (srq, attr.pd);
@@ -226,7 +252,11 @@ unsafe extern "C" fn rdma_create_srq_ex(id: *mut rdma_cm_id, attr: *mut ibv_srq_
     }))
 }
 
-unsafe extern "C" fn rdma_create_srq(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> c_int {
+unsafe extern "C" fn rdma_create_srq(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_srq_init_attr,
+) -> c_int {
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
         let is_xrc = id.as_ref().is_some_and(|id| qp::qp_type(id.qp_type) == Ok(QpType::XrcTarget));
         let mut full = ibv_srq_init_attr_ex {
@@ -254,4 +284,11 @@ pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
     }
 }
 
-export!(rdma_create_qp, rdma_create_qp_ex, rdma_destroy_qp, rdma_create_srq, rdma_create_srq_ex, rdma_destroy_srq);
+export!(
+    rdma_create_qp,
+    rdma_create_qp_ex,
+    rdma_destroy_qp,
+    rdma_create_srq,
+    rdma_create_srq_ex,
+    rdma_destroy_srq
+);

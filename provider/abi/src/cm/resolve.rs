@@ -23,7 +23,8 @@ const EXACTLY: u8 = 2;
 pub(super) fn path(cm: &CmId, c: &rdma_cm_id) -> ibv_sa_path_rec {
     let setup = cm.qp_setup(); // of a request
     let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
-    let (flow_label, traffic_class, hop_limit) = av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
+    let (flow_label, traffic_class, hop_limit) =
+        av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
     let mtu = setup.and_then(|setup| setup.path_mtu).unwrap_or_else(|| cm.path_mtu());
     ibv_sa_path_rec {
         dgid: c.route.addr.addr.dgid,
@@ -44,7 +45,8 @@ pub(super) fn path(cm: &CmId, c: &rdma_cm_id) -> ibv_sa_path_rec {
     }
 }
 
-/// `enum ibv_rate` of so many Mbit/s, as the kernel rounds them for Ethernet; 0: that of the port, whatever it is.
+/// `enum ibv_rate` of so many Mbit/s, as the kernel rounds them for Ethernet; 0: that of the port,
+/// whatever it is.
 const fn rate(mbps: Option<u32>) -> u8 {
     match mbps {
         Some(40_000..) => 7,
@@ -76,7 +78,12 @@ unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     }))
 }
 
-unsafe fn start_addr(id: *mut rdma_cm_id, own: *const sockaddr, peer: *const sockaddr, milliseconds: c_int) -> Result<()> {
+unsafe fn start_addr(
+    id: *mut rdma_cm_id,
+    own: *const sockaddr,
+    peer: *const sockaddr,
+    milliseconds: c_int,
+) -> Result<()> {
     let (own, peer) = (address::optional(own)?, address::read(peer)?);
     Id::get(id)?.cm()?.resolve_addr(own, peer, timeout(milliseconds))?;
     Ok(())
@@ -98,7 +105,10 @@ unsafe fn start_route(id: *mut rdma_cm_id, milliseconds: c_int) -> Result<()> {
     Id::get(id)?.cm()?.resolve_route(timeout(milliseconds)).map_err(Errno::from)
 }
 
-pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(id: *mut rdma_cm_id, milliseconds: c_int) -> c_int {
+pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
+    id: *mut rdma_cm_id,
+    milliseconds: c_int,
+) -> c_int {
     match errno::minus_one(start_route(id, milliseconds)) {
         0 => complete(id),
         failed => failed,
@@ -114,4 +124,11 @@ unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
     id.as_ref().map_or(0, |id| address::port(&id.route.addr.dst_addr))
 }
 
-export!(rdma_bind_addr, rdma_listen, rdma_resolve_addr, rdma_resolve_route, rdma_get_src_port, rdma_get_dst_port);
+export!(
+    rdma_bind_addr,
+    rdma_listen,
+    rdma_resolve_addr,
+    rdma_resolve_route,
+    rdma_get_src_port,
+    rdma_get_dst_port
+);

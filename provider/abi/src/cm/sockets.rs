@@ -1,6 +1,6 @@
-//! rsockets: sockets on top of connections. There are none yet: `rsocket` says so, and since it makes none, every other call meets a
-//! descriptor that is not one. Waiting for descriptors of all kinds works, which is what programs of this library use that
-//! have no sockets.
+//! rsockets: sockets on top of connections. There are none yet: `rsocket` says so, and since it
+//! makes none, every other call meets a descriptor that is not one. Waiting for descriptors of all
+//! kinds works, which is what programs of this library use that have no sockets.
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
@@ -11,10 +11,20 @@ use crate::{errno::set, export::export};
 unsafe extern "C-unwind" {
     /// As in libc, but said to unwind: they are cancellation points.
     fn poll(descriptors: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int;
-    fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int;
+    fn select(
+        count: c_int,
+        read: *mut fd_set,
+        write: *mut fd_set,
+        except: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int;
 }
 
-unsafe extern "C-unwind" fn rpoll(descriptors: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int {
+unsafe extern "C-unwind" fn rpoll(
+    descriptors: *mut pollfd,
+    count: c_ulong,
+    timeout: c_int,
+) -> c_int {
     poll(descriptors, count, timeout)
 }
 

@@ -58,7 +58,12 @@ unsafe fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
     }
 }
 
-fn init(cm: &CmId, qp_type: QpType, setup: Option<QpSetup>, attr: &mut ibv_qp_attr) -> Result<c_uint> {
+fn init(
+    cm: &CmId,
+    qp_type: QpType,
+    setup: Option<QpSetup>,
+    attr: &mut ibv_qp_attr,
+) -> Result<c_uint> {
     if cm.context().is_none() || matches!(cm.state(), IdState::Idle | IdState::Listening) {
         return Err(Errno::INVAL);
     }
@@ -87,19 +92,28 @@ fn to_rtr(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
 
 fn to_rts(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
     attr.sq_psn = setup.sq_psn.get();
-    (attr.timeout, attr.retry_cnt, attr.rnr_retry) = (setup.timeout, setup.retry_cnt, setup.rnr_retry);
+    (attr.timeout, attr.retry_cnt, attr.rnr_retry) =
+        (setup.timeout, setup.retry_cnt, setup.rnr_retry);
     attr.max_rd_atomic = setup.max_rd_atomic;
     let mask = STATE | SQ_PSN;
     match qp_type {
         QpType::Uc | QpType::Ud => mask,
         QpType::XrcTarget => mask | TIMEOUT,
-        QpType::Rc | QpType::XrcInitiator => mask | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC,
+        QpType::Rc | QpType::XrcInitiator => {
+            mask | TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC
+        }
     }
 }
 
-unsafe extern "C" fn rdma_init_qp_attr(id: *mut rdma_cm_id, attr: *mut ibv_qp_attr, mask: *mut c_int) -> c_int {
+unsafe extern "C" fn rdma_init_qp_attr(
+    id: *mut rdma_cm_id,
+    attr: *mut ibv_qp_attr,
+    mask: *mut c_int,
+) -> c_int {
     errno::minus_one(Id::get(id).and_then(|id| {
-        let (Some(attr), Some(mask)) = (attr.as_mut(), mask.as_mut()) else { return Err(Errno::INVAL) };
+        let (Some(attr), Some(mask)) = (attr.as_mut(), mask.as_mut()) else {
+            return Err(Errno::INVAL);
+        };
         *mask = init_qp_attr(&id.cm()?, attr)? as c_int;
         Ok(())
     }))

@@ -1,4 +1,7 @@
-#![allow(clippy::undocumented_unsafe_blocks, reason = "tests call as C programs do, and keep the same contract")]
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
 
 use std::{
     ptr::{null, null_mut},
@@ -9,17 +12,26 @@ use std::{
 
 use super::*;
 use crate::{
-    channel::{ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event},
+    channel::{
+        ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event,
+    },
     cq_ex::{create_cq_ex, modify_cq},
     event::{ibv_ack_async_event, ibv_get_async_event},
-    layout::verbs::{Element, ibv_async_event, ibv_cq_init_attr_ex, ibv_moderate_cq, ibv_modify_cq_attr},
+    layout::verbs::{
+        Element, ibv_async_event, ibv_cq_init_attr_ex, ibv_moderate_cq, ibv_modify_cq_attr,
+    },
     port::query_rt_values,
     testing::{Opened, errno, flush, flushing},
 };
 
 const FLUSH_ERROR: u32 = 5;
 
-fn create(context: &Opened, cqe: c_int, channel: *mut ibv_comp_channel, vector: c_int) -> *mut ibv_cq {
+fn create(
+    context: &Opened,
+    cqe: c_int,
+    channel: *mut ibv_comp_channel,
+    vector: c_int,
+) -> *mut ibv_cq {
     unsafe { ibv_create_cq(context.0, cqe, 0x1234 as *mut c_void, channel, vector) }
 }
 
@@ -49,7 +61,11 @@ fn event(channel: *mut ibv_comp_channel) -> Result<*mut ibv_cq, c_int> {
 
 fn async_event(context: &Opened) -> Result<ibv_async_event, c_int> {
     let mut event = ibv_async_event { element: Element { port_num: 0 }, event_type: 99 };
-    if unsafe { ibv_get_async_event(context.0, &raw mut event) } == 0 { Ok(event) } else { Err(errno()) }
+    if unsafe { ibv_get_async_event(context.0, &raw mut event) } == 0 {
+        Ok(event)
+    } else {
+        Err(errno())
+    }
 }
 
 #[test]
@@ -57,7 +73,11 @@ fn sizes_and_vectors_that_do_not_exist() {
     let context = Opened::new();
     let max = unsafe { Ctx::get(context.0) }.unwrap().home.context.limits().max_cqe as c_int;
     for (cqe, vector) in [(0, 0), (-1, 0), (max + 1, 0), (10, 1), (10, -1)] {
-        assert_eq!((create(&context, cqe, null_mut(), vector), errno()), (null_mut(), libc::EINVAL), "{cqe} {vector}");
+        assert_eq!(
+            (create(&context, cqe, null_mut(), vector), errno()),
+            (null_mut(), libc::EINVAL),
+            "{cqe} {vector}"
+        );
     }
     let cq = create(&context, 10, null_mut(), 0);
     assert!(unsafe { (*cq).cqe } >= 10);
@@ -76,7 +96,9 @@ fn completions_in_order_and_no_more_than_asked_for() {
     let qp = flushing(cq);
     (7..=9).for_each(|id| flush(&qp, id));
     assert!(poll(cq, 0).unwrap().is_empty());
-    let seen = |wcs: Vec<ibv_wc>| wcs.iter().map(|wc| (wc.wr_id, wc.status, wc.qp_num)).collect::<Vec<_>>();
+    let seen = |wcs: Vec<ibv_wc>| {
+        wcs.iter().map(|wc| (wc.wr_id, wc.status, wc.qp_num)).collect::<Vec<_>>()
+    };
     let qpn = qp.qpn().get();
     assert_eq!(seen(poll(cq, 2).unwrap()), [(7, FLUSH_ERROR, qpn), (8, FLUSH_ERROR, qpn)]);
     assert_eq!(seen(poll(cq, 2).unwrap()), [(9, FLUSH_ERROR, qpn)]);
@@ -245,7 +267,10 @@ fn a_signal_ends_the_wait_if_its_handler_says_so() {
     assert_eq!(unsafe { ibv_destroy_comp_channel(channel) }, 0);
 }
 
-fn create_ex(context: &Opened, change: impl FnOnce(&mut ibv_cq_init_attr_ex)) -> Result<*mut ibv_cq_ex, c_int> {
+fn create_ex(
+    context: &Opened,
+    change: impl FnOnce(&mut ibv_cq_init_attr_ex),
+) -> Result<*mut ibv_cq_ex, c_int> {
     let mut attr = ibv_cq_init_attr_ex { cqe: 10, ..ibv_cq_init_attr_ex::zeroed() };
     change(&mut attr);
     let cq = unsafe { create_cq_ex(context.0, &raw mut attr) };
@@ -276,8 +301,10 @@ fn a_batch_goes_from_completion_to_completion() {
         assert_eq!((*ex).read_qp_num.unwrap()(cq), qp.qpn().get());
         let at = (*ex).read_completion_ts.unwrap()(cq);
         assert!(before <= at && at <= after, "{before} {at} {after}");
-        let age = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64
-            - (*ex).read_completion_wallclock_ns.unwrap()(cq);
+        let age =
+            std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos()
+                as u64
+                - (*ex).read_completion_wallclock_ns.unwrap()(cq);
         assert!(age < 10_000_000_000, "{age}");
 
         // another thread waits for the end of the batch
@@ -304,12 +331,20 @@ fn a_batch_goes_from_completion_to_completion() {
 fn extended_queues_that_cannot_be() {
     let context = Opened::new();
     for part in [8, 9, 10, 12] {
-        assert_eq!(create_ex(&context, |attr| attr.wc_flags = 1 << part), Err(libc::EOPNOTSUPP), "part {part}");
+        assert_eq!(
+            create_ex(&context, |attr| attr.wc_flags = 1 << part),
+            Err(libc::EOPNOTSUPP),
+            "part {part}"
+        );
     }
     let ignoring_overrun = |attr: &mut ibv_cq_init_attr_ex| (attr.comp_mask, attr.flags) = (1, 2);
     assert_eq!(create_ex(&context, ignoring_overrun), Err(libc::EOPNOTSUPP));
     assert_eq!(create_ex(&context, |attr| attr.comp_mask = 4), Err(libc::EOPNOTSUPP));
-    assert_eq!(create_ex(&context, |attr| attr.comp_mask = 2), Err(libc::EINVAL), "no parent domain");
+    assert_eq!(
+        create_ex(&context, |attr| attr.comp_mask = 2),
+        Err(libc::EINVAL),
+        "no parent domain"
+    );
     assert_eq!(create_ex(&context, |attr| attr.cqe = 0), Err(libc::EINVAL));
     let single = create_ex(&context, |attr| (attr.comp_mask, attr.flags) = (1, 1)).unwrap();
     assert_eq!(unsafe { ibv_destroy_cq(single.cast()) }, 0);
@@ -319,7 +354,10 @@ fn extended_queues_that_cannot_be() {
 fn moderation() {
     let context = Opened::new();
     let cq = create(&context, 10, null_mut(), 0);
-    let mut attr = ibv_modify_cq_attr { attr_mask: 1, moderate: ibv_moderate_cq { cq_count: 3, cq_period: 200 } };
+    let mut attr = ibv_modify_cq_attr {
+        attr_mask: 1,
+        moderate: ibv_moderate_cq { cq_count: 3, cq_period: 200 },
+    };
     assert_eq!(unsafe { modify_cq(cq, &raw mut attr) }, 0);
     let moderation = unsafe { Cq::get(cq) }.unwrap().cq.moderation();
     assert_eq!((moderation.count, moderation.period), (3, Duration::from_micros(200)));

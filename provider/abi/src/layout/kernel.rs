@@ -1,4 +1,5 @@
-//! Structures of the kernel's interface that programs can have translated, and the path record that one of them becomes.
+//! Structures of the kernel's interface that programs can have translated, and the path record that
+//! one of them becomes.
 
 use super::layouts;
 use std::ffi::c_int;

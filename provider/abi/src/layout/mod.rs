@@ -1,5 +1,5 @@
-//! The structures of the C interface. A test compares every size and every offset with what a C compiler says of the installed
-//! headers.
+//! The structures of the C interface. A test compares every size and every offset with what a C
+//! compiler says of the installed headers.
 
 #![allow(non_camel_case_types, reason = "names as in C")]
 #![allow(dead_code, reason = "programs read what nothing here does")]
@@ -34,8 +34,8 @@ macro_rules! layouts {
             impl $name {
                 /// All bytes zero: null pointers, no functions.
                 pub(crate) const fn zeroed() -> Self {
-                    // SAFETY: Every member is a number, a raw pointer, an `Option` of a function, or made of those: zero is a
-                    // value of each.
+                    // SAFETY: Every member is a number, a raw pointer, an `Option` of a function,
+                    // or made of those: zero is a value of each.
                     unsafe { std::mem::zeroed() }
                 }
             }

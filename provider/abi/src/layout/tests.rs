@@ -4,8 +4,10 @@ use std::{fmt::Write as _, process::Command};
 
 use super::{Layout, cm, kernel, verbs};
 
-/// Members that came after version 44, the oldest that CI has headers of; what lies before them is compared.
-const NEWER: [(&str, &str); 3] = [("ibv_port_attr", "active_speed_ex"), ("ibv_qp_ex", "wr_flush"), ("verbs_context", "newer")];
+/// Members that came after version 44, the oldest that CI has headers of; what lies before them is
+/// compared.
+const NEWER: [(&str, &str); 3] =
+    [("ibv_port_attr", "active_speed_ex"), ("ibv_qp_ex", "wr_flush"), ("verbs_context", "newer")];
 
 fn program(headers: &[&str], layouts: &[Layout]) -> String {
     let mut text = String::from("#include <stddef.h>\n#include <stdio.h>\n");
@@ -15,19 +17,28 @@ fn program(headers: &[&str], layouts: &[Layout]) -> String {
         writeln!(text, "printf(\"{name} size %zu\\n\", sizeof(struct {name}));").unwrap();
         for (member, _) in members.iter().filter(|(member, _)| !NEWER.contains(&(name, member))) {
             let member = member.trim_start_matches("r#");
-            writeln!(text, "printf(\"{name} {member} %zu\\n\", offsetof(struct {name}, {member}));").unwrap();
+            writeln!(
+                text,
+                "printf(\"{name} {member} %zu\\n\", offsetof(struct {name}, {member}));"
+            )
+            .unwrap();
         }
     }
     text + "}\n"
 }
 
 fn compare(headers: &[&str], layouts: &[Layout]) {
-    let directory = std::env::temp_dir().join(format!("roce-layout-{}-{}", std::process::id(), layouts.len()));
+    let directory =
+        std::env::temp_dir().join(format!("roce-layout-{}-{}", std::process::id(), layouts.len()));
     std::fs::create_dir_all(&directory).unwrap();
     let (source, binary) = (directory.join("layout.c"), directory.join("layout"));
     std::fs::write(&source, program(headers, layouts)).unwrap();
-    let compiled = Command::new("cc").arg("-o").arg(&binary).arg(&source).status().expect("a C compiler");
-    assert!(compiled.success(), "the headers of libibverbs and librdmacm are needed: libibverbs-dev, librdmacm-dev");
+    let compiled =
+        Command::new("cc").arg("-o").arg(&binary).arg(&source).status().expect("a C compiler");
+    assert!(
+        compiled.success(),
+        "the headers of libibverbs and librdmacm are needed: libibverbs-dev, librdmacm-dev"
+    );
     let printed = String::from_utf8(Command::new(&binary).output().unwrap().stdout).unwrap();
     std::fs::remove_dir_all(&directory).unwrap();
 
@@ -45,7 +56,9 @@ fn compare(headers: &[&str], layouts: &[Layout]) {
         };
         let grown = NEWER.iter().any(|newer| newer.0 == *name);
         expect("size", *size, !grown);
-        for (member, offset) in members.iter().filter(|(member, _)| !NEWER.contains(&(name, member))) {
+        for (member, offset) in
+            members.iter().filter(|(member, _)| !NEWER.contains(&(name, member)))
+        {
             // this one has grown at its start
             let grew = if *name == "verbs_context" { 48 } else { 0 };
             expect(member.trim_start_matches("r#"), offset - grew, true);

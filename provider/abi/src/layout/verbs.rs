@@ -1,6 +1,6 @@
-//! What programs see of verbs: the structures of `infiniband/verbs.h`, in the version with the most members (65). Programs that were
-//! compiled with an older version see the same members at the same places; `ibv_context` ends a structure that has grown at
-//! its start.
+//! What programs see of verbs: the structures of `infiniband/verbs.h`, in the version with the most
+//! members (65). Programs that were compiled with an older version see the same members at the same
+//! places; `ibv_context` ends a structure that has grown at its start.
 
 use libc::{pthread_cond_t, pthread_mutex_t, timespec};
 use std::ffi::{c_char, c_int, c_uint, c_void};
@@ -736,7 +736,8 @@ pub(crate) struct XrcPart {
     pub(crate) remote_srqn: u32,
 }
 
-/// `ibv_send_wr.bind_mw`; its other reading, for segmentation offload, is smaller and means nothing here.
+/// `ibv_send_wr.bind_mw`; its other reading, for segmentation offload, is smaller and means nothing
+/// here.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct BindPart {

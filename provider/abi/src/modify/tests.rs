@@ -9,7 +9,8 @@ use State::{Err as Error, Init as InitState, Reset, Rtr as RtrState, Rts as RtsS
 const TYPES: [QpType; 5] = [Rc, Uc, Ud, XrcInitiator, XrcTarget];
 const LAST: u32 = 20;
 
-/// What must and what may be given on an edge; none where there is no edge. The kernel's table, in our words.
+/// What must and what may be given on an edge; none where there is no edge. The kernel's table, in
+/// our words.
 fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
     let connected = |rc: u32, uc: u32, ud: u32, initiator: u32, target: u32| match qp_type {
         Rc => rc,
@@ -35,13 +36,17 @@ fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
             let path = AV | PATH_MTU | DEST_QPN | RQ_PSN;
             let answers = path | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
             let (key, rights) = (PKEY_INDEX | QKEY, PKEY_INDEX | ACCESS_FLAGS | ALT_PATH);
-            (connected(answers, path, 0, path, answers), connected(rights, rights, key, rights, rights))
+            (
+                connected(answers, path, 0, path, answers),
+                connected(rights, rights, key, rights, rights),
+            )
         }
         (RtrState | RtsState | Sqd, RtsState) => {
             let asks = TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC;
             let needed = connected(asks, SQ_PSN, SQ_PSN, asks, TIMEOUT | SQ_PSN);
             let all = CUR_STATE | ACCESS_FLAGS | paths;
-            let may = connected(all | MIN_RNR_TIMER, all, CUR_STATE | QKEY, all, all | MIN_RNR_TIMER);
+            let may =
+                connected(all | MIN_RNR_TIMER, all, CUR_STATE | QKEY, all, all | MIN_RNR_TIMER);
             (if from == RtrState { needed } else { 0 }, may)
         }
         (Sqe, RtsState) if qp_type == Uc => (0, CUR_STATE | ACCESS_FLAGS),
@@ -82,7 +87,9 @@ fn valid(from: State, to: State) -> ibv_qp_attr {
 
 fn edges() -> impl Iterator<Item = (QpType, State, State)> {
     let states = || State::ALL.into_iter();
-    TYPES.into_iter().flat_map(move |qp_type| states().flat_map(move |from| states().map(move |to| (qp_type, from, to))))
+    TYPES.into_iter().flat_map(move |qp_type| {
+        states().flat_map(move |from| states().map(move |to| (qp_type, from, to)))
+    })
 }
 
 #[test]
@@ -98,7 +105,11 @@ fn edges_take_what_the_table_says() {
         assert!(of(STATE | required | optional).is_ok(), "{what}");
         for bit in (1..=LAST).map(|bit| 1 << bit) {
             if required & bit != 0 {
-                assert_eq!(of(STATE | required & !bit), Err(Errno::INVAL), "{what} without {bit:#x}");
+                assert_eq!(
+                    of(STATE | required & !bit),
+                    Err(Errno::INVAL),
+                    "{what} without {bit:#x}"
+                );
             } else if optional & bit != 0 || ends_do_not_have(qp_type) & bit != 0 {
                 assert!(of(STATE | required | bit).is_ok(), "{what} with {bit:#x}");
             } else {
@@ -153,21 +164,39 @@ fn attributes_reach_the_transition() {
         max_dest_rd_atomic: 2,
         min_rnr_timer: 3,
     };
-    assert_eq!(Transition::of(Rc, InitState, &attr, mask), Ok(Transition::Rtr(rtr, QpUpdate::NONE)));
+    assert_eq!(
+        Transition::of(Rc, InitState, &attr, mask),
+        Ok(Transition::Rtr(rtr, QpUpdate::NONE))
+    );
     let access = Some(mr::rights(2).unwrap());
     let changes = QpUpdate { pkey_index: Some(7), access, ..QpUpdate::NONE };
-    assert_eq!(Transition::of(Rc, InitState, &attr, mask | PKEY_INDEX | ACCESS_FLAGS), Ok(Transition::Rtr(rtr, changes)));
+    assert_eq!(
+        Transition::of(Rc, InitState, &attr, mask | PKEY_INDEX | ACCESS_FLAGS),
+        Ok(Transition::Rtr(rtr, changes))
+    );
 
     let attr = ibv_qp_attr { qp_state: qp::state_number(RtsState), ..attr };
     let mask = STATE | TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC;
-    let rts = Rts::Rc { sq_psn: Psn::new(0x789), timeout: 4, retry_cnt: 5, rnr_retry: 6, max_rd_atomic: 1 };
+    let rts = Rts::Rc {
+        sq_psn: Psn::new(0x789),
+        timeout: 4,
+        retry_cnt: 5,
+        rnr_retry: 6,
+        max_rd_atomic: 1,
+    };
     assert_eq!(Transition::of(Rc, RtrState, &attr, mask), Ok(Transition::Rts(rts, QpUpdate::NONE)));
     // what a transition does not need, it does not change, whatever stands in the structure
-    assert_eq!(Transition::of(Ud, Sqe, &attr, STATE), Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE)));
+    assert_eq!(
+        Transition::of(Ud, Sqe, &attr, STATE),
+        Ok(Transition::Rts(Rts::Resume, QpUpdate::NONE))
+    );
 
     let attr = ibv_qp_attr { qp_state: qp::state_number(InitState), ..attr };
     let init = Init { pkey_index: 7, access: Default::default(), qkey: QKey(8) };
-    assert_eq!(Transition::of(Ud, Reset, &attr, STATE | PKEY_INDEX | PORT | QKEY), Ok(Transition::Init(init)));
+    assert_eq!(
+        Transition::of(Ud, Reset, &attr, STATE | PKEY_INDEX | PORT | QKEY),
+        Ok(Transition::Init(init))
+    );
 }
 
 #[test]
@@ -187,9 +216,14 @@ fn there_is_one_port() {
 
 #[test]
 fn notification_of_a_drained_queue() {
-    for (en_sqd_async_notify, mask, notify) in [(1, EN_SQD_ASYNC_NOTIFY, true), (0, EN_SQD_ASYNC_NOTIFY, false), (1, 0, false)] {
+    for (en_sqd_async_notify, mask, notify) in
+        [(1, EN_SQD_ASYNC_NOTIFY, true), (0, EN_SQD_ASYNC_NOTIFY, false), (1, 0, false)]
+    {
         let attr = ibv_qp_attr { en_sqd_async_notify, ..valid(RtsState, Sqd) };
-        assert_eq!(Transition::of(Rc, RtsState, &attr, STATE | mask), Ok(Transition::Sqd { notify }));
+        assert_eq!(
+            Transition::of(Rc, RtsState, &attr, STATE | mask),
+            Ok(Transition::Sqd { notify })
+        );
     }
 }
 
@@ -200,5 +234,8 @@ fn bits_and_states_that_do_not_exist() {
     let attr = ibv_qp_attr { qp_state: 7, ..valid(Reset, InitState) };
     assert_eq!(Transition::of(Rc, Reset, &attr, STATE), Err(Errno::INVAL));
     let attr = ibv_qp_attr { path_mtu: 6, ..valid(InitState, RtrState) };
-    assert_eq!(Transition::of(Uc, InitState, &attr, STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN), Err(Errno::INVAL));
+    assert_eq!(
+        Transition::of(Uc, InitState, &attr, STATE | AV | PATH_MTU | DEST_QPN | RQ_PSN),
+        Err(Errno::INVAL)
+    );
 }

@@ -1,10 +1,11 @@
 //! An address that several processes share.
 //!
-//! The first process that opens an address is its *host*, by the socket that has the address's name. It alone reads the UDP socket.
-//! Who opens the address later becomes a *peer*: it is given the UDP socket, to send from, and a ring, into which the host
-//! writes whatever [is for](Addressee) the peer's partition, or for a service that only the peer listens for. When the host ends,
-//! one of the peers gets the name and is the host from then on; the UDP socket has never been closed meanwhile, and the others
-//! become its peers.
+//! The first process that opens an address is its *host*, by the socket that has the address's
+//! name. It alone reads the UDP socket. Who opens the address later becomes a *peer*: it is given
+//! the UDP socket, to send from, and a ring, into which the host writes whatever [is
+//! for](Addressee) the peer's partition, or for a service that only the peer listens for. When the
+//! host ends, one of the peers gets the name and is the host from then on; the UDP socket has never
+//! been closed meanwhile, and the others become its peers.
 
 use std::{
     collections::BTreeSet,
@@ -24,10 +25,10 @@ use rustix::net::RecvFlags;
 
 use super::{
     Arrived,
-    claim::{Entry, ClaimTable},
+    claim::{ClaimTable, Entry},
     ring::{LONGEST, RunHeader, Writer},
-    socket::{receive_with, send_with},
     sender::ShmSender,
+    socket::{receive_with, send_with},
 };
 
 /// What a peer can say in one message: its partition and its services.
@@ -100,7 +101,8 @@ impl Grant {
             Err(error) => Err(error),
             Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
             Ok((_, given)) => {
-                let [ring, udp, register] = given.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+                let [ring, udp, register] =
+                    given.try_into().map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
                 Ok(Some(Self { ring, udp, register }))
             }
         }
@@ -119,18 +121,25 @@ impl SharedAddresses {
 
     /// Whether someone else reads the UDP socket of this address.
     pub(super) fn is_peer(&self, address: IpAddr) -> bool {
-        self.addresses.iter().any(|shared| shared.address == address && !matches!(shared.role, Role::Owner))
+        self.addresses
+            .iter()
+            .any(|shared| shared.address == address && !matches!(shared.role, Role::Owner))
     }
 
     /// When it is to be looked at next who is the host of an address.
     pub(super) fn looks_at(&self) -> Option<Instant> {
-        let due = |shared: &SharedAddress| if let Role::Looking(due) = shared.role { Some(due) } else { None };
+        let due = |shared: &SharedAddress| {
+            if let Role::Looking(due) = shared.role { Some(due) } else { None }
+        };
         self.addresses.iter().filter_map(due).min()
     }
 
     /// Has it looked for the host of an address at this time.
     pub(super) fn look_again(&mut self, address: IpAddr, due: Instant) {
-        self.addresses.iter_mut().filter(|shared| shared.address == address).for_each(|shared| shared.role = Role::Looking(due));
+        self.addresses
+            .iter_mut()
+            .filter(|shared| shared.address == address)
+            .for_each(|shared| shared.role = Role::Looking(due));
     }
 
     pub(super) fn addresses(&mut self) -> impl Iterator<Item = &mut SharedAddress> {
@@ -138,7 +147,12 @@ impl SharedAddresses {
     }
 
     /// This process is the host of an address.
-    pub(super) fn found(&mut self, address: IpAddr, interface: u32, udp: OwnedFd) -> io::Result<()> {
+    pub(super) fn found(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        udp: OwnedFd,
+    ) -> io::Result<()> {
         self.add(address, interface, udp, ClaimTable::new()?, Role::Owner)
     }
 
@@ -156,17 +170,31 @@ impl SharedAddresses {
         Ok(())
     }
 
-    fn add(&mut self, address: IpAddr, interface: u32, udp: OwnedFd, register: ClaimTable, role: Role) -> io::Result<()> {
+    fn add(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+        udp: OwnedFd,
+        register: ClaimTable,
+        role: Role,
+    ) -> io::Result<()> {
         if let Some(partition) = self.partition {
             register.take(Entry::Partition(partition))?;
         }
-        self.addresses.push(SharedAddress { address, interface, udp, register, services: BTreeSet::new(), role });
+        self.addresses.push(SharedAddress {
+            address,
+            interface,
+            udp,
+            register,
+            services: BTreeSet::new(),
+            role,
+        });
         self.announce(address);
         Ok(())
     }
 
-    /// Chooses a partition that nobody else has on any of the addresses; `first` is tried first. Without addresses that can be shared
-    /// there is no need for one.
+    /// Chooses a partition that nobody else has on any of the addresses; `first` is tried first.
+    /// Without addresses that can be shared there is no need for one.
     ///
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when as many share an address as can.
@@ -174,16 +202,22 @@ impl SharedAddresses {
         if self.addresses.is_empty() {
             return Ok(());
         }
-        let numbers = (0..IdPartition::COUNT).filter_map(|step| IdPartition::new((first % IdPartition::COUNT + step) % IdPartition::COUNT + 1));
+        let numbers = (0..IdPartition::COUNT).filter_map(|step| {
+            IdPartition::new((first % IdPartition::COUNT + step) % IdPartition::COUNT + 1)
+        });
         for partition in numbers {
-            let had = |shared: &SharedAddress| shared.register.take(Entry::Partition(partition)).is_err();
+            let had =
+                |shared: &SharedAddress| shared.register.take(Entry::Partition(partition)).is_err();
             let Some(taken) = self.addresses.iter().position(had) else {
                 self.partition = Some(partition);
-                let addresses: Vec<_> = self.addresses.iter().map(|shared| shared.address).collect();
+                let addresses: Vec<_> =
+                    self.addresses.iter().map(|shared| shared.address).collect();
                 addresses.into_iter().for_each(|address| self.announce(address));
                 return Ok(());
             };
-            self.addresses[..taken].iter().for_each(|shared| shared.register.give_back(Entry::Partition(partition)));
+            self.addresses[..taken]
+                .iter()
+                .for_each(|shared| shared.register.give_back(Entry::Partition(partition)));
         }
         Err(io::ErrorKind::AddrInUse.into())
     }
@@ -200,7 +234,10 @@ impl SharedAddresses {
     /// # Errors
     /// [`io::ErrorKind::AddrInUse`] when another process does so at this address.
     pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return Ok(()) };
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address)
+        else {
+            return Ok(());
+        };
         shared.register.take(Entry::Service(service))?;
         shared.services.insert(service);
         self.announce(address);
@@ -209,12 +246,17 @@ impl SharedAddresses {
 
     /// Whether another process listens for it.
     pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.addresses.iter().any(|shared| shared.address == address && shared.register.is_had(Entry::Service(service)))
+        self.addresses.iter().any(|shared| {
+            shared.address == address && shared.register.is_had(Entry::Service(service))
+        })
     }
 
     /// Listens for it no more.
     pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return };
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address)
+        else {
+            return;
+        };
         if shared.services.remove(&service) {
             shared.register.give_back(Entry::Service(service));
             self.announce(address);
@@ -224,9 +266,13 @@ impl SharedAddresses {
     /// Tells the host of an address, if it is another process, what is for this one.
     pub(super) fn announce(&mut self, address: IpAddr) {
         let Some(partition) = self.partition else { return };
-        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address) else { return };
+        let Some(shared) = self.addresses.iter_mut().find(|shared| shared.address == address)
+        else {
+            return;
+        };
         let Role::Peer(host) = &shared.role else { return };
-        let services = shared.services.iter().take(MOST_SERVICES).flat_map(|service| service.0.to_ne_bytes());
+        let services =
+            shared.services.iter().take(MOST_SERVICES).flat_map(|service| service.0.to_ne_bytes());
         let message: Vec<u8> = [partition.get()].into_iter().chain(services).collect();
         if send_with(host, &message, &[]).is_err() {
             shared.role = Role::Looking(Instant::ZERO); // it is gone, or so busy that it must be asked anew
@@ -234,8 +280,16 @@ impl SharedAddresses {
     }
 
     /// Lets in a peer, who is woken by `wakeup`.
-    pub(super) fn accept_peer(&mut self, address: IpAddr, socket: OwnedFd, wakeup: OwnedFd) -> io::Result<()> {
-        let shared = self.addresses.iter().find(|shared| shared.address == address && matches!(shared.role, Role::Owner));
+    pub(super) fn accept_peer(
+        &mut self,
+        address: IpAddr,
+        socket: OwnedFd,
+        wakeup: OwnedFd,
+    ) -> io::Result<()> {
+        let shared = self
+            .addresses
+            .iter()
+            .find(|shared| shared.address == address && matches!(shared.role, Role::Owner));
         let shared = shared.ok_or(io::ErrorKind::PermissionDenied)?;
         let (writer, memory) = Writer::new()?;
         send_with(&socket, &[0], &[memory.as_fd(), shared.udp.as_fd(), shared.register.as_fd()])?;
@@ -261,7 +315,9 @@ impl SharedAddresses {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
                     Ok((_, length)) => peer.note(&message[..length]),
-                    Err(error) => return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
+                    Err(error) => {
+                        return matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR);
+                    }
                 }
             }
         });
@@ -283,14 +339,20 @@ impl SharedAddresses {
                 self.peer(|peer| peer.address == dst && peer.partition == Some(partition))
             }
             Addressee::Service(service) => {
-                if self.addresses.iter().any(|shared| shared.address == dst && shared.services.contains(&service)) {
+                if self
+                    .addresses
+                    .iter()
+                    .any(|shared| shared.address == dst && shared.services.contains(&service))
+                {
                     return false;
                 }
                 self.read_peer_updates(); // one may have begun to listen just now
                 return self.ask(service, arrived);
             }
             Addressee::Somebody => {
-                let places: Vec<_> = (0..self.peers.len()).filter(|&place| self.peers[place].address == dst).collect();
+                let places: Vec<_> = (0..self.peers.len())
+                    .filter(|&place| self.peers[place].address == dst)
+                    .collect();
                 places.into_iter().for_each(|place| self.forward_to(place, arrived));
                 return false;
             }
@@ -304,7 +366,9 @@ impl SharedAddresses {
     /// Hands a request on to whoever listens for the service. Returns whether anybody does.
     fn ask(&mut self, service: ServiceId, request: &Arrived<'_>) -> bool {
         let dst = request.net.dst;
-        if let Some(place) = self.peer(|peer| peer.address == dst && peer.services.contains(&service)) {
+        if let Some(place) =
+            self.peer(|peer| peer.address == dst && peer.services.contains(&service))
+        {
             self.forward_to(place, request);
             return true;
         }
@@ -330,14 +394,21 @@ impl SharedAddresses {
         self.scratch.extend_from_slice(&ForwardHeader::of(net).0);
         self.scratch.extend_from_slice(bytes);
         let NetHeader { traffic_class, hop_limit, .. } = *net;
-        let header = RunHeader { length, segment: length, traffic_class, hop_limit, checksum_verified: reception.checksum_verified };
+        let header = RunHeader {
+            length,
+            segment: length,
+            traffic_class,
+            hop_limit,
+            checksum_verified: reception.checksum_verified,
+        };
         // a ring that is full or broken loses it, as a wire would
         let _ = self.peers[place].way.send(header, &self.scratch);
         self.forwarded += 1;
         self.written = true;
     }
 
-    /// Writes what found no room and wakes those who sleep. Returns whether nothing is left to write.
+    /// Writes what found no room and wakes those who sleep. Returns whether nothing is left to
+    /// write.
     pub(super) fn flush(&mut self) -> bool {
         if !self.written {
             return true;
@@ -355,11 +426,17 @@ impl Peer {
     fn note(&mut self, message: &[u8]) {
         let Some((&partition, services)) = message.split_first() else { return };
         self.partition = IdPartition::new(partition);
-        self.services = services.as_chunks().0.iter().map(|service| ServiceId(u64::from_ne_bytes(*service))).collect();
+        self.services = services
+            .as_chunks()
+            .0
+            .iter()
+            .map(|service| ServiceId(u64::from_ne_bytes(*service)))
+            .collect();
     }
 }
 
-/// What stands before a datagram that is handed on: where it comes from, and what is known of its identification.
+/// What stands before a datagram that is handed on: where it comes from, and what is known of its
+/// identification.
 pub(super) struct ForwardHeader([u8; ForwardHeader::LEN]);
 
 impl ForwardHeader {
@@ -379,7 +456,11 @@ impl ForwardHeader {
     }
 
     /// The note and the datagram behind it, with what the ring says of it.
-    pub(super) fn read<'a>(header: &RunHeader, dst: IpAddr, bytes: &'a [u8]) -> Option<(NetHeader, &'a [u8])> {
+    pub(super) fn read<'a>(
+        header: &RunHeader,
+        dst: IpAddr,
+        bytes: &'a [u8],
+    ) -> Option<(NetHeader, &'a [u8])> {
         let (note, datagram) = bytes.split_first_chunk::<{ Self::LEN }>()?;
         let (src, rest) = note.split_first_chunk::<16>()?;
         let word = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
@@ -407,14 +488,35 @@ mod tests {
                 Ident::Known { id: 0xFFFF, dont_fragment: false },
                 Ident::Known { id: 1, dont_fragment: true },
             ] {
-                let net = NetHeader { src, dst, src_port: 49_152, traffic_class: 3, hop_limit: 64, ident };
+                let net = NetHeader {
+                    src,
+                    dst,
+                    src_port: 49_152,
+                    traffic_class: 3,
+                    hop_limit: 64,
+                    ident,
+                };
                 let bytes = [&ForwardHeader::of(&net).0[..], b"datagram"].concat();
-                let header =
-                    RunHeader { length: bytes.len(), segment: bytes.len(), traffic_class: 3, hop_limit: 64, checksum_verified: false };
-                assert_eq!(ForwardHeader::read(&header, dst, &bytes), Some((net, &b"datagram"[..])));
+                let header = RunHeader {
+                    length: bytes.len(),
+                    segment: bytes.len(),
+                    traffic_class: 3,
+                    hop_limit: 64,
+                    checksum_verified: false,
+                };
+                assert_eq!(
+                    ForwardHeader::read(&header, dst, &bytes),
+                    Some((net, &b"datagram"[..]))
+                );
             }
         }
-        let header = RunHeader { length: 23, segment: 23, traffic_class: 0, hop_limit: 0, checksum_verified: false };
+        let header = RunHeader {
+            length: 23,
+            segment: 23,
+            traffic_class: 0,
+            hop_limit: 0,
+            checksum_verified: false,
+        };
         assert_eq!(ForwardHeader::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
     }
 }

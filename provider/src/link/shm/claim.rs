@@ -1,5 +1,6 @@
-//! Who of those that share an address has which partition, and who listens for which service: locks in a file that all of them have
-//! open. A lock ends with the process that has it, however that ends.
+//! Who of those that share an address has which partition, and who listens for which service: locks
+//! in a file that all of them have open. A lock ends with the process that has it, however that
+//! ends.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -20,7 +21,8 @@ pub(super) enum Entry {
 }
 
 impl Entry {
-    /// Its byte in the file. Positions have 63 bits; of services that differ in the uppermost two alone the second is refused.
+    /// Its byte in the file. Positions have 63 bits; of services that differ in the uppermost two
+    /// alone the second is refused.
     const fn position(self) -> i64 {
         match self {
             Self::Partition(partition) => partition.get() as i64,
@@ -36,8 +38,8 @@ impl ClaimTable {
         Ok(Self(File::from(rustix::fs::memfd_create("roce register", MemfdFlags::CLOEXEC)?)))
     }
 
-    /// The register that another process has open. Its descriptor stands for the same opening, whose locks are that process's, so
-    /// it is opened once more.
+    /// The register that another process has open. Its descriptor stands for the same opening,
+    /// whose locks are that process's, so it is opened once more.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
         Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
@@ -49,7 +51,9 @@ impl ClaimTable {
     /// [`io::ErrorKind::AddrInUse`] if another has it.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
         self.lock(libc::F_WRLCK, entry).map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => io::ErrorKind::AddrInUse.into(),
+            io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
+                io::ErrorKind::AddrInUse.into()
+            }
             _ => error,
         })
     }
@@ -69,7 +73,12 @@ impl ClaimTable {
         self.control(libc::F_OFD_SETLK, kind, entry).map(drop)
     }
 
-    fn control(&self, command: libc::c_int, kind: libc::c_int, entry: Entry) -> io::Result<libc::flock> {
+    fn control(
+        &self,
+        command: libc::c_int,
+        kind: libc::c_int,
+        entry: Entry,
+    ) -> io::Result<libc::flock> {
         let mut lock = libc::flock {
             l_type: kind as libc::c_short,
             l_whence: libc::SEEK_SET as libc::c_short,
@@ -77,7 +86,8 @@ impl ClaimTable {
             l_len: 1,
             l_pid: 0,
         };
-        // SAFETY: The descriptor is open, and the call reads and writes the structure that it is given, nothing else.
+        // SAFETY: The descriptor is open, and the call reads and writes the structure that it is
+        // given, nothing else.
         match unsafe { libc::fcntl(self.0.as_raw_fd(), command, &raw mut lock) } {
             0 => Ok(lock),
             _ => Err(io::Error::last_os_error()),
@@ -102,7 +112,9 @@ mod tests {
         let first = ClaimTable::new().unwrap();
         let join = || ClaimTable::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
         let (second, third) = (join(), join());
-        let is_had = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+        let is_had = |result: io::Result<()>| {
+            result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+        };
         for entry in [partition, service(0), service(0x0106_0001), service(u64::MAX)] {
             first.take(entry).unwrap();
             first.take(entry).unwrap();

@@ -1,20 +1,24 @@
-//! The short way to a device of the same host: memory that two processes share, in the place of the network stack.
+//! The short way to a device of the same host: memory that two processes share, in the place of the
+//! network stack.
 //!
-//! Each address that a link is bound to has a socket in the abstract name space of Unix sockets, which is one per network
-//! namespace, as the addresses are. Who is about to send to an address looks whether there is one of that name. If there is, and
-//! it belongs to the same user, the sender makes a [ring](ring), sends the memory's descriptor, and gets an event descriptor with
-//! which it can wake the receiver. Until the answer is there, and wherever there is no such socket, packets take the network
-//! stack. The ring carries what the network would: runs of whole packets, ICRC included.
+//! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
+//! which is one per network namespace, as the addresses are. Who is about to send to an address
+//! looks whether there is one of that name. If there is, and it belongs to the same user, the
+//! sender makes a [ring](ring), sends the memory's descriptor, and gets an event descriptor with
+//! which it can wake the receiver. Until the answer is there, and wherever there is no such socket,
+//! packets take the network stack. The ring carries what the network would: runs of whole packets,
+//! ICRC included.
 //!
-//! By the same socket a process finds whoever has the address that it wants itself, and [shares](addresses) it.
+//! By the same socket a process finds whoever has the address that it wants itself, and
+//! [shares](addresses) it.
 //!
 //! A connection of Unix sockets also tells at once when the other process ends, however it ends.
 
 mod address;
 mod claim;
 mod ring;
-mod socket;
 mod sender;
+mod socket;
 
 use std::{
     collections::BTreeMap,
@@ -42,10 +46,10 @@ use socket2::Socket;
 
 use super::{Arrived, BATCH, BindError};
 use crate::engine::wait;
-use address::{SharedAddresses, ForwardHeader, Role, Grant};
+use address::{ForwardHeader, Grant, Role, SharedAddresses};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
-use socket::{connect, is_over, is_same_user, receive_with, send_with, watch};
 use sender::ShmSender;
+use socket::{connect, is_over, is_same_user, receive_with, send_with, watch};
 
 /// How often a link that nobody sleeps on looks whether others come or go.
 const LOOK: Duration = Duration::from_millis(1);
@@ -59,7 +63,8 @@ const MOST: usize = 1024;
 const MAX_PENDING: usize = 64;
 /// How long the host of an address has time to let in a peer.
 const OWNER_ANSWERS: Duration = Duration::from_secs(1);
-/// How often it is tried to have an address while it passes from one process to another, and how soon again.
+/// How often it is tried to have an address while it passes from one process to another, and how
+/// soon again.
 const HANDOVER_TRIES: usize = 10;
 const HANDOVER: Duration = Duration::from_millis(2);
 
@@ -160,7 +165,8 @@ impl ShmLink {
         })
     }
 
-    /// Readable when there is something to do. Runs make it so only while someone [rests](Self::rest).
+    /// Readable when there is something to do. Runs make it so only while someone
+    /// [rests](Self::rest).
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         self.epoll.as_fd()
     }
@@ -170,8 +176,8 @@ impl ShmLink {
         self.trusted = true;
     }
 
-    /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the process that has it, whose socket
-    /// it is given. `exclusive`: rather not at all than shared.
+    /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
+    /// process that has it, whose socket it is given. `exclusive`: rather not at all than shared.
     ///
     /// # Errors
     /// Those of `bind`; [`BindError::Taken`].
@@ -189,7 +195,8 @@ impl ShmLink {
             match self.listen(address, interface) {
                 Ok(()) => match bind() {
                     Ok(socket) => {
-                        self.found(address, interface, &socket).map_err(|source| BindError::System { address, source })?;
+                        self.found(address, interface, &socket)
+                            .map_err(|source| BindError::System { address, source })?;
                         return Ok(socket);
                     }
                     Err(error) => {
@@ -208,7 +215,8 @@ impl ShmLink {
                 Err(_) => match self.join_shared(address, interface) {
                     Ok(socket) => return Ok(socket),
                     // it has just ended, perhaps
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {}
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {
+                    }
                     // somebody has the name, and perhaps not the address
                     Err(_) => {
                         self.forget(address);
@@ -239,7 +247,8 @@ impl ShmLink {
     fn join_shared(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
         let host = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
         wait(&[host.as_fd()], Some(OWNER_ANSWERS))?;
-        let Grant { ring, udp, register } = Grant::receive(&host)?.ok_or(io::ErrorKind::TimedOut)?;
+        let Grant { ring, udp, register } =
+            Grant::receive(&host)?.ok_or(io::ErrorKind::TimedOut)?;
         let socket = Socket::from(udp.try_clone()?);
         self.attach_ring(address, ring, host.clone())?;
         self.addresses.join(address, interface, udp, &register, host)?;
@@ -247,10 +256,22 @@ impl ShmLink {
     }
 
     /// Receives what the host of an address hands on.
-    fn attach_ring(&mut self, address: IpAddr, ring: OwnedFd, host: Arc<OwnedFd>) -> io::Result<()> {
+    fn attach_ring(
+        &mut self,
+        address: IpAddr,
+        ring: OwnedFd,
+        host: Arc<OwnedFd>,
+    ) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(Incoming { src: None, dst: address, socket: host, reader, over: false, broken: false });
+        self.incoming.push(Incoming {
+            src: None,
+            dst: address,
+            socket: host,
+            reader,
+            over: false,
+            broken: false,
+        });
         Ok(())
     }
 
@@ -287,7 +308,8 @@ impl ShmLink {
         self.addresses.is_peer(address)
     }
 
-    /// Hands a datagram on to the process that it is for. Returns whether that is another than this one.
+    /// Hands a datagram on to the process that it is for. Returns whether that is another than this
+    /// one.
     pub(super) fn forward(&mut self, arrived: &Arrived<'_>) -> bool {
         self.addresses.forward(arrived)
     }
@@ -308,8 +330,15 @@ impl ShmLink {
         }
     }
 
-    /// Whether what is sent between the two takes the short way. If it is not known yet, it is asked for.
-    pub(super) fn reaches(&mut self, now: Instant, src: IpAddr, dst: IpAddr, interface: u32) -> bool {
+    /// Whether what is sent between the two takes the short way. If it is not known yet, it is
+    /// asked for.
+    pub(super) fn reaches(
+        &mut self,
+        now: Instant,
+        src: IpAddr,
+        dst: IpAddr,
+        interface: u32,
+    ) -> bool {
         match self.outgoing.get(&(src, dst)) {
             Some(Outgoing::Open(..)) => return true,
             Some(Outgoing::Asked(..)) => return false,
@@ -333,13 +362,19 @@ impl ShmLink {
     fn has_room(&mut self, now: Instant) -> bool {
         if self.outgoing.len() >= MOST && self.sweep_at <= now {
             self.sweep_at = now.plus(ASK_AGAIN);
-            self.outgoing.retain(|_, outgoing| !matches!(outgoing, Outgoing::None(until) if *until <= now));
+            self.outgoing
+                .retain(|_, outgoing| !matches!(outgoing, Outgoing::None(until) if *until <= now));
         }
         self.outgoing.len() < MOST
     }
 
     /// Sends runs between two addresses by the short way; `None` if there is none.
-    pub(super) fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> Option<io::Result<()>> {
+    pub(super) fn send(
+        &mut self,
+        now: Instant,
+        bytes: &[u8],
+        runs: &[Transmit],
+    ) -> Option<io::Result<()>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
         let Some(Outgoing::Open(_, way)) = self.outgoing.get_mut(&key) else { return None };
@@ -392,7 +427,10 @@ impl ShmLink {
         }
         self.look_at = now.plus(LOOK);
         let mut events = [const { MaybeUninit::uninit() }; 1];
-        if !matches!(epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _))) {
+        if !matches!(
+            epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())),
+            Ok(([_, ..], _))
+        ) {
             return;
         }
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
@@ -411,8 +449,13 @@ impl ShmLink {
     /// Lets in who has come.
     fn accept_pending(&mut self) {
         for Listener { address, socket } in &self.listeners {
-            while let Ok(socket) = rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-                if self.pending.len() < MAX_PENDING && is_same_user(&socket) && watch(&self.epoll, &socket).is_ok() {
+            while let Ok(socket) =
+                rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
+            {
+                if self.pending.len() < MAX_PENDING
+                    && is_same_user(&socket)
+                    && watch(&self.epoll, &socket).is_ok()
+                {
                     self.pending.push(Pending { dst: *address, socket });
                 }
             }
@@ -421,12 +464,20 @@ impl ShmLink {
             match pending.hello() {
                 Ok(None) => self.pending.push(pending),
                 Ok(Some(Hello::Ring(src, reader)))
-                    if self.incoming.len() < MOST && send_with(&pending.socket, &[0], &[self.wakeup.as_fd()]).is_ok() =>
+                    if self.incoming.len() < MOST
+                        && send_with(&pending.socket, &[0], &[self.wakeup.as_fd()]).is_ok() =>
                 {
                     let Pending { dst, socket } = pending;
                     reader.set_asleep(self.sleepers > 0);
                     let (src, socket) = (Some(src), Arc::new(socket));
-                    self.incoming.push(Incoming { src, dst, socket, reader, over: false, broken: false });
+                    self.incoming.push(Incoming {
+                        src,
+                        dst,
+                        socket,
+                        reader,
+                        over: false,
+                        broken: false,
+                    });
                 }
                 Ok(Some(Hello::Grant(wakeup))) => {
                     let _ = self.addresses.accept_peer(pending.dst, pending.socket, wakeup); // who is not let in sees that it is over
@@ -459,7 +510,8 @@ impl ShmLink {
                 continue;
             }
             shared.role = if let Ok(socket) = socket::listen(shared.address, shared.interface) {
-                // What comes by the UDP socket is this process's to read now. Who sleeps does so on the descriptor of these here.
+                // What comes by the UDP socket is this process's to read now. Who sleeps does so on
+                // the descriptor of these here.
                 let _ = watch(epoll, &socket).and_then(|()| watch(epoll, &shared.udp));
                 listeners.push(Listener { address: shared.address, socket });
                 Role::Owner
@@ -483,9 +535,12 @@ impl ShmLink {
         }
     }
 
-    /// Whether there are rings from others, each of which has brought something before, and nobody sleeps.
+    /// Whether there are rings from others, each of which has brought something before, and nobody
+    /// sleeps.
     pub(super) fn are_settled(&self) -> bool {
-        self.sleepers == 0 && !self.incoming.is_empty() && self.incoming.iter().all(|incoming| !incoming.reader.is_fresh())
+        self.sleepers == 0
+            && !self.incoming.is_empty()
+            && self.incoming.iter().all(|incoming| !incoming.reader.is_fresh())
     }
 
     /// Hands over runs that have arrived, some at a time; returns how many.
@@ -555,7 +610,15 @@ impl Incoming {
             }
             return;
         };
-        let run = Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class, hop_limit, segment, range: 0..length };
+        let run = Transmit {
+            src,
+            dst,
+            src_port: ROCE_UDP_PORT,
+            traffic_class,
+            hop_limit,
+            segment,
+            range: 0..length,
+        };
         for (index, datagram) in buffer[..length].chunks(segment).enumerate() {
             sink(&Arrived { net: &run.net_header(index), bytes: datagram, reception });
         }
@@ -571,7 +634,9 @@ impl Outgoing {
                     let wakeup = given.remove(0);
                     Self::Open(socket, Box::new(ShmSender::new(writer, wakeup)))
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Self::Asked(socket, writer),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    Self::Asked(socket, writer)
+                }
                 _ => Self::None(now.plus(ASK_AGAIN)),
             },
             Self::Open(socket, _) if is_over(&socket) => Self::None(now),
@@ -590,10 +655,13 @@ impl Pending {
         };
         match (said.split_first_chunk(), given.pop()) {
             (Some((&HELLO_RING, address)), Some(memory)) if length == HELLO_RING_LEN => {
-                let address: [u8; 16] = address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+                let address: [u8; 16] =
+                    address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
                 Ok(Some(Hello::Ring(Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
             }
-            (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => Ok(Some(Hello::Grant(wakeup))),
+            (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => {
+                Ok(Some(Hello::Grant(wakeup)))
+            }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }
     }
@@ -612,7 +680,12 @@ fn ask(src: IpAddr, dst: IpAddr, interface: u32) -> io::Result<(OwnedFd, Writer)
 }
 
 /// Asks the host of an address to share it.
-fn request_grant(epoll: &OwnedFd, wakeup: &OwnedFd, address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+fn request_grant(
+    epoll: &OwnedFd,
+    wakeup: &OwnedFd,
+    address: IpAddr,
+    interface: u32,
+) -> io::Result<OwnedFd> {
     let socket = connect(address, interface)?;
     watch(epoll, &socket)?;
     send_with(&socket, &HELLO_SHARE, &[wakeup.as_fd()])?;

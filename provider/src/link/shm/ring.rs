@@ -1,8 +1,8 @@
 //! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
 //!
-//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side believes the other: a position or a
-//! record that cannot be means that the ring is broken, and nothing that the other writes can make this side read or write
-//! outside of the ring.
+//! Positions only grow; where a byte lies is its position modulo the capacity. Neither side
+//! believes the other: a position or a record that cannot be means that the ring is broken, and
+//! nothing that the other writes can make this side read or write outside of the ring.
 
 use std::{
     fs::File,
@@ -22,7 +22,8 @@ use crate::region::MmapMemory;
 
 /// Bytes of records that are written and not yet read. A power of two.
 const CAPACITY: u64 = 2 << 20;
-/// As long as the reader keeps up, the writer stays in this much of it, which fits into caches and is never missing.
+/// As long as the reader keeps up, the writer stays in this much of it, which fits into caches and
+/// is never missing.
 const HOT: u64 = 512 << 10;
 const PAGE: u64 = 4096;
 /// Where records begin: behind a page with the positions.
@@ -64,22 +65,40 @@ const VOUCHED: u64 = 1 << 23;
 impl RunHeader {
     pub(super) fn of(run: &Transmit, checksum_verified: bool) -> Self {
         let &Transmit { traffic_class, hop_limit, segment, ref range, .. } = run;
-        Self { length: range.len(), segment: segment.min(range.len()), traffic_class, hop_limit, checksum_verified }
+        Self {
+            length: range.len(),
+            segment: segment.min(range.len()),
+            traffic_class,
+            hop_limit,
+            checksum_verified,
+        }
     }
 
     const fn word(self) -> u64 {
         let checksum_verified = if self.checksum_verified { VOUCHED } else { 0 };
-        let (traffic_class, hop_limit) = ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
-        self.length as u64 | checksum_verified | (self.segment as u64) << 24 | traffic_class | hop_limit
+        let (traffic_class, hop_limit) =
+            ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
+        self.length as u64
+            | checksum_verified
+            | (self.segment as u64) << 24
+            | traffic_class
+            | hop_limit
     }
 
     const fn parse(word: u64) -> Result<Self, Broken> {
         let [.., traffic_class, hop_limit] = word.to_le_bytes();
-        let (length, segment) = ((word & (VOUCHED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
+        let (length, segment) =
+            ((word & (VOUCHED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
         if segment == 0 || segment > length || length > LONGEST {
             return Err(Broken);
         }
-        Ok(Self { length, segment, traffic_class, hop_limit, checksum_verified: word & VOUCHED != 0 })
+        Ok(Self {
+            length,
+            segment,
+            traffic_class,
+            hop_limit,
+            checksum_verified: word & VOUCHED != 0,
+        })
     }
 
     /// Bytes of the ring that it takes.
@@ -126,7 +145,8 @@ pub(super) struct Writer {
 impl Writer {
     /// A new ring, and the descriptor by which another process reaches it.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
-        let memory = rustix::fs::memfd_create("roce", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        let memory =
+            rustix::fs::memfd_create("roce", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&memory, SIZE)?;
         rustix::fs::fcntl_add_seals(&memory, seals())?;
         let file = File::from(memory);
@@ -139,7 +159,11 @@ impl Writer {
     pub(super) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
         debug_assert!(bytes.len() == header.length, "the header says how long it is");
         let position = self.head % CAPACITY;
-        let skipped = if position + header.room() > CAPACITY || self.may_begin_anew(position) { CAPACITY - position } else { 0 };
+        let skipped = if position + header.room() > CAPACITY || self.may_begin_anew(position) {
+            CAPACITY - position
+        } else {
+            0
+        };
         let end = self.head + skipped + header.room();
         if end - self.tail > CAPACITY {
             self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
@@ -155,13 +179,15 @@ impl Writer {
         }
         let start = self.head + skipped;
         self.ring.at(start).store(header.word(), Ordering::Relaxed);
-        write_words(self.ring.words(), START + start % CAPACITY + WORD, bytes).map_err(|_| Broken)?;
+        write_words(self.ring.words(), START + start % CAPACITY + WORD, bytes)
+            .map_err(|_| Broken)?;
         self.head = end;
         self.ring.word(HEAD).store(end, Ordering::Release);
         Ok(true)
     }
 
-    /// Whether it has written enough and the reader has read it all, which is worth a look only now and then.
+    /// Whether it has written enough and the reader has read it all, which is worth a look only now
+    /// and then.
     fn may_begin_anew(&mut self, position: u64) -> bool {
         if position < HOT || position / PAGE == self.page {
             return false;
@@ -171,7 +197,8 @@ impl Writer {
         self.tail == self.head
     }
 
-    /// Whether the other side sleeps and must be woken. True once for each time that it went to sleep.
+    /// Whether the other side sleeps and must be woken. True once for each time that it went to
+    /// sleep.
     pub(super) fn must_wake(&self) -> bool {
         // Either this sees that it sleeps, or it sees, after it said so, what was written.
         fence(Ordering::SeqCst);
@@ -268,7 +295,13 @@ mod tests {
     }
 
     fn header(length: usize) -> RunHeader {
-        RunHeader { length, segment: length.div_ceil(3), traffic_class: 0xA5, hop_limit: 0xFF, checksum_verified: length.is_multiple_of(2) }
+        RunHeader {
+            length,
+            segment: length.div_ceil(3),
+            traffic_class: 0xA5,
+            hop_limit: 0xFF,
+            checksum_verified: length.is_multiple_of(2),
+        }
     }
 
     fn bytes(length: usize, seed: usize) -> Vec<u8> {
@@ -306,7 +339,10 @@ mod tests {
             while let Some(found) = reader.pop(&mut buffer).unwrap() {
                 large += usize::from(found.length > 1);
             }
-            assert!(large * 60_008 + small * 16 > CAPACITY as usize - 70_000, "{large} and {small}");
+            assert!(
+                large * 60_008 + small * 16 > CAPACITY as usize - 70_000,
+                "{large} and {small}"
+            );
         }
     }
 
@@ -331,7 +367,16 @@ mod tests {
             assert_eq!(reader.pop(&mut buffer), Err(Broken), "{head}");
         }
         let segment = |segment: u64| segment << 24;
-        for word in [0, 5, segment(1), 5 | segment(6), 65_537 | segment(8), 0xFF_FFFF | segment(1), 9 | segment(9), SKIP - 1] {
+        for word in [
+            0,
+            5,
+            segment(1),
+            5 | segment(6),
+            65_537 | segment(8),
+            0xFF_FFFF | segment(1),
+            9 | segment(9),
+            SKIP - 1,
+        ] {
             let (writer, mut reader) = ring();
             writer.ring.at(0).store(word, Ordering::Relaxed);
             writer.ring.word(HEAD).store(16, Ordering::Relaxed); // eight bytes of a record
@@ -353,10 +398,14 @@ mod tests {
 
     #[test]
     fn memory_that_can_be_cut_short_is_refused() {
-        let open = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        let open =
+            rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .unwrap();
         rustix::fs::ftruncate(&open, SIZE).unwrap();
         assert!(Reader::new(open).is_err());
-        let short = rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        let short =
+            rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .unwrap();
         rustix::fs::ftruncate(&short, SIZE - 1).unwrap();
         rustix::fs::fcntl_add_seals(&short, seals()).unwrap();
         assert!(Reader::new(short).is_err());

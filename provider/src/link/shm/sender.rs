@@ -27,7 +27,10 @@ impl ShmSender {
             return Ok(());
         }
         if self.backlog_bytes + bytes.len() > BACKLOG {
-            return Err(io::Error::new(io::ErrorKind::WouldBlock, "the other process does not read what it is sent"));
+            return Err(io::Error::new(
+                io::ErrorKind::WouldBlock,
+                "the other process does not read what it is sent",
+            ));
         }
         self.backlog_bytes += bytes.len();
         self.backlog.push_back((header, bytes.into()));

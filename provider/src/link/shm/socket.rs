@@ -11,8 +11,8 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::{
     event::epoll,
     net::{
-        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
-        SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+        AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
     },
 };
 
@@ -34,10 +34,13 @@ pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     if is_same_user(&socket) { Ok(socket) } else { Err(io::ErrorKind::PermissionDenied.into()) }
 }
 
-/// The name of an address's socket. A link-local address means something only together with an interface.
+/// The name of an address's socket. A link-local address means something only together with an
+/// interface.
 fn name(address: IpAddr, interface: u32) -> io::Result<SocketAddrUnix> {
     let name = match address {
-        IpAddr::V6(v6) if v6.is_unicast_link_local() => format!("roce {ROCE_UDP_PORT} {v6}%{interface}"),
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            format!("roce {ROCE_UDP_PORT} {v6}%{interface}")
+        }
         _ => format!("roce {ROCE_UDP_PORT} {address}"),
     };
     Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
@@ -48,8 +51,8 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Whether the process at the other end is of the user of this one: others can neither read what is sent nor pretend to be
-/// someone by it.
+/// Whether the process at the other end is of the user of this one: others can neither read what is
+/// sent nor pretend to be someone by it.
 pub(super) fn is_same_user(socket: &OwnedFd) -> bool {
     sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
 }
@@ -67,7 +70,11 @@ pub(super) fn watch(epoll: &OwnedFd, descriptor: &OwnedFd) -> io::Result<()> {
 }
 
 /// Sends bytes, and descriptors with them.
-pub(super) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+pub(super) fn send_with(
+    socket: &OwnedFd,
+    bytes: &[u8],
+    descriptors: &[BorrowedFd<'_>],
+) -> io::Result<()> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
@@ -78,10 +85,18 @@ pub(super) fn send_with(socket: &OwnedFd, bytes: &[u8], descriptors: &[BorrowedF
 }
 
 /// Receives bytes, and the descriptors that came with them.
-pub(super) fn receive_with(socket: &OwnedFd, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+pub(super) fn receive_with(
+    socket: &OwnedFd,
+    bytes: &mut [u8],
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let received = rustix::net::recvmsg(socket, &mut [IoSliceMut::new(bytes)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    let received = rustix::net::recvmsg(
+        socket,
+        &mut [IoSliceMut::new(bytes)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let descriptors = ancillary.drain().flat_map(|message| match message {
         RecvAncillaryMessage::ScmRights(descriptors) => descriptors.collect(),
         _ => Vec::new(),

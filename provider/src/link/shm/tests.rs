@@ -39,14 +39,24 @@ fn pair(test: u8) -> (ShmLink, ShmLink, [IpAddr; 2]) {
 }
 
 fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit {
-    Transmit { src, dst, src_port: ROCE_UDP_PORT, traffic_class: 0xB8, hop_limit: 64, segment, range }
+    Transmit {
+        src,
+        dst,
+        src_port: ROCE_UDP_PORT,
+        traffic_class: 0xB8,
+        hop_limit: 64,
+        segment,
+        range,
+    }
 }
 
 /// Everything that has arrived: source, place in its run, bytes.
 fn take(neighbours: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
     let mut taken = Vec::new();
     while neighbours.receive(at(0), &mut |arrived| {
-        let Ident::Known { id, dont_fragment: true } = arrived.net.ident else { panic!("{arrived:?}") };
+        let Ident::Known { id, dont_fragment: true } = arrived.net.ident else {
+            panic!("{arrived:?}")
+        };
         assert_eq!((arrived.net.traffic_class, arrived.net.hop_limit), (0xB8, 64));
         taken.push((arrived.net.src, id, arrived.bytes.to_vec()));
     }) > 0
@@ -60,7 +70,15 @@ fn packets_take_the_short_way_once_it_is_there() {
     let [src, _] = ends;
     assert!(!b.are_settled());
     a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap().unwrap();
-    assert_eq!(take(&mut b), [(src, 0, b"abc".into()), (src, 1, b"def".into()), (src, 2, b"gh".into()), (src, 0, b"cd".into())]);
+    assert_eq!(
+        take(&mut b),
+        [
+            (src, 0, b"abc".into()),
+            (src, 1, b"def".into()),
+            (src, 2, b"gh".into()),
+            (src, 0, b"cd".into())
+        ]
+    );
     assert!(b.are_settled());
     assert_eq!(a.sent_runs(), 2);
     // what the sender trusted for the receiver is told
@@ -140,7 +158,9 @@ fn what_finds_no_room_waits_in_order() {
     assert!(taken[..60].iter().all(|(.., datagram)| *datagram == bytes));
     assert_eq!(taken[60].2, bytes[..7]);
     // and what nobody ever reads is lost in the end, not kept
-    let kept = (0..1000).take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).unwrap().is_ok()).count();
+    let kept = (0..1000)
+        .take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).unwrap().is_ok())
+        .count();
     assert!((200..400).contains(&kept), "{kept}");
 }
 
@@ -149,7 +169,10 @@ fn whoever_sleeps_is_woken() {
     let (mut a, mut b, ends) = pair(5);
     let is_readable = |neighbours: &ShmLink| {
         let mut events = [const { MaybeUninit::uninit() }; 1];
-        matches!(epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())), Ok(([_, ..], _)))
+        matches!(
+            epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())),
+            Ok(([_, ..], _))
+        )
     };
     let mut send = || a.send(at(2), b"x", &[run(ends, 1, 0..1)]).unwrap().unwrap();
     send();
@@ -254,7 +277,14 @@ fn peer(host: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
 
 fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
     let ident = Ident::Known { id: 0, dont_fragment: true };
-    roce_transport::wire::NetHeader { src: [10, 0, 0, 9].into(), dst, src_port: 4791, traffic_class: 0xB8, hop_limit: 64, ident }
+    roce_transport::wire::NetHeader {
+        src: [10, 0, 0, 9].into(),
+        dst,
+        src_port: 4791,
+        traffic_class: 0xB8,
+        hop_limit: 64,
+        ident,
+    }
 }
 
 /// The beginning of a packet to a queue pair with this partition.
@@ -268,13 +298,23 @@ fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
     let mut a = host(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
-    assert!(partitions[0] != partitions[1] && partitions[1] != partitions[2] && partitions[0] != partitions[2]);
+    assert!(
+        partitions[0] != partitions[1]
+            && partitions[1] != partitions[2]
+            && partitions[0] != partitions[2]
+    );
     assert_eq!([&a, &b, &c].map(|each| each.is_peer(address)), [false, true, true]);
     let net = net(address);
     let packets = partitions.map(packet);
-    assert_eq!(packets.each_ref().map(|bytes| a.forward(&Arrived::new(&net, bytes))), [false, true, true]);
+    assert_eq!(
+        packets.each_ref().map(|bytes| a.forward(&Arrived::new(&net, bytes))),
+        [false, true, true]
+    );
     a.flush(at(1));
-    let free = (1..=IdPartition::COUNT).filter_map(IdPartition::new).find(|partition| !partitions.contains(partition)).unwrap();
+    let free = (1..=IdPartition::COUNT)
+        .filter_map(IdPartition::new)
+        .find(|partition| !partitions.contains(partition))
+        .unwrap();
     assert!(!a.forward(&Arrived::new(&net, &packet(free))), "nobody has it");
     let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
     assert!(!a.forward(&Arrived::new(&elsewhere, &packets[1])), "they do not share that one");
@@ -293,7 +333,9 @@ fn a_service_is_one_processs_at_an_address() {
     let mut a = host(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
-    let is_in_use = |result: io::Result<()>| result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse);
+    let is_in_use = |result: io::Result<()>| {
+        result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
+    };
     b.claim(service, address).unwrap();
     assert!(is_in_use(a.claim(service, address)) && is_in_use(c.claim(service, address)));
     assert_eq!([&a, &b, &c].map(|each| each.is_claimed(service, address)), [true, false, true]);
@@ -340,8 +382,10 @@ fn when_the_host_ends_one_of_the_others_is_the_host() {
 fn an_address_has_room_for_as_many_as_there_are_slots() {
     let [address, _] = addresses(11);
     let mut a = host(address);
-    let mut others: Vec<_> = (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
-    let mut partitions: Vec<_> = others.iter().map(|other| other.partition().unwrap()).chain(a.partition()).collect();
+    let mut others: Vec<_> =
+        (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
+    let mut partitions: Vec<_> =
+        others.iter().map(|other| other.partition().unwrap()).chain(a.partition()).collect();
     partitions.sort();
     partitions.dedup();
     assert_eq!(partitions.len(), usize::from(IdPartition::COUNT));

@@ -1,4 +1,5 @@
-//! Sockets for multicast groups. The link's other sockets are bound to its own addresses and hear nothing that is sent to a group.
+//! Sockets for multicast groups. The link's other sockets are bound to its own addresses and hear
+//! nothing that is sent to a group.
 
 use std::{
     collections::BTreeMap,
@@ -17,14 +18,15 @@ use super::{Port, RECEIVE_BUFFER, message};
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
 
-/// One socket per group. It is bound to the group's address, so that what it receives was sent there; the system gives a copy to
-/// every socket that is bound so, of whatever program. It hears one interface only, that of the link: a datagram that reaches the
-/// host by two would else come twice.
+/// One socket per group. It is bound to the group's address, so that what it receives was sent
+/// there; the system gives a copy to every socket that is bound so, of whatever program. It hears
+/// one interface only, that of the link: a datagram that reaches the host by two would else come
+/// twice.
 pub(super) struct Groups {
     members: BTreeMap<u64, (IpAddr, Socket)>,
     next: u64,
-    /// Tells which sockets have something, so that a receiver need not ask each. Its descriptor never changes, which is what the
-    /// link shows to whoever waits on it.
+    /// Tells which sockets have something, so that a receiver need not ask each. Its descriptor
+    /// never changes, which is what the link shows to whoever waits on it.
     epoll: OwnedFd,
     ready: Vec<u64>,
 }
@@ -40,16 +42,25 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Joins a group on the interface of the first of `ports` that is of its address family: a link's addresses are all on one.
+    /// Joins a group on the interface of the first of `ports` that is of its address family: a
+    /// link's addresses are all on one.
     pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
         if self.members.values().any(|(joined, _)| *joined == group) {
             return Ok(());
         }
         let Some(port) = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4()) else {
-            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, "the device has no address of the group's family"));
+            return Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                "the device has no address of the group's family",
+            ));
         };
         let socket = open(group, port)?;
-        epoll::add(&self.epoll, &socket, epoll::EventData::new_u64(self.next), epoll::EventFlags::IN)?;
+        epoll::add(
+            &self.epoll,
+            &socket,
+            epoll::EventData::new_u64(self.next),
+            epoll::EventFlags::IN,
+        )?;
         self.members.insert(self.next, (group, socket));
         self.next += 1;
         Ok(())
@@ -72,10 +83,14 @@ impl Groups {
     }
 }
 
-/// A socket that hears a group on the interface of `port`. To join tells the system, and it the network (IGMP, MLD), that this
-/// interface wants the group's packets.
+/// A socket that hears a group on the interface of `port`. To join tells the system, and it the
+/// network (IGMP, MLD), that this interface wants the group's packets.
 fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
-    let socket = Socket::new(Domain::for_address(SocketAddr::new(group, 0)), Type::DGRAM, Some(Protocol::UDP))?;
+    let socket = Socket::new(
+        Domain::for_address(SocketAddr::new(group, 0)),
+        Type::DGRAM,
+        Some(Protocol::UDP),
+    )?;
     let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
@@ -92,10 +107,14 @@ fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
             socket.join_multicast_v4_n(&group, &interface)?;
         }
         (IpAddr::V6(group), _) => {
-            // IPv6 has the same option, but compares groups only, whatever interface they were joined on
+            // IPv6 has the same option, but compares groups only, whatever interface they were
+            // joined on
             socket.set_multicast_all_v6(false)?;
             message::bind_to_interface(&socket, port.interface)?;
-            socket.bind(&SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, port.interface)).into())?;
+            socket.bind(
+                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, port.interface))
+                    .into(),
+            )?;
             socket.join_multicast_v6(&group, port.interface)?;
         }
         (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
@@ -103,8 +122,9 @@ fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
     Ok(socket)
 }
 
-/// Sets how a socket with the address `own` sends to groups: from that address's interface, to members on this host, too, and as
-/// far as unicast unless a packet says otherwise. What has no multicast cannot be set so, and then sending fails, and is counted.
+/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
+/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
+/// multicast cannot be set so, and then sending fails, and is counted.
 pub(super) fn configure_sending(socket: &Socket, own: IpAddr, interface: u32) {
     let _ = match own {
         IpAddr::V4(own) => socket

@@ -1,6 +1,10 @@
-//! Socket calls that the standard library lacks: options of UDP, and many datagrams with their ancillary data at once.
+//! Socket calls that the standard library lacks: options of UDP, and many datagrams with their
+//! ancillary data at once.
 
-#![allow(unsafe_code, reason = "sendmmsg, recvmmsg and their ancillary data have no safe interface that carries UDP_SEGMENT")]
+#![allow(
+    unsafe_code,
+    reason = "sendmmsg, recvmmsg and their ancillary data have no safe interface that carries UDP_SEGMENT"
+)]
 
 use std::{
     io, mem,
@@ -17,7 +21,8 @@ use crate::link::BATCH;
 
 /// The most that a merged run of datagrams can hold.
 const BUFFER: usize = 65_536;
-/// Grant for the ancillary data of one message: a segment size, a traffic class and a hop limit take 72 bytes.
+/// Grant for the ancillary data of one message: a segment size, a traffic class and a hop limit
+/// take 72 bytes.
 const CONTROL: usize = 128;
 
 // Ancillary data must be aligned like its header.
@@ -45,16 +50,19 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every interface.
+/// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every
+/// interface.
 pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<()> {
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, interface.cast_signed())
 }
 
-/// Into how many datagrams the kernel cuts one buffer for us: 1 where it does not, 64 in older kernels, 128 in newer ones.
-/// Found out by trying, once, on a socket that sends to itself.
+/// Into how many datagrams the kernel cuts one buffer for us: 1 where it does not, 64 in older
+/// kernels, 128 in newer ones. Found out by trying, once, on a socket that sends to itself.
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
-    *SEGMENTS.get_or_init(|| [128, 64].into_iter().find(|&count| try_segments(count).is_ok()).unwrap_or(1))
+    *SEGMENTS.get_or_init(|| {
+        [128, 64].into_iter().find(|&count| try_segments(count).is_ok()).unwrap_or(1)
+    })
 }
 
 fn try_segments(count: usize) -> io::Result<()> {
@@ -62,13 +70,29 @@ fn try_segments(count: usize) -> io::Result<()> {
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
     let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let (src, dst) = (address.ip(), address.ip());
-    let run = Transmit { src, dst, src_port: 0, traffic_class: 0, hop_limit: 64, segment: 1, range: 0..count };
+    let run = Transmit {
+        src,
+        dst,
+        src_port: 0,
+        traffic_class: 0,
+        hop_limit: 64,
+        segment: 1,
+        range: 0..count,
+    };
     Outgoing::default().send(&socket, &vec![0; count], &[run], |_| address)
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
     // SAFETY: The value is an int, its size is given, and the kernel only reads it.
-    let result = unsafe { libc::setsockopt(fd, level, option, (&raw const value).cast(), size_of::<c_int>() as libc::socklen_t) };
+    let result = unsafe {
+        libc::setsockopt(
+            fd,
+            level,
+            option,
+            (&raw const value).cast(),
+            size_of::<c_int>() as libc::socklen_t,
+        )
+    };
     if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
@@ -81,7 +105,8 @@ pub(super) struct Outgoing {
     headers: Vec<libc::mmsghdr>,
 }
 
-// SAFETY: The pointers in `vectors` and `headers` are only used inside `send`, which fills them first.
+// SAFETY: The pointers in `vectors` and `headers` are only used inside `send`, which fills them
+// first.
 unsafe impl Send for Outgoing {}
 
 impl Outgoing {
@@ -101,7 +126,10 @@ impl Outgoing {
         self.headers.clear();
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            self.vectors.push(libc::iovec { iov_base: payload.as_ptr().cast_mut().cast::<c_void>(), iov_len: payload.len() });
+            self.vectors.push(libc::iovec {
+                iov_base: payload.as_ptr().cast_mut().cast::<c_void>(),
+                iov_len: payload.len(),
+            });
         }
         for (index, run) in runs.iter().enumerate() {
             let control = ancillary(&mut self.controls[index], run);
@@ -121,9 +149,12 @@ impl Outgoing {
         let mut done = 0;
         while done < self.headers.len() {
             let rest = &mut self.headers[done..];
-            // SAFETY: Each header points to an address, one vector and ancillary data that live in `self` and in `bytes` until
-            // the call returns, with their true lengths; the kernel reads all of them and writes only the headers.
-            let sent = unsafe { libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as _, 0) };
+            // SAFETY: Each header points to an address, one vector and ancillary data that live in
+            // `self` and in `bytes` until the call returns, with their true lengths; the kernel
+            // reads all of them and writes only the headers.
+            let sent = unsafe {
+                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as _, 0)
+            };
             match usize::try_from(sent) {
                 Ok(sent) if sent > 0 => done += sent,
                 _ => {
@@ -139,12 +170,18 @@ impl Outgoing {
     }
 }
 
-/// Writes a run's ancillary data and returns its length: the segment size of a run of several, and what differs from the
-/// socket's defaults in its IP header.
+/// Writes a run's ancillary data and returns its length: the segment size of a run of several, and
+/// what differs from the socket's defaults in its IP header.
 fn ancillary(control: &mut Control, run: &Transmit) -> usize {
     let mut used = 0;
     if run.count() > 1 {
-        put(control, &mut used, libc::SOL_UDP, libc::UDP_SEGMENT, &(run.segment as u16).to_ne_bytes());
+        put(
+            control,
+            &mut used,
+            libc::SOL_UDP,
+            libc::UDP_SEGMENT,
+            &(run.segment as u16).to_ne_bytes(),
+        );
     }
     let (level, class, limit) = if run.src.is_ipv4() {
         (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
@@ -194,13 +231,22 @@ impl Receiver {
     pub(super) fn new() -> Self {
         // SAFETY: All zero is a valid socket address storage.
         let names = unsafe { mem::zeroed() };
-        Self { buffers: vec![0; BATCH * BUFFER].into(), controls: [Control([0; CONTROL]); BATCH], names }
+        Self {
+            buffers: vec![0; BATCH * BUFFER].into(),
+            controls: [Control([0; CONTROL]); BATCH],
+            names,
+        }
     }
 
     /// Takes a batch of messages and hands over each; returns how many there were.
-    pub(super) fn receive(&mut self, socket: &Socket, mut each: impl FnMut(&Meta, &[u8])) -> io::Result<usize> {
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        mut each: impl FnMut(&Meta, &[u8]),
+    ) -> io::Result<usize> {
         // SAFETY: All zero is a valid value of both.
-        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) = unsafe { mem::zeroed() };
+        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
+            unsafe { mem::zeroed() };
         for (index, buffer) in self.buffers.chunks_exact_mut(BUFFER).enumerate() {
             vectors[index] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER };
             let header = &mut headers[index].msg_hdr;
@@ -211,10 +257,16 @@ impl Receiver {
             header.msg_control = (&raw mut self.controls[index]).cast();
             header.msg_controllen = CONTROL as _;
         }
-        // SAFETY: Each header points to one vector, a name and ancillary data that outlive the call, with their true lengths,
-        // and to nothing that another header points to.
+        // SAFETY: Each header points to one vector, a name and ancillary data that outlive the
+        // call, with their true lengths, and to nothing that another header points to.
         let count = unsafe {
-            libc::recvmmsg(socket.as_raw_fd(), headers.as_mut_ptr(), BATCH as _, libc::MSG_DONTWAIT, std::ptr::null_mut())
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                headers.as_mut_ptr(),
+                BATCH as _,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut(),
+            )
         };
         let Ok(count) = usize::try_from(count) else {
             let error = io::Error::last_os_error();
@@ -228,7 +280,10 @@ impl Receiver {
             let payload = &self.buffers[index * BUFFER..][..length.min(BUFFER)];
             let Some(source) = source_address(&self.names[index]) else { continue };
             let mut meta = Meta { source, segment: length, traffic_class: 0, hop_limit: 0 };
-            read_ancillary(&self.controls[index].0[..header.msg_hdr.msg_controllen.min(CONTROL)], &mut meta);
+            read_ancillary(
+                &self.controls[index].0[..header.msg_hdr.msg_controllen.min(CONTROL)],
+                &mut meta,
+            );
             each(&meta, payload);
         }
         Ok(count)
@@ -238,7 +293,8 @@ impl Receiver {
 fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     match c_int::from(name.ss_family) {
         libc::AF_INET => {
-            // SAFETY: The family says that the storage, which is larger and more strictly aligned, holds this.
+            // SAFETY: The family says that the storage, which is larger and more strictly aligned,
+            // holds this.
             let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
             let address = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
             Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
@@ -266,11 +322,15 @@ fn read_ancillary(mut rest: &[u8], meta: &mut Meta) {
                 meta.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
             }
             (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => meta.traffic_class = *class,
-            (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => meta.hop_limit = int(&value[..4]) as u8,
+            (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
+                meta.hop_limit = int(&value[..4]) as u8
+            }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
                 meta.traffic_class = int(&value[..4]) as u8;
             }
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => meta.hop_limit = int(&value[..4]) as u8,
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
+                meta.hop_limit = int(&value[..4]) as u8
+            }
             _ => {}
         }
         let Some(next) = rest.get(length.next_multiple_of(8)..) else { return };

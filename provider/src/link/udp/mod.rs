@@ -25,12 +25,14 @@ use super::{Arrived, Link, shm::ShmLink};
 use groups::Groups;
 use message::{Outgoing, Receiver};
 
-/// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the receiver.
+/// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the
+/// receiver.
 const MAX_RUN: usize = 65_487;
 /// Asked of the kernel; it grants what its limit allows.
 const RECEIVE_BUFFER: usize = 4 << 20;
-/// When packets come by a shorter way, too, and none has come by the sockets lately, these are looked at when the silence has become
-/// an eighth longer, but this often at least: looking costs more than such a packet.
+/// When packets come by a shorter way, too, and none has come by the sockets lately, these are
+/// looked at when the silence has become an eighth longer, but this often at least: looking costs
+/// more than such a packet.
 const LOOK: Duration = Duration::from_millis(1);
 /// How long ago is lately.
 const LATELY: Duration = Duration::from_millis(1);
@@ -48,7 +50,9 @@ pub enum BindError {
     #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
     NotLocal(IpAddr),
     /// Every address of 127.0.0.0/24 is in use.
-    #[error("port 4791 is taken on every address from 127.0.0.1 to 127.0.0.254; close some of the programs that use them")]
+    #[error(
+        "port 4791 is taken on every address from 127.0.0.1 to 127.0.0.254; close some of the programs that use them"
+    )]
     LoopbackFull,
     /// Something else that the system said.
     #[error("cannot open UDP port 4791 on {address}: {source}")]
@@ -65,13 +69,15 @@ pub enum BindError {
 pub enum Locality {
     /// As any other host: all packets take the network stack.
     Network,
-    /// Packets to and from them take a short way: memory that the two processes share. They are the same packets, but nothing on the
-    /// host sees them pass, neither a packet filter nor tcpdump.
+    /// Packets to and from them take a short way: memory that the two processes share. They are the
+    /// same packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
     SharedMemory,
-    /// Moreover they can have the same addresses at the same time. Each then has a [part](Link::partition) of the numbers. The first
-    /// receives for all, so it must [receive](Link::receive) whether or not it expects something itself.
+    /// Moreover they can have the same addresses at the same time. Each then has a
+    /// [part](Link::partition) of the numbers. The first receives for all, so it must
+    /// [receive](Link::receive) whether or not it expects something itself.
     SharedAddress {
-        /// Which part is taken if it is free, modulo the number of parts; else the next one that is.
+        /// Which part is taken if it is free, modulo the number of parts; else the next one that
+        /// is.
         partition: u8,
     },
 }
@@ -85,9 +91,10 @@ struct Port {
 
 /// The link that needs no privilege: one UDP socket per local address.
 ///
-/// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An unconnected socket that forbids
-/// fragmentation sends identification 0, and with `UDP_SEGMENT` 0, 1, 2, … within one call: that is what the transport is
-/// told to count on. On receiving, the transport solves for it (see `roce_transport::wire`).
+/// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An
+/// unconnected socket that forbids fragmentation sends identification 0, and with `UDP_SEGMENT` 0,
+/// 1, 2, … within one call: that is what the transport is told to count on. On receiving, the
+/// transport solves for it (see `roce_transport::wire`).
 pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
@@ -103,17 +110,19 @@ pub struct UdpLink {
 }
 
 impl UdpLink {
-    /// A link on these addresses; the number is the interface's index, which a link-local IPv6 address needs. Of several, one
-    /// that the interface does not have (any more, or not yet, while IPv6 looks for duplicates) is left out.
+    /// A link on these addresses; the number is the interface's index, which a link-local IPv6
+    /// address needs. Of several, one that the interface does not have (any more, or not yet, while
+    /// IPv6 looks for duplicates) is left out.
     ///
     /// # Errors
-    /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none is left.
+    /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none
+    /// is left.
     pub fn bind(addresses: &[(IpAddr, u32)], locality: Locality) -> Result<Self, BindError> {
         Self::on(addresses, locality, false)
     }
 
-    /// Everything that it will be given to send is, byte for byte, what an adapter has built, so that no process that gets it through
-    /// shared memory needs to check the ICRC.
+    /// Everything that it will be given to send is, byte for byte, what an adapter has built, so
+    /// that no process that gets it through shared memory needs to check the ICRC.
     pub fn vouch(&mut self) {
         if let Some(shm) = &mut self.shm {
             shm.vouch();
@@ -134,7 +143,11 @@ impl UdpLink {
         Err(BindError::LoopbackFull)
     }
 
-    fn on(addresses: &[(IpAddr, u32)], locality: Locality, exclusive: bool) -> Result<Self, BindError> {
+    fn on(
+        addresses: &[(IpAddr, u32)],
+        locality: Locality,
+        exclusive: bool,
+    ) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
         let mut shm = match locality {
@@ -174,7 +187,12 @@ impl UdpLink {
 }
 
 impl Port {
-    fn open(address: IpAddr, interface: u32, shm: Option<&mut ShmLink>, exclusive: bool) -> Result<Self, BindError> {
+    fn open(
+        address: IpAddr,
+        interface: u32,
+        shm: Option<&mut ShmLink>,
+        exclusive: bool,
+    ) -> Result<Self, BindError> {
         let bind = || {
             Self::socket(address, interface).map_err(|source| match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(address),
@@ -195,7 +213,11 @@ impl Port {
     }
 
     fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
-        let socket = Socket::new(Domain::for_address(SocketAddr::new(address, 0)), Type::DGRAM, Some(Protocol::UDP))?;
+        let socket = Socket::new(
+            Domain::for_address(SocketAddr::new(address, 0)),
+            Type::DGRAM,
+            Some(Protocol::UDP),
+        )?;
         // a smaller buffer than asked for only means more loss under load
         let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
         let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
@@ -227,7 +249,8 @@ impl Link for UdpLink {
     }
 
     fn source_port(&self) -> SourcePort {
-        // One socket both receives and sends: a peer's answers must find it, and nobody looks at the source port.
+        // One socket both receives and sends: a peer's answers must find it, and nobody looks at
+        // the source port.
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
@@ -373,7 +396,10 @@ impl Link for UdpLink {
         // of a socket that others read, nobody here is told until it is this link's to read
         let own = self.ports.iter().filter(|port| port.is_read_here(self.shm.as_ref()));
         let sockets = own.map(|port| port.socket.as_fd());
-        sockets.chain([self.groups.descriptor()]).chain(self.shm.as_ref().map(ShmLink::descriptor)).collect()
+        sockets
+            .chain([self.groups.descriptor()])
+            .chain(self.shm.as_ref().map(ShmLink::descriptor))
+            .collect()
     }
 }
 

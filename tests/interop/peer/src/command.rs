@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// What can be asked for. Objects are named by whoever makes them; rights and flags by their names in C, without prefix.
+/// What can be asked for. Objects are named by whoever makes them; rights and flags by their names
+/// in C, without prefix.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Command {
@@ -64,7 +65,8 @@ pub(crate) enum Command {
     Query {
         qp: String,
     },
-    /// `{posted, rkeys}`: the keys that binds have given to windows; and with it `{error, text}` of the request after those.
+    /// `{posted, rkeys}`: the keys that binds have given to windows; and with it `{error, text}` of
+    /// the request after those.
     Send {
         qp: String,
         wrs: Vec<Request>,
@@ -95,7 +97,8 @@ pub(crate) enum Command {
         length: usize,
         seed: usize,
     },
-    /// Whether `length` bytes are what `fill` writes: `{differs}`, the first place that is not, or nothing.
+    /// Whether `length` bytes are what `fill` writes: `{differs}`, the first place that is not, or
+    /// nothing.
     Differs {
         mr: String,
         offset: usize,
@@ -133,7 +136,8 @@ pub(crate) enum Transition {
         #[serde(default)]
         qkey: u32,
     },
-    /// The attributes of a connection are left out for a datagram queue pair, and the last two for an unreliable connection.
+    /// The attributes of a connection are left out for a datagram queue pair, and the last two for
+    /// an unreliable connection.
     Rtr {
         #[serde(default)]
         peer: Option<Peer>,
@@ -184,7 +188,13 @@ pub(crate) struct Caps {
 
 impl Default for Caps {
     fn default() -> Self {
-        Self { max_send_wr: 64, max_recv_wr: 64, max_send_sge: 4, max_recv_sge: 4, max_inline_data: 64 }
+        Self {
+            max_send_wr: 64,
+            max_recv_wr: 64,
+            max_send_sge: 4,
+            max_recv_sge: 4,
+            max_inline_data: 64,
+        }
     }
 }
 

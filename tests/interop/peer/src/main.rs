@@ -1,8 +1,10 @@
-//! Our side of the interoperability tests: does with our API what the guest's agent (`agent.py`) does with pyverbs, by the
-//! same commands, so that a scenario runs with either of them in either role.
+//! Our side of the interoperability tests: does with our API what the guest's agent (`agent.py`)
+//! does with pyverbs, by the same commands, so that a scenario runs with either of them in either
+//! role.
 //!
-//! A line on standard input is a list of commands in JSON, and the answer is a line with a list of as many answers. A command
-//! that fails is answered with `{"error": NAME_OF_ERRNO, "text": WHY}` and has changed nothing. See `command` for what there is.
+//! A line on standard input is a list of commands in JSON, and the answer is a line with a list of
+//! as many answers. A command that fails is answered with `{"error": NAME_OF_ERRNO, "text": WHY}`
+//! and has changed nothing. See `command` for what there is.
 
 mod command;
 mod objects;
@@ -29,7 +31,11 @@ struct Arguments {
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let Arguments { device, faults, seed } = Arguments::parse();
-    let context = Device::named(&device)?.open(OpenOptions { faults, fault_seed: seed, ..OpenOptions::default() })?;
+    let context = Device::named(&device)?.open(OpenOptions {
+        faults,
+        fault_seed: seed,
+        ..OpenOptions::default()
+    })?;
     let mut objects = Objects::new(context);
     let mut output = io::stdout().lock();
     for line in io::stdin().lock().lines() {
@@ -37,8 +43,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let answers: Vec<_> = commands
             .into_iter()
             .map(|command| {
-                let command = serde_json::from_value(command).map_err(|error| Failure::new("EPROTO", error));
-                command.and_then(|command| objects.execute(command)).unwrap_or_else(Failure::into_json)
+                let command =
+                    serde_json::from_value(command).map_err(|error| Failure::new("EPROTO", error));
+                command
+                    .and_then(|command| objects.execute(command))
+                    .unwrap_or_else(Failure::into_json)
             })
             .collect();
         serde_json::to_writer(&mut output, &answers)?;

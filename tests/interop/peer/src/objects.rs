@@ -7,9 +7,10 @@ use std::{
 };
 
 use roce::{
-    CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow, ModifyError, ObjectError, BadWorkRequest,
-    ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn, QueuePair, Quirks, RegionError, RegisterError, Rtr, Rts,
-    SharedReceiveQueue, SrqAttr, SrqError, WindowType,
+    BadWorkRequest, CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow,
+    ModifyError, ObjectError, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn, QueuePair,
+    Quirks, RegionError, RegisterError, Rtr, Rts, SharedReceiveQueue, SrqAttr, SrqError,
+    WindowType,
 };
 use serde_json::{Value, json};
 
@@ -44,7 +45,10 @@ impl Failure {
 
 impl From<ObjectError> for Failure {
     fn from(error: ObjectError) -> Self {
-        Self::new(if matches!(error, ObjectError::TooMany { .. }) { "ENOMEM" } else { "EINVAL" }, error)
+        Self::new(
+            if matches!(error, ObjectError::TooMany { .. }) { "ENOMEM" } else { "EINVAL" },
+            error,
+        )
     }
 }
 
@@ -115,7 +119,8 @@ impl Objects {
                 Ok(answer)
             }
             Command::Window { name, pd, window_type } => {
-                let window_type = if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
+                let window_type =
+                    if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
                 self.named.windows.insert(name, self.pd(&pd)?.alloc_window(window_type)?);
                 Ok(json!({}))
             }
@@ -149,9 +154,12 @@ impl Objects {
                 Ok(answer)
             }
             Command::Modify { qp, to } => self.modify(&qp, to),
-            Command::Query { qp } => Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()})),
+            Command::Query { qp } => {
+                Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()}))
+            }
             Command::Send { qp, wrs } => {
-                let wrs: Vec<_> = wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
+                let wrs: Vec<_> =
+                    wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
                 let posted = find(&self.named.qps, &qp)?.post_send(&wrs);
                 let mut answer = post_answer(wrs.len(), posted);
                 answer["rkeys"] = json!(translate::bound_keys(&wrs));
@@ -172,7 +180,9 @@ impl Objects {
             }
             Command::Events { count, timeout } => {
                 let context = &self.context;
-                Ok(gather(count, timeout, || context.poll_async_event().map(|event| translate::event(&event))))
+                Ok(gather(count, timeout, || {
+                    context.poll_async_event().map(|event| translate::event(&event))
+                }))
             }
             Command::Fill { mr, offset, length, seed } => {
                 find(&self.named.mrs, &mr)?.write_at(offset, &pattern(seed, length))?;
@@ -180,17 +190,23 @@ impl Objects {
             }
             Command::Differs { mr, offset, length, seed } => {
                 let bytes = find(&self.named.mrs, &mr)?.to_vec(offset..offset + length)?;
-                let place = bytes.iter().zip(pattern(seed, length)).position(|(&is, should)| is != should);
+                let place =
+                    bytes.iter().zip(pattern(seed, length)).position(|(&is, should)| is != should);
                 Ok(json!({"differs": place.map(|place| offset + place)}))
             }
             Command::SetWord { mr, offset, value } => {
                 find(&self.named.mrs, &mr)?.store_u64(offset, value)?;
                 Ok(json!({}))
             }
-            Command::Word { mr, offset } => Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset)?})),
-            Command::Counters {} => {
-                Ok(self.context.counters().iter().map(|counter| (counter.name, json!(counter.value))).collect())
+            Command::Word { mr, offset } => {
+                Ok(json!({"value": find(&self.named.mrs, &mr)?.load_u64(offset)?}))
             }
+            Command::Counters {} => Ok(self
+                .context
+                .counters()
+                .iter()
+                .map(|counter| (counter.name, json!(counter.value)))
+                .collect()),
             Command::Destroy { name } => self.destroy(&name),
             Command::Clear {} => {
                 self.named = Named::default();
@@ -201,7 +217,8 @@ impl Objects {
     }
 
     fn hello(&self) -> Value {
-        let addresses: Vec<_> = self.context.gids().into_iter().map(|gid| gid.to_ip().to_string()).collect();
+        let addresses: Vec<_> =
+            self.context.gids().into_iter().map(|gid| gid.to_ip().to_string()).collect();
         json!({"kind": "ours", "addresses": addresses, "active_mtu": self.context.active_mtu().bytes()})
     }
 
@@ -227,7 +244,13 @@ impl Objects {
                 qp.to_init(Init { access, qkey: QKey(qkey), ..Init::default() })?;
             }
             Transition::Rtr { peer, rq_psn, max_dest_rd_atomic, min_rnr_timer } => {
-                qp.to_rtr(self.rtr(qp_type, peer.as_ref(), Psn::new(rq_psn), max_dest_rd_atomic, min_rnr_timer)?)?;
+                qp.to_rtr(self.rtr(
+                    qp_type,
+                    peer.as_ref(),
+                    Psn::new(rq_psn),
+                    max_dest_rd_atomic,
+                    min_rnr_timer,
+                )?)?;
             }
             Transition::Rts { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic } => {
                 let sq_psn = Psn::new(sq_psn);
@@ -256,7 +279,9 @@ impl Objects {
         let av = translate::address_vector(address, &self.context)?;
         let (dest_qpn, path_mtu) = (Qpn::new(qpn), translate::mtu(path_mtu)?);
         Ok(match qp_type {
-            QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+            QpType::Rc => {
+                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }
+            }
             QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
             _ => Rtr::Ud,
         })

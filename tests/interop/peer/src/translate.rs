@@ -3,8 +3,9 @@
 use std::{fmt::Debug, net::IpAddr};
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, Placement, PostError, QKey, QpCaps, QpType, Qpn,
-    RKey, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc, WindowBind,
+    Access, AddressVector, AsyncEvent, Context, Data, Gid, Immediate, LKey, Mtu, Placement,
+    PostError, QKey, QpCaps, QpType, Qpn, RKey, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge,
+    UdDestination, Wc, WindowBind,
 };
 use serde_json::{Value, json};
 
@@ -42,8 +43,12 @@ pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
 
 /// The way to `address`, from the own address of the same family.
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
-    let own = context.gids().iter().position(|own| !own.is_zero() && own.to_ip().is_ipv4() == address.is_ipv4());
-    let index = own.ok_or_else(|| Failure::new("EINVAL", format!("no own address to reach {address} from")))?;
+    let own = context
+        .gids()
+        .iter()
+        .position(|own| !own.is_zero() && own.to_ip().is_ipv4() == address.is_ipv4());
+    let index = own
+        .ok_or_else(|| Failure::new("EINVAL", format!("no own address to reach {address} from")))?;
     Ok(AddressVector::new(Gid::from(address), index as u16))
 }
 
@@ -57,7 +62,9 @@ pub(crate) fn receive(wr: &Receive) -> RecvWr {
 
 pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure> {
     let remote = || -> Result<Remote, Failure> {
-        let place = wr.remote.ok_or_else(|| Failure::nonsense(format!("{} needs a remote place", wr.op)))?;
+        let place = wr
+            .remote
+            .ok_or_else(|| Failure::nonsense(format!("{} needs a remote place", wr.op)))?;
         Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
     };
     let immediate = wr.imm.map(|imm| Immediate(imm.to_be_bytes()));
@@ -66,12 +73,17 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
             None => SendOp::Send { immediate },
             Some(to) => {
                 let av = address_vector(to.address, &objects.context)?;
-                SendOp::SendTo { to: UdDestination::new(av, Qpn::new(to.qpn), QKey(to.qkey)), immediate }
+                SendOp::SendTo {
+                    to: UdDestination::new(av, Qpn::new(to.qpn), QKey(to.qkey)),
+                    immediate,
+                }
             }
         },
         "write" => SendOp::Write { remote: remote()?, immediate },
         "read" => SendOp::Read { remote: remote()? },
-        "compare_swap" => SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap },
+        "compare_swap" => {
+            SendOp::CompareSwap { remote: remote()?, compare: wr.compare, swap: wr.swap }
+        }
         "fetch_add" => SendOp::FetchAdd { remote: remote()?, add: wr.add },
         "send_invalidate" => SendOp::SendInvalidate { rkey: RKey(wr.rkey) },
         "local_invalidate" => SendOp::LocalInvalidate { rkey: RKey(wr.rkey) },
@@ -79,9 +91,17 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         "atomic_write" => SendOp::AtomicWrite { remote: remote()? },
         "flush" => {
             let flush = wr.flush.as_ref().ok_or_else(|| Failure::nonsense("a flush of what?"))?;
-            let placement = flush.placement.iter().map(|name| known(Placement::from_name(name), "placement", name));
+            let placement = flush
+                .placement
+                .iter()
+                .map(|name| known(Placement::from_name(name), "placement", name));
             let (length, whole) = (flush.length, flush.whole);
-            SendOp::Flush { remote: remote()?, length, placement: placement.collect::<Result<_, _>>()?, whole }
+            SendOp::Flush {
+                remote: remote()?,
+                length,
+                placement: placement.collect::<Result<_, _>>()?,
+                whole,
+            }
         }
         op => return Err(Failure::nonsense(format!("no operation {op}"))),
     };
@@ -119,7 +139,8 @@ pub(crate) fn post_errno(error: PostError) -> &'static str {
     }
 }
 
-/// `{id, qpn, status}` with `{opcode, byte_len, imm, src_qp}` of a success and `{reason}` of a failure.
+/// `{id, qpn, status}` with `{opcode, byte_len, imm, src_qp}` of a success and `{reason}` of a
+/// failure.
 pub(crate) fn completion(wc: &Wc) -> Value {
     match wc.result {
         Ok(ok) => json!({

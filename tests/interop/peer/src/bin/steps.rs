@@ -1,5 +1,5 @@
-//! Our side of connection management, step by step: what no tool does, against the same steps with librdmacm in a guest
-//! (`steps.py`).
+//! Our side of connection management, step by step: what no tool does, against the same steps with
+//! librdmacm in a guest (`steps.py`).
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -27,7 +27,8 @@ const RETRY_COUNT: u8 = 3;
 struct Arguments {
     /// The device, such as udp:10.77.0.1
     device: String,
-    /// Where all random numbers come from: two programs with the same seed and the same steps have the same names and numbers
+    /// Where all random numbers come from: two programs with the same seed and the same steps have
+    /// the same names and numbers
     #[arg(long)]
     seed: Option<u8>,
     /// What to do, one after the other
