@@ -58,7 +58,7 @@ impl Refused {
         );
         assert_eq!(answer.psn(), 0x102, "{what}: a NAK has the PSN of the refused request");
         let outcomes: [Outcome; 4] =
-            [(1, Ok(0)), (2, Ok(0)), (bad.id, Err(expected.status)), (4, FLUSHED)];
+            [(1, Ok(0)), (2, Ok(0)), (bad.wr_id, Err(expected.status)), (4, FLUSHED)];
         assert_eq!(a.send_outcomes(), outcomes, "{what}");
         assert_eq!(a.recv_outcomes(), [(5, FLUSHED)], "{what}");
         assert_eq!(b.recv_outcomes(), [(6, FLUSHED)], "{what}");

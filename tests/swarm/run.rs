@@ -480,7 +480,7 @@ impl<'a> Run<'a> {
         };
         let link = &self.links[self.program.talks[talk].link];
         let remote_srq = link.xrc.as_ref().map(|xrc| xrc[1 - side].0).filter(|_| !wr_op.is_local());
-        SendWr { id: id(talk, index), op: wr_op, data, flags: op.flags, remote_srq }
+        SendWr { wr_id: id(talk, index), op: wr_op, data, flags: op.flags, remote_srq }
     }
 
     fn window_key(&self, talk: usize, window: usize, generation: u32) -> RKey {

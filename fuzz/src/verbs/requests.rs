@@ -50,7 +50,7 @@ impl Side {
             _ => self.data(bytes),
         };
         let wr = SendWr {
-            id,
+            wr_id: id,
             op,
             data,
             flags: SendFlags::from_bits_truncate(u32::from(flags)),
@@ -181,7 +181,7 @@ impl Side {
         let Data::Sges(sges) = data else { return };
         self.last_id += 1;
         let id = self.last_id;
-        let wr = RecvWr { id, sges };
+        let wr = RecvWr { wr_id: id, sges };
         let before = self.snapshot();
         if to & 0x80 != 0 {
             let Some(srq) = self.srqs.get(usize::from(argument & 3)).map(|srq| srq.id) else {

@@ -134,12 +134,12 @@ unsafe fn send_wr(qp: &Qp, wr: *const ibv_send_wr) -> Result<SendWr> {
     };
     let names_srq = qp.qp_type == QpType::XrcInitiator && !op.is_local();
     let remote_srq = names_srq.then(|| SrqId::new((*wr).qp_type.remote_srqn));
-    Ok(SendWr { id: (*wr).wr_id, op, data, flags, remote_srq })
+    Ok(SendWr { wr_id: (*wr).wr_id, op, data, flags, remote_srq })
 }
 
 unsafe fn recv_wr(wr: *const ibv_recv_wr, limit: u32) -> Result<RecvWr> {
     let count = usize::try_from((*wr).num_sge).map_err(|_| Errno::INVAL)?;
-    Ok(RecvWr { id: (*wr).wr_id, sges: sges((*wr).sg_list, count, limit)? })
+    Ok(RecvWr { wr_id: (*wr).wr_id, sges: sges((*wr).sg_list, count, limit)? })
 }
 
 /// Tells the program how posting a list went: which request was the first that failed.

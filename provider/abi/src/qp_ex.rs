@@ -206,7 +206,7 @@ unsafe fn make(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     if requests.error.is_none() {
         let wr = || -> Result<_> {
             let (op, flags) = (op()?, flags((*qp).wr_flags)?);
-            Ok(SendWr { id: (*qp).wr_id, op, data: Data::empty(), flags, remote_srq: None })
+            Ok(SendWr { wr_id: (*qp).wr_id, op, data: Data::empty(), flags, remote_srq: None })
         };
         match wr() {
             Ok(wr) => requests.wrs.push(wr),

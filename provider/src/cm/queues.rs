@@ -292,8 +292,12 @@ impl CmId {
     ///
     /// # Errors
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
-    pub fn post_recv(&self, id: u64, sges: impl IntoIterator<Item = Sge>) -> Result<(), CmError> {
-        Ok(self.queue_pair()?.post_recv(&[RecvWr::new(id, sges)])?)
+    pub fn post_recv(
+        &self,
+        wr_id: u64,
+        sges: impl IntoIterator<Item = Sge>,
+    ) -> Result<(), CmError> {
+        Ok(self.queue_pair()?.post_recv(&[RecvWr::new(wr_id, sges)])?)
     }
 
     /// Posts a SEND (`rdma_post_send`, `rdma_post_sendv`): of pieces of regions, or of
@@ -303,11 +307,11 @@ impl CmId {
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
     pub fn post_send(
         &self,
-        id: u64,
+        wr_id: u64,
         data: impl Into<Data>,
         flags: SendFlags,
     ) -> Result<(), CmError> {
-        self.post(id, SendOp::Send { immediate: None }, data.into(), flags)
+        self.post(wr_id, SendOp::Send { immediate: None }, data.into(), flags)
     }
 
     /// Posts a READ of the peer's memory (`rdma_post_read`, `rdma_post_readv`).
@@ -316,12 +320,12 @@ impl CmId {
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
     pub fn post_read(
         &self,
-        id: u64,
+        wr_id: u64,
         data: impl Into<Data>,
         flags: SendFlags,
         remote: Remote,
     ) -> Result<(), CmError> {
-        self.post(id, SendOp::Read { remote }, data.into(), flags)
+        self.post(wr_id, SendOp::Read { remote }, data.into(), flags)
     }
 
     /// Posts a WRITE to the peer's memory (`rdma_post_write`, `rdma_post_writev`).
@@ -330,12 +334,12 @@ impl CmId {
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
     pub fn post_write(
         &self,
-        id: u64,
+        wr_id: u64,
         data: impl Into<Data>,
         flags: SendFlags,
         remote: Remote,
     ) -> Result<(), CmError> {
-        self.post(id, SendOp::Write { remote, immediate: None }, data.into(), flags)
+        self.post(wr_id, SendOp::Write { remote, immediate: None }, data.into(), flags)
     }
 
     /// Posts a datagram (`rdma_post_ud_send`).
@@ -344,12 +348,12 @@ impl CmId {
     /// [`CmError::NoQueuePair`], [`CmError::Post`].
     pub fn post_ud_send(
         &self,
-        id: u64,
+        wr_id: u64,
         data: impl Into<Data>,
         flags: SendFlags,
         to: UdDestination,
     ) -> Result<(), CmError> {
-        self.post(id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
+        self.post(wr_id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
     }
 
     /// Waits for the next completion of a send request (`rdma_get_send_comp`). If the id has not
@@ -371,8 +375,8 @@ impl CmId {
         completions.ok_or(CmError::NoQueuePair)?.next()
     }
 
-    fn post(&self, id: u64, op: SendOp, data: Data, flags: SendFlags) -> Result<(), CmError> {
-        Ok(self.queue_pair()?.post_send(&[SendWr { id, op, data, flags, remote_srq: None }])?)
+    fn post(&self, wr_id: u64, op: SendOp, data: Data, flags: SendFlags) -> Result<(), CmError> {
+        Ok(self.queue_pair()?.post_send(&[SendWr { wr_id, op, data, flags, remote_srq: None }])?)
     }
 
     fn queue_pair(&self) -> Result<QueuePair, CmError> {

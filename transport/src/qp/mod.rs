@@ -158,7 +158,7 @@ impl Qp {
             return Err(PostError::TooManySges { limit: caps.max_recv_sge });
         }
         if state == State::Err {
-            self.common.complete_recv(wr.id, Err(WcError::FLUSHED), false, env);
+            self.common.complete_recv(wr.wr_id, Err(WcError::FLUSHED), false, env);
             return Ok(());
         }
         self.responder.post(wr, self.common.pd, env.regions)

@@ -125,7 +125,7 @@ pub(crate) struct SendWqe {
 impl SendWqe {
     pub(crate) fn new(wr: &SendWr, regions: &RegionTable) -> Self {
         Self {
-            id: wr.id,
+            id: wr.wr_id,
             op: wr.op,
             flags: wr.flags,
             remote_srq: wr.remote_srq,
@@ -288,7 +288,7 @@ impl RecvQueue {
 
     pub(crate) fn push(&mut self, wr: &RecvWr, pd: PdId, regions: &RegionTable) {
         let gather = Gather::new(&wr.sges, regions);
-        self.wqes.push_back(RecvWqe { id: wr.id, length: gather.length(), gather, pd });
+        self.wqes.push_back(RecvWqe { id: wr.wr_id, length: gather.length(), gather, pd });
     }
 
     pub(crate) fn len(&self) -> u32 {

@@ -259,7 +259,7 @@ impl From<Sge> for Data {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SendWr {
     /// Returned in the completion.
-    pub id: u64,
+    pub wr_id: u64,
     /// What to do.
     pub op: SendOp,
     /// With which bytes.
@@ -275,69 +275,69 @@ pub struct SendWr {
 impl SendWr {
     /// A signaled SEND.
     #[must_use]
-    pub fn send(id: u64, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::Send { immediate: None }, data.into())
+    pub fn send(wr_id: u64, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::Send { immediate: None }, data.into())
     }
 
     /// A signaled SEND on a datagram queue pair.
     #[must_use]
-    pub fn send_to(id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::SendTo { to, immediate: None }, data.into())
+    pub fn send_to(wr_id: u64, to: UdDestination, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::SendTo { to, immediate: None }, data.into())
     }
 
     /// A signaled WRITE.
     #[must_use]
-    pub fn write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::Write { remote, immediate: None }, data.into())
+    pub fn write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::Write { remote, immediate: None }, data.into())
     }
 
     /// A signaled READ.
     #[must_use]
-    pub fn read(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::Read { remote }, data.into())
+    pub fn read(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::Read { remote }, data.into())
     }
 
     /// A signaled compare and swap.
     #[must_use]
     pub fn compare_swap(
-        id: u64,
+        wr_id: u64,
         remote: Remote,
         compare: u64,
         swap: u64,
         data: impl Into<Data>,
     ) -> Self {
-        Self::signaled(id, SendOp::CompareSwap { remote, compare, swap }, data.into())
+        Self::signaled(wr_id, SendOp::CompareSwap { remote, compare, swap }, data.into())
     }
 
     /// A signaled fetch and add.
     #[must_use]
-    pub fn fetch_add(id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::FetchAdd { remote, add }, data.into())
+    pub fn fetch_add(wr_id: u64, remote: Remote, add: u64, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::FetchAdd { remote, add }, data.into())
     }
 
     /// A signaled SEND that invalidates a key of the peer's.
     #[must_use]
-    pub fn send_invalidate(id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::SendInvalidate { rkey }, data.into())
+    pub fn send_invalidate(wr_id: u64, rkey: RKey, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::SendInvalidate { rkey }, data.into())
     }
 
     /// A signaled atomic WRITE of eight bytes.
     #[must_use]
-    pub fn atomic_write(id: u64, remote: Remote, data: impl Into<Data>) -> Self {
-        Self::signaled(id, SendOp::AtomicWrite { remote }, data.into())
+    pub fn atomic_write(wr_id: u64, remote: Remote, data: impl Into<Data>) -> Self {
+        Self::signaled(wr_id, SendOp::AtomicWrite { remote }, data.into())
     }
 
     /// A signaled FLUSH of `length` bytes.
     #[must_use]
-    pub fn flush(id: u64, remote: Remote, length: u32, placement: Placement) -> Self {
-        Self::bare(id, SendOp::Flush { remote, length, placement, whole: false })
+    pub fn flush(wr_id: u64, remote: Remote, length: u32, placement: Placement) -> Self {
+        Self::bare(wr_id, SendOp::Flush { remote, length, placement, whole: false })
     }
 
     /// A signaled FLUSH of the whole region or window that has this key.
     #[must_use]
-    pub fn flush_all(id: u64, rkey: RKey, placement: Placement) -> Self {
+    pub fn flush_all(wr_id: u64, rkey: RKey, placement: Placement) -> Self {
         Self::bare(
-            id,
+            wr_id,
             SendOp::Flush {
                 remote: Remote { address: 0, rkey },
                 length: 0,
@@ -349,22 +349,22 @@ impl SendWr {
 
     /// A signaled bind of a memory window.
     #[must_use]
-    pub fn bind_window(id: u64, bind: WindowBind) -> Self {
-        Self::bare(id, SendOp::BindWindow(bind))
+    pub fn bind_window(wr_id: u64, bind: WindowBind) -> Self {
+        Self::bare(wr_id, SendOp::BindWindow(bind))
     }
 
     /// A signaled invalidation of a memory window.
     #[must_use]
-    pub fn local_invalidate(id: u64, rkey: RKey) -> Self {
-        Self::bare(id, SendOp::LocalInvalidate { rkey })
+    pub fn local_invalidate(wr_id: u64, rkey: RKey) -> Self {
+        Self::bare(wr_id, SendOp::LocalInvalidate { rkey })
     }
 
-    fn signaled(id: u64, op: SendOp, data: Data) -> Self {
-        Self { id, op, data, flags: SendFlags::SIGNALED, remote_srq: None }
+    fn signaled(wr_id: u64, op: SendOp, data: Data) -> Self {
+        Self { wr_id, op, data, flags: SendFlags::SIGNALED, remote_srq: None }
     }
 
-    fn bare(id: u64, op: SendOp) -> Self {
-        Self::signaled(id, op, Data::empty())
+    fn bare(wr_id: u64, op: SendOp) -> Self {
+        Self::signaled(wr_id, op, Data::empty())
     }
 
     /// The same request with immediate data, where its operation can carry some.
@@ -400,7 +400,7 @@ impl SendWr {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RecvWr {
     /// Returned in the completion.
-    pub id: u64,
+    pub wr_id: u64,
     /// Where the message goes.
     pub sges: SgeList,
 }
@@ -408,7 +408,7 @@ pub struct RecvWr {
 impl RecvWr {
     /// A request with these pieces of regions.
     #[must_use]
-    pub fn new(id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
-        Self { id, sges: sges.into_iter().collect() }
+    pub fn new(wr_id: u64, sges: impl IntoIterator<Item = Sge>) -> Self {
+        Self { wr_id, sges: sges.into_iter().collect() }
     }
 }

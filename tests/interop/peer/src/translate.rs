@@ -110,7 +110,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         None => Data::Sges(wr.sges.iter().map(piece).collect()),
     };
     let flags = wr.flags.iter().map(|name| known(SendFlags::from_name(name), "flag", name));
-    Ok(SendWr { id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()?, remote_srq: None })
+    Ok(SendWr { wr_id: wr.id, op, data, flags: flags.collect::<Result<_, _>>()?, remote_srq: None })
 }
 
 fn bind(wr: &Request, objects: &Objects) -> Result<WindowBind, Failure> {
