@@ -86,7 +86,7 @@ fn print(device: &Device, verbose: bool) {
         item("atomic_cap", &attr.atomic_cap);
     }
     let item = |name: &str, value: &dyn std::fmt::Display| {
-        println!("\t\t\t{:<24}{value}", format!("{name}:"))
+        println!("\t\t\t{:<24}{value}", format!("{name}:"));
     };
     println!("\t\tport:\t1");
     item("state", &format_args!("{} ({})", state(device), if port.active { 4 } else { 1 }));

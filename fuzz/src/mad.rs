@@ -247,7 +247,7 @@ impl Run {
         match self.adapter.cm_connect(self.now, &connect) {
             Ok(conn) => self.conns.push(conn),
             Err(error) => {
-                assert!(self.adapter.cm_count() == before && !error.to_string().is_empty())
+                assert!(self.adapter.cm_count() == before && !error.to_string().is_empty());
             }
         }
     }

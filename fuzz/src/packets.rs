@@ -414,7 +414,7 @@ fn changes(world: &World, member: Member, [which, value, other]: [u8; 3]) -> QpU
                     RIGHTS
                 } else {
                     RIGHTS.difference(Access::REMOTE_WRITE)
-                })
+                });
             }
             3 => changes.qkey = Some(if value & 1 == 0 { QKEY } else { QKey(7) }),
             4 => changes.av = Some(AddressVector { hop_limit: value, ..world.way_to(member.peer) }),

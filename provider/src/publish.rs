@@ -160,7 +160,7 @@ fn write(published: &Published) -> String {
     );
     gids.iter().for_each(|gid| text.push_str(&format!("gid {gid}\n")));
     counters.iter().for_each(|counter| {
-        text.push_str(&format!("counter {} {}\n", counter.name, counter.value))
+        text.push_str(&format!("counter {} {}\n", counter.name, counter.value));
     });
     text
 }

@@ -241,7 +241,7 @@ fn what_can_be_posted_in_each_state() {
             }
             match state {
                 State::Reset | State::Init | State::Rtr => {
-                    assert_eq!(sent, Err(PostError::State(state)))
+                    assert_eq!(sent, Err(PostError::State(state)));
                 }
                 _ => assert_eq!(sent, Ok(())),
             }

@@ -88,16 +88,16 @@ impl Churn {
     pub fn step(&mut self, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
         match (self.open, self.what) {
             (Some(open), _) if open.last_use.is_none() || !dice.one_in(3) => {
-                self.use_it(open, talk, program, dice)
+                self.use_it(open, talk, program, dice);
             }
             (Some(open), What::Spare { spare }) => {
-                self.reregister(spare, open, talk, program, dice)
+                self.reregister(spare, open, talk, program, dice);
             }
             (Some(open), What::Window { window, .. }) => {
-                self.release(window, open, talk, program, dice)
+                self.release(window, open, talk, program, dice);
             }
             (None, What::Window { window, generation }) => {
-                self.bind(window, generation, talk, program, dice)
+                self.bind(window, generation, talk, program, dice);
             }
             (None, What::Spare { .. }) => {}
         }

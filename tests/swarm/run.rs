@@ -370,7 +370,7 @@ impl<'a> Run<'a> {
             let wr = RecvWr::new(id(talk, receives), sges);
             match &self.links[spec.link].xrc {
                 Some(xrc) => {
-                    self.pair.node(end.side).adapter.post_srq_recv(xrc[side].0, &wr).unwrap()
+                    self.pair.node(end.side).adapter.post_srq_recv(xrc[side].0, &wr).unwrap();
                 }
                 None => self.pair.post_recv(&end, &wr),
             }

@@ -140,7 +140,7 @@ impl Pool {
             let at = slot * self.slot..(slot + 1) * self.slot;
             match self.completed.iter().find(|&&(id, _)| id == slot as u64) {
                 Some((_, Some(message))) => {
-                    must[at.start..at.start + message.len()].copy_from_slice(message)
+                    must[at.start..at.start + message.len()].copy_from_slice(message);
                 }
                 Some((_, None)) => continue,
                 None if image[at.clone()] != must[at.clone()] => {

@@ -121,7 +121,7 @@ fn details(packet: &Packet<'_>) -> String {
     let mut parts = Vec::new();
     match packet.headers.ext() {
         Ext::Reth(reth) if packet.payload.is_empty() => {
-            parts.push(format!("asks for {} B", reth.dma_length))
+            parts.push(format!("asks for {} B", reth.dma_length));
         }
         Ext::Aeth(aeth) => match aeth.syndrome {
             Syndrome::Ack { .. } => parts.push(format!("ACK msn {}", aeth.msn.get())),

@@ -151,12 +151,12 @@ impl Ledger {
         match disposition {
             Disposition::Dropped(reason) => self.dropped[reason as usize] += 1,
             Disposition::Replicated { taken, copies } => {
-                self.refused_copies += u64::from(copies - taken)
+                self.refused_copies += u64::from(copies - taken);
             }
             Disposition::Duplicate => self.repeated += 1,
             Disposition::Congestion => self.congestion += 1,
             Disposition::Refused(Syndrome::Nak(NakCode::PsnSequenceError), _) => {
-                self.sequence_naks += 1
+                self.sequence_naks += 1;
             }
             Disposition::Refused(Syndrome::RnrNak { .. }, _) => self.rnr_naks += 1,
             _ => {}

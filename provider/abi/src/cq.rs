@@ -145,7 +145,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             NotifyKind::Next
         } else {
             NotifyKind::Solicited
-        })
+        });
     };
     errno::status(Cq::get(cq).map(arm))
 }

@@ -66,7 +66,7 @@ unsafe extern "C" fn prepare() {
     };
     // a thread that ends has no such list any more, and nothing of its own to protect
     let _ = HELD.try_with(|held| {
-        *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines))
+        *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines));
     });
 }
 

@@ -120,7 +120,7 @@ fn expand(pattern: &Path, device: &str, pid: u32) -> PathBuf {
         match next {
             // the name of a device in the process may be anything
             Some(b'd') => {
-                expanded.extend(device.bytes().map(|byte| if byte == b'/' { b'_' } else { byte }))
+                expanded.extend(device.bytes().map(|byte| if byte == b'/' { b'_' } else { byte }));
             }
             Some(b'p') => expanded.extend(pid.to_string().bytes()),
             Some(b'%') => expanded.push(b'%'),

@@ -197,11 +197,9 @@ mod tests {
         let memory = MmapMemory::new(3 * 4096).unwrap();
         let start = memory.address() as usize;
         let protect = |rights| {
+            let page = (start + 4096) as *mut libc::c_void;
             // SAFETY: a page of this mapping, to which there is no reference
-            assert_eq!(
-                unsafe { libc::mprotect((start + 4096) as *mut libc::c_void, 4096, rights) },
-                0
-            );
+            assert_eq!(unsafe { libc::mprotect(page, 4096, rights) }, 0);
         };
         protect(libc::PROT_NONE);
         // SAFETY: nothing else uses this memory

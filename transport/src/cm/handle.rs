@@ -169,7 +169,7 @@ impl Cm {
                 }
             }
             CmState::TimeWait => {
-                self.refuse(req, transaction, arrival, RejectReason::STALE_CONNECTION, &[])
+                self.refuse(req, transaction, arrival, RejectReason::STALE_CONNECTION, &[]);
             }
             _ => return Err(DropReason::CmWrongState),
         }

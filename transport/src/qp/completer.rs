@@ -210,7 +210,7 @@ impl Requester {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
             Verdict::Again => self.go_back(psn),
             Verdict::GiveUp { tries } => {
-                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries })
+                self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries });
             }
         }
         env.counters.rnr_naks_received += 1;

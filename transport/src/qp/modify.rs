@@ -238,7 +238,7 @@ impl Qp {
                 self.requester.start_unreliable(*sq_psn);
             }
             (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => {
-                self.requester.start_unreliable(*sq_psn)
+                self.requester.start_unreliable(*sq_psn);
             }
             (
                 State::Rtr,

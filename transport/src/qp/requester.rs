@@ -358,7 +358,7 @@ impl Requester {
             Verdict::Again => self.go_back(psn),
             Verdict::UnderWay => {}
             Verdict::GiveUp { tries } => {
-                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries })
+                self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries });
             }
         }
     }

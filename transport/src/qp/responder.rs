@@ -393,10 +393,10 @@ impl Responder {
         });
         match under_way {
             Some((at, attempt)) => {
-                self.replies[at] = self.read_reply(psn, reth, packets, region, attempt)
+                self.replies[at] = self.read_reply(psn, reth, packets, region, attempt);
             }
             None if self.has_room(Attempt::Repeat) => {
-                self.push_read(psn, reth, packets, region, Attempt::Repeat)
+                self.push_read(psn, reth, packets, region, Attempt::Repeat);
             }
             None => return Disposition::Dropped(DropReason::ResponderBusy),
         }

@@ -208,10 +208,8 @@ mod tests {
             assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (PS_UDP, UD));
             rdma_freeaddrinfo(found);
         }
+        let null = ptr::null();
         // SAFETY: Null is looked at first.
-        assert_eq!(
-            unsafe { rdma_getaddrinfo(ptr::null(), ptr::null(), ptr::null(), &raw mut found) },
-            -1
-        );
+        assert_eq!(unsafe { rdma_getaddrinfo(null, null, ptr::null(), &raw mut found) }, -1);
     }
 }

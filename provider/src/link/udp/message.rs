@@ -323,13 +323,13 @@ fn read_ancillary(mut rest: &[u8], meta: &mut Meta) {
             }
             (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => meta.traffic_class = *class,
             (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8
+                meta.hop_limit = int(&value[..4]) as u8;
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
                 meta.traffic_class = int(&value[..4]) as u8;
             }
             (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8
+                meta.hop_limit = int(&value[..4]) as u8;
             }
             _ => {}
         }
