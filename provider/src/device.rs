@@ -63,7 +63,7 @@ pub struct DeviceAddress {
 }
 
 /// How a device is opened.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct OpenOptions {
     /// Who moves packets. By default the program's calls, and a background thread when there are
     /// none.

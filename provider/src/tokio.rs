@@ -14,6 +14,7 @@ use crate::{
 };
 
 /// A channel, by its descriptor.
+#[derive(Debug)]
 struct Descriptor<T>(T);
 
 impl<T: AsFd> AsRawFd for Descriptor<T> {
@@ -47,6 +48,7 @@ async fn next<T: AsFd, R>(
 }
 
 /// An [`EventChannel`] whose events tasks wait for.
+#[derive(Debug)]
 pub struct AsyncEventChannel(AsyncFd<Descriptor<EventChannel>>);
 
 impl AsyncEventChannel {
@@ -77,6 +79,7 @@ impl AsyncEventChannel {
 }
 
 /// A [`CompletionChannel`] whose events tasks wait for.
+#[derive(Debug)]
 pub struct AsyncCompletionChannel(AsyncFd<Descriptor<CompletionChannel>>);
 
 impl AsyncCompletionChannel {

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// What the queue pair of an id is made from (`ibv_qp_init_attr`); its type is that of the id.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct CmQpAttr {
     /// Where its send requests complete. Without one the id makes one, as large as the send queue,
     /// with a channel.

@@ -2,6 +2,7 @@
 
 use std::{
     borrow::Cow,
+    fmt,
     fs::File,
     io::{self, BufWriter, Write},
     path::Path,
@@ -46,6 +47,12 @@ pub struct Observed<'a> {
 pub trait Observer: Send {
     /// A datagram passed.
     fn observe(&mut self, observed: &Observed<'_>);
+}
+
+impl fmt::Debug for dyn Observer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Observer").finish_non_exhaustive()
+    }
 }
 
 /// Writes a pcapng file of raw IP packets. What became of a received packet is its comment.
@@ -104,6 +111,12 @@ impl Capture {
         };
         self.writer.write_pcapng_block(block).map_err(to_io)?;
         self.writer.get_mut().flush()
+    }
+}
+
+impl fmt::Debug for Capture {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Capture").finish_non_exhaustive()
     }
 }
 

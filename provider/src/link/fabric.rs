@@ -3,7 +3,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
-    io,
+    fmt, io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -121,6 +121,12 @@ impl Fabric {
     }
 }
 
+impl fmt::Debug for Fabric {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Fabric").finish_non_exhaustive()
+    }
+}
+
 impl Shared {
     /// Puts what has arrived into the inboxes.
     fn deliver(&mut self, now: Instant) {
@@ -147,6 +153,7 @@ impl Node {
 }
 
 /// A device's place on a [`Fabric`].
+#[derive(Debug)]
 pub struct FabricLink {
     fabric: Fabric,
     address: IpAddr,

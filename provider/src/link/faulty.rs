@@ -1,6 +1,6 @@
 //! A link that loses, doubles, delays and damages datagrams on purpose.
 
-use std::{io, net::IpAddr, os::fd::BorrowedFd};
+use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{Reception, SourcePort, Transmit, TransmitLimits},
@@ -45,6 +45,15 @@ impl FaultyLink {
             }
         }
         result
+    }
+}
+
+impl fmt::Debug for FaultyLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("FaultyLink")
+            .field("outward", &self.outward)
+            .field("inward", &self.inward)
+            .finish_non_exhaustive()
     }
 }
 

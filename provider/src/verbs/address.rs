@@ -1,6 +1,6 @@
 //! Address handles.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use roce_transport::{
     adapter::ObjectError,
@@ -67,6 +67,15 @@ impl AddressHandle {
     #[must_use]
     pub fn to(&self, qpn: Qpn, qkey: QKey) -> UdDestination {
         UdDestination { av: self.inner.av, qpn, qkey, pd: Some(self.inner.domain.id) }
+    }
+}
+
+impl fmt::Debug for AddressHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressHandle")
+            .field("id", &self.inner.id)
+            .field("address_vector", &self.inner.av)
+            .finish_non_exhaustive()
     }
 }
 

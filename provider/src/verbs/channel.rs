@@ -1,7 +1,7 @@
 //! Completion channels.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd},
     sync::{
         Arc, Weak,
@@ -106,6 +106,14 @@ impl CompletionChannel {
             }
             engine.drive(self.inner.notifier.descriptor(), left)?;
         }
+    }
+}
+
+impl fmt::Debug for CompletionChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionChannel")
+            .field("descriptor", &self.inner.notifier.descriptor())
+            .finish_non_exhaustive()
     }
 }
 

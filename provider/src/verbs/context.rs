@@ -1,7 +1,7 @@
 //! An open device.
 
 use std::{
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd},
     sync::{Arc, atomic::AtomicUsize},
 };
@@ -289,6 +289,12 @@ impl Context {
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("name", &self.inner.name).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,9 @@
 //! Counters objects.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use roce_transport::{
     adapter::ObjectError,
@@ -93,5 +96,11 @@ impl CounterSet {
             values.extend(since.map(|counter| CounterValue { qpn, counter }));
         }
         values
+    }
+}
+
+impl fmt::Debug for CounterSet {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CounterSet").field("context", &self.context).finish_non_exhaustive()
     }
 }

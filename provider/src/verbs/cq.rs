@@ -1,6 +1,6 @@
 //! Completion queues.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use roce_transport::{
     adapter::ObjectError,
@@ -145,5 +145,14 @@ impl CompletionQueue {
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.inner.ring.has_overrun()
+    }
+}
+
+impl fmt::Debug for CompletionQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionQueue")
+            .field("id", &self.id())
+            .field("capacity", &self.capacity())
+            .finish_non_exhaustive()
     }
 }

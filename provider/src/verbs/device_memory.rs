@@ -1,7 +1,7 @@
 //! Device memory.
 
 use std::{
-    io,
+    fmt, io,
     ops::Range,
     sync::{
         Arc,
@@ -124,6 +124,15 @@ impl DeviceMemory {
             length: range.len() as u64,
         };
         Ok(pd.register(Arc::new(window), 0, access)?)
+    }
+}
+
+impl fmt::Debug for DeviceMemory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DeviceMemory")
+            .field("context", &self.inner.context)
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,7 @@
 //! Protection domains.
 
 use std::{
+    fmt,
     ops::Range,
     sync::{Arc, Weak},
 };
@@ -39,7 +40,7 @@ pub(super) struct DomainInner {
 /// A promise that what is made with it is used by one thread at a time (`ibv_td`). It goes into a
 /// [parent domain](ProtectionDomain::parent_domain). Nothing here needs the promise: posting takes
 /// the device's lock anyway, which costs little without contention, and breaking it does no harm.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct ThreadDomain {
     pub(super) inner: Context,
 }
@@ -281,5 +282,15 @@ impl ProtectionDomain {
     /// makes.
     pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         QueuePair::new(self, attr)
+    }
+}
+
+impl fmt::Debug for ProtectionDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProtectionDomain")
+            .field("context", &self.inner.context)
+            .field("id", &self.inner.id)
+            .field("is_parent", &self.inner.parent_of.is_some())
+            .finish_non_exhaustive()
     }
 }

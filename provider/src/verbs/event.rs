@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    io,
+    fmt, io,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{Arc, Mutex, PoisonError},
 };
@@ -46,6 +46,14 @@ impl AsyncEvents {
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
         self.queue.pop()
+    }
+}
+
+impl fmt::Debug for AsyncEvents {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncEvents")
+            .field("descriptor", &self.queue.descriptor())
+            .finish_non_exhaustive()
     }
 }
 

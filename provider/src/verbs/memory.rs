@@ -1,6 +1,6 @@
 //! Memory regions.
 
-use std::{io, ops::Range, sync::Arc};
+use std::{fmt, io, ops::Range, sync::Arc};
 
 use roce_transport::{
     mem::{Access, LKey, Memory, MemoryFault, MrAttr, RKey, Region, RegisterError, Reregister},
@@ -223,8 +223,14 @@ impl MemoryRegion {
     }
 }
 
+impl fmt::Debug for MemoryRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryRegion").field(&self.inner.region).finish()
+    }
+}
+
 /// What to change of a region; what is `None` stays as it is.
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ReregMr {
     /// Another protection domain of the same device (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<ProtectionDomain>,
@@ -258,6 +264,12 @@ impl NullRegion {
     #[must_use]
     pub fn sge(&self, length: u32) -> Sge {
         Sge { lkey: self.lkey(), address: 0, length }
+    }
+}
+
+impl fmt::Debug for NullRegion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("NullRegion").field("lkey", &self.lkey()).finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Queue pairs.
 
-use std::{io, sync::Arc};
+use std::{fmt, io, sync::Arc};
 
 use roce_transport::{
     adapter::{Adapter, McastError, ObjectError},
@@ -19,7 +19,7 @@ use thiserror::Error;
 use super::{CompletionQueue, Context, ProtectionDomain, SharedReceiveQueue, XrcDomain};
 
 /// What a new queue pair is (`ibv_qp_init_attr`).
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub struct QpInitAttr {
     /// Its service.
     pub qp_type: QpType,
@@ -455,6 +455,15 @@ impl QueuePair {
 
     fn receive<R>(&self, post: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {
         self.inner.context.inner.engine.post_recv(|adapter, now| post(adapter, now, self.inner.qpn))
+    }
+}
+
+impl fmt::Debug for QueuePair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("QueuePair")
+            .field("context", &self.inner.context)
+            .field("qpn", &self.inner.qpn)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,6 +1,6 @@
 //! Shared receive queues.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use roce_transport::{
     adapter::ObjectError,
@@ -129,5 +129,14 @@ impl SharedReceiveQueue {
     /// has changed.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         self.inner.domain.context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr)
+    }
+}
+
+impl fmt::Debug for SharedReceiveQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedReceiveQueue")
+            .field("context", &self.inner.domain.context)
+            .field("id", &self.inner.id)
+            .finish_non_exhaustive()
     }
 }

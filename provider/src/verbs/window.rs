@@ -1,8 +1,11 @@
 //! Memory windows.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use roce_transport::{
@@ -80,5 +83,14 @@ impl MemoryWindow {
             access,
             zero_based: false,
         }
+    }
+}
+
+impl fmt::Debug for MemoryWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MemoryWindow")
+            .field("window_type", &self.inner.window_type)
+            .field("rkey", &self.rkey())
+            .finish_non_exhaustive()
     }
 }

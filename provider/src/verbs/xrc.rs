@@ -1,6 +1,6 @@
 //! XRC domains.
 
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 use roce_transport::{adapter::ObjectError, work::XrcdId};
 
@@ -54,5 +54,14 @@ impl XrcDomain {
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_target(&self) -> Result<QueuePair, ObjectError> {
         QueuePair::new_target(self)
+    }
+}
+
+impl fmt::Debug for XrcDomain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XrcDomain")
+            .field("context", &self.inner.context)
+            .field("id", &self.inner.id)
+            .finish_non_exhaustive()
     }
 }

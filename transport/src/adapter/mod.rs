@@ -30,6 +30,7 @@ use alloc::{
     sync::Arc,
     vec::Vec,
 };
+use core::fmt;
 
 use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
@@ -573,6 +574,16 @@ impl Adapter {
         }
         self.attend_cqs(now);
         result
+    }
+}
+
+impl fmt::Debug for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adapter")
+            .field("gids", &self.gids.entries())
+            .field("qps", &self.qps.len())
+            .field("port_active", &self.port_active)
+            .finish_non_exhaustive()
     }
 }
 

@@ -18,7 +18,10 @@ pub use table::{MrAttr, RegisterError, Reregister};
 pub use window::{WindowBind, WindowError, WindowId, WindowType};
 pub use words::{read_words, write_words};
 
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::{
+    fmt,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use thiserror::Error;
 
@@ -137,5 +140,11 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] when the memory cannot be reached.
     fn prefetch(&self, _offset: u64, _length: u64) -> Result<(), MemoryFault> {
         Ok(())
+    }
+}
+
+impl fmt::Debug for dyn Memory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Memory").field("len", &self.len()).finish_non_exhaustive()
     }
 }

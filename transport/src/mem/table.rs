@@ -19,6 +19,7 @@ use crate::hash::IdHasher;
 const QUARANTINE: usize = 4096;
 
 /// What to register.
+#[derive(Debug)]
 pub struct MrAttr {
     /// The memory; the region is all of it.
     pub memory: Arc<dyn Memory>,
@@ -29,7 +30,7 @@ pub struct MrAttr {
 }
 
 /// What to change of a region (`ibv_rereg_mr`); what is `None` stays.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Reregister {
     /// Another protection domain (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<PdId>,

@@ -4,7 +4,7 @@ mod groups;
 mod message;
 
 use std::{
-    io,
+    fmt, io,
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
@@ -183,6 +183,15 @@ impl UdpLink {
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
         })
+    }
+}
+
+impl fmt::Debug for UdpLink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UdpLink")
+            .field("addresses", &self.addresses())
+            .field("limits", &self.limits)
+            .finish_non_exhaustive()
     }
 }
 
