@@ -17,7 +17,7 @@ use crate::{
     common::{self, EventLoop, LinkArgs, Ready},
 };
 
-/// Grant for "rdma-ping-", a number, ": ", and a zero byte.
+/// Room for "rdma-ping-", a number, ": ", and a zero byte.
 const SIZES: std::ops::RangeInclusive<usize> = 23..=65535;
 
 /// Connect, and let the server read from and write to the client's memory.

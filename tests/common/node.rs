@@ -52,7 +52,7 @@ pub struct Options {
     pub a_psn: u32,
     /// The first PSN that side B sends.
     pub b_psn: u32,
-    /// Grant in each completion queue.
+    /// Room in each completion queue.
     pub cqe: usize,
     /// Index into the P_Key table.
     pub pkey_index: u16,

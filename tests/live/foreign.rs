@@ -319,7 +319,7 @@ fn what_cannot_be_registered() {
     let pages = Pages::new(1);
     // SAFETY: no region comes of it
     let refused = unsafe { pd.register_raw(pages.start, PAGE, u64::MAX - 100, Access::empty()) };
-    assert!(matches!(refused.err(), Some(RegionError::ClaimTable(RegisterError::AddressOverflow))));
+    assert!(matches!(refused.err(), Some(RegionError::Register(RegisterError::AddressOverflow))));
 }
 
 #[test]

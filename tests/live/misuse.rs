@@ -141,11 +141,11 @@ fn more_than_there_may_be() {
     let regions = [(); 3].map(|()| a.pd.allocate(8, ALL).unwrap());
     assert!(matches!(
         a.refused(|| a.pd.allocate(8, ALL)),
-        RegionError::ClaimTable(RegisterError::TooMany(4))
+        RegionError::Register(RegisterError::TooMany(4))
     ));
     assert!(matches!(
         a.refused(|| a.pd.null_region()),
-        RegionError::ClaimTable(RegisterError::TooMany(4))
+        RegionError::Register(RegisterError::TooMany(4))
     ));
     drop(regions);
     a.pd.null_region().unwrap();
@@ -268,7 +268,7 @@ fn memory() {
     let (a, _) = worlds();
     for access in [Access::REMOTE_WRITE, Access::REMOTE_ATOMIC | Access::REMOTE_READ] {
         let error = a.refused(|| a.pd.allocate(8, access).map(drop));
-        assert!(matches!(error, RegionError::ClaimTable(RegisterError::RemoteWithoutLocalWrite)));
+        assert!(matches!(error, RegionError::Register(RegisterError::RemoteWithoutLocalWrite)));
         let change = ReregMr { access: Some(access), ..ReregMr::default() };
         assert_eq!(
             a.refused(|| a.region.reregister(change).map(drop)),
@@ -276,14 +276,14 @@ fn memory() {
         );
     }
     let error = a.refused(|| a.pd.allocate(8, Access::FLUSH_PERSISTENT).map(drop));
-    assert!(matches!(error, RegionError::ClaimTable(RegisterError::NotPersistent)));
+    assert!(matches!(error, RegionError::Register(RegisterError::NotPersistent)));
     assert!(matches!(
         a.refused(|| a.pd.allocate(usize::MAX / 2, ALL).map(drop)),
         RegionError::Memory(_)
     ));
     let few = Arc::new(MmapMemory::new(8).unwrap());
     let error = a.refused(|| a.pd.register(few, u64::MAX - 3, ALL).map(drop));
-    assert!(matches!(error, RegionError::ClaimTable(RegisterError::AddressOverflow)));
+    assert!(matches!(error, RegionError::Register(RegisterError::AddressOverflow)));
 
     let outside: [Range<usize>; 4] =
         [4090..4097, 4097..4097, 0..usize::MAX, usize::MAX - 1..usize::MAX];

@@ -101,7 +101,7 @@ impl From<RegionError> for Errno {
     fn from(error: RegionError) -> Self {
         match error {
             RegionError::Memory(source) => source.into(),
-            RegionError::ClaimTable(error) => error.into(),
+            RegionError::Register(error) => error.into(),
             RegionError::Unreachable(_) => Self(libc::EFAULT),
         }
     }

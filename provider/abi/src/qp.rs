@@ -175,7 +175,7 @@ pub(crate) unsafe fn create(
     let srq = Srq::get_optional(attr.srq);
     let ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data } =
         attr.cap;
-    // Grant for an element is room for as many bytes, and devices of this kind give it: programs
+    // Room for an element is room for as many bytes, and devices of this kind give it: programs
     // send inline without having asked.
     let room = max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
     let max_inline_data = max_inline_data.max(min_inline).max(room);

@@ -145,7 +145,7 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`);
-    /// [`RegionError::ClaimTable`] for rights that do not go together (`EINVAL`) or too many
+    /// [`RegionError::Register`] for rights that do not go together (`EINVAL`) or too many
     /// regions (`ENOMEM`).
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
@@ -158,7 +158,7 @@ impl ProtectionDomain {
     /// (`IBV_ACCESS_ZERO_BASED`).
     ///
     /// # Errors
-    /// [`RegionError::ClaimTable`], as above, and when the region would wrap past the end of the
+    /// [`RegionError::Register`], as above, and when the region would wrap past the end of the
     /// address space (`EINVAL`).
     pub fn register(
         &self,
@@ -192,7 +192,7 @@ impl ProtectionDomain {
     /// be written.
     ///
     /// # Errors
-    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::ClaimTable`], as above.
+    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
     ///
     /// # Safety
     /// See [`ForeignMemory::new`].
@@ -214,7 +214,7 @@ impl ProtectionDomain {
     /// [`usize::MAX`] bytes it is all of the address space (an implicit region).
     ///
     /// # Errors
-    /// [`RegionError::ClaimTable`], as above.
+    /// [`RegionError::Register`], as above.
     ///
     /// # Safety
     /// See [`ForeignMemory::on_demand`].
@@ -234,7 +234,7 @@ impl ProtectionDomain {
     /// Makes a region without memory (`ibv_alloc_null_mr`).
     ///
     /// # Errors
-    /// [`RegionError::ClaimTable`] when there are too many regions (`ENOMEM`).
+    /// [`RegionError::Register`] when there are too many regions (`ENOMEM`).
     pub fn null_region(&self) -> Result<NullRegion, RegionError> {
         NullRegion::new(self)
     }

@@ -43,7 +43,7 @@ pub enum RegionError {
     Unreachable(#[from] Unreachable),
     /// The region itself is not valid, or cannot be changed so.
     #[error(transparent)]
-    ClaimTable(#[from] RegisterError),
+    Register(#[from] RegisterError),
 }
 
 impl MemoryRegion {

@@ -131,7 +131,7 @@ impl TransmitBuffer {
         self.runs.clear();
     }
 
-    /// Grant for the largest packet.
+    /// Room for the largest packet.
     pub(super) fn slot(&mut self) -> Option<&mut [u8]> {
         self.bytes.get_mut(self.len..self.len + PACKET_MAX)
     }

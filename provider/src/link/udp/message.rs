@@ -21,7 +21,7 @@ use crate::link::BATCH;
 
 /// The most that a merged run of datagrams can hold.
 const BUFFER: usize = 65_536;
-/// Grant for the ancillary data of one message: a segment size, a traffic class and a hop limit
+/// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit
 /// take 72 bytes.
 const CONTROL: usize = 128;
 
