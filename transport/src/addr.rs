@@ -6,43 +6,10 @@ use core::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
 };
 
+pub use crate::ids::Qpn;
+
 /// The UDP destination port of RoCEv2.
 pub const ROCE_UDP_PORT: u16 = 4791;
-
-/// A queue pair number: 24 bits.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct Qpn(u32);
-
-impl Qpn {
-    /// The general services interface, QP1.
-    pub const GSI: Self = Self(1);
-    /// The destination of every multicast packet.
-    pub const MULTICAST: Self = Self(0x00FF_FFFF);
-
-    /// The low 24 bits of `value`.
-    #[must_use]
-    pub const fn new(value: u32) -> Self {
-        Self(value & 0x00FF_FFFF)
-    }
-
-    /// The number itself, below 2^24.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Debug for Qpn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Qpn({:#08x})", self.0)
-    }
-}
-
-impl fmt::Display for Qpn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#08x}", self.0)
-    }
-}
 
 /// A global identifier: 16 bytes. In RoCEv2 it is the IPv6 address, or the IPv4 address mapped as
 /// `::ffff:a.b.c.d`.

@@ -4,9 +4,8 @@
 use core::fmt;
 
 use crate::{
-    addr::Qpn,
+    ids::{CqId, Qpn, SrqId},
     wire::{ParseError, Syndrome},
-    work::{CqId, SrqId},
 };
 
 pub use crate::work::Refusal;

@@ -4,7 +4,8 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 
 use crate::{
-    addr::{AddressVector, Gid, Mtu, Qpn, udp_source_port},
+    addr::{AddressVector, Gid, Mtu, udp_source_port},
+    ids::Qpn,
     wire::Grh,
 };
 

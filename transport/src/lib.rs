@@ -22,6 +22,7 @@ pub mod cm;
 pub mod event;
 mod gids;
 mod hash;
+pub mod ids;
 pub mod mem;
 mod pkeys;
 pub mod psn;

@@ -2,27 +2,18 @@
 
 use core::fmt;
 
+use crate::ids::number24;
+
 const MASK: u32 = 0x00FF_FFFF;
 const HALF: u32 = 0x0080_0000;
 
-/// A packet sequence number: 24 bits, compared in the half of the number space that starts at a
-/// reference.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct Psn(u32);
+number24! {
+    /// A packet sequence number: 24 bits, compared in the half of the number space that starts at a
+    /// reference.
+    Psn
+}
 
 impl Psn {
-    /// The low 24 bits of `value`.
-    #[must_use]
-    pub const fn new(value: u32) -> Self {
-        Self(value & MASK)
-    }
-
-    /// The number itself, below 2^24.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
     /// The number `n` packets later.
     #[must_use]
     pub const fn plus(self, n: u32) -> Self {
@@ -51,35 +42,18 @@ impl Psn {
     }
 }
 
-impl fmt::Debug for Psn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Psn({:#08x})", self.0)
-    }
-}
-
 impl fmt::Display for Psn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.0)
     }
 }
 
-/// A message sequence number: how many messages the responder has completed, modulo 2^24.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default, Debug)]
-pub struct Msn(u32);
+number24! {
+    /// A message sequence number: the messages that the responder has completed, modulo 2^24.
+    Msn
+}
 
 impl Msn {
-    /// The low 24 bits of `value`.
-    #[must_use]
-    pub const fn new(value: u32) -> Self {
-        Self(value & MASK)
-    }
-
-    /// The number itself, below 2^24.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-
     /// The number of the next message.
     #[must_use]
     pub const fn next(self) -> Self {

@@ -9,8 +9,8 @@
 use core::ops::RangeInclusive;
 
 use crate::{
-    addr::Qpn,
     cm::{CmMad, Message, ServiceId},
+    ids::Qpn,
     wire::Packet,
 };
 

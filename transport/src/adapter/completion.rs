@@ -8,9 +8,10 @@ use super::{
 };
 use crate::{
     event::Event,
+    ids::CqId,
     qp::State,
     time::Instant,
-    work::{CompletionQueue, CqId, CqModeration},
+    work::{CompletionQueue, CqModeration},
 };
 
 impl Adapter {

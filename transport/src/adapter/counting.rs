@@ -2,7 +2,7 @@
 //! adapter's.
 
 use super::{Adapter, config::ObjectError};
-use crate::{addr::Qpn, event::Counters, wire::Packet};
+use crate::{event::Counters, ids::Qpn, wire::Packet};
 
 impl Adapter {
     /// From now on counts for this queue pair alone, too. Does nothing if it is counted for

@@ -19,6 +19,7 @@ mod completion;
 mod config;
 mod connect;
 mod counting;
+mod groups;
 mod multicast;
 mod objects;
 mod port;
@@ -43,22 +44,22 @@ pub use crate::{
     pkeys::{PKeyTable, PKeyTableSize},
 };
 pub use config::{AdapterConfig, Limits, ObjectError};
-pub use multicast::McastError;
+pub use groups::McastError;
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
-    addr::Qpn,
     cm::Cm,
     event::{Counters, Disposition, DropReason, Event},
     hash::IdHasher,
+    ids::{CqId, Qpn},
     mem::RegionTable,
     psn::Psn,
     qp::{Env, Init, ModifyError, PostError, Qp, QpType, QpUpdate, Rtr, Rts, State},
     time::Instant,
     wire::{Bth, IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
-    work::{CompletionQueue, CqId, RecvWr, SendWr, SrqTable},
+    work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
-use multicast::Groups;
+use groups::Groups;
 use timers::Timers;
 
 /// What is special about a datagram that has arrived.
@@ -129,7 +130,7 @@ impl Adapter {
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
-            groups: Groups::new(),
+            groups: Groups::default(),
             timers: Timers::default(),
             ready: VecDeque::new(),
             is_ready: Vec::new(),

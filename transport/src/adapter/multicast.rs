@@ -6,51 +6,15 @@
 //! after its own checks: service, state, P_Key, Q_Key. That holds for the queue pair that sent it,
 //! too, if it is attached, as hardware and rxe have it: the link hands a copy back.
 
-use alloc::{collections::BTreeMap, vec::Vec};
-
-use thiserror::Error;
-
-use super::Adapter;
+use super::{Adapter, groups::McastError};
 use crate::{
-    addr::{Gid, Qpn},
+    addr::Gid,
     event::{Disposition, DropReason},
+    ids::Qpn,
     qp::QpType,
     time::Instant,
     wire::{NetHeader, Packet, Service},
 };
-
-/// Each group's members, by their places in the adapter's table, in the order in which they were
-/// attached.
-pub(super) type Groups = BTreeMap<Gid, Vec<usize>>;
-
-/// Why a queue pair cannot be attached to a group, or detached. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum McastError {
-    /// There is no such queue pair (`EINVAL`).
-    #[error("no such queue pair")]
-    UnknownQp,
-    /// Only datagram queue pairs can be members (`EINVAL`).
-    #[error("only a UD queue pair can be in a multicast group, not a {0} one")]
-    WrongService(QpType),
-    /// The GID is no multicast address (`EINVAL`).
-    #[error("{0} is no multicast address")]
-    NotMulticast(Gid),
-    /// As many groups exist as may (`ENOMEM`).
-    #[error("no more than {limit} multicast groups can exist")]
-    TooManyGroups {
-        /// How many may exist.
-        limit: usize,
-    },
-    /// The group has as many members as it may (`ENOMEM`).
-    #[error("no more than {limit} queue pairs can be attached to a multicast group")]
-    TooManyMembers {
-        /// How many may be attached.
-        limit: usize,
-    },
-    /// The queue pair is not a member (`EINVAL`).
-    #[error("the queue pair is not attached to {0}")]
-    NotAttached(Gid),
-}
 
 impl Adapter {
     /// Attaches a datagram queue pair to a group (`ibv_attach_mcast`), in whatever state it is; to
@@ -64,23 +28,7 @@ impl Adapter {
         if !group.is_multicast() {
             return Err(McastError::NotMulticast(group));
         }
-        let (groups, limit) = (self.groups.len(), self.limits.max_mcast_qp_attach);
-        match self.groups.get_mut(&group) {
-            Some(members) if members.contains(&index) => Ok(false),
-            Some(members) if members.len() >= limit => Err(McastError::TooManyMembers { limit }),
-            Some(members) => {
-                members.push(index);
-                Ok(false)
-            }
-            None if groups >= self.limits.max_mcast_grp => {
-                Err(McastError::TooManyGroups { limit: self.limits.max_mcast_grp })
-            }
-            None if limit == 0 => Err(McastError::TooManyMembers { limit }),
-            None => {
-                self.groups.insert(group, [index].into());
-                Ok(true)
-            }
-        }
+        self.groups.attach(group, index, &self.limits)
     }
 
     /// Detaches a queue pair from a group (`ibv_detach_mcast`). Returns whether it was the last
@@ -90,32 +38,18 @@ impl Adapter {
     /// [`McastError::UnknownQp`], [`McastError::WrongService`], [`McastError::NotAttached`].
     pub fn detach_mcast(&mut self, qpn: Qpn, group: Gid) -> Result<bool, McastError> {
         let index = self.datagram_qp(qpn)?;
-        let not_attached = McastError::NotAttached(group);
-        let members = self.groups.get_mut(&group).ok_or(not_attached)?;
-        let at = members.iter().position(|&member| member == index).ok_or(not_attached)?;
-        members.remove(at);
-        let last = members.is_empty();
-        if last {
-            self.groups.remove(&group);
-        }
-        Ok(last)
+        self.groups.detach(group, index)
     }
 
     /// The groups that have members, or, with a queue pair, those that it is attached to.
     pub fn mcast_groups(&self, of: Option<Qpn>) -> impl Iterator<Item = Gid> {
         let index = of.map(|qpn| self.by_qpn.get(&qpn).copied());
-        let has = move |members: &Vec<usize>| {
-            index.is_none_or(|index| index.is_some_and(|index| members.contains(&index)))
-        };
-        self.groups.iter().filter(move |(_, members)| has(members)).map(|(group, _)| *group)
-    }
-
-    /// A queue pair goes, and its memberships with it.
-    pub(super) fn detach_everywhere(&mut self, index: usize) {
-        self.groups.retain(|_, members| {
-            members.retain(|&member| member != index);
-            !members.is_empty()
-        });
+        self.groups
+            .iter()
+            .filter(move |(_, members)| {
+                index.is_none_or(|index| index.is_some_and(|index| members.contains(&index)))
+            })
+            .map(|(group, _)| group)
     }
 
     fn datagram_qp(&self, qpn: Qpn) -> Result<usize, McastError> {
@@ -142,13 +76,13 @@ impl Adapter {
             return Err(DropReason::DestinationAddress);
         }
         let group = Gid::from(net.dst);
-        if !self.groups.contains_key(&group) {
+        if !self.groups.contains(group) {
             return Err(DropReason::NotAttached);
         }
         let net = self.check_icrc(net, bytes)?;
         self.counters.multicast_packets += 1;
         // taken out while the queue pairs have their turns, which cannot change it
-        let members = self.groups.get_mut(&group).map(core::mem::take).unwrap_or_default();
+        let members = self.groups.take(group);
         let copies = members.len() as u32;
         let mut taken = 0;
         for &index in &members {
@@ -164,7 +98,7 @@ impl Adapter {
                 own.multicast_packets += 1;
             }
         }
-        self.groups.insert(group, members);
+        self.groups.put_back(group, members);
         Ok(Disposition::Replicated { taken, copies })
     }
 

@@ -9,13 +9,11 @@ use super::{
     config::{ObjectError, limit, size},
 };
 use crate::{
-    addr::{AddressVector, Qpn},
-    mem::{MrAttr, PdId, RKey, Region, RegisterError, Reregister, WindowId, WindowType},
+    addr::AddressVector,
+    ids::{AhId, PdId, Qpn, RKey, SrqId, WindowId, XrcdId},
+    mem::{MrAttr, Region, RegisterError, Reregister, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
-    work::{
-        AhId, CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqId, SrqInfo, XrcPart,
-        XrcdId,
-    },
+    work::{CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqInfo, XrcPart},
 };
 
 impl Adapter {
@@ -412,7 +410,7 @@ impl Adapter {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
-        self.detach_everywhere(index);
+        self.groups.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())
     }

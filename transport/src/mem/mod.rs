@@ -4,18 +4,20 @@
 //! [`Memory`] trait, because a peer may write them at any time: nothing here ever holds a reference
 //! to them.
 
+mod bind;
 mod heap;
 mod region;
 mod table;
 mod window;
 mod words;
 
+pub use crate::ids::{LKey, PdId, RKey, WindowId};
 pub use heap::HeapMemory;
 pub(crate) use region::User;
-pub use region::{Access, AccessError, LKey, PdId, RKey, Region};
+pub use region::{Access, AccessError, Region};
 pub(crate) use table::RegionTable;
 pub use table::{MrAttr, RegisterError, Reregister};
-pub use window::{WindowBind, WindowError, WindowId, WindowType};
+pub use window::{WindowBind, WindowError, WindowType};
 pub use words::{read_words, write_words};
 
 use core::{

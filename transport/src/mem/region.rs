@@ -10,51 +10,13 @@ use bitflags::bitflags;
 use thiserror::Error;
 
 use super::Memory;
-use crate::addr::Qpn;
-
-/// Names a protection domain of an adapter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct PdId(pub(crate) u32);
-
-impl PdId {
-    /// No protection domain: no region is in it.
-    pub(crate) const NONE: Self = Self(u32::MAX);
-}
+use crate::ids::{LKey, PdId, Qpn, RKey};
 
 /// Who uses memory: a queue pair and the protection domain that it works in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) pd: PdId,
     pub(crate) qpn: Qpn,
-}
-
-/// The key by which the owner of a region names it in work requests.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct LKey(pub u32);
-
-/// The key by which a peer names a region in its requests.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
-pub struct RKey(pub u32);
-
-impl RKey {
-    /// The key that a memory window gets when it is bound anew: its lower eight bits one further
-    /// (`ibv_inc_rkey`).
-    #[must_use]
-    pub const fn next(self) -> Self {
-        Self(self.0 & !0xFF | self.0.wrapping_add(1) & 0xFF)
-    }
-}
-
-impl fmt::Debug for LKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "LKey({:#010x})", self.0)
-    }
-}
-
-impl fmt::Debug for RKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RKey({:#010x})", self.0)
-    }
 }
 
 bitflags! {

@@ -10,10 +10,13 @@ use thiserror::Error;
 
 use super::{
     Memory,
-    region::{Access, AccessError, LKey, PdId, RKey, Region, User},
+    region::{Access, AccessError, Region, User},
     window::Window,
 };
-use crate::hash::IdHasher;
+use crate::{
+    hash::IdHasher,
+    ids::{LKey, PdId, RKey, WindowId},
+};
 
 /// How many keys of deregistered regions are kept from being given out again.
 const QUARANTINE: usize = 4096;
@@ -71,7 +74,7 @@ pub enum RegisterError {
 /// eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
     by_key: HashMap<u32, Arc<Region>, IdHasher>,
-    pub(super) windows: HashMap<u32, Window, IdHasher>,
+    pub(super) windows: HashMap<WindowId, Window, IdHasher>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
     max: usize,
@@ -223,7 +226,7 @@ impl RegionTable {
     fn fresh_key(&self, rng: &mut ChaCha12Rng, other: u32) -> u32 {
         loop {
             let key = rng.next_u32();
-            let is_window = self.windows.contains_key(&(key >> 8));
+            let is_window = self.windows.contains_key(&WindowId::of(RKey(key)));
             if key != 0 && key != other && !is_window && self.is_free(key) {
                 return key;
             }

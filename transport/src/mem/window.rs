@@ -1,20 +1,14 @@
 //! Memory windows: keys of their own for parts of regions, given and taken back by work requests.
 //!
-//! Read first: InfiniBand volume 1, 10.6.7 (memory windows), 10.8.3.3 (bind), 11.4.1.1 (checks when
-//! binding).
+//! Read first: InfiniBand volume 1, 10.6.7 (memory windows).
 
 use alloc::sync::Arc;
-use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use core::sync::atomic::Ordering;
 
-use rand_chacha::ChaCha12Rng;
-use rand_core::RngCore;
 use thiserror::Error;
 
-use super::{
-    RegionTable,
-    region::{Access, AccessError, Inside, LKey, PdId, RKey, Region, User},
-};
-use crate::addr::Qpn;
+use super::region::{Access, AccessError, Inside, Region, User};
+use crate::ids::{LKey, PdId, Qpn, RKey};
 
 /// Who may use a window, and how it is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -26,18 +20,6 @@ pub enum WindowType {
     Type2A,
     /// The same, and both must be of one protection domain.
     Type2B,
-}
-
-/// Names a memory window of an adapter: the upper 24 bits of its keys.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WindowId(u32);
-
-impl WindowId {
-    /// The window that has, or had, or may get, this key.
-    #[must_use]
-    pub const fn of(key: RKey) -> Self {
-        Self(key.0 >> 8)
-    }
 }
 
 /// What a window is to be bound to (`ibv_mw_bind_info`).
@@ -100,28 +82,23 @@ pub enum WindowError {
     ZeroBased,
 }
 
-/// What peers may be granted through a window.
-const GRANTABLE: Access = Access::REMOTE_CHANGE
-    .union(Access::REMOTE_READ)
-    .union(Access::FLUSH_GLOBAL)
-    .union(Access::FLUSH_PERSISTENT);
-
 /// A memory window.
 pub(super) struct Window {
     pub(super) pd: PdId,
-    window_type: WindowType,
-    rkey: RKey,
-    bound: Option<Bound>,
+    pub(super) window_type: WindowType,
+    pub(super) rkey: RKey,
+    pub(super) bound: Option<Bound>,
 }
 
-struct Bound {
+/// Where a window is bound, and by which queue pair.
+pub(super) struct Bound {
     /// The part of the region that peers see, as a region.
-    part: Arc<Region>,
-    qpn: Qpn,
+    pub(super) part: Arc<Region>,
+    pub(super) qpn: Qpn,
 }
 
 impl Window {
-    fn unbind(&mut self) {
+    pub(super) fn unbind(&mut self) {
         if let Some(Bound { part, .. }) = self.bound.take() {
             part.revoke();
             if let Some(Inside { region, .. }) = &part.inside {
@@ -131,7 +108,12 @@ impl Window {
     }
 
     /// Whether this user may use the window that is bound.
-    fn check_user(&self, key: u32, bound: &Bound, user: User) -> Result<(), AccessError> {
+    pub(super) fn check_user(
+        &self,
+        key: u32,
+        bound: &Bound,
+        user: User,
+    ) -> Result<(), AccessError> {
         if self.window_type != WindowType::Type1 && bound.qpn != user.qpn {
             return Err(AccessError::QueuePair(key));
         }
@@ -139,139 +121,5 @@ impl Window {
             return Err(AccessError::ProtectionDomain(key));
         }
         Ok(())
-    }
-}
-
-impl RegionTable {
-    pub(crate) fn window_count(&self) -> usize {
-        self.windows.len()
-    }
-
-    /// Makes a window that is bound to nothing, and returns its first key.
-    pub(crate) fn alloc_window(
-        &mut self,
-        pd: PdId,
-        window_type: WindowType,
-        rng: &mut ChaCha12Rng,
-    ) -> RKey {
-        let rkey = loop {
-            let key = rng.next_u32();
-            let mut own = (0..=0xFF).map(|low| key & !0xFF | low);
-            if key >> 8 != 0
-                && !self.windows.contains_key(&(key >> 8))
-                && own.all(|key| self.is_free(key))
-            {
-                break RKey(key);
-            }
-        };
-        self.windows.insert(rkey.0 >> 8, Window { pd, window_type, rkey, bound: None });
-        rkey
-    }
-
-    /// Destroys a window, bound or not; returns whether there was one.
-    pub(crate) fn dealloc_window(&mut self, id: WindowId) -> bool {
-        let Some(mut window) = self.windows.remove(&id.0) else { return false };
-        window.unbind();
-        self.quarantine(window.rkey.0);
-        true
-    }
-
-    /// Carries out a bind request of `user`.
-    pub(crate) fn bind(&mut self, bind: &WindowBind, user: User) -> Result<(), WindowError> {
-        let WindowBind { rkey, region, address, length, access, zero_based } = *bind;
-        let target = self.local(region).cloned();
-        let window =
-            self.windows.get_mut(&(rkey.0 >> 8)).ok_or(WindowError::UnknownWindow(rkey.0))?;
-        if window.window_type == WindowType::Type1 {
-            if zero_based {
-                return Err(WindowError::ZeroBased);
-            }
-            if length == 0 && window.pd == user.pd {
-                window.unbind();
-                window.rkey = rkey;
-                return Ok(());
-            }
-        } else if window.bound.is_some() {
-            return Err(WindowError::StillBound);
-        } else if length == 0 {
-            return Err(WindowError::Empty);
-        }
-        let target = target.ok_or(WindowError::UnknownRegion(region.0))?;
-        if window.pd != user.pd || target.pd != user.pd {
-            return Err(WindowError::ProtectionDomain);
-        }
-        if !target.access.contains(Access::MW_BIND) {
-            return Err(WindowError::NotAllowed);
-        }
-        if !GRANTABLE.contains(access) {
-            return Err(WindowError::Rights(access - GRANTABLE));
-        }
-        if access.contains(Access::FLUSH_PERSISTENT) && !target.memory.is_persistent() {
-            return Err(WindowError::Rights(Access::FLUSH_PERSISTENT));
-        }
-        if access.intersects(Access::REMOTE_CHANGE) && !target.access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(WindowError::NeedsLocalWrite);
-        }
-        let inside = address.checked_sub(target.address).filter(|&offset| offset <= target.length);
-        let Some(offset) = inside.filter(|offset| length <= target.length - offset) else {
-            return Err(WindowError::Bounds { address, length });
-        };
-        target.windows.fetch_add(1, Ordering::Relaxed);
-        window.unbind();
-        window.rkey = rkey;
-        let part = Arc::new(Region {
-            pd: window.pd,
-            access,
-            address: if zero_based { 0 } else { address },
-            length,
-            lkey: LKey(0),
-            rkey,
-            memory: target.memory.clone(),
-            revoked: AtomicBool::new(false),
-            windows: AtomicU32::new(0),
-            inside: Some(Inside { region: target, offset }),
-        });
-        window.bound = Some(Bound { part, qpn: user.qpn });
-        Ok(())
-    }
-
-    /// Takes a window of type 2 back from whoever has its key.
-    pub(crate) fn invalidate(&mut self, key: RKey, user: User) -> Result<(), AccessError> {
-        let Some(window) = self.windows.get_mut(&(key.0 >> 8)).filter(|window| window.rkey == key)
-        else {
-            // the key of a region, or of nothing
-            return Err(if self.is_free(key.0) {
-                AccessError::UnknownKey(key.0)
-            } else {
-                AccessError::NotInvalidable(key.0)
-            });
-        };
-        if window.window_type == WindowType::Type1 {
-            return Err(AccessError::NotInvalidable(key.0));
-        }
-        let bound = window.bound.as_ref().ok_or(AccessError::NotBound(key.0))?;
-        window.check_user(key.0, bound, user)?;
-        window.unbind();
-        Ok(())
-    }
-
-    /// Takes back every window of type 2 that was bound with this queue pair, which is being
-    /// destroyed. Looks at all windows.
-    pub(crate) fn unbind_all(&mut self, qpn: Qpn) {
-        for window in self.windows.values_mut() {
-            let its = window.bound.as_ref().is_some_and(|bound| bound.qpn == qpn);
-            if its && window.window_type != WindowType::Type1 {
-                window.unbind();
-            }
-        }
-    }
-
-    pub(super) fn bound_window(&self, key: RKey, user: User) -> Result<&Arc<Region>, AccessError> {
-        let window = self.windows.get(&(key.0 >> 8)).filter(|window| window.rkey == key);
-        let window = window.ok_or(AccessError::UnknownKey(key.0))?;
-        let bound = window.bound.as_ref().ok_or(AccessError::NotBound(key.0))?;
-        window.check_user(key.0, bound, user)?;
-        Ok(&bound.part)
     }
 }

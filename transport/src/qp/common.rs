@@ -8,17 +8,18 @@ use super::{
     state::{QpType, State},
 };
 use crate::{
-    addr::{AddressVector, Mtu, PKey, QKey, Qpn},
+    addr::{AddressVector, Mtu, PKey, QKey},
     event::{Counters, Event},
     gids::{GidTable, Path},
-    mem::{Access, PdId, RegionTable, User},
+    ids::{CqId, PdId, Qpn, SrqId, XrcdId},
+    mem::{Access, RegionTable, User},
     pkeys::PKeyTable,
     psn::Psn,
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionQueue, CqId, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqId, SrqTable,
-        Validity, Wc, WcError, WcOk, WcOpcode, XrcdId,
+        CompletionQueue, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc,
+        WcError, WcOk, WcOpcode,
     },
 };
 

@@ -11,7 +11,11 @@
 
 use core::{convert::Infallible, time::Duration};
 
-use super::{Built, Outgoing, common::Common};
+use super::{
+    common::Common,
+    info::CongestionCounters,
+    packet::{Built, OutgoingPacket},
+};
 use crate::{
     gids::Path,
     psn::Psn,
@@ -27,17 +31,6 @@ const TRAFFIC_CLASS: u8 = 0xC2;
 
 /// Bytes that follow the BTH of a notification; all of them zero.
 const PAYLOAD: usize = 16;
-
-/// Signs of congestion that a queue pair has seen since it was made or reset.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct CongestionCounters {
-    /// Packets that arrived with "congestion experienced" in their IP header.
-    pub ecn_marked: u64,
-    /// Notifications sent to the peer; none by a datagram queue pair.
-    pub cnp_sent: u64,
-    /// Notifications from the peer.
-    pub cnp_received: u64,
-}
 
 /// What a queue pair owes its peer, and what it has seen.
 #[derive(Debug, Default)]
@@ -86,7 +79,7 @@ impl Congestion {
         let mut bth = common.bth(Opcode::CNP, Psn::new(0));
         bth.mig_req = false;
         bth.becn = true;
-        let outgoing = Outgoing { headers: Headers::built(bth, Ext::None), payload: PAYLOAD };
+        let outgoing = OutgoingPacket { headers: Headers::built(bth, Ext::None), payload: PAYLOAD };
         let Ok(length) = outgoing.write::<Infallible>(slot, |payload| {
             payload.fill(0);
             Ok(())

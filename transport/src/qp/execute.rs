@@ -5,14 +5,15 @@
 use alloc::sync::Arc;
 
 use super::{
-    MAX_MESSAGE,
+    attr::MAX_MESSAGE,
     common::{Common, Env},
     replay::{Remembered, Request},
     responder::{Attempt, Message, Refused, Responder},
 };
 use crate::{
     event::Refusal,
-    mem::{Access, RKey, Region},
+    ids::RKey,
+    mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
     work::{Placement, WcOk, WcOpcode},

@@ -9,8 +9,12 @@ mod attr;
 mod common;
 mod completer;
 mod congestion;
+mod error;
 mod execute;
+mod info;
 mod modify;
+mod packet;
+mod reliability;
 mod replay;
 mod requester;
 mod responder;
@@ -21,29 +25,24 @@ mod ud;
 mod update;
 mod xrc;
 
-pub use attr::{
-    Init, MAX_RD_ATOMIC, ModifyError, PostError, QpCaps, QpInfo, QpInit, Quirks, Rtr, Rts,
-};
+pub use attr::{Init, MAX_MESSAGE, MAX_RD_ATOMIC, QpCaps, QpInit, Quirks, Rtr, Rts};
 pub(crate) use common::{Common, Env};
-pub use congestion::CongestionCounters;
+pub use error::{ModifyError, PostError};
+pub use info::{CongestionCounters, QpInfo};
+pub(crate) use packet::Built;
 pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
 pub use update::{PathMigration, QpUpdate};
 
 use crate::{
     event::{Disposition, DropReason, Event},
-    gids::Path,
     time::Instant,
-    wire::{Headers, NetHeader, Operation, Packet, Service},
+    wire::{NetHeader, Operation, Packet, Service},
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, UdDestination, WcError},
 };
 use congestion::Congestion;
-use modify::Reliability;
+use reliability::Reliability;
 use requester::Requester;
 use responder::{Outcome, Responder};
-
-/// The longest message, in bytes: 2^30, as ConnectX has it. Its packets stay within half of the PSN
-/// space at every MTU.
-pub const MAX_MESSAGE: u32 = 1 << 30;
 
 /// A queue pair.
 pub(crate) struct Qp {
@@ -57,20 +56,6 @@ pub(crate) struct Qp {
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
     drained: bool,
     drain_event: bool,
-}
-
-/// A packet that has been written to a slot, but for its ICRC.
-pub(crate) struct Built {
-    pub(crate) length: usize,
-    pub(crate) path: Path,
-    /// Whether it gets its ICRC as rxe computes it for a FLUSH.
-    pub(crate) rxe_flush: bool,
-}
-
-impl Built {
-    pub(crate) const fn new(length: usize, path: Path) -> Self {
-        Self { length, path, rxe_flush: false }
-    }
 }
 
 impl Qp {
@@ -371,28 +356,5 @@ impl Qp {
         while let Some(wqe) = self.requester.flush() {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         }
-    }
-}
-
-/// What the halves of a queue pair yield: headers, and how much payload goes with them.
-#[derive(Debug)]
-struct Outgoing {
-    headers: Headers,
-    payload: usize,
-}
-
-impl Outgoing {
-    /// Writes headers, payload (through `fill`) and padding; returns their length.
-    fn write<E>(
-        &self,
-        slot: &mut [u8],
-        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
-    ) -> Result<usize, E> {
-        let headers = self.headers.encode(self.payload, slot);
-        let end = headers + self.payload;
-        fill(&mut slot[headers..end])?;
-        let padded = end + crate::wire::padding(self.payload);
-        slot[end..padded].fill(0);
-        Ok(padded)
     }
 }

@@ -3,59 +3,22 @@
 
 use super::{
     Qp,
-    attr::{Init, MAX_RD_ATOMIC, ModifyError, QpInfo, Rtr, Rts},
+    attr::{Init, Rtr, Rts},
     common::Env,
+    error::ModifyError,
+    info::QpInfo,
+    reliability::Reliability,
     state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes},
     update::{PathMigration, QpUpdate},
 };
 use crate::{
-    addr::{AddressVector, Mtu, PKey, QKey, Qpn},
+    addr::{AddressVector, Mtu, PKey, QKey},
     gids::{GidTable, Path},
+    ids::Qpn,
     mem::Access,
 };
 
-/// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its
-/// halves make of them does not show the codes any more, and goes when the queue pair fails.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Reliability {
-    timeout: u8,
-    retry_cnt: u8,
-    rnr_retry: u8,
-    max_rd_atomic: u8,
-    max_dest_rd_atomic: u8,
-    min_rnr_timer: u8,
-}
-
-impl Reliability {
-    fn changed(self, changes: &QpUpdate) -> Self {
-        Self {
-            timeout: changes.timeout.unwrap_or(self.timeout),
-            retry_cnt: changes.retry_cnt.unwrap_or(self.retry_cnt),
-            rnr_retry: changes.rnr_retry.unwrap_or(self.rnr_retry),
-            max_rd_atomic: changes.max_rd_atomic.unwrap_or(self.max_rd_atomic),
-            max_dest_rd_atomic: changes.max_dest_rd_atomic.unwrap_or(self.max_dest_rd_atomic),
-            min_rnr_timer: changes.min_rnr_timer.unwrap_or(self.min_rnr_timer),
-        }
-    }
-
-    fn check(&self) -> Result<(), ModifyError> {
-        for (what, value, limit) in [
-            ("timeout", self.timeout, 31),
-            ("retry_cnt", self.retry_cnt, 7),
-            ("rnr_retry", self.rnr_retry, 7),
-            ("max_rd_atomic", self.max_rd_atomic, MAX_RD_ATOMIC),
-            ("max_dest_rd_atomic", self.max_dest_rd_atomic, MAX_RD_ATOMIC),
-            ("min_rnr_timer", self.min_rnr_timer, 31),
-        ] {
-            if value > limit {
-                return Err(ModifyError::Range { what, limit: limit.into() });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// QpUpdate that have been checked, ready to be made.
+/// Changes that have been checked and only need to be applied.
 struct Checked {
     pkey: Option<(u16, PKey)>,
     access: Option<Access>,

@@ -13,13 +13,14 @@
 //! comes from: at `sent_end` normally, behind it after a loss (go-back-N).
 
 use super::{
-    Outgoing,
     common::{Common, Env},
+    packet::OutgoingPacket,
     retry::{Retry, Verdict},
     state::State,
 };
 use crate::{
-    mem::{AccessError, PdId},
+    ids::PdId,
+    mem::AccessError,
     psn::Psn,
     time::{Instant, ack_timeout},
     wire::{
@@ -68,7 +69,7 @@ pub(crate) struct Request {
     pub(super) number: u64,
     /// Nothing of the work request follows.
     pub(super) ends: bool,
-    outgoing: Outgoing,
+    outgoing: OutgoingPacket,
     offset: u64,
 }
 
@@ -250,7 +251,7 @@ impl Requester {
         Some(Request {
             number,
             ends,
-            outgoing: Outgoing {
+            outgoing: OutgoingPacket {
                 headers: Headers::built(bth, ext).naming(xrceth),
                 payload: payload as usize,
             },

@@ -6,15 +6,15 @@
 use alloc::{collections::VecDeque, sync::Arc};
 
 use super::{
-    Outgoing,
-    attr::PostError,
     common::{Common, Env},
+    error::PostError,
+    packet::OutgoingPacket,
     replay::{PLACED, Placements, Remembered, ReplayRing, Request},
 };
 use crate::{
-    addr::Qpn,
     event::{Disposition, DropReason, Event, Refusal},
-    mem::{Access, AccessError, PdId, Region, RegionTable},
+    ids::{PdId, Qpn},
+    mem::{Access, AccessError, Region, RegionTable},
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet,
@@ -114,7 +114,7 @@ pub(super) enum Outcome {
 
 /// A response packet that is due.
 pub(super) struct Response {
-    outgoing: Outgoing,
+    outgoing: OutgoingPacket,
     psn: Psn,
     source: Option<(Arc<Region>, u64)>,
     attempt: Attempt,
@@ -611,7 +611,7 @@ impl Responder {
         };
         let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         Some(Response {
-            outgoing: Outgoing { headers: Headers::built(bth, ext), payload },
+            outgoing: OutgoingPacket { headers: Headers::built(bth, ext), payload },
             psn,
             source,
             attempt,

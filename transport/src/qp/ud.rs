@@ -1,10 +1,11 @@
 //! Unreliable datagrams: one packet a message, nothing acknowledged (9.8.3).
 
 use super::{
-    Built, Outgoing,
     common::{Common, Env},
+    packet::{Built, OutgoingPacket},
     requester::Requester,
     responder::Responder,
+    state::State,
 };
 use crate::{
     event::DropReason,
@@ -27,7 +28,7 @@ pub(super) fn build(
     slot: &mut [u8],
     env: &mut Env<'_>,
 ) -> Option<Built> {
-    if common.state != super::State::Rts || requester.queue.oldest()?.failed.is_some() {
+    if common.state != State::Rts || requester.queue.oldest()?.failed.is_some() {
         return None;
     }
     match write(common, requester, slot, env) {
@@ -76,7 +77,7 @@ fn write(
     let mut bth = common.bth(opcode, requester.next_psn());
     bth.dest_qp = to.qpn;
     bth.solicited = wqe.flags.contains(SendFlags::SOLICITED);
-    let outgoing = Outgoing { headers: Headers::built(bth, ext), payload: *length as usize };
+    let outgoing = OutgoingPacket { headers: Headers::built(bth, ext), payload: *length as usize };
     let length = outgoing.write(slot, |payload| wqe.read(0, payload)).map_err(protection)?;
     Ok(Built::new(length, path))
 }

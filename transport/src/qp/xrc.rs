@@ -36,9 +36,9 @@ use super::{
 };
 use crate::{
     event::Refusal,
-    mem::PdId,
+    ids::{PdId, SrqId},
     wire::{NakCode, Packet},
-    work::{CompletionQueue, SrqId},
+    work::CompletionQueue,
 };
 
 /// What a target receives with: parts of the XRC SRQ that it serves.

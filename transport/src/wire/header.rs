@@ -4,7 +4,8 @@ use core::fmt;
 
 use super::opcode::Opcode;
 use crate::{
-    addr::{PKey, QKey, Qpn},
+    addr::{PKey, QKey},
+    ids::Qpn,
     psn::{Msn, Psn},
 };
 

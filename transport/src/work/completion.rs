@@ -6,8 +6,8 @@ use thiserror::Error;
 
 use super::Refusal;
 use crate::{
-    addr::Qpn,
-    mem::{AccessError, RKey, WindowError},
+    ids::{Qpn, RKey},
+    mem::{AccessError, WindowError},
     time::Instant,
     wire::{Immediate, Syndrome},
 };

@@ -8,11 +8,7 @@ use core::{
 };
 
 use super::{completion::Wc, ring::Ring};
-use crate::time::Instant;
-
-/// Names a completion queue of an adapter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct CqId(pub u32);
+use crate::{ids::CqId, time::Instant};
 
 /// Which completions wake a reader that armed the queue (`ibv_req_notify_cq`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

@@ -10,13 +10,14 @@ mod request;
 mod ring;
 mod shared;
 
+pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
-pub use cq::{CompletionQueue, CqId, CqModeration, NotifyKind};
+pub use cq::{CompletionQueue, CqModeration, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
 pub use request::{
-    AhId, Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination,
+    Data, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SgeList, UdDestination,
 };
 pub(crate) use shared::{SharedQueue, SrqTable, XrcPart};
-pub use shared::{SrqAttr, SrqError, SrqId, SrqInfo, XrcdId};
+pub use shared::{SrqAttr, SrqError, SrqInfo};

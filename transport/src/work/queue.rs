@@ -7,10 +7,10 @@ use smallvec::SmallVec;
 use super::{
     completion::WcError,
     request::{Data, RecvWr, SendFlags, SendOp, SendWr, Sge},
-    shared::SrqId,
 };
 use crate::{
-    mem::{Access, AccessError, LKey, PdId, Region, RegionTable},
+    ids::{LKey, PdId, SrqId},
+    mem::{Access, AccessError, Region, RegionTable},
     psn::Psn,
 };
 

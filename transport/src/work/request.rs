@@ -3,10 +3,10 @@
 use bitflags::bitflags;
 use smallvec::SmallVec;
 
-use super::shared::SrqId;
 use crate::{
-    addr::{AddressVector, QKey, Qpn},
-    mem::{Access, LKey, PdId, RKey, WindowBind},
+    addr::{AddressVector, QKey},
+    ids::{LKey, PdId, Qpn, RKey, SrqId},
+    mem::{Access, WindowBind},
     wire::Immediate,
 };
 
@@ -33,10 +33,6 @@ pub struct Remote {
     /// The key that the peer has told.
     pub rkey: RKey,
 }
-
-/// Names an address handle of an adapter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct AhId(pub u32);
 
 /// Where a datagram goes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]

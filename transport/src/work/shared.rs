@@ -1,42 +1,15 @@
 //! Shared receive queues: receive requests for whichever queue pair needs one first (10.2.9).
 
 use alloc::sync::Arc;
-use core::fmt;
 
 use hashbrown::HashMap;
 use thiserror::Error;
 
 use super::{CompletionQueue, queue::RecvQueue};
-use crate::{hash::IdHasher, mem::PdId};
-
-/// Names a shared receive queue of an adapter: a random number of 24 bits. An XRC SRQ is what peers
-/// name in the requests of their initiators; there it is the SRQ number (`ibv_get_srq_num`).
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SrqId(u32);
-
-impl SrqId {
-    /// The low 24 bits of `number`.
-    #[must_use]
-    pub const fn new(number: u32) -> Self {
-        Self(number & 0x00FF_FFFF)
-    }
-
-    /// The number itself, below 2^24.
-    #[must_use]
-    pub const fn get(self) -> u32 {
-        self.0
-    }
-}
-
-impl fmt::Debug for SrqId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "SrqId({:#08x})", self.0)
-    }
-}
-
-/// Names an XRC domain of an adapter.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct XrcdId(pub u32);
+use crate::{
+    hash::IdHasher,
+    ids::{PdId, SrqId, XrcdId},
+};
 
 /// The shared receive queues of an adapter.
 pub(crate) type SrqTable = HashMap<SrqId, SharedQueue, IdHasher>;

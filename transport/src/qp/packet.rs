@@ -1,0 +1,45 @@
+//! Packets on their way from the halves of a queue pair to the transmit buffer.
+
+use crate::{
+    gids::Path,
+    wire::{Headers, padding},
+};
+
+/// A packet to send, as the halves of a queue pair yield it: its headers and the length of its
+/// payload.
+#[derive(Debug)]
+pub(super) struct OutgoingPacket {
+    pub(super) headers: Headers,
+    pub(super) payload: usize,
+}
+
+impl OutgoingPacket {
+    /// Writes headers, payload (through `fill`) and padding; returns their length.
+    pub(super) fn write<E>(
+        &self,
+        slot: &mut [u8],
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<usize, E> {
+        let headers = self.headers.encode(self.payload, slot);
+        let end = headers + self.payload;
+        fill(&mut slot[headers..end])?;
+        let padded = end + padding(self.payload);
+        slot[end..padded].fill(0);
+        Ok(padded)
+    }
+}
+
+/// A packet that has been written to a slot, without its ICRC.
+#[derive(Debug)]
+pub(crate) struct Built {
+    pub(crate) length: usize,
+    pub(crate) path: Path,
+    /// True if its ICRC is computed as rxe does for a FLUSH.
+    pub(crate) rxe_flush: bool,
+}
+
+impl Built {
+    pub(crate) const fn new(length: usize, path: Path) -> Self {
+        Self { length, path, rxe_flush: false }
+    }
+}
