@@ -1,4 +1,71 @@
-#![doc = include_str!("../README.md")]
+//! A RoCEv2 adapter in software: RDMA verbs over UDP port 4791, in user space, without a kernel
+//! module.
+//!
+//! A program opens a [`Device`]. The [`Context`] that it gets makes every other object:
+//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`] and their kin. Objects,
+//! states, attributes and errors have the names of
+//! [libibverbs](https://github.com/linux-rdma/rdma-core), and each item names its counterpart in C.
+//! [`cm`] connects queue pairs by address and port, as librdmacm does.
+//!
+//! The packets are those of the InfiniBand transport (RC, UC, UD, XRC): a peer may be another `roce`
+//! or the Linux kernel's rxe. Network adapters speak the same protocol; none has been tried yet. No
+//! privilege is needed. Linux only.
+//!
+//! # Example
+//!
+//! An RDMA WRITE between two devices of one process:
+//!
+//! ```
+//! use roce::{Access, Device, OpenOptions, QpInitAttr, QpType, SendWr};
+//!
+//! fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // each opening has a loopback address of its own
+//!     let device = Device::named("roce_lo")?;
+//!     let client = device.open(OpenOptions::default())?;
+//!     let server = device.open(OpenOptions::default())?;
+//!
+//!     // a completion queue, a protection domain and a queue pair at each end
+//!     let (client_cq, server_cq) = (client.create_cq(16, None)?, server.create_cq(16, None)?);
+//!     let (client_pd, server_pd) = (client.alloc_pd()?, server.alloc_pd()?);
+//!     let client_qp = client_pd.create_qp(&QpInitAttr::new(QpType::Rc, &client_cq))?;
+//!     let server_qp = server_pd.create_qp(&QpInitAttr::new(QpType::Rc, &server_cq))?;
+//!     client_qp.connect_to(server_qp.endpoint(0).ok_or("no address")?)?;
+//!     server_qp.connect_to(client_qp.endpoint(0).ok_or("no address")?)?;
+//!
+//!     // the server grants the client the right to write 64 bytes
+//!     let source = client_pd.allocate(64, Access::empty())?;
+//!     let target = server_pd.allocate(64, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//!
+//!     source.write_at(0, b"over the wire")?;
+//!     client_qp.post_send(&[SendWr::write(1, target.remote(0), source.sge(0..13))])?;
+//!     let completion = loop {
+//!         if let Some(completion) = client_cq.poll_one() {
+//!             break completion;
+//!         }
+//!     };
+//!     completion.result?;
+//!     assert_eq!(target.to_vec(0..13)?, b"over the wire");
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # Layers
+//!
+//! 1. [`transport`], the crate `roce-transport`: the protocol as a deterministic function of
+//!    datagrams, commands and time. `no_std`, without `unsafe`, sockets, clocks, threads or locks.
+//! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), the engine
+//!    that moves packets between the two, memory behind regions, verbs and [`cm`].
+//! 3. `roce`: this face, what programs use of both.
+//!
+//! # Memory
+//!
+//! A peer with the right key writes a region at any time. So no reference points into one:
+//! [`MemoryRegion`] copies in and out, and its words can be read and written atomically.
+//!
+//! # Features
+//!
+//! `tokio` adds the module `tokio`: completion and event channels that tasks wait for. Off by
+//! default.
 
 pub use roce_provider::link::BindError;
 #[cfg(feature = "tokio")]
@@ -35,7 +102,12 @@ pub use roce_transport::{
     },
 };
 
-/// The guide's examples run as tests.
+/// The examples of the README run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
+
+/// The examples of the guide run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../docs/guide/connecting.md")]
 mod connecting {}

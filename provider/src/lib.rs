@@ -1,9 +1,16 @@
-//! Devices, links and verbs: what a program holds of a RoCEv2 adapter in user space.
+//! Devices, links and verbs of a RoCEv2 adapter in user space, over the protocol of [`transport`].
+//!
+//! Programs depend on the crate [`roce`](https://docs.rs/roce), which re-exports what they need.
 //!
 //! [`devices`] lists what can be opened on this host; [`Device::open`] gives a [`Context`], from
 //! which everything else is made: [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`],
 //! [`QueuePair`]. Each object's documentation names its counterpart in the C API. Handles are cheap
 //! to clone; the object goes when its last handle does.
+//!
+//! From below: [`fabric`] simulates a network and its faults; a [`link`] carries datagrams; the
+//! engine moves them between a link and an [`Adapter`](transport::adapter::Adapter) under one lock;
+//! the objects of verbs are handles on it; [`Device`] puts all of that together; [`cm`] connects
+//! queue pairs by address and port.
 
 mod clock;
 pub mod cm;
