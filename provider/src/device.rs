@@ -4,7 +4,7 @@ use std::{
     io,
     net::{IpAddr, Ipv4Addr},
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError, Weak, atomic::AtomicUsize},
+    sync::{Arc, Weak, atomic::AtomicUsize},
 };
 
 use pnet_datalink::NetworkInterface;
@@ -18,17 +18,15 @@ use roce_transport::{
 use thiserror::Error;
 
 use crate::{
-    cm::Routes,
-    engine::{Engine, Parts, Progress, Wakers},
+    bind::BindError,
+    engine::{CounterSink, Engine, Parts, Progress, Sinks},
     environment,
     fabric::FaultPlan,
-    link::{
-        BindError, CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink,
-        is_loopback,
-    },
+    link::{CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
-    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid},
+    sync::Mutex,
+    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
 };
 
 /// A device that can be opened.
@@ -214,7 +212,7 @@ impl Device {
         let interfaces = pnet_datalink::interfaces();
         let has = |interface: &&NetworkInterface| {
             interface.ips.iter().any(|own| own.ip() == ip)
-                || is_loopback(ip) && interface.is_loopback()
+                || ip.is_loopback() && interface.is_loopback()
         };
         let interface = interfaces.iter().find(has).ok_or(BindError::NotLocal(ip))?;
         Ok(Self::on(Some(interface), format!("udp:{ip}"), Kind::Address, &[ip]))
@@ -331,7 +329,7 @@ impl Device {
         }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
-        let publisher = Publisher::new(&self.name, gids);
+        let publisher = Publisher::new(&self.name, gids).map(|publisher| Box::new(publisher) as _);
         let surroundings = Surroundings { watch, publisher, sys_image_guid: self.sys_image_guid };
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
@@ -353,7 +351,7 @@ impl Device {
 #[derive(Default)]
 pub(crate) struct Surroundings {
     pub(crate) watch: Option<Watch>,
-    pub(crate) publisher: Option<Publisher>,
+    pub(crate) publisher: Option<Box<dyn CounterSink>>,
     pub(crate) sys_image_guid: Guid,
 }
 
@@ -409,14 +407,10 @@ pub(crate) fn open_link(
     while adapter.poll_event().is_some() {} // how it starts is no news
     let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);
-    let wakers = Wakers {
-        completions: std::collections::BTreeMap::new(),
-        events: events.clone(),
-        readers: Vec::new(),
-        cm: Routes::default(),
-    };
+    let mut sinks = Sinks::default();
+    sinks.of::<ObjectEvents>().add_reader(&events);
     let engine =
-        Engine::start(Parts { adapter, link, observer, wakers, watch, publisher }, progress)?;
+        Engine::start(Parts { adapter, link, observer, sinks, watch, publisher }, progress)?;
     let context = Context {
         inner: Arc::new(ContextInner {
             engine,
@@ -427,7 +421,7 @@ pub(crate) fn open_link(
             device_memory: AtomicUsize::new(0),
         }),
     };
-    let mut open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut open = OPEN.lock();
     open.retain(|other| other.strong_count() > 0);
     open.push(Arc::downgrade(&context.inner));
     Ok(context)
@@ -444,7 +438,7 @@ static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
 
 /// Devices that are open, the oldest first.
 pub(crate) fn open_contexts() -> Vec<Context> {
-    let open = OPEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let open = OPEN.lock();
     let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
     contexts.filter(Context::is_of_this_process).collect()
 }

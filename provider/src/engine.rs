@@ -9,13 +9,14 @@
 mod fork;
 mod shard;
 mod signals;
+mod sink;
 
 use std::{
     io,
     ops::{Deref, DerefMut},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, TryLockError,
+        Arc, MutexGuard,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -23,17 +24,18 @@ use std::{
 };
 
 use roce_transport::{adapter::Adapter, time::Instant};
-use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, epoll, eventfd, poll};
+use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use crate::{
     clock,
     link::{Link, Observer},
     port::Watch,
-    publish::Publisher,
+    readiness::wait,
     region::Section,
+    sync::Mutex,
 };
-pub use shard::LinkCounters;
-pub(crate) use shard::{Shard, Wakers};
+pub(crate) use shard::Shard;
+pub(crate) use sink::{CounterSink, EventSink, Sinks};
 
 /// How often the background thread looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
@@ -91,7 +93,7 @@ pub(crate) struct Engine {
     /// Tells when the interface changes.
     watch: Option<Watch>,
     /// Shows the counters to other processes.
-    publisher: Mutex<Option<Publisher>>,
+    publisher: Mutex<Option<Box<dyn CounterSink>>>,
     progress: Progress,
     /// The process that it works in; a child's copy does nothing.
     process: u32,
@@ -102,9 +104,9 @@ pub(crate) struct Parts {
     pub(crate) adapter: Adapter,
     pub(crate) link: Box<dyn Link>,
     pub(crate) observer: Option<Box<dyn Observer>>,
-    pub(crate) wakers: Wakers,
+    pub(crate) sinks: Sinks,
     pub(crate) watch: Option<Watch>,
-    pub(crate) publisher: Option<Publisher>,
+    pub(crate) publisher: Option<Box<dyn CounterSink>>,
 }
 
 /// The shard, locked.
@@ -132,13 +134,13 @@ impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the
     /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
-        let Parts { adapter, link, observer, wakers, watch, publisher } = parts;
+        let Parts { adapter, link, observer, sinks, watch, publisher } = parts;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
             epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let mut shard = Shard::new(adapter, link, observer, wakers);
+        let mut shard = Shard::new(adapter, link, observer, sinks);
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, and says nothing of it
         }
@@ -166,7 +168,7 @@ impl Engine {
             let thread = signals::blocked(|| {
                 thread::Builder::new().name("roce".into()).spawn(move || background.run())
             })?;
-            *engine.background.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+            *engine.background.lock() = Some(thread);
         }
         Ok(engine)
     }
@@ -177,13 +179,13 @@ impl Engine {
         self.lock().serve(clock::now());
         self.stop.store(true, Ordering::SeqCst);
         self.wake_background();
-        let background = self.background.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let background = self.background.lock().take();
         if let Some(background) =
             background.filter(|thread| thread.thread().id() != thread::current().id())
         {
             let _ = background.join(); // a panic there has been printed already
         }
-        *self.publisher.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.publisher.lock() = None;
     }
 
     /// Whether it works: after a fork, the child has only a copy that does nothing.
@@ -215,7 +217,7 @@ impl Engine {
         if self.watch.as_ref().is_some_and(Watch::has_news) {
             self.follow();
         }
-        let mut publisher = self.publisher.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut publisher = self.publisher.lock();
         let Some(publisher) = &mut *publisher else { return };
         let (counters, link_counters, gids) = {
             let mut shard = self.lock();
@@ -228,16 +230,12 @@ impl Engine {
             let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
             (shard.adapter().counters().clone(), shard.link_counters(), gids)
         };
-        publisher.set_gids(gids);
-        let _ = publisher.publish(&counters, &link_counters); // it is tried again when there is more to tell
+        publisher.publish(&counters, &link_counters, gids);
     }
 
-    /// The lock. A panic under it is a bug of ours; the state behind it is as good as it was.
+    /// The lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked {
-            shard: self.shard.lock().unwrap_or_else(PoisonError::into_inner),
-            _section: Section::enter(),
-        }
+        Locked { shard: self.shard.lock(), _section: Section::enter() }
     }
 
     /// Runs a command of the program and sends what follows from it.
@@ -270,11 +268,7 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it.
     pub(crate) fn progress(&self) {
         grow(&self.activity);
-        let shard = match self.shard.try_lock() {
-            Ok(shard) => shard,
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
-            Err(TryLockError::WouldBlock) => return,
-        };
+        let Some(shard) = self.shard.try_lock() else { return };
         let mut shard = Locked { shard, _section: Section::enter() };
         let received = shard.serve(clock::now());
         self.after_service(&mut shard);
@@ -447,15 +441,4 @@ fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
         }
     }
     Ok(())
-}
-
-/// Waits until one of the descriptors is readable or the time is over.
-pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<()> {
-    let mut polled: Vec<PollFd<'_>> =
-        descriptors.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)).collect();
-    let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-    match poll(&mut polled, timeout.as_ref()) {
-        Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
 }

@@ -12,22 +12,28 @@
 //! the objects of verbs are handles on it; [`Device`] puts all of that together; [`cm`] connects
 //! queue pairs by address and port.
 
+mod bind;
 mod clock;
 pub mod cm;
+mod counters;
 mod device;
 mod engine;
 pub mod environment;
 pub mod fabric;
 pub mod link;
+mod notify;
 mod port;
 mod publish;
+mod readiness;
 mod region;
+mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod verbs;
 
+pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
-pub use engine::{LinkCounters, Progress};
+pub use engine::Progress;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};

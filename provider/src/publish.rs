@@ -25,7 +25,7 @@ use std::{
 use roce_transport::event::{Counter, Counters};
 use rustix::fs::{FlockOperation, flock};
 
-use crate::engine::LinkCounters;
+use crate::{counters::LinkCounters, engine::CounterSink};
 
 /// The first line of a file: what it is, and the version of what follows.
 const MAGIC: &str = "roce-counters 1";
@@ -193,15 +193,11 @@ impl Publisher {
         let published =
             Published { device, pid, program, gids, opened: started, ..Published::default() };
         let mut publisher = Self { path, held: None, published };
-        publisher.publish(&Counters::default(), &LinkCounters::default()).ok()?;
+        publisher.write(&Counters::default(), &LinkCounters::default()).ok()?;
         Some(publisher)
     }
 
-    pub(crate) fn set_gids(&mut self, gids: Vec<String>) {
-        self.published.gids = gids;
-    }
-
-    pub(crate) fn publish(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
+    fn write(&mut self, counters: &Counters, link: &LinkCounters) -> io::Result<()> {
         let all = counters.iter().chain(link.named());
         let published = |Counter { name, explanation, value }| PublishedCounter {
             name: name.into(),
@@ -223,6 +219,13 @@ impl Publisher {
             self.held = Some(file);
         }
         result
+    }
+}
+
+impl CounterSink for Publisher {
+    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: Vec<String>) {
+        self.published.gids = gids;
+        let _ = self.write(counters, link);
     }
 }
 

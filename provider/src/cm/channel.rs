@@ -20,7 +20,7 @@ use super::{
     shared::Shared,
 };
 use crate::{
-    ChannelError, Context, ProtectionDomain, clock, engine,
+    ChannelError, Context, ProtectionDomain, clock, readiness,
     verbs::{ContextInner, WeakDomain},
 };
 
@@ -185,7 +185,7 @@ impl EventChannel {
             } else {
                 contexts.iter().for_each(|context| context.inner.engine.hand_over());
                 drop(contexts);
-                engine::wait(&[descriptor], left)?;
+                readiness::wait(&[descriptor], left)?;
             }
         }
     }

@@ -9,7 +9,7 @@ use roce_transport::{
 };
 
 use super::{
-    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts,
+    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts, route::Routes,
     shared::Incoming,
 };
 
@@ -77,7 +77,7 @@ impl CmId {
         };
         let connect = if is_ud { None } else { Some(connect(&parts)?) };
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
-            let (adapter, routes) = shard.adapter_and_routes();
+            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let mut state = self.shared().state();
             let conn = match connect {
                 Some(connect) => {
@@ -240,7 +240,7 @@ impl CmId {
         act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, cm::CmError>,
     ) -> Result<(), CmError> {
         parts.place()?.context.inner.engine.command_shard(|shard, now| {
-            let (adapter, routes) = shard.adapter_and_routes();
+            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let (conn, state) = {
                 let state = self.shared().state();
                 (state.conn.ok_or(CmError::State(state.state))?, state.state)

@@ -11,10 +11,7 @@ use roce_transport::addr::{Gid, Mtu};
 
 use super::CmError;
 use crate::{
-    Context, Device, OpenError, OpenOptions,
-    device::open_contexts,
-    devices,
-    link::{BindError, is_loopback},
+    Context, Device, OpenError, OpenOptions, bind::BindError, device::open_contexts, devices,
 };
 
 /// One at a time looks for a device and opens it, so that two do not open the same.
@@ -191,7 +188,7 @@ pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut last = None;
     for device in listed() {
         let _one_at_a_time = opening();
-        let is_lo = device.addresses().iter().all(|address| is_loopback(address.ip));
+        let is_lo = device.addresses().iter().all(|address| address.ip.is_loopback());
         let has = |context: &Context| {
             context.gids().into_iter().map(Gid::to_ip).any(|ip| {
                 if is_lo {

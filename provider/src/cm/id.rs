@@ -25,6 +25,7 @@ use super::{
     options::Options,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
+    route::Routes,
     shared::Shared,
 };
 use crate::{Context, ProtectionDomain};
@@ -147,7 +148,7 @@ impl Parts {
             .context
             .inner
             .engine
-            .command_shard(|shard, _| shard.adapter_and_routes().1.attach(shared, ip));
+            .command_shard(|shard, _| shard.adapter_and_sink::<Routes>().1.attach(shared, ip));
         self.place = Some(place);
     }
 }
@@ -323,7 +324,7 @@ impl Drop for Handle {
         let parts = parts.get_mut().unwrap_or_else(PoisonError::into_inner);
         for context in &parts.listening {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts();
+                let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.unlisten(shared, adapter, link);
                 routes.detach(shared);
             });
@@ -335,7 +336,7 @@ impl Drop for Handle {
         }
         if let Some(place) = &parts.place {
             place.context.inner.engine.command_shard(|shard, now| {
-                let (adapter, routes) = shard.adapter_and_routes();
+                let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
                     routes.disconnect(conn);
@@ -349,7 +350,7 @@ impl Drop for Handle {
             let Some(request) = raw.request else { continue };
             let Some(context) = parts.listening.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
-                let (adapter, routes) = shard.adapter_and_routes();
+                let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 routes.disconnect(request.conn);
                 adapter.cm_destroy(now, request.conn);
             });

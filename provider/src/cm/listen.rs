@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use roce_transport::addr::Gid;
 
-use super::{CmError, CmId, IdState, devices, shared::Listening};
+use super::{CmError, CmId, IdState, devices, route::Routes, shared::Listening};
 use crate::Context;
 
 /// Requests that may wait when the program does not say how many.
@@ -55,7 +55,7 @@ impl CmId {
             let place = contexts.len();
             let own = (!local.ip().is_unspecified()).then_some(local.ip());
             let result = context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts();
+                let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.attach(self.shared(), own);
                 let result = routes.listen(self.shared(), place, adapter, link);
                 if result.is_err() && own.is_none() {
@@ -111,7 +111,7 @@ impl CmId {
     fn unlisten(&self, contexts: &[Context], keep: bool) {
         for context in contexts {
             context.inner.engine.command_shard(|shard, _| {
-                let (adapter, link, routes) = shard.parts();
+                let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.unlisten(self.shared(), adapter, link);
                 if !keep {
                     routes.detach(self.shared());

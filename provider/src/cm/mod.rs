@@ -65,7 +65,6 @@ pub use id::{CmId, IdState};
 pub use multicast::JoinFlags;
 pub use queues::CmQpAttr;
 pub use roce_transport::cm::{PortSpace, RejectReason};
-pub(crate) use route::Routes;
 
 use roce_transport::addr::QKey;
 

@@ -56,7 +56,7 @@ impl CmId {
         if let Some(place) = place.as_ref().filter(|_| address.port() == 0) {
             let is_claimed = |port| {
                 place.context.inner.engine.command_shard(|shard, _| {
-                    shard.parts().1.is_claimed(space.service(port), address.ip())
+                    shard.adapter_and_link().1.is_claimed(space.service(port), address.ip())
                 })
             };
             while is_claimed(lease.port()) {

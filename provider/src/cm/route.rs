@@ -27,7 +27,7 @@ use super::{
     event::{ConnParam, EventKind, Param, Status, UdParam},
     shared::{Incoming, Listening, Shared},
 };
-use crate::link::Link;
+use crate::{engine::EventSink, link::Link};
 
 /// Who wants to hear of what, on one device.
 #[derive(Default)]
@@ -177,139 +177,12 @@ impl Routes {
         });
     }
 
-    /// Takes an asynchronous event of the device to the ids that it concerns.
-    pub(crate) fn note(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
-        match event {
-            Event::DeviceFatal => {
-                for (id, _) in self.ids.values() {
-                    id.emit(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
-                }
-            }
-            Event::GidChange => {
-                let gone = |ip: IpAddr| !adapter.gids().entries().contains(&ip.into());
-                for (id, _) in self.ids.values().filter(|(_, ip)| ip.is_some_and(gone)) {
-                    id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
-                }
-                // those that listen on all addresses listen on the new ones, too
-                let mut devices: Vec<_> =
-                    self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
-                devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
-                for (id, device) in devices {
-                    let _ = self.listen(&id, device, adapter, link); // somebody's listener may be there already
-                }
-            }
-            _ => {}
-        }
-    }
-
     pub(super) fn connect(&mut self, conn: ConnId, id: &Arc<Shared>) {
         self.conns.insert(conn, id.clone());
     }
 
     pub(super) fn disconnect(&mut self, conn: ConnId) {
         self.conns.remove(&conn);
-    }
-
-    /// Takes an event of the adapter to its id.
-    pub(crate) fn deliver(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
-        match event {
-            CmEvent::Request { listener, conn, req, remote, local } => {
-                self.ask(
-                    &Arrived { listener, conn, asked: Asked::Connection(req), remote, local },
-                    adapter,
-                    now,
-                );
-            }
-            CmEvent::SidrRequest { listener, conn, req, remote, local } => {
-                self.ask(
-                    &Arrived { listener, conn, asked: Asked::Service(req), remote, local },
-                    adapter,
-                    now,
-                );
-            }
-            CmEvent::Reply { conn, rep } => {
-                let param = Param::Conn(of_reply(&rep));
-                self.emit(
-                    conn,
-                    IdState::ResponseReceived,
-                    EventKind::ConnectResponse,
-                    Status::Success,
-                    param,
-                );
-            }
-            CmEvent::Established { conn, rep, private_data } => {
-                let param = match (rep, private_data) {
-                    (Some(rep), _) => Param::Conn(of_reply(&rep)),
-                    (None, Some(data)) => Param::Private(data.0.into()),
-                    (None, None) => Param::None,
-                };
-                self.emit(
-                    conn,
-                    IdState::Established,
-                    EventKind::Established,
-                    Status::Success,
-                    param,
-                );
-            }
-            CmEvent::Rejected { conn, rej } => {
-                self.fail_qp(conn, adapter, now);
-                let param = Param::Private(rej.private_data.0.into());
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::Rejected,
-                    Status::Rejected(rej.reason),
-                    param,
-                );
-                if adapter.cm_state(conn).is_none() {
-                    self.forget(conn);
-                }
-            }
-            CmEvent::Unreachable { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::Unreachable,
-                    Status::Errno(libc::ETIMEDOUT),
-                    Param::None,
-                );
-                self.forget(conn);
-            }
-            CmEvent::ConnectError { conn } => {
-                self.fail_qp(conn, adapter, now);
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::ConnectError,
-                    Status::Errno(libc::EINVAL),
-                    Param::None,
-                );
-                self.forget(conn);
-            }
-            CmEvent::Disconnected { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Disconnected,
-                    EventKind::Disconnected,
-                    Status::Success,
-                    Param::None,
-                );
-            }
-            CmEvent::TimeWaitExit { conn } => {
-                self.emit(
-                    conn,
-                    IdState::Closed,
-                    EventKind::TimewaitExit,
-                    Status::Success,
-                    Param::None,
-                );
-                self.forget(conn);
-            }
-            CmEvent::SidrReply { conn, rep } => {
-                self.answered(conn, &rep);
-                self.forget(conn);
-            }
-        }
     }
 
     fn ask(&mut self, arrived: &Arrived, adapter: &mut Adapter, now: Instant) {
@@ -420,6 +293,141 @@ impl Routes {
         if let Some(qpn) = self.conns.get(&conn).and_then(|id| id.state().qpn) {
             let _ = adapter.to_error(now, qpn); // it may be gone, or in ERR
         }
+    }
+}
+
+impl EventSink for Routes {
+    /// Takes an asynchronous event of the device to the ids that it concerns.
+    fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
+        match event {
+            Event::DeviceFatal => {
+                for (id, _) in self.ids.values() {
+                    id.emit(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
+                }
+            }
+            Event::GidChange => {
+                let gone = |ip: IpAddr| !adapter.gids().entries().contains(&ip.into());
+                for (id, _) in self.ids.values().filter(|(_, ip)| ip.is_some_and(gone)) {
+                    id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
+                }
+                // those that listen on all addresses listen on the new ones, too
+                let mut devices: Vec<_> =
+                    self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
+                devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
+                for (id, device) in devices {
+                    let _ = self.listen(&id, device, adapter, link); // somebody's listener may be there already
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Takes an event of the adapter to its id.
+    fn on_cm_event(
+        &mut self,
+        event: CmEvent,
+        adapter: &mut Adapter,
+        now: Instant,
+    ) -> Option<CmEvent> {
+        match event {
+            CmEvent::Request { listener, conn, req, remote, local } => {
+                self.ask(
+                    &Arrived { listener, conn, asked: Asked::Connection(req), remote, local },
+                    adapter,
+                    now,
+                );
+            }
+            CmEvent::SidrRequest { listener, conn, req, remote, local } => {
+                self.ask(
+                    &Arrived { listener, conn, asked: Asked::Service(req), remote, local },
+                    adapter,
+                    now,
+                );
+            }
+            CmEvent::Reply { conn, rep } => {
+                let param = Param::Conn(of_reply(&rep));
+                self.emit(
+                    conn,
+                    IdState::ResponseReceived,
+                    EventKind::ConnectResponse,
+                    Status::Success,
+                    param,
+                );
+            }
+            CmEvent::Established { conn, rep, private_data } => {
+                let param = match (rep, private_data) {
+                    (Some(rep), _) => Param::Conn(of_reply(&rep)),
+                    (None, Some(data)) => Param::Private(data.0.into()),
+                    (None, None) => Param::None,
+                };
+                self.emit(
+                    conn,
+                    IdState::Established,
+                    EventKind::Established,
+                    Status::Success,
+                    param,
+                );
+            }
+            CmEvent::Rejected { conn, rej } => {
+                self.fail_qp(conn, adapter, now);
+                let param = Param::Private(rej.private_data.0.into());
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::Rejected,
+                    Status::Rejected(rej.reason),
+                    param,
+                );
+                if adapter.cm_state(conn).is_none() {
+                    self.forget(conn);
+                }
+            }
+            CmEvent::Unreachable { conn } => {
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::Unreachable,
+                    Status::Errno(libc::ETIMEDOUT),
+                    Param::None,
+                );
+                self.forget(conn);
+            }
+            CmEvent::ConnectError { conn } => {
+                self.fail_qp(conn, adapter, now);
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::ConnectError,
+                    Status::Errno(libc::EINVAL),
+                    Param::None,
+                );
+                self.forget(conn);
+            }
+            CmEvent::Disconnected { conn } => {
+                self.emit(
+                    conn,
+                    IdState::Disconnected,
+                    EventKind::Disconnected,
+                    Status::Success,
+                    Param::None,
+                );
+            }
+            CmEvent::TimeWaitExit { conn } => {
+                self.emit(
+                    conn,
+                    IdState::Closed,
+                    EventKind::TimewaitExit,
+                    Status::Success,
+                    Param::None,
+                );
+                self.forget(conn);
+            }
+            CmEvent::SidrReply { conn, rep } => {
+                self.answered(conn, &rep);
+                self.forget(conn);
+            }
+        }
+        None
     }
 }
 

@@ -21,7 +21,7 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{event::Param, shared::Shared, *};
+use super::{event::Param, route::Routes, shared::Shared, *};
 use crate::{
     Context, OpenOptions, PortAttr,
     device::{Surroundings, open_link},
@@ -89,7 +89,7 @@ impl World {
             private_data,
         };
         self.a.inner.engine.command_shard(|shard, now| {
-            let (adapter, routes) = shard.adapter_and_routes();
+            let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let conn = adapter.cm_connect(now, &request).unwrap();
             routes.connect(conn, id.shared());
             conn
@@ -277,7 +277,7 @@ fn nothing_is_left_behind() {
         context
             .inner
             .engine
-            .command_shard(|shard, _| assert!(shard.adapter_and_routes().1.is_empty()));
+            .command_shard(|shard, _| assert!(shard.adapter_and_sink::<Routes>().1.is_empty()));
     }
 }
 

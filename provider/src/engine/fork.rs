@@ -10,18 +10,18 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, Mutex, MutexGuard, Once, PoisonError, Weak},
+    sync::{Arc, MutexGuard, Once, Weak},
 };
 
-use super::{Engine, Shard};
-use crate::{link::NullLink, publish::Publisher};
+use super::{CounterSink, Engine, Shard};
+use crate::{link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
 /// What the thread that forks holds meanwhile, so that the copies in the child are whole and
 /// unlocked.
 struct Held {
-    publisher: MutexGuard<'static, Option<Publisher>>,
+    publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
     // behind its guards, so that it is dropped later
     engine: Arc<Engine>,
@@ -49,7 +49,7 @@ pub(super) fn watch(engine: &Arc<Engine>) {
 }
 
 fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
-    ENGINES.lock().unwrap_or_else(PoisonError::into_inner)
+    ENGINES.lock()
 }
 
 unsafe extern "C" fn prepare() {
@@ -60,8 +60,8 @@ unsafe extern "C" fn prepare() {
         // they are gone.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // in this order, as whoever publishes
-        let publisher = borrowed.publisher.lock().unwrap_or_else(PoisonError::into_inner);
-        let shard = borrowed.shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let publisher = borrowed.publisher.lock();
+        let shard = borrowed.shard.lock();
         Held { publisher, shard, engine }
     };
     // a thread that ends has no such list any more, and nothing of its own to protect
@@ -83,7 +83,7 @@ unsafe extern "C" fn in_child() {
     for Held { mut publisher, mut shard, engine } in held {
         shard.lose_link(Box::new(NullLink));
         *publisher = None; // closes the child's descriptor of the parent's file
-        if let Ok(mut background) = engine.background.try_lock() {
+        if let Some(mut background) = engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
     }

@@ -1,25 +1,19 @@
-//! What the engine's lock protects: the adapter, its link, and where events go.
+//! State under the engine's lock: the adapter, its link, and the sinks of events.
 
-use std::{
-    collections::BTreeMap,
-    io,
-    sync::{Arc, Weak},
-};
+use std::io;
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
-    event::{Counter, Event},
     time::Instant,
     wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
-    work::CqId,
 };
 
+use super::sink::{EventSink, Sinks};
 use crate::{
     clock,
-    cm::Routes,
+    counters::LinkCounters,
     link::{Arrived, BATCH, Direction, Link, Observed, Observer},
     port::{self, InterfaceState, TableChange, Watch},
-    verbs::{AsyncQueue, CqWaker},
 };
 
 /// Bytes built before they are sent: more than one full run, little enough to stay in the cache.
@@ -27,77 +21,11 @@ const TRANSMIT_BUFFER: usize = 256 << 10;
 /// Batches taken from the link in one go before others get the lock.
 const ROUNDS: usize = 16;
 
-/// Totals of a link since it was opened.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct LinkCounters {
-    /// Calls that sent something.
-    pub send_calls: u64,
-    /// Runs of datagrams handed to the link.
-    pub sent_runs: u64,
-    /// Of these, runs that went to another device of this host through shared memory.
-    pub shared_runs: u64,
-    /// Datagrams handed on to other processes of this host that have the same address.
-    pub forwarded: u64,
-    /// Calls in which something could not be sent.
-    pub send_errors: u64,
-    /// What the last of them said.
-    pub last_send_error: Option<String>,
-    /// Calls that could not read the link.
-    pub receive_errors: u64,
-    /// Addresses of the interface that came but could not be used.
-    pub bind_errors: u64,
-    /// What the last of them said.
-    pub last_bind_error: Option<String>,
-}
-
-impl LinkCounters {
-    /// Every counter, in a fixed order.
-    pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
-        [
-            ("link_send_calls", "Calls that sent something.", self.send_calls),
-            (
-                "link_sent_runs",
-                "Runs of datagrams handed to the link, each with one call's worth of segments.",
-                self.sent_runs,
-            ),
-            (
-                "link_shared_runs",
-                "Of these, runs that went to another device of this host through shared memory.",
-                self.shared_runs,
-            ),
-            (
-                "link_handed_on",
-                "Datagrams handed on to other processes of this host that have the same address.",
-                self.forwarded,
-            ),
-            ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
-            ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
-            (
-                "link_bind_errors",
-                "Addresses of the interface that came but could not be used.",
-                self.bind_errors,
-            ),
-        ]
-        .into_iter()
-        .map(|(name, explanation, value)| Counter { name, explanation, value })
-    }
-}
-
-/// Where events go: completion queues by their name, ids of connection management, and the
-/// context's queue for the rest.
-pub(crate) struct Wakers {
-    pub(crate) completions: BTreeMap<CqId, Arc<CqWaker>>,
-    pub(crate) events: Arc<AsyncQueue>,
-    /// Who reads the same events besides.
-    pub(crate) readers: Vec<Weak<AsyncQueue>>,
-    pub(crate) cm: Routes,
-}
-
 pub(crate) struct Shard {
     adapter: Adapter,
     link: Box<dyn Link>,
     observer: Option<Box<dyn Observer>>,
-    pub(crate) wakers: Wakers,
+    sinks: Sinks,
     pub(crate) link_counters: LinkCounters,
     buffer: TransmitBuffer,
     /// Calls in a row that could not read the link.
@@ -118,7 +46,7 @@ impl Shard {
         adapter: Adapter,
         link: Box<dyn Link>,
         observer: Option<Box<dyn Observer>>,
-        wakers: Wakers,
+        sinks: Sinks,
     ) -> Self {
         let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
         let link_counters = LinkCounters::default();
@@ -126,7 +54,7 @@ impl Shard {
             adapter,
             link,
             observer,
-            wakers,
+            sinks,
             link_counters,
             buffer,
             failures: 0,
@@ -145,9 +73,14 @@ impl Shard {
         (&mut self.adapter, &mut *self.link)
     }
 
-    /// The adapter, and where what it tells of connections goes.
-    pub(crate) const fn adapter_and_routes(&mut self) -> (&mut Adapter, &mut Routes) {
-        (&mut self.adapter, &mut self.wakers.cm)
+    /// The sink of this type.
+    pub(crate) fn sink<S: EventSink + Default>(&mut self) -> &mut S {
+        self.sinks.of()
+    }
+
+    /// The adapter, and the sink of this type.
+    pub(crate) fn adapter_and_sink<S: EventSink + Default>(&mut self) -> (&mut Adapter, &mut S) {
+        (&mut self.adapter, self.sinks.of())
     }
 
     /// The link's totals, those that it keeps itself among them.
@@ -158,9 +91,11 @@ impl Shard {
         totals
     }
 
-    /// The adapter, its link, and where what it tells of connections goes.
-    pub(crate) fn parts(&mut self) -> (&mut Adapter, &mut dyn Link, &mut Routes) {
-        (&mut self.adapter, &mut *self.link, &mut self.wakers.cm)
+    /// The adapter, its link, and the sink of this type.
+    pub(crate) fn parts<S: EventSink + Default>(
+        &mut self,
+    ) -> (&mut Adapter, &mut dyn Link, &mut S) {
+        (&mut self.adapter, &mut *self.link, self.sinks.of())
     }
 
     /// Receives, handles, sends and tells, until there is nothing more or others should have a
@@ -290,7 +225,7 @@ impl Shard {
     pub(super) fn transmit(&mut self, now: Instant) {
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
-            self.wakers.cm.deliver(event, &mut self.adapter, now);
+            self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
         loop {
             self.buffer.clear();
@@ -321,22 +256,7 @@ impl Shard {
             }
         }
         while let Some(event) = self.adapter.poll_event() {
-            match event {
-                Event::Completion(id) => {
-                    if let Some(waker) = self.wakers.completions.get(&id) {
-                        waker.wake();
-                    }
-                }
-                other => {
-                    self.wakers.cm.note(other, &mut self.adapter, &mut *self.link);
-                    self.wakers
-                        .readers
-                        .iter()
-                        .filter_map(Weak::upgrade)
-                        .for_each(|reader| reader.push(other));
-                    self.wakers.events.push(other);
-                }
-            }
+            self.sinks.on_event(event, &mut self.adapter, &mut *self.link);
         }
     }
 
@@ -367,6 +287,7 @@ mod tests {
     use roce_transport::{
         adapter::{SourcePort, Transmit, TransmitLimits},
         addr::Mtu,
+        event::Event,
         qp::{QpType, State},
     };
     use rustix::event::{EventfdFlags, eventfd};

@@ -7,7 +7,6 @@ use std::{
     io,
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
-    sync::{Mutex, PoisonError},
 };
 
 use rustix::{
@@ -16,6 +15,7 @@ use rustix::{
 };
 
 use super::{Capture, Observed, Observer};
+use crate::sync::Mutex;
 
 /// A capture that becomes a file with its first packet, so that a device that nobody uses leaves
 /// none behind.
@@ -69,7 +69,7 @@ impl CaptureFile {
     }
 
     fn open(&mut self) {
-        let mut used = USED.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut used = USED.lock();
         for number in 1..=MOST {
             let path = numbered(&self.path, number);
             if used.contains(&path) {

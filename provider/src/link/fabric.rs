@@ -6,7 +6,7 @@ use std::{
     fmt, io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use roce_transport::{
@@ -19,9 +19,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{Arrived, Link};
 use crate::{
     Context, OpenError, OpenOptions, PortAttr,
+    bind::BindError,
     device::{Surroundings, open_link},
     fabric::{Datagram, FaultPlan, Faults, Network},
-    link::BindError,
+    sync::Mutex,
 };
 
 /// Datagrams that wait for a device; what comes beyond is lost.
@@ -117,7 +118,7 @@ impl Fabric {
     }
 
     fn lock(&self) -> MutexGuard<'_, Shared> {
-        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+        self.shared.lock()
     }
 }
 

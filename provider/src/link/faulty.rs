@@ -10,7 +10,8 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-use super::{Arrived, BindError, Link};
+use super::{Arrived, Link};
+use crate::bind::BindError;
 use crate::fabric::{Direction, FaultPlan, Network};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.

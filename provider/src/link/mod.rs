@@ -18,14 +18,13 @@ use roce_transport::{
     wire::NetHeader,
 };
 
-pub use crate::fabric::Direction;
+pub use crate::{bind::BindError, fabric::Direction};
 pub use capture::{Capture, Observed, Observer};
 pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
-pub(crate) use udp::is_loopback;
-pub use udp::{BindError, Locality, UdpLink};
+pub use udp::{Locality, UdpLink};
 
 /// Messages of a link that [`Link::receive`] hands over at a time, if there are so many.
 pub const BATCH: usize = 16;

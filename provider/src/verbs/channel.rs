@@ -15,9 +15,8 @@ use thiserror::Error;
 use super::{
     Context,
     cq::{CompletionQueue, CqInner},
-    event::Notifier,
 };
-use crate::clock;
+use crate::{clock, notify::Notifier};
 
 /// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a
 /// thread that waits.

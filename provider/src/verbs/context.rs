@@ -16,14 +16,15 @@ use roce_transport::{
 };
 
 use super::{
-    AhFromWcError, AsyncQueue, ClockValues, CompletionChannel, CompletionQueue, CounterSet,
-    DeviceAttr, DeviceMemory, DeviceMemoryError, ProtectionDomain, ThreadDomain, XrcDomain,
-    address,
+    AhFromWcError, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr,
+    DeviceMemory, DeviceMemoryError, ProtectionDomain, ThreadDomain, XrcDomain, address,
     event::{AsyncEvent, AsyncEvents},
+    sink::AsyncQueue,
 };
 use crate::{
     clock,
-    engine::{Engine, LinkCounters},
+    counters::LinkCounters,
+    engine::Engine,
     port::{GidEntry, GidType, PortAttr},
 };
 

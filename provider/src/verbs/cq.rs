@@ -10,6 +10,7 @@ use roce_transport::{
 use super::{
     CompletionChannel, Context,
     channel::{ChannelInner, CqWaker},
+    sink::ObjectEvents,
 };
 
 /// A completion queue (`ibv_cq`).
@@ -27,7 +28,7 @@ pub(crate) struct CqInner {
 impl Drop for CqInner {
     fn drop(&mut self) {
         let mut shard = self.context.inner.engine.lock();
-        shard.wakers.completions.remove(&self.ring.id());
+        shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
         // every queue pair that completes here held it
         let _ = shard.adapter().destroy_cq(self.ring.id());
     }
@@ -46,7 +47,7 @@ impl CompletionQueue {
         let inner = Arc::new(CqInner { context: context.clone(), ring, channel });
         if let Some(channel) = &inner.channel {
             let waker = CqWaker { cq: Arc::downgrade(&inner), channel: channel.clone() };
-            shard.wakers.completions.insert(id, Arc::new(waker));
+            shard.sink::<ObjectEvents>().insert_cq(id, move || waker.wake());
         }
         drop(shard);
         Ok(Self { inner })

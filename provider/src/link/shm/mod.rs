@@ -44,8 +44,8 @@ use rustix::{
 };
 use socket2::Socket;
 
-use super::{Arrived, BATCH, BindError};
-use crate::engine::wait;
+use super::{Arrived, BATCH};
+use crate::{bind::BindError, readiness::wait};
 use address::{ForwardHeader, Grant, Role, SharedAddresses};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
 use sender::ShmSender;

@@ -5,7 +5,7 @@ mod message;
 
 use std::{
     fmt, io,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -19,9 +19,9 @@ use roce_transport::{
     wire::{Ident, NetHeader},
 };
 use socket2::{Domain, Protocol, Socket, Type};
-use thiserror::Error;
 
 use super::{Arrived, Link, shm::ShmLink};
+use crate::bind::BindError;
 use groups::Groups;
 use message::{Outgoing, Receiver};
 
@@ -36,33 +36,6 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 const LOOK: Duration = Duration::from_millis(1);
 /// How long ago is lately.
 const LATELY: Duration = Duration::from_millis(1);
-
-/// Why an address cannot be used.
-#[derive(Debug, Error)]
-pub enum BindError {
-    /// Another program has the port.
-    #[error(
-        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device that shares it with nobody has this address; unload it \
-         (rmmod rdma_rxe), close the other, or choose another address (udp:ADDRESS) or device, such as roce_lo"
-    )]
-    Taken(IpAddr),
-    /// The address is not (or not yet) one of this host's.
-    #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
-    NotLocal(IpAddr),
-    /// Every address of 127.0.0.0/24 is in use.
-    #[error(
-        "port 4791 is taken on every address from 127.0.0.1 to 127.0.0.254; close some of the programs that use them"
-    )]
-    LoopbackFull,
-    /// Something else that the system said.
-    #[error("cannot open UDP port 4791 on {address}: {source}")]
-    System {
-        /// The address.
-        address: IpAddr,
-        /// What the system said.
-        source: io::Error,
-    },
-}
 
 /// How a link treats other processes of the same user on the same host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -417,9 +390,4 @@ fn unmapped(address: IpAddr) -> IpAddr {
         IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
         IpAddr::V4(_) => address,
     }
-}
-
-/// Whether a loopback address of IPv4 or IPv6.
-pub(crate) fn is_loopback(address: IpAddr) -> bool {
-    address.is_loopback() || address == IpAddr::V6(Ipv6Addr::LOCALHOST)
 }

@@ -1,0 +1,59 @@
+//! Counters of a link.
+
+use roce_transport::event::Counter;
+
+/// Totals of a link since it was opened.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct LinkCounters {
+    /// Calls that sent something.
+    pub send_calls: u64,
+    /// Runs of datagrams handed to the link.
+    pub sent_runs: u64,
+    /// Of these, runs that went to another device of this host through shared memory.
+    pub shared_runs: u64,
+    /// Datagrams forwarded to other processes of this host that have the same address.
+    pub forwarded: u64,
+    /// Calls in which something could not be sent.
+    pub send_errors: u64,
+    /// What the last of them said.
+    pub last_send_error: Option<String>,
+    /// Calls that could not read the link.
+    pub receive_errors: u64,
+    /// Addresses of the interface that came but could not be used.
+    pub bind_errors: u64,
+    /// What the last of them said.
+    pub last_bind_error: Option<String>,
+}
+
+impl LinkCounters {
+    /// Every counter, in a fixed order.
+    pub fn named(&self) -> impl Iterator<Item = Counter> + use<> {
+        [
+            ("link_send_calls", "Calls that sent something.", self.send_calls),
+            (
+                "link_sent_runs",
+                "Runs of datagrams handed to the link, each with one call's worth of segments.",
+                self.sent_runs,
+            ),
+            (
+                "link_shared_runs",
+                "Of these, runs that went to another device of this host through shared memory.",
+                self.shared_runs,
+            ),
+            (
+                "link_forwarded",
+                "Datagrams forwarded to other processes of this host that have the same address.",
+                self.forwarded,
+            ),
+            ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
+            ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
+            (
+                "link_bind_errors",
+                "Addresses of the interface that came but could not be used.",
+                self.bind_errors,
+            ),
+        ]
+        .into_iter()
+        .map(|(name, explanation, value)| Counter { name, explanation, value })
+    }
+}

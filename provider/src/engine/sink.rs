@@ -1,0 +1,95 @@
+//! Receivers of what an adapter reports, and of its counters. The layers above the engine implement
+//! these traits.
+
+use std::any::Any;
+
+use roce_transport::{
+    adapter::Adapter,
+    cm::CmEvent,
+    event::{Counters, Event},
+    time::Instant,
+};
+
+use crate::{counters::LinkCounters, link::Link};
+
+/// Receiver of a device's events.
+///
+/// Called under the engine's lock. So it must not call the engine, and must not drop the last handle
+/// of an object, which does.
+pub(crate) trait EventSink: Any + Send {
+    /// Takes an asynchronous event, or the event of a completion queue.
+    fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link);
+
+    /// Takes an event of connection management, and returns it if it is not for this sink.
+    fn on_cm_event(
+        &mut self,
+        event: CmEvent,
+        adapter: &mut Adapter,
+        now: Instant,
+    ) -> Option<CmEvent> {
+        let _ = (adapter, now);
+        Some(event)
+    }
+}
+
+/// Receiver of a device's counters, at most once a second.
+pub(crate) trait CounterSink: Send {
+    /// Takes the counters and the GID table as they are now. What fails is tried again with the next
+    /// change.
+    fn publish(&mut self, counters: &Counters, link: &LinkCounters, gids: Vec<String>);
+}
+
+/// The sinks of a device, one of each type.
+#[derive(Default)]
+pub(crate) struct Sinks(Vec<Box<dyn EventSink>>);
+
+impl Sinks {
+    /// The sink of this type, which is added if there is none yet.
+    pub(crate) fn of<S: EventSink + Default>(&mut self) -> &mut S {
+        let is_wanted = |sink: &Box<dyn EventSink>| (&**sink as &dyn Any).is::<S>();
+        let index = self.0.iter().position(is_wanted).unwrap_or_else(|| {
+            self.0.push(Box::<S>::default());
+            self.0.len() - 1
+        });
+        let sink: &mut dyn Any = &mut *self.0[index];
+        sink.downcast_mut().unwrap_or_else(|| unreachable!("its type was compared"))
+    }
+
+    /// Takes an event to all sinks, the latest first: a layer adds its own after those below it.
+    pub(super) fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
+        self.0.iter_mut().rev().for_each(|sink| sink.on_event(event, adapter, link));
+    }
+
+    /// Takes an event of connection management to the sink that it is for.
+    pub(super) fn on_cm_event(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
+        self.0.iter_mut().try_fold(event, |event, sink| sink.on_cm_event(event, adapter, now));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::adapter::AdapterConfig;
+
+    use super::*;
+    use crate::link::NullLink;
+
+    /// Counts events.
+    #[derive(Default)]
+    struct Count<const N: u8>(u32);
+
+    impl<const N: u8> EventSink for Count<N> {
+        fn on_event(&mut self, _: Event, _: &mut Adapter, _: &mut dyn Link) {
+            self.0 += 1;
+        }
+    }
+
+    #[test]
+    fn there_is_one_sink_of_each_type() {
+        let mut sinks = Sinks::default();
+        sinks.of::<Count<0>>().0 += 10;
+        sinks.of::<Count<1>>().0 += 20;
+        let mut adapter = Adapter::new(AdapterConfig::new([0; 32]));
+        sinks.on_event(Event::PortActive, &mut adapter, &mut NullLink);
+        assert_eq!((sinks.of::<Count<0>>().0, sinks.of::<Count<1>>().0), (11, 21));
+    }
+}

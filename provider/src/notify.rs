@@ -1,0 +1,49 @@
+//! Queues with a descriptor.
+
+use std::{
+    collections::VecDeque,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sync::Mutex;
+
+/// Number of values that are kept while no one takes them; then the oldest go.
+const MAX_VALUES: usize = 4096;
+
+/// A queue with a descriptor that is readable while it holds values.
+#[derive(Debug)]
+pub(crate) struct Notifier<T> {
+    queue: Mutex<VecDeque<T>>,
+    descriptor: OwnedFd,
+}
+
+impl<T> Notifier<T> {
+    pub(crate) fn new() -> io::Result<Self> {
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK | EventfdFlags::SEMAPHORE;
+        Ok(Self { queue: Mutex::default(), descriptor: eventfd(0, flags)? })
+    }
+
+    pub(crate) fn push(&self, value: T) {
+        let mut queue = self.queue.lock();
+        if queue.len() == MAX_VALUES {
+            queue.pop_front();
+        } else {
+            let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()); // counts to 2^64
+        }
+        queue.push_back(value);
+    }
+
+    pub(crate) fn pop(&self) -> Option<T> {
+        let mut queue = self.queue.lock();
+        let value = queue.pop_front()?;
+        let _ = rustix::io::read(&self.descriptor, &mut [0; 8]); // one for each value
+        Some(value)
+    }
+
+    pub(crate) fn descriptor(&self) -> BorrowedFd<'_> {
+        self.descriptor.as_fd()
+    }
+}
