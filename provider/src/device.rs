@@ -102,6 +102,7 @@ pub struct OpenOptions {
 
 /// Why a device cannot be opened.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// No device has this name.
     #[error(

@@ -83,6 +83,7 @@ impl From<OpenError> for Errno {
             OpenError::Bind(BindError::System { source, .. })
             | OpenError::Capture { source, .. }
             | OpenError::System(source) => source.into(),
+            _ => Self(libc::EIO),
         }
     }
 }

@@ -46,8 +46,8 @@ pub(crate) struct Sinks(Vec<Box<dyn EventSink>>);
 impl Sinks {
     /// The sink of this type, which is added if there is none yet.
     pub(crate) fn of<S: EventSink + Default>(&mut self) -> &mut S {
-        let is_wanted = |sink: &Box<dyn EventSink>| (&**sink as &dyn Any).is::<S>();
-        let index = self.0.iter().position(is_wanted).unwrap_or_else(|| {
+        let is_wanted = |sink: &dyn Any| sink.is::<S>();
+        let index = self.0.iter().position(|sink| is_wanted(&**sink)).unwrap_or_else(|| {
             self.0.push(Box::<S>::default());
             self.0.len() - 1
         });
