@@ -6,6 +6,7 @@
 #![allow(non_snake_case, reason = "as above")]
 
 pub(crate) mod cm;
+pub(crate) mod consts;
 pub(crate) mod kernel;
 #[cfg(test)]
 mod tests;

@@ -1,0 +1,140 @@
+//! The shared object, its functions by name, and structures of C by the recorded offsets.
+
+use std::{
+    env,
+    ffi::{CString, c_char, c_int, c_void},
+    mem,
+    os::unix::ffi::OsStrExt,
+    sync::LazyLock,
+};
+
+use crate::common::{self, Facts};
+
+static FACTS: LazyLock<Facts> = LazyLock::new(common::recorded);
+
+unsafe extern "C" {
+    fn dlvsym(library: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
+}
+
+/// The shared object.
+#[derive(Clone, Copy)]
+pub(crate) struct Library(*mut c_void);
+
+impl Library {
+    pub(crate) fn load() -> Self {
+        let path = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+        let path = CString::new(path.as_os_str().as_bytes()).unwrap();
+        // SAFETY: A path that ends.
+        let library = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW) };
+        assert!(!library.is_null(), "{path:?} cannot be loaded");
+        Self(library)
+    }
+
+    /// Address of a symbol, given as `name@VERSION`; null if there is none.
+    pub(crate) fn find(self, symbol: &str) -> *mut c_void {
+        let (name, version) = symbol.split_once('@').unwrap();
+        let (name, version) = (CString::new(name).unwrap(), CString::new(version).unwrap());
+        // SAFETY: A library that stays loaded, and texts that end.
+        unsafe { dlvsym(self.0, name.as_ptr(), version.as_ptr()) }
+    }
+
+    /// The function of this name in its newest version, as recorded.
+    ///
+    /// # Safety
+    /// `F` is a pointer to a function of that kind.
+    pub(crate) unsafe fn function<F>(self, name: &str) -> F {
+        let newest = common::recorded_symbols()
+            .filter(|symbol| symbol.split_once('@').unwrap().0 == name)
+            .max()
+            .unwrap_or_else(|| panic!("{name} is not recorded"));
+        let found = self.find(newest);
+        assert!(!found.is_null(), "no {newest}");
+        // SAFETY: By the contract.
+        unsafe { mem::transmute_copy(&found) }
+    }
+}
+
+fn fact(name: &str) -> usize {
+    let number = FACTS.get(name).unwrap_or_else(|| panic!("{name} is not recorded"));
+    usize::try_from(*number).unwrap()
+}
+
+/// A constant.
+pub(crate) fn constant(name: &str) -> u32 {
+    fact(&format!("constant {name}")) as u32
+}
+
+/// Several of a mask's constants together.
+pub(crate) fn mask(names: &[&str]) -> c_int {
+    names.iter().fold(0, |mask, name| mask | constant(name)) as c_int
+}
+
+/// A structure of C: zeros, but for what is set.
+pub(crate) struct Structure {
+    name: &'static str,
+    words: Vec<u64>,
+}
+
+impl Structure {
+    pub(crate) fn new(name: &'static str) -> Self {
+        Self { name, words: vec![0; fact(&format!("struct {name}")).div_ceil(8)] }
+    }
+
+    /// Sets a member; one of an inner structure is at `inner.member`.
+    pub(crate) fn set<T>(&mut self, member: &str, value: T) -> &mut Self {
+        let offset = offset(self.name, member);
+        assert!(offset + size_of::<T>() <= self.words.len() * 8, "{}.{member}", self.name);
+        // SAFETY: The member lies inside.
+        unsafe { self.pointer().byte_add(offset).cast::<T>().write_unaligned(value) };
+        self
+    }
+
+    pub(crate) fn pointer(&mut self) -> *mut c_void {
+        self.words.as_mut_ptr().cast()
+    }
+
+    /// A member of the structure.
+    pub(crate) fn get<T: Copy>(&mut self, member: &str) -> T {
+        // SAFETY: The structure is whole.
+        unsafe { get(self.name, self.pointer(), member) }
+    }
+}
+
+/// Offset of a member. `inner: structure.member` is a member of the structure that `inner` is.
+fn offset(name: &str, member: &str) -> usize {
+    match member.split_once(": ") {
+        None => fact(&format!("member {name} {member}")),
+        Some((inner, rest)) => {
+            let (inner_name, rest) = rest.split_once('.').unwrap();
+            offset(name, inner) + offset(inner_name, rest)
+        }
+    }
+}
+
+/// A member of a structure of this name.
+///
+/// # Safety
+/// The pointer leads to such a structure, whose member is a `T`.
+pub(crate) unsafe fn get<T: Copy>(name: &str, pointer: *const c_void, member: &str) -> T {
+    // SAFETY: By the contract.
+    unsafe { pointer.byte_add(offset(name, member)).cast::<T>().read_unaligned() }
+}
+
+/// A function that is reached through a context: one of `ibv_context_ops`, or of those in front.
+///
+/// # Safety
+/// The context is open, and `F` is a pointer to a function of that kind.
+pub(crate) unsafe fn operation<F>(context: *const c_void, member: &str) -> F {
+    let place = if FACTS.contains_key(&format!("member ibv_context_ops {member}")) {
+        // SAFETY: The context is whole.
+        unsafe {
+            context.byte_add(offset("ibv_context", "ops") + offset("ibv_context_ops", member))
+        }
+    } else {
+        let distance = offset("verbs_context", "context") - offset("verbs_context", member);
+        // SAFETY: The context is the last member of the structure.
+        unsafe { context.byte_sub(distance) }
+    };
+    // SAFETY: By the contract.
+    unsafe { mem::transmute_copy(&*place.cast::<*const c_void>()) }
+}

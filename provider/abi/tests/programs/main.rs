@@ -1,0 +1,131 @@
+//! C programs, compiled with the headers of libibverbs and run with this library in its place.
+//!
+//! They are compiled twice: with the installed headers, if there are any, and with declarations of
+//! our own (`declarations`), whose numbers and layout are those of the record. Where there is no C
+//! compiler, the calls of `calls` stand for them, which are made in any case.
+
+use std::{
+    env, fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+mod calls;
+#[path = "../common/mod.rs"]
+mod common;
+mod library;
+mod symbols;
+
+use common::Directory;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
+}
+
+/// Compiles a program beside this file, links it with the library, and runs it. `options` tell
+/// where headers are.
+fn run(compiler: &str, options: &[String], name: &str) {
+    let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+    let directory = Directory::new();
+    let (linked, program) = (directory.file("libibverbs.so.1"), directory.file(name));
+    symlink(&library, &linked).unwrap();
+    let mut compile = Command::new(compiler);
+    compile
+        .args(["-Wall", "-Werror", "-pthread"])
+        .args(options)
+        .arg("-o")
+        .arg(&program)
+        .arg(sources().join(format!("{name}.c")));
+    // what it does not define itself of what others define is not the program's matter
+    compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
+    assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
+    let done = Command::new("timeout")
+        .arg("60")
+        .arg(&program)
+        .env("LD_LIBRARY_PATH", directory.file(""))
+        .output()
+        .unwrap();
+    assert!(
+        done.status.success(),
+        "{name}, compiled with {options:?}: {}\n{}",
+        done.status,
+        String::from_utf8_lossy(&done.stderr)
+    );
+}
+
+/// Writes the recorded constants, and how far functions lie in front of a context, as a header.
+/// Options of a compiler that finds it and the declarations.
+fn declarations(directory: &Directory) -> Vec<String> {
+    let facts = common::recorded();
+    let base = facts["member verbs_context context"];
+    let mut text = String::new();
+    for (fact, number) in &facts {
+        text += &match fact.split(' ').collect::<Vec<_>>()[..] {
+            ["constant", name] => format!("#define {name} {number}\n"),
+            ["member", "verbs_context", member] if *number < base => {
+                format!("#define DISTANCE_{member} {}\n", base - number)
+            }
+            _ => continue,
+        };
+    }
+    fs::create_dir_all(directory.file("infiniband")).unwrap();
+    fs::write(directory.file("infiniband/numbers.h"), text).unwrap();
+    let include = |path: &Path| format!("-I{}", path.display());
+    vec![include(&sources().join("declarations")), include(&directory.file(""))]
+}
+
+#[test]
+fn queue_pairs() {
+    let Some(compiler) = common::compiler() else {
+        println!("no C compiler is installed: the calls are made from Rust");
+        return calls::make_all();
+    };
+    let directory = Directory::new();
+    run(&compiler, &declarations(&directory), "queue_pairs");
+    if common::has_headers(&compiler) {
+        run(&compiler, &[], "queue_pairs");
+        println!("compiled with our declarations and with the installed headers");
+    } else {
+        println!("no headers are installed: compiled with our declarations alone");
+    }
+}
+
+/// The declarations say the same as the record.
+#[test]
+fn declarations_have_the_recorded_layout() {
+    let text = fs::read_to_string(sources().join("declarations/infiniband/verbs.h")).unwrap();
+    let declared: Vec<&str> =
+        text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {")).collect();
+    let recorded = common::recorded();
+    assert!(declared.len() > 20, "{declared:?}");
+    for name in &declared {
+        assert!(recorded.contains_key(&format!("struct {name}")), "{name} is not recorded");
+    }
+    // on other processors than the record's, locks have other sizes
+    let (Some(compiler), true) = (common::compiler(), cfg!(target_arch = "x86_64")) else {
+        println!("no C compiler, or another processor: the names are compared, the layout is not");
+        return;
+    };
+    let of_declared = |fact: &&String| match fact.split(' ').collect::<Vec<_>>()[..] {
+        ["struct", name] => declared.contains(&name),
+        ["member", name, _] => declared.contains(&name),
+        _ => false,
+    };
+    let wanted: Vec<String> = recorded.keys().filter(of_declared).cloned().collect();
+    let directory = Directory::new();
+    let options = declarations(&directory);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let printed =
+        common::ask_compiler(&compiler, &options, &["infiniband/verbs.h"], wanted.clone());
+    let found = common::facts(&printed);
+    assert_eq!(found.len(), wanted.len());
+    for (fact, number) in found {
+        assert_eq!(number, recorded[&fact], "{fact}");
+    }
+}
+
+#[test]
+fn calls_from_rust() {
+    calls::make_all();
+}
