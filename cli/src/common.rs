@@ -18,7 +18,7 @@ use roce::{
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// What finding an address and a way may take.
 const TIMEOUT: Duration = Duration::from_secs(2);

@@ -8,8 +8,8 @@ use roce::{
 };
 
 use crate::{
-    Failure,
     common::{self, EventLoop, MessageArgs, Ready},
+    failure::Failure,
 };
 
 /// Bytes in front of a received datagram.

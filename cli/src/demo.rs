@@ -14,7 +14,7 @@ use roce::{
     fabric::FaultPlan,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 use ladder::{Ladder, Watcher};
 
 /// Watch two adapters talk to each other.

@@ -6,7 +6,7 @@ mod counters;
 use roce::{Device, DeviceAttr, Gid, Limits, PKey, devices};
 use serde_json::{Value, json};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
 ///
@@ -32,7 +32,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.counters {
-        return counters::run(args);
+        return counters::run(args.device.as_deref(), args.verbose, args.json);
     }
     let list = match &args.device {
         Some(spec) => vec![Device::named(spec)?],

@@ -4,6 +4,7 @@ mod common;
 mod datagrams;
 mod demo;
 mod devinfo;
+mod failure;
 mod mckey;
 mod pingpong;
 mod rping;
@@ -11,7 +12,7 @@ mod run;
 mod ucmatose;
 mod udaddy;
 
-use std::{error::Error, process::ExitCode};
+use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
@@ -59,6 +60,3 @@ fn main() -> ExitCode {
         }
     }
 }
-
-/// What a command fails with: one line that says what to do.
-type Failure = Box<dyn Error>;

@@ -8,9 +8,9 @@ use roce::{
 };
 
 use crate::{
-    Failure,
     common::{self, DatagramSpace, LinkArgs, MessageArgs},
     datagrams::Datagrams,
+    failure::Failure,
 };
 
 /// Join a multicast group, and send to it or receive from it.

@@ -13,8 +13,8 @@ use roce::{
 };
 
 use crate::{
-    Failure,
     common::{self, EventLoop, LinkArgs, Ready},
+    failure::Failure,
 };
 
 /// Room for "rdma-ping-", a number, ": ", and a zero byte.

@@ -4,6 +4,7 @@
 mod library;
 mod mounts;
 mod program;
+mod refusal;
 mod sysfs;
 
 use std::{
@@ -21,12 +22,7 @@ use roce::{
     fabric::FaultPlan,
 };
 
-/// What is wrong with the command line or the environment: nothing was started.
-const REFUSED: u8 = 2;
-/// The program cannot be executed.
-const NOT_EXECUTABLE: u8 = 126;
-/// There is no such program.
-const NOT_FOUND: u8 = 127;
+use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
 ///
@@ -71,18 +67,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let Err(Refusal { status, line }) = start(args);
     eprintln!("roce: {line}");
     ExitCode::from(status)
-}
-
-/// Why the program was not started.
-struct Refusal {
-    status: u8,
-    line: String,
-}
-
-impl Refusal {
-    fn new(line: impl Into<String>) -> Self {
-        Self { status: REFUSED, line: line.into() }
-    }
 }
 
 fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {

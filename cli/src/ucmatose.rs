@@ -13,8 +13,8 @@ use roce::{
 };
 
 use crate::{
-    Failure,
     common::{self, EndArgs, EventLoop, LinkArgs, MessageArgs, Ready},
+    failure::Failure,
 };
 
 /// Make connections, send messages over them both ways, and disconnect.

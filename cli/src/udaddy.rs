@@ -9,9 +9,9 @@ use roce::{
 };
 
 use crate::{
-    Failure,
     common::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
     datagrams::Datagrams,
+    failure::Failure,
 };
 
 /// Ask a server for its datagram queue pairs, send it messages, and get as many back.

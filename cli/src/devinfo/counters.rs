@@ -5,23 +5,23 @@ use std::time::{Duration, SystemTime};
 use roce::{Published, PublishedCounter, published_counters};
 use serde_json::{Map, Value, json};
 
-use super::Args;
-use crate::Failure;
+use crate::failure::Failure;
 
-pub(super) fn run(args: &Args) -> Result<(), Failure> {
+/// Prints the counters of all open devices, or of those named `device`.
+pub(super) fn run(device: Option<&str>, verbose: bool, as_json: bool) -> Result<(), Failure> {
     let mut open = published_counters()?;
-    if let Some(name) = &args.device {
-        open.retain(|published| published.device == *name);
+    if let Some(name) = device {
+        open.retain(|published| published.device == name);
     }
-    if args.json {
+    if as_json {
         println!("{:#}", Value::from_iter(open.iter().map(to_json)));
     } else if open.is_empty() {
         println!(
             "No program of this user has a device open{}.",
-            if args.device.is_some() { " by this name" } else { "" }
+            if device.is_some() { " by this name" } else { "" }
         );
     } else {
-        open.iter().for_each(|published| print(published, args.verbose));
+        open.iter().for_each(|published| print(published, verbose));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use std::{
 
 use roce::{Endpoint, Gid, Psn, Qpn, SrqId};
 
-use crate::Failure;
+use crate::failure::Failure;
 
 /// `LID:QPN:PSN:GID` in hexadecimal and a zero byte.
 const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;

@@ -2,6 +2,7 @@
 //! and its like.
 
 mod exchange;
+mod plan;
 mod session;
 mod xrc;
 
@@ -9,19 +10,17 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
-    AddressVector, Device, Endpoint, Gid, Init, Mtu, OpenOptions, Psn, QKey, QpType, Qpn,
-    QueuePair, Rtr, Rts, UdDestination, fabric::FaultPlan,
+    AddressVector, Device, Endpoint, Gid, Mtu, OpenOptions, Psn, QpType, Qpn, QueuePair, Rtr, Rts,
+    UdDestination, fabric::FaultPlan,
 };
 
-use crate::Failure;
+use crate::failure::Failure;
 use exchange::{Exchange, Shown};
+use plan::{Plan, QKEY};
 use session::Session;
 
 /// So many addresses are told when there are several queue pairs; those that are not used are zero.
 const MAX_QP: usize = 256;
-
-/// The queue key that the stock tools use.
-const QKEY: QKey = QKey(0x1111_1111);
 
 /// Send messages back and forth with a peer.
 ///
@@ -97,20 +96,6 @@ enum Service {
     Xrc,
 }
 
-/// The arguments, checked and completed.
-struct Plan {
-    qp_type: QpType,
-    /// Queue pairs; several share a receive queue.
-    num_qp: usize,
-    shared: bool,
-    size: usize,
-    iters: u32,
-    mtu: Option<Mtu>,
-    rx_depth: u32,
-    validate: bool,
-    events: bool,
-}
-
 impl Args {
     fn plan(&self) -> Result<Plan, Failure> {
         let mtu = match self.mtu {
@@ -162,20 +147,6 @@ impl Args {
 
     fn options(&self, faults: FaultPlan) -> OpenOptions {
         OpenOptions { pcap: self.pcap.clone(), faults, ..OpenOptions::default() }
-    }
-}
-
-impl Plan {
-    /// A datagram is one packet.
-    fn check_datagram(&self, mtu: Mtu) -> Result<(), Failure> {
-        if self.qp_type == QpType::Ud && self.size > mtu.bytes() as usize {
-            let (size, mtu) = (self.size, mtu.bytes());
-            return Err(format!(
-                "size {size} is more than the path MTU {mtu}: a datagram is one packet; use -s {mtu} or less, or a larger -m"
-            )
-            .into());
-        }
-        Ok(())
     }
 }
 
@@ -309,9 +280,4 @@ fn connect(
         QpType::XrcInitiator | QpType::XrcTarget => {}
     }
     Ok(())
-}
-
-/// What a new queue pair of a ping-pong is taken to INIT with.
-fn init() -> Init {
-    Init { qkey: QKEY, ..Init::default() }
 }

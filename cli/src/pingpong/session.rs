@@ -8,8 +8,8 @@ use roce::{
     UdDestination, Wc, WcOpcode,
 };
 
-use super::{Plan, init};
-use crate::Failure;
+use super::plan::Plan;
+use crate::failure::Failure;
 
 /// Bytes in front of a received datagram.
 const GRH: usize = 40;
@@ -72,14 +72,14 @@ impl Session {
         let mut pairs = Vec::new();
         for _ in 0..num_qp {
             let qp = pd.create_qp(&attr)?;
-            qp.to_init(init())?;
+            qp.to_init(Plan::init())?;
             pairs.push(qp);
         }
         if is_xrc {
             let xrcd = context.open_xrcd()?;
             srq = Some(pd.create_xrc_srq(srq_attr, &xrcd, &cq)?);
             let qp = xrcd.create_target()?;
-            qp.to_init(init())?;
+            qp.to_init(Plan::init())?;
             target = Some(qp);
         }
         let session = Self {

@@ -4,11 +4,11 @@
 use roce::{AddressVector, Mtu, Rtr, Rts};
 
 use super::{
-    Plan,
     exchange::{Exchange, XrcEndpoint},
+    plan::Plan,
     session::Session,
 };
-use crate::Failure;
+use crate::failure::Failure;
 
 /// Tells the peer where this side is, learns where the peer is, and connects both queue pairs.
 pub(super) fn connect(

@@ -14,7 +14,7 @@ use rustix::{
     process::{getegid, geteuid},
 };
 
-use super::{NOT_EXECUTABLE, NOT_FOUND, Refusal};
+use super::refusal::{NOT_EXECUTABLE, NOT_FOUND, Refusal};
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;

@@ -1,0 +1,6 @@
+//! Error of a command.
+
+use std::error::Error;
+
+/// One line that says what to do.
+pub(crate) type Failure = Box<dyn Error>;
