@@ -30,7 +30,7 @@ fn a_loop_of_three_files_is_found_and_named() {
     ]);
     let found = graph::loops(&edges);
     let expected: BTreeSet<String> = ["a.rs", "b.rs", "c.rs"].map(String::from).into();
-    assert_eq!(found, [expected.clone()]);
+    assert_eq!(found, Vec::from([expected.clone()]));
     assert_eq!(
         graph::describe(&edges, &expected),
         "    a.rs -> b.rs: B\n    b.rs -> c.rs: C\n    c.rs -> a.rs: A\n"

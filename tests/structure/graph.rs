@@ -10,10 +10,10 @@ use crate::modules::Edges;
 /// A crate's layers, from the lowest up: the modules of each, by their paths below `src` without
 /// `.rs` or `/mod.rs`. A module stands for what is below it, too; the longest match counts. `*` is
 /// every module that no layer names. The root file stands above all.
-pub type Layers = &'static [&'static [&'static str]];
+pub(crate) type Layers = &'static [&'static [&'static str]];
 
 /// Files that import each other, in whatever number of steps; at least two each.
-pub fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
+pub(crate) fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
     let mut found: Vec<BTreeSet<String>> = Vec::new();
     for file in edges.keys() {
         if found.iter().any(|files| files.contains(file)) {
@@ -32,7 +32,7 @@ pub fn loops(edges: &Edges) -> Vec<BTreeSet<String>> {
 }
 
 /// Imports from a file to one of a higher layer, as (file, imported file).
-pub fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
+pub(crate) fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for (file, imports) in edges {
         for imported in imports.keys() {
@@ -46,7 +46,7 @@ pub fn upward(edges: &Edges, layers: Layers) -> Vec<(String, String)> {
 
 /// Place of a file's layer in the list; `None` if none names it, and the list's length for the
 /// root.
-pub fn layer(layers: Layers, file: &str) -> Option<usize> {
+pub(crate) fn layer(layers: Layers, file: &str) -> Option<usize> {
     let module = file.trim_end_matches(".rs").trim_end_matches("/mod");
     if module == "lib" || module == "main" {
         return Some(layers.len());
@@ -67,7 +67,7 @@ pub fn layer(layers: Layers, file: &str) -> Option<usize> {
 }
 
 /// Imports among these files, one a line: `file -> file: names`.
-pub fn describe(edges: &Edges, files: &BTreeSet<String>) -> String {
+pub(crate) fn describe(edges: &Edges, files: &BTreeSet<String>) -> String {
     let mut text = String::new();
     for (file, imports) in edges.iter().filter(|(file, _)| files.contains(*file)) {
         for (imported, names) in imports.iter().filter(|(file, _)| files.contains(*file)) {

@@ -3,8 +3,11 @@
 //!
 //! A loop is any set of files that use names which the others define, a parent and its child
 //! included. What a re-export names belongs to the file that defines it. Tests do not count.
+//!
+//! `known_loops` and `known_upward` hold what is still to be removed; an entry that is no longer
+//! true fails as well.
 
-use std::{collections::BTreeSet, path::Path};
+use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 
 use graph::Layers;
 use modules::{Edges, Modules, in_folder};
@@ -27,13 +30,14 @@ const TRANSPORT: Crate = Crate {
     folder: "transport/src",
     root: "lib.rs",
     layers: &[
-        &["addr", "psn", "time", "hash", "share", "pkeys", "gids"],
-        &["wire"],
+        &["addr", "ids", "psn", "time", "hash", "pkeys"],
+        &["wire", "gids"],
         &["event", "mem", "work"],
         &["qp", "cm"],
+        &["share"],
         &["adapter"],
     ],
-    known_loops: &[],
+    known_loops: &[&["cm/command.rs", "cm/connection.rs"], &["cm/layout.rs", "cm/message.rs"]],
     known_upward: &[],
 };
 
@@ -41,14 +45,52 @@ const PROVIDER: Crate = Crate {
     folder: "provider/src",
     root: "lib.rs",
     layers: &[
-        &["clock"],
+        &["clock", "readiness", "bind", "counters", "notify", "sync"],
         &["region", "fabric"],
-        &["port", "publish", "link"],
+        &["port", "link"],
         &["engine"],
-        &["verbs", "device", "cm", "environment", "tokio"],
+        &["publish", "verbs", "device", "cm", "environment", "tokio"],
     ],
-    known_loops: &[],
-    known_upward: &[],
+    known_loops: &[&[
+        "cm/channel.rs",
+        "cm/devices.rs",
+        "cm/error.rs",
+        "cm/event.rs",
+        "cm/id.rs",
+        "cm/options.rs",
+        "cm/ports.rs",
+        "cm/queues.rs",
+        "cm/route.rs",
+        "cm/shared.rs",
+        "device.rs",
+        "engine.rs",
+        "engine/fork.rs",
+        "engine/shard.rs",
+        "environment.rs",
+        "link/faulty.rs",
+        "link/mod.rs",
+        "link/null.rs",
+        "link/shm/address.rs",
+        "link/shm/mod.rs",
+        "link/udp/groups.rs",
+        "link/udp/message.rs",
+        "link/udp/mod.rs",
+        "publish.rs",
+        "verbs/address.rs",
+        "verbs/channel.rs",
+        "verbs/context.rs",
+        "verbs/counters.rs",
+        "verbs/cq.rs",
+        "verbs/device_memory.rs",
+        "verbs/domain.rs",
+        "verbs/event.rs",
+        "verbs/memory.rs",
+        "verbs/queue_pair.rs",
+        "verbs/srq.rs",
+        "verbs/window.rs",
+        "verbs/xrc.rs",
+    ]],
+    known_upward: &[("link/fabric.rs", "device.rs"), ("link/fabric.rs", "verbs/context.rs")],
 };
 
 const ABI: Crate = Crate {
@@ -56,18 +98,66 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
-        &["errno", "object", "context", "text"],
+        &["errno", "export", "kernel", "text"],
+        &["object", "family", "context", "translate"],
         &["*"],
-        &["cm", "export"],
+        &["table"],
+        &["cm"],
     ],
-    known_loops: &[],
-    known_upward: &[],
+    known_loops: &[
+        &[
+            "advise.rs",
+            "ah.rs",
+            "channel.rs",
+            "context.rs",
+            "counters.rs",
+            "cq.rs",
+            "cq_ex.rs",
+            "dm.rs",
+            "domain.rs",
+            "event.rs",
+            "import.rs",
+            "mcast.rs",
+            "modify.rs",
+            "mr.rs",
+            "mw.rs",
+            "pd.rs",
+            "port.rs",
+            "post.rs",
+            "qp.rs",
+            "qp_ex.rs",
+            "srq.rs",
+            "xrc.rs",
+        ],
+        &["cm/event.rs", "cm/id.rs", "cm/multicast.rs", "cm/queues.rs", "cm/resolve.rs"],
+    ],
+    known_upward: &[
+        ("context.rs", "advise.rs"),
+        ("context.rs", "counters.rs"),
+        ("context.rs", "cq.rs"),
+        ("context.rs", "cq_ex.rs"),
+        ("context.rs", "device.rs"),
+        ("context.rs", "dm.rs"),
+        ("context.rs", "domain.rs"),
+        ("context.rs", "import.rs"),
+        ("context.rs", "lib.rs"),
+        ("context.rs", "modify.rs"),
+        ("context.rs", "mr.rs"),
+        ("context.rs", "mw.rs"),
+        ("context.rs", "port.rs"),
+        ("context.rs", "post.rs"),
+        ("context.rs", "qp.rs"),
+        ("context.rs", "srq.rs"),
+        ("context.rs", "xrc.rs"),
+        ("device.rs", "lib.rs"),
+    ],
 };
 
 const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
+        &["failure"],
         &["common"],
         &["datagrams"],
         &["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"],
@@ -80,19 +170,20 @@ const CRATES: [&Crate; 4] = [&TRANSPORT, &PROVIDER, &ABI, &CLI];
 
 #[test]
 fn there_is_no_import_loop() {
-    check(|name, found| {
+    check(|listed, found| {
         let edges = &found.edges;
         let (mut new, mut left) = (Vec::new(), BTreeSet::new());
         for files in graph::loops(edges) {
-            let listed = name.known_loops.iter().position(|known| {
-                files.iter().all(|file| known.contains(&file.as_str()))
-            });
-            match listed {
+            let entry = listed
+                .known_loops
+                .iter()
+                .position(|known| files.iter().all(|file| known.contains(&file.as_str())));
+            match entry {
                 Some(known) => drop(left.insert(known)),
                 None => new.push(format!("import loop:\n{}", graph::describe(edges, &files))),
             }
         }
-        for (place, known) in name.known_loops.iter().enumerate() {
+        for (place, known) in listed.known_loops.iter().enumerate() {
             if !left.contains(&place) {
                 new.push(format!("no loop is left in this entry of known_loops: {known:?}"));
             }
@@ -103,10 +194,10 @@ fn there_is_no_import_loop() {
 
 #[test]
 fn no_import_points_up() {
-    check(|name, found| {
-        let upward = graph::upward(&found.edges, name.layers);
+    check(|listed, found| {
+        let upward = graph::upward(&found.edges, listed.layers);
         let is_known = |(file, imported): &&(String, String)| {
-            name.known_upward.contains(&(file.as_str(), imported.as_str()))
+            listed.known_upward.contains(&(file.as_str(), imported.as_str()))
         };
         let mut new: Vec<String> = upward
             .iter()
@@ -116,7 +207,7 @@ fn no_import_points_up() {
                 format!("upward import: {file} -> {imported}: {}", names.join(", "))
             })
             .collect();
-        for known in name.known_upward {
+        for known in listed.known_upward {
             if !upward.iter().any(|(file, imported)| (file.as_str(), imported.as_str()) == *known) {
                 new.push(format!("no longer an upward import, strike it: {known:?}"));
             }
@@ -127,10 +218,10 @@ fn no_import_points_up() {
 
 #[test]
 fn every_module_has_a_layer() {
-    check(|name, found| {
+    check(|listed, found| {
         let files = found.files.iter();
         files
-            .filter(|file| graph::layer(name.layers, file).is_none())
+            .filter(|file| graph::layer(listed.layers, file).is_none())
             .map(|file| format!("in no layer of tests/structure/main.rs: {file}"))
             .collect()
     });
@@ -141,15 +232,23 @@ struct Found {
     edges: Edges,
 }
 
+/// The crates as they are, read once for all tests.
+static FOUND: LazyLock<Vec<Found>> = LazyLock::new(|| {
+    let read = |listed: &&Crate| {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(listed.folder);
+        let modules = Modules::read(&in_folder(&folder), listed.root);
+        let files = modules.files().into_iter().map(String::from).collect();
+        Found { files, edges: modules.edges() }
+    };
+    CRATES.iter().map(read).collect()
+});
+
 /// Fails with the faults that `faults` finds in any crate.
 fn check(faults: impl Fn(&Crate, &Found) -> Vec<String>) {
     let mut text = String::new();
-    for name in CRATES {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join(name.folder);
-        let modules = Modules::read(&in_folder(&folder), name.root);
-        let files = modules.files().into_iter().map(String::from).collect();
-        for fault in faults(name, &Found { files, edges: modules.edges() }) {
-            text += &format!("{}: {}\n", name.folder, fault.trim_end());
+    for (listed, found) in CRATES.iter().zip(&*FOUND) {
+        for fault in faults(listed, found) {
+            text += &format!("{}: {}\n", listed.folder, fault.trim_end());
         }
     }
     assert!(text.is_empty(), "\n{text}");

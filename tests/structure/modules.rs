@@ -15,16 +15,16 @@ use syn::{
 };
 
 /// Reads one file by its path below the crate's `src`; `None` if there is none.
-pub type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
+pub(crate) type Source<'a> = &'a dyn Fn(&str) -> Option<String>;
 
 /// For each file the files it uses, and which names it takes from them.
-pub type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
+pub(crate) type Edges = BTreeMap<String, BTreeMap<String, BTreeSet<String>>>;
 
 /// Longest chain of re-exports that is followed.
 const LONGEST_CHAIN: usize = 16;
 
 /// Modules of one crate; the first is its root.
-pub struct Modules(Vec<Module>);
+pub(crate) struct Modules(Vec<Module>);
 
 struct Module {
     file: String,
@@ -54,24 +54,25 @@ enum Target {
 
 impl Modules {
     /// Modules of the crate whose root is `root`: `lib.rs` or `main.rs`.
-    pub fn read(source: Source<'_>, root: &str) -> Modules {
+    pub(crate) fn read(source: Source<'_>, root: &str) -> Modules {
         let mut modules = Modules(Vec::new());
         let text = source(root).unwrap_or_else(|| panic!("no {root}"));
         modules.add(source, root, "", 0, &parse(root, &text).items);
         modules
     }
 
-    pub fn files(&self) -> BTreeSet<&str> {
+    pub(crate) fn files(&self) -> BTreeSet<&str> {
         self.0.iter().map(|module| module.file.as_str()).collect()
     }
 
     /// Uses of names between files. A `pub use` of what a child defines is none: a parent may
     /// list its children's names without depending on them.
-    pub fn edges(&self) -> Edges {
+    pub(crate) fn edges(&self) -> Edges {
         let mut edges = Edges::new();
         for (index, module) in self.0.iter().enumerate() {
             for used in &module.uses {
-                let Some(Target::Item { module: target, name }) = self.resolve(index, &used.path, 0)
+                let Some(Target::Item { module: target, name }) =
+                    self.resolve(index, &used.path, 0)
                 else {
                     continue;
                 };
@@ -291,6 +292,17 @@ impl<'ast> Visit<'ast> for Reader<'_, 'ast> {
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
+    /// What a macro expands to is resolved where it is called; only `$crate` leads from here.
+    fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
+        if !item.mac.path.is_ident("macro_rules") {
+            return visit::visit_item_macro(self, item);
+        }
+        let already = self.module.uses.len();
+        self.tokens(item.mac.tokens.clone());
+        let uses = self.module.uses.split_off(already);
+        self.module.uses.extend(uses.into_iter().filter(|used| used.path[0] == "crate"));
+    }
+
     fn visit_macro(&mut self, call: &'ast Macro) {
         visit::visit_macro(self, call);
         self.tokens(call.tokens.clone());
@@ -344,6 +356,6 @@ fn is_for_tests(attributes: &[Attribute]) -> bool {
 }
 
 /// Source of a crate in a folder.
-pub fn in_folder(folder: &FilePath) -> impl Fn(&str) -> Option<String> + '_ {
+pub(crate) fn in_folder(folder: &FilePath) -> impl Fn(&str) -> Option<String> + '_ {
     |file| std::fs::read_to_string(folder.join(file)).ok()
 }
