@@ -10,7 +10,10 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use super::{Context, ProtectionDomain, domain::DomainInner};
+use super::{
+    context::Context,
+    domain::{DomainInner, ProtectionDomain},
+};
 
 /// The way to a peer for datagrams (`ibv_ah`): checked when it is made, used with queue pairs of
 /// its protection domain. Destroyed with its last handle (`ibv_destroy_ah`); requests that were
@@ -49,13 +52,48 @@ pub enum AhFromWcError {
     Object(#[from] ObjectError),
 }
 
-impl AddressHandle {
-    pub(super) fn new(pd: &ProtectionDomain, av: AddressVector) -> Result<Self, ObjectError> {
-        let domain = pd.inner.clone();
+impl Context {
+    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what
+    /// lies in front of it, the first 40 bytes of the receive buffer.
+    ///
+    /// # Errors
+    /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
+    pub fn init_ah_from_wc(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
+        let grh = Grh::parse(area).ok_or(AhFromWcError::NoHeader)?;
+        self.inner.engine.lock().adapter().gids().reply_path(&grh).ok_or(AhFromWcError::NoAddress)
+    }
+}
+
+impl ProtectionDomain {
+    /// Makes an address handle (`ibv_create_ah`).
+    ///
+    /// # Errors
+    /// [`ObjectError::GidIndex`] when the way does not start at a GID of the device, of the family
+    /// of the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
+        let domain = self.inner.clone();
         let id = domain.context.inner.engine.lock().adapter().create_ah(domain.id, &av)?;
-        Ok(Self { inner: Arc::new(AhInner { domain, id, av }) })
+        Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }
 
+    /// Makes an address handle for the sender of a received datagram (`ibv_create_ah_from_wc`):
+    /// `area` is what lies in front of it, the first 40 bytes of the receive buffer.
+    ///
+    /// # Errors
+    /// See [`AhFromWcError`] (`EINVAL`, `ENOMEM`).
+    pub fn create_ah_from_wc(
+        &self,
+        wc: &Wc,
+        area: &[u8; GRH_LEN],
+    ) -> Result<AddressHandle, AhFromWcError> {
+        if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
+            return Err(AhFromWcError::NotDatagram);
+        }
+        Ok(self.create_ah(self.context().init_ah_from_wc(area)?)?)
+    }
+}
+
+impl AddressHandle {
     /// What it was made from.
     #[must_use]
     pub fn address_vector(&self) -> AddressVector {
@@ -77,24 +115,4 @@ impl fmt::Debug for AddressHandle {
             .field("address_vector", &self.inner.av)
             .finish_non_exhaustive()
     }
-}
-
-/// The way back to the sender of a datagram.
-pub(super) fn reply_path(
-    context: &Context,
-    wc: &Wc,
-    area: &[u8; GRH_LEN],
-) -> Result<AddressVector, AhFromWcError> {
-    if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
-        return Err(AhFromWcError::NotDatagram);
-    }
-    init_ah_from_wc(context, area)
-}
-
-pub(super) fn init_ah_from_wc(
-    context: &Context,
-    area: &[u8; GRH_LEN],
-) -> Result<AddressVector, AhFromWcError> {
-    let grh = Grh::parse(area).ok_or(AhFromWcError::NoHeader)?;
-    context.inner.engine.lock().adapter().gids().reply_path(&grh).ok_or(AhFromWcError::NoAddress)
 }

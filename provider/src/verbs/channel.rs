@@ -3,45 +3,25 @@
 use std::{
     fmt, io,
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
+use roce_transport::adapter::ObjectError;
 use thiserror::Error;
 
 use super::{
-    Context,
-    cq::{CompletionQueue, CqInner},
+    completion::{ChannelInner, CqInner},
+    context::Context,
+    cq::CompletionQueue,
 };
-use crate::{clock, notify::Notifier};
+use crate::clock;
 
 /// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a
 /// thread that waits.
 #[derive(Clone)]
 pub struct CompletionChannel {
-    pub(super) inner: Arc<ChannelInner>,
-}
-
-pub(crate) struct ChannelInner {
-    context: Context,
-    notifier: Notifier<Weak<CqInner>>,
-    /// The program has taken the descriptor and sleeps on it in its own ways.
-    exposed: AtomicBool,
-}
-
-/// What the engine holds of a completion queue: how to tell its channel.
-pub(crate) struct CqWaker {
-    pub(super) cq: Weak<CqInner>,
-    pub(super) channel: Arc<ChannelInner>,
-}
-
-impl CqWaker {
-    pub(crate) fn wake(&self) {
-        self.channel.notifier.push(self.cq.clone());
-    }
+    inner: Arc<ChannelInner>,
 }
 
 /// Why no event came.
@@ -55,22 +35,32 @@ pub enum ChannelError {
     Io(#[from] io::Error),
 }
 
-impl ChannelInner {
-    pub(super) fn is_exposed(&self) -> bool {
-        self.exposed.load(Ordering::Relaxed)
+impl Context {
+    /// Makes a completion channel (`ibv_create_comp_channel`).
+    ///
+    /// # Errors
+    /// When the process may not open more descriptors (`EMFILE`).
+    pub fn create_channel(&self) -> io::Result<CompletionChannel> {
+        Ok(CompletionChannel { inner: Arc::new(ChannelInner::new(self)?) })
+    }
+
+    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells
+    /// of them on `channel`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`]
+    /// (`ENOMEM`).
+    pub fn create_cq(
+        &self,
+        capacity: usize,
+        channel: Option<&CompletionChannel>,
+    ) -> Result<CompletionQueue, ObjectError> {
+        let channel = channel.map(|channel| channel.inner.clone());
+        Ok(CompletionQueue { inner: CqInner::new(self, capacity, channel)? })
     }
 }
 
 impl CompletionChannel {
-    pub(super) fn new(context: &Context) -> io::Result<Self> {
-        let inner = ChannelInner {
-            context: context.clone(),
-            notifier: Notifier::new()?,
-            exposed: AtomicBool::new(false),
-        };
-        Ok(Self { inner: Arc::new(inner) })
-    }
-
     /// The queue whose event is next, if there is one (`ibv_get_cq_event` on a non-blocking
     /// descriptor). Events need no acknowledgement.
     #[must_use]
@@ -119,9 +109,7 @@ impl fmt::Debug for CompletionChannel {
 impl AsFd for CompletionChannel {
     /// Readable while a queue has an event to take.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        if !self.inner.exposed.swap(true, Ordering::Relaxed) {
-            self.inner.context.inner.engine.hand_over();
-        }
+        self.inner.expose();
         self.inner.notifier.descriptor()
     }
 }

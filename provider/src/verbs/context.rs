@@ -1,26 +1,20 @@
 //! An open device.
 
 use std::{
-    fmt, io,
-    os::fd::{AsFd, BorrowedFd},
+    fmt,
+    os::fd::BorrowedFd,
     sync::{Arc, atomic::AtomicUsize},
 };
 
 use roce_transport::{
     adapter::{Limits, ObjectError, PKeyTable},
-    addr::{AddressVector, Gid, Mtu, PKey},
+    addr::{Gid, Mtu, PKey},
     event::Counters,
     psn::Psn,
     time::Instant,
-    wire::GRH_LEN,
 };
 
-use super::{
-    AhFromWcError, ClockValues, CompletionChannel, CompletionQueue, CounterSet, DeviceAttr,
-    DeviceMemory, DeviceMemoryError, ProtectionDomain, ThreadDomain, XrcDomain, address,
-    event::{AsyncEvent, AsyncEvents},
-    sink::AsyncQueue,
-};
+use super::{clock::ClockValues, device_attr::DeviceAttr, sink::AsyncQueue};
 use crate::{
     clock,
     counters::LinkCounters,
@@ -118,15 +112,6 @@ impl Context {
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what
-    /// lies in front of it, the first 40 bytes of the receive buffer.
-    ///
-    /// # Errors
-    /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
-    pub fn init_ah_from_wc(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
-        address::init_ah_from_wc(self, area)
-    }
-
     /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such
     /// entry. An unused entry is 0 or 0x8000.
     #[must_use]
@@ -190,87 +175,6 @@ impl Context {
         self.inner.engine.lock().adapter().cm_count()
     }
 
-    /// Makes a protection domain (`ibv_alloc_pd`).
-    ///
-    /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`).
-    pub fn alloc_pd(&self) -> Result<ProtectionDomain, ObjectError> {
-        ProtectionDomain::new(self)
-    }
-
-    /// Makes an XRC domain (`ibv_open_xrcd`).
-    ///
-    /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`).
-    pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
-        XrcDomain::new(self)
-    }
-
-    /// Makes a thread domain (`ibv_alloc_td`).
-    #[must_use]
-    pub fn alloc_td(&self) -> ThreadDomain {
-        ThreadDomain { inner: self.clone() }
-    }
-
-    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue
-    /// pairs to it.
-    #[must_use]
-    pub fn create_counters(&self) -> CounterSet {
-        CounterSet::new(self)
-    }
-
-    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). They start on a page.
-    ///
-    /// # Errors
-    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`,
-    /// `ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
-    pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
-        DeviceMemory::new(self, length)
-    }
-
-    /// Makes a completion channel (`ibv_create_comp_channel`).
-    ///
-    /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
-    pub fn create_channel(&self) -> io::Result<CompletionChannel> {
-        CompletionChannel::new(self)
-    }
-
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells
-    /// of them on `channel`.
-    ///
-    /// # Errors
-    /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`]
-    /// (`ENOMEM`).
-    pub fn create_cq(
-        &self,
-        capacity: usize,
-        channel: Option<&CompletionChannel>,
-    ) -> Result<CompletionQueue, ObjectError> {
-        CompletionQueue::new(self, capacity, channel)
-    }
-
-    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
-    /// descriptor).
-    #[must_use]
-    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
-        self.inner.events.pop()
-    }
-
-    /// A further reader of the asynchronous events, from now on.
-    ///
-    /// # Errors
-    /// When the process may not open more descriptors (`EMFILE`).
-    pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
-        AsyncEvents::new(self)
-    }
-
-    /// A descriptor that is readable while there are asynchronous events.
-    #[must_use]
-    pub fn async_fd(&self) -> BorrowedFd<'_> {
-        self.inner.events.descriptor()
-    }
-
     /// Receives, handles and sends what there is, on the caller's thread. Needed only with
     /// [`Progress::Manual`](crate::Progress::Manual).
     pub fn progress(&self) {
@@ -296,12 +200,5 @@ impl Context {
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Context").field("name", &self.inner.name).finish_non_exhaustive()
-    }
-}
-
-impl AsFd for Context {
-    /// The same as [`async_fd`](Context::async_fd).
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.async_fd()
     }
 }

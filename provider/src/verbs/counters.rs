@@ -11,7 +11,7 @@ use roce_transport::{
     event::{Counter, Counters},
 };
 
-use super::{Context, QueuePair};
+use super::{context::Context, queue_pair::QueuePair};
 
 /// Reads the counters of the device or of single queue pairs (`ibv_counters`), each from the moment
 /// it was attached. It keeps its queue pairs alive.
@@ -37,11 +37,16 @@ pub struct CounterValue {
     pub counter: Counter,
 }
 
-impl CounterSet {
-    pub(super) fn new(context: &Context) -> Self {
-        Self { context: context.clone(), sources: Arc::default() }
+impl Context {
+    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue
+    /// pairs to it.
+    #[must_use]
+    pub fn create_counters(&self) -> CounterSet {
+        CounterSet { context: self.clone(), sources: Arc::default() }
     }
+}
 
+impl CounterSet {
     /// From now on also reads the device's counters.
     pub fn attach_device(&self) {
         self.attach(Source { qp: None, before: self.context.counters() });

@@ -4,14 +4,10 @@ use std::{fmt, sync::Arc};
 
 use roce_transport::{
     adapter::ObjectError,
-    work::{self, CqId, CqModeration, NotifyKind, Wc},
+    work::{CqId, CqModeration, NotifyKind, Wc},
 };
 
-use super::{
-    CompletionChannel, Context,
-    channel::{ChannelInner, CqWaker},
-    sink::ObjectEvents,
-};
+use super::completion::CqInner;
 
 /// A completion queue (`ibv_cq`).
 #[derive(Clone)]
@@ -19,40 +15,7 @@ pub struct CompletionQueue {
     pub(super) inner: Arc<CqInner>,
 }
 
-pub(crate) struct CqInner {
-    pub(super) context: Context,
-    pub(super) ring: Arc<work::CompletionQueue>,
-    channel: Option<Arc<ChannelInner>>,
-}
-
-impl Drop for CqInner {
-    fn drop(&mut self) {
-        let mut shard = self.context.inner.engine.lock();
-        shard.sink::<ObjectEvents>().remove_cq(self.ring.id());
-        // every queue pair that completes here held it
-        let _ = shard.adapter().destroy_cq(self.ring.id());
-    }
-}
-
 impl CompletionQueue {
-    pub(super) fn new(
-        context: &Context,
-        capacity: usize,
-        channel: Option<&CompletionChannel>,
-    ) -> Result<Self, ObjectError> {
-        let mut shard = context.inner.engine.lock();
-        let ring = shard.adapter().create_cq(capacity)?;
-        let id = ring.id();
-        let channel = channel.map(|channel| channel.inner.clone());
-        let inner = Arc::new(CqInner { context: context.clone(), ring, channel });
-        if let Some(channel) = &inner.channel {
-            let waker = CqWaker { cq: Arc::downgrade(&inner), channel: channel.clone() };
-            shard.sink::<ObjectEvents>().insert_cq(id, move || waker.wake());
-        }
-        drop(shard);
-        Ok(Self { inner })
-    }
-
     /// Its name in asynchronous events.
     #[must_use]
     pub fn id(&self) -> CqId {
@@ -106,7 +69,7 @@ impl CompletionQueue {
     /// Completions that are there already give none: poll once more after arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
-        if self.inner.channel.as_ref().is_some_and(|channel| channel.is_exposed()) {
+        if self.inner.is_exposed() {
             self.inner.context.inner.engine.hand_over();
         }
     }

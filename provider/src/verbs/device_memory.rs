@@ -12,7 +12,11 @@ use std::{
 use roce_transport::mem::{Access, Memory, MemoryFault};
 use thiserror::Error;
 
-use super::{Context, MemoryRegion, ProtectionDomain, RegionError};
+use super::{
+    context::Context,
+    domain::ProtectionDomain,
+    memory::{MemoryRegion, RegionError},
+};
 use crate::region::MmapMemory;
 
 /// Memory of the device (`ibv_dm`), which a program reaches only by copying in and out, and peers
@@ -63,21 +67,57 @@ pub enum DeviceMemoryError {
     Region(#[from] RegionError),
 }
 
-impl DeviceMemory {
-    pub(super) fn new(context: &Context, length: usize) -> Result<Self, DeviceMemoryError> {
-        let limit = context.limits().max_dm_size;
+impl Context {
+    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). They start on a page.
+    ///
+    /// # Errors
+    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`,
+    /// `ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
+    pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
+        let limit = self.limits().max_dm_size;
         let reserve =
             |used: usize| used.checked_add(length).filter(|&after| length > 0 && after <= limit);
-        let used = &context.inner.device_memory;
+        let used = &self.inner.device_memory;
         used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve)
             .map_err(|used| DeviceMemoryError::Size { length, limit, used })?;
         let memory = MmapMemory::new(length).map_err(|error| {
             used.fetch_sub(length, Ordering::Relaxed);
             DeviceMemoryError::Memory(error)
         })?;
-        Ok(Self { inner: Arc::new(DmInner { context: context.clone(), memory }) })
+        Ok(DeviceMemory { inner: Arc::new(DmInner { context: self.clone(), memory }) })
     }
+}
 
+impl ProtectionDomain {
+    /// Registers part of device memory (`ibv_reg_dm_mr`); its first byte has the address 0 in work
+    /// requests and for peers, as with `IBV_ACCESS_ZERO_BASED`. For atomics the range must start at
+    /// a multiple of eight.
+    ///
+    /// # Errors
+    /// See [`DeviceMemoryError`]: a range that is not inside, memory of another device (`EINVAL`),
+    /// too many regions (`ENOMEM`).
+    pub fn register_dm(
+        &self,
+        memory: &DeviceMemory,
+        range: Range<usize>,
+        access: Access,
+    ) -> Result<MemoryRegion, DeviceMemoryError> {
+        if !Arc::ptr_eq(&memory.inner.context.inner, &self.context().inner) {
+            return Err(DeviceMemoryError::OtherDevice);
+        }
+        if range.start > range.end || range.end > memory.len() {
+            return Err(DeviceMemoryError::Range(range));
+        }
+        let window = Window {
+            memory: memory.inner.clone(),
+            start: range.start as u64,
+            length: range.len() as u64,
+        };
+        Ok(self.register(Arc::new(window), 0, access)?)
+    }
+}
+
+impl DeviceMemory {
     /// Bytes in all.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -104,26 +144,6 @@ impl DeviceMemory {
     /// [`MemoryFault`] when they are not inside (`EFAULT`).
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.memory.read_at(offset as u64, to)
-    }
-
-    pub(super) fn register(
-        &self,
-        pd: &ProtectionDomain,
-        range: Range<usize>,
-        access: Access,
-    ) -> Result<MemoryRegion, DeviceMemoryError> {
-        if !Arc::ptr_eq(&self.inner.context.inner, &pd.context().inner) {
-            return Err(DeviceMemoryError::OtherDevice);
-        }
-        if range.start > range.end || range.end > self.len() {
-            return Err(DeviceMemoryError::Range(range));
-        }
-        let window = Window {
-            memory: self.inner.clone(),
-            start: range.start as u64,
-            length: range.len() as u64,
-        };
-        Ok(pd.register(Arc::new(window), 0, access)?)
     }
 }
 

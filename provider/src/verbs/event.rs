@@ -9,7 +9,7 @@ use std::{
 use roce_transport::event::Event;
 
 use super::{
-    Context,
+    context::Context,
     sink::{AsyncQueue, ObjectEvents},
 };
 
@@ -22,13 +22,39 @@ pub struct AsyncEvents {
     queue: Arc<AsyncQueue>,
 }
 
-impl AsyncEvents {
-    pub(super) fn new(context: &Context) -> io::Result<Self> {
-        let queue = Arc::new(AsyncQueue::new()?);
-        context.inner.engine.lock().sink::<ObjectEvents>().add_reader(&queue);
-        Ok(Self { queue })
+impl Context {
+    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
+    /// descriptor).
+    #[must_use]
+    pub fn poll_async_event(&self) -> Option<AsyncEvent> {
+        self.inner.events.pop()
     }
 
+    /// A further reader of the asynchronous events, from now on.
+    ///
+    /// # Errors
+    /// When the process may not open more descriptors (`EMFILE`).
+    pub fn read_async_events(&self) -> io::Result<AsyncEvents> {
+        let queue = Arc::new(AsyncQueue::new()?);
+        self.inner.engine.lock().sink::<ObjectEvents>().add_reader(&queue);
+        Ok(AsyncEvents { queue })
+    }
+
+    /// A descriptor that is readable while there are asynchronous events.
+    #[must_use]
+    pub fn async_fd(&self) -> BorrowedFd<'_> {
+        self.inner.events.descriptor()
+    }
+}
+
+impl AsFd for Context {
+    /// The same as [`async_fd`](Context::async_fd).
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.async_fd()
+    }
+}
+
+impl AsyncEvents {
     /// The next event, if there is one.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {

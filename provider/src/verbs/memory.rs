@@ -8,8 +8,8 @@ use roce_transport::{
 };
 use thiserror::Error;
 
-use super::{ProtectionDomain, domain::DomainInner};
-use crate::region::Unreachable;
+use super::domain::{DomainInner, ProtectionDomain};
+use crate::region::{ForeignMemory, MmapMemory, Unreachable};
 
 /// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read
 /// and write at any time. So there are no references into it, only copies in and out.
@@ -44,6 +44,98 @@ pub enum RegionError {
     /// The region itself is not valid, or cannot be changed so.
     #[error(transparent)]
     Register(#[from] RegisterError),
+}
+
+impl ProtectionDomain {
+    /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).
+    ///
+    /// # Errors
+    /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`);
+    /// [`RegionError::Register`] for rights that do not go together (`EINVAL`) or too many
+    /// regions (`ENOMEM`).
+    pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
+        let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
+        let address = memory.address();
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// The same, with pages that come only when they are first used (`IBV_ACCESS_ON_DEMAND`).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn allocate_on_demand(
+        &self,
+        length: usize,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        let memory = MmapMemory::on_demand(length).map_err(RegionError::Memory)?;
+        let address = memory.address();
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// Registers memory that a program brings (`ibv_reg_mr_iova`); its first byte has the address
+    /// `address` in work requests and for peers. With 0 the region is zero-based
+    /// (`IBV_ACCESS_ZERO_BASED`).
+    ///
+    /// # Errors
+    /// [`RegionError::Register`], as above, and when the region would wrap past the end of the
+    /// address space (`EINVAL`).
+    pub fn register(
+        &self,
+        memory: Arc<dyn Memory>,
+        address: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        MemoryRegion::new(self, memory, address, access)
+    }
+
+    /// Registers memory that the program owns (`ibv_reg_mr`, `ibv_reg_mr_iova`): `length` bytes
+    /// from `pointer` on, whose first byte has the address `address` in work requests and for
+    /// peers. Every page must be there now. If one is taken away later, requests that need it fail.
+    ///
+    /// To change such a region, give [`ReregMr::memory`](super::ReregMr::memory) a new
+    /// [`ForeignMemory`], also when only the rights grow: it is what looks whether the memory can
+    /// be written.
+    ///
+    /// # Errors
+    /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
+    ///
+    /// # Safety
+    /// See [`ForeignMemory::new`].
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_raw(
+        &self,
+        pointer: *mut u8,
+        length: usize,
+        address: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        // SAFETY: the caller promises the same
+        let memory = unsafe { ForeignMemory::new(pointer, length, access)? };
+        self.register(Arc::new(memory), address, access)
+    }
+
+    /// The same without a look at the memory (`IBV_ACCESS_ON_DEMAND`): pages may come and go, and a
+    /// request fails if one that it needs is missing at that moment. With a null pointer and
+    /// [`usize::MAX`] bytes it is all of the address space (an implicit region).
+    ///
+    /// # Errors
+    /// [`RegionError::Register`], as above.
+    ///
+    /// # Safety
+    /// See [`ForeignMemory::on_demand`].
+    #[allow(unsafe_code, reason = "the promise is the caller's")]
+    pub unsafe fn register_raw_on_demand(
+        &self,
+        pointer: *mut u8,
+        length: usize,
+        address: u64,
+        access: Access,
+    ) -> Result<MemoryRegion, RegionError> {
+        // SAFETY: the caller promises the same
+        let memory = unsafe { ForeignMemory::on_demand(pointer, length) };
+        self.register(Arc::new(memory), address, access)
+    }
 }
 
 impl MemoryRegion {
@@ -238,55 +330,4 @@ pub struct ReregMr {
     pub memory: Option<(Arc<dyn Memory>, u64)>,
     /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,
-}
-
-/// A region without memory (`ibv_alloc_null_mr`), for parts of messages that nobody wants: what is
-/// written there is dropped, and what is read is zero. Peers cannot use it.
-#[derive(Clone)]
-pub struct NullRegion {
-    inner: Arc<RegionInner>,
-}
-
-impl NullRegion {
-    pub(super) fn new(pd: &ProtectionDomain) -> Result<Self, RegionError> {
-        let MemoryRegion { inner } =
-            MemoryRegion::new(pd, Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
-        Ok(Self { inner })
-    }
-
-    /// The key for work requests; any address goes with it.
-    #[must_use]
-    pub fn lkey(&self) -> LKey {
-        self.inner.region.lkey()
-    }
-
-    /// So many bytes of nothing, for a work request.
-    #[must_use]
-    pub fn sge(&self, length: u32) -> Sge {
-        Sge { lkey: self.lkey(), address: 0, length }
-    }
-}
-
-impl fmt::Debug for NullRegion {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NullRegion").field("lkey", &self.lkey()).finish_non_exhaustive()
-    }
-}
-
-/// Reads as zeros, forgets what is written.
-struct Nothing;
-
-impl Memory for Nothing {
-    fn len(&self) -> u64 {
-        u64::MAX
-    }
-
-    fn read_at(&self, _offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
-        to.fill(0);
-        Ok(())
-    }
-
-    fn write_at(&self, _offset: u64, _from: &[u8]) -> Result<(), MemoryFault> {
-        Ok(())
-    }
 }

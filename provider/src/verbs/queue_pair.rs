@@ -1,22 +1,26 @@
 //! Queue pairs.
 
-use std::{fmt, io, sync::Arc};
+use std::{fmt, sync::Arc};
 
 use roce_transport::{
-    adapter::{Adapter, McastError, ObjectError},
-    addr::{AddressVector, Gid, Mtu, Qpn},
-    mem::Access,
+    adapter::{Adapter, ObjectError},
+    addr::Qpn,
     psn::Psn,
     qp::{
         Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks, Rtr, Rts,
-        State,
     },
     time::Instant,
     work::{RecvWr, SendWr},
 };
-use thiserror::Error;
 
-use super::{CompletionQueue, Context, ProtectionDomain, SharedReceiveQueue, XrcDomain};
+use super::{
+    context::Context,
+    cq::CompletionQueue,
+    domain::ProtectionDomain,
+    post::{BadWorkRequest, post},
+    srq::SharedReceiveQueue,
+    xrc::XrcDomain,
+};
 
 /// What a new queue pair is (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
@@ -53,34 +57,23 @@ impl QpInitAttr {
     }
 }
 
-/// What a peer must know to connect to a queue pair.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Endpoint {
-    /// Its address.
-    pub gid: Gid,
-    /// Its number.
-    pub qpn: Qpn,
-    /// The first PSN that it sends.
-    pub psn: Psn,
-}
-
 /// A queue pair (`ibv_qp`). Destroyed with its last handle; what is still posted then gives no
 /// completions.
 #[derive(Clone)]
 pub struct QueuePair {
-    inner: Arc<QpInner>,
+    pub(super) inner: Arc<QpInner>,
 }
 
-struct QpInner {
+pub(super) struct QpInner {
     context: Context,
     qpn: Qpn,
-    psn: Psn,
+    pub(super) psn: Psn,
     /// Held so that they outlive it.
-    parts: Parts,
+    resources: QpResources,
 }
 
 /// What a queue pair is made from.
-enum Parts {
+enum QpResources {
     Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], srq: Option<SharedReceiveQueue> },
     XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
 }
@@ -99,48 +92,19 @@ impl Drop for QpInner {
     }
 }
 
-/// Why posting a list stopped. The requests before `index` are posted.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-#[error("request {index}: {error}")]
-pub struct BadWorkRequest {
-    /// The first request that is not posted.
-    pub index: usize,
-    /// What is wrong with it.
-    pub error: PostError,
-}
-
-/// Why a queue pair cannot be connected.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum ConnectError {
-    /// No own GID of the peer's address family.
-    #[error("this device has no address of the same family as the peer's {0}")]
-    NoAddress(Gid),
-    /// A transition was refused.
-    #[error(transparent)]
-    Modify(#[from] ModifyError),
-}
-
-/// Why a queue pair cannot be attached to a multicast group. Nothing has changed.
-#[derive(Debug, Error)]
-pub enum AttachError {
-    /// The adapter refuses.
-    #[error(transparent)]
-    Adapter(#[from] McastError),
-    /// The link cannot join the group.
-    #[error("cannot join {group}: {source}")]
-    Join {
-        /// The group.
-        group: Gid,
-        /// What the system said.
-        source: io::Error,
-    },
-}
-
-impl QueuePair {
-    pub(super) fn new(pd: &ProtectionDomain, attr: &QpInitAttr) -> Result<Self, ObjectError> {
+impl ProtectionDomain {
+    /// Makes a queue pair in RESET (`ibv_create_qp`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
+    /// [`ObjectError::Unknown`] when a completion queue or the shared receive queue is of another
+    /// device (`EINVAL`); [`ObjectError::Mismatch`] (`EINVAL`) for an XRC SRQ, for an XRC initiator
+    /// with a shared receive queue, and for an XRC target, which [`XrcDomain::create_target`]
+    /// makes.
+    pub fn create_qp(&self, attr: &QpInitAttr) -> Result<QueuePair, ObjectError> {
         // the adapter knows its completion queues themselves, but of a shared receive queue only
         // the number
-        if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(pd.context())) {
+        if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(self.context())) {
             return Err(ObjectError::Unknown);
         }
         let init = QpInit {
@@ -150,29 +114,39 @@ impl QueuePair {
             srq: attr.srq.as_ref().map(SharedReceiveQueue::id),
             caps: attr.caps,
             sq_sig_all: attr.sq_sig_all,
-            pd: pd.inner.id,
+            pd: self.inner.id,
             quirks: attr.quirks,
         };
         let cqs = [attr.send_cq.clone(), attr.recv_cq.clone()];
-        let parts = Parts::Queues { _pd: pd.clone(), _cqs: cqs, srq: attr.srq.clone() };
-        Self::create(pd.context(), parts, |adapter| adapter.create_qp(init))
+        let resources = QpResources::Queues { _pd: self.clone(), _cqs: cqs, srq: attr.srq.clone() };
+        QueuePair::create(self.context(), resources, |adapter| adapter.create_qp(init))
     }
+}
 
-    pub(super) fn new_target(xrcd: &XrcDomain) -> Result<Self, ObjectError> {
-        Self::create(xrcd.context(), Parts::XrcTarget(xrcd.clone()), |adapter| {
-            adapter.create_xrc_target(xrcd.id())
-        })
+impl XrcDomain {
+    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
+    /// with `IBV_QPT_XRC_RECV`). It has no queues and no protection domain; those of the XRC SRQ
+    /// that a request names serve instead. The sending end is a queue pair of type
+    /// [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator) on the other side.
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_target(&self) -> Result<QueuePair, ObjectError> {
+        let resources = QpResources::XrcTarget(self.clone());
+        QueuePair::create(self.context(), resources, |adapter| adapter.create_xrc_target(self.id()))
     }
+}
 
+impl QueuePair {
     fn create(
         context: &Context,
-        parts: Parts,
+        resources: QpResources,
         create: impl FnOnce(&mut Adapter) -> Result<Qpn, ObjectError>,
     ) -> Result<Self, ObjectError> {
         let mut shard = context.inner.engine.lock();
         let (qpn, psn) = (create(shard.adapter())?, shard.adapter().random_psn());
         drop(shard);
-        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, parts }) })
+        Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, resources }) })
     }
 
     /// The device it belongs to.
@@ -189,7 +163,10 @@ impl QueuePair {
 
     /// Whether it receives from a shared receive queue; an XRC target does.
     pub(crate) fn has_srq(&self) -> bool {
-        matches!(&self.inner.parts, Parts::XrcTarget(_) | Parts::Queues { srq: Some(_), .. })
+        matches!(
+            &self.inner.resources,
+            QpResources::XrcTarget(_) | QpResources::Queues { srq: Some(_), .. }
+        )
     }
 
     /// What it tells of itself (`ibv_query_qp`).
@@ -280,112 +257,6 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.update(now, qpn, &changes))
     }
 
-    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID
-    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives what is
-    /// sent to the group with the destination queue pair [`Qpn::MULTICAST`] and its own Q_Key, what
-    /// it sends there itself included. The group is left with the last queue pair that is detached
-    /// or dropped.
-    ///
-    /// # Errors
-    /// [`AttachError::Adapter`]: no datagram queue pair or no group (`EINVAL`), too many groups or members (`ENOMEM`);
-    /// [`AttachError::Join`] when the link cannot join (the system's error).
-    pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
-        let mut shard = self.inner.context.inner.engine.lock();
-        let (adapter, link) = shard.adapter_and_link();
-        if adapter.attach_mcast(self.inner.qpn, group)?
-            && let Err(source) = link.join(group.to_ip())
-        {
-            adapter.detach_mcast(self.inner.qpn, group)?;
-            return Err(AttachError::Join { group, source });
-        }
-        Ok(())
-    }
-
-    /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
-    ///
-    /// # Errors
-    /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
-    pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
-        let mut shard = self.inner.context.inner.engine.lock();
-        let (adapter, link) = shard.adapter_and_link();
-        if adapter.detach_mcast(self.inner.qpn, group)? {
-            link.leave(group.to_ip());
-        }
-        Ok(())
-    }
-
-    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such
-    /// address.
-    #[must_use]
-    pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
-        let gid = self.inner.context.gids().get(usize::from(gid_index)).copied()?;
-        Some(Endpoint { gid, qpn: self.inner.qpn, psn: self.inner.psn })
-    }
-
-    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all
-    /// remote rights, 16 READs each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on
-    /// "receiver not ready" (timer 12, 0.64 ms). The peer must do the same with this side's
-    /// [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
-    ///
-    /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or
-    /// of another service (all `EINVAL`). One that was in RESET still is.
-    pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
-        self.connect_with_mtu(peer, self.inner.context.active_mtu())
-    }
-
-    /// The same with a given path MTU, which both ends must have alike.
-    ///
-    /// # Errors
-    /// As above.
-    pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
-        let context = &self.inner.context;
-        let wants_v4 = peer.gid.to_ip().is_ipv4();
-        let own = context
-            .gids()
-            .iter()
-            .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
-        let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
-        let QpInfo { qp_type, state, .. } = self.query();
-        let access = Access::REMOTE_CHANGE
-            | Access::REMOTE_READ
-            | Access::FLUSH_GLOBAL
-            | Access::FLUSH_PERSISTENT;
-        let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
-        let av = AddressVector::new(peer.gid, sgid_index);
-        let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
-        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (14, 7, 7, 16);
-        let (rtr, rts) = match qp_type {
-            QpType::XrcInitiator => (
-                Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
-                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            ),
-            QpType::XrcTarget => (
-                Rtr::XrcTarget {
-                    dest_qpn,
-                    path_mtu,
-                    rq_psn,
-                    av,
-                    max_dest_rd_atomic,
-                    min_rnr_timer,
-                },
-                Rts::XrcTarget { sq_psn, timeout },
-            ),
-            QpType::Uc | QpType::Ud => return Err(ModifyError::WrongService(qp_type).into()),
-            QpType::Rc => (
-                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
-                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            ),
-        };
-        self.to_init(Init { access, ..Init::default() })?;
-        self.to_rtr(rtr).and_then(|()| self.to_rts(rts)).or_else(|error| {
-            if state == State::Reset {
-                self.to_reset()?;
-            }
-            Err(error.into())
-        })
-    }
-
     /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
     ///
     /// # Errors
@@ -465,13 +336,4 @@ impl fmt::Debug for QueuePair {
             .field("qpn", &self.inner.qpn)
             .finish_non_exhaustive()
     }
-}
-
-pub(super) fn post<W>(
-    wrs: &[W],
-    mut one: impl FnMut(&W) -> Result<(), PostError>,
-) -> Result<(), BadWorkRequest> {
-    wrs.iter()
-        .enumerate()
-        .try_for_each(|(index, wr)| one(wr).map_err(|error| BadWorkRequest { index, error }))
 }

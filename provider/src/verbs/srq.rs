@@ -9,8 +9,11 @@ use roce_transport::{
 };
 
 use super::{
-    CompletionQueue, Context, ProtectionDomain, XrcDomain, domain::DomainInner,
-    queue_pair::BadWorkRequest, queue_pair::post,
+    context::Context,
+    cq::CompletionQueue,
+    domain::{DomainInner, ProtectionDomain},
+    post::{BadWorkRequest, post},
+    xrc::XrcDomain,
 };
 
 /// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one
@@ -34,33 +37,44 @@ impl Drop for SrqInner {
     }
 }
 
-impl SharedReceiveQueue {
-    pub(super) fn new(pd: &ProtectionDomain, attr: SrqAttr) -> Result<Self, ObjectError> {
-        let domain = pd.inner.clone();
+impl ProtectionDomain {
+    /// Makes a shared receive queue (`ibv_create_srq`).
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn create_srq(&self, attr: SrqAttr) -> Result<SharedReceiveQueue, ObjectError> {
+        let domain = self.inner.clone();
         let id = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr)?;
-        Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
+        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
     }
 
-    pub(super) fn new_xrc(
-        pd: &ProtectionDomain,
+    /// Makes an XRC SRQ (`ibv_create_srq_ex` with `IBV_SRQT_XRC`): the targets of `xrcd` receive
+    /// into it when a request names its [`number`](SharedReceiveQueue::number), and what they
+    /// receive completes in `cq`.
+    ///
+    /// # Errors
+    /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
+    /// [`ObjectError::Unknown`] when the XRC domain or the completion queue is of another device
+    /// (`EINVAL`).
+    pub fn create_xrc_srq(
+        &self,
         attr: SrqAttr,
         xrcd: &XrcDomain,
         cq: &CompletionQueue,
-    ) -> Result<Self, ObjectError> {
-        let domain = pd.inner.clone();
+    ) -> Result<SharedReceiveQueue, ObjectError> {
+        let domain = self.inner.clone();
         if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
             return Err(ObjectError::Unknown);
         }
-        let ring = cq.inner.ring.clone();
-        let id = domain.context.inner.engine.lock().adapter().create_xrc_srq(
-            domain.id,
-            attr,
-            xrcd.id(),
-            ring,
-        )?;
-        Ok(Self { inner: Arc::new(SrqInner { domain, id, xrc: Some((xrcd.clone(), cq.clone())) }) })
+        let (ring, xrc) = (cq.inner.ring.clone(), Some((xrcd.clone(), cq.clone())));
+        let mut shard = domain.context.inner.engine.lock();
+        let id = shard.adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring)?;
+        drop(shard);
+        Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc }) })
     }
+}
 
+impl SharedReceiveQueue {
     pub(super) fn is_of(&self, context: &Context) -> bool {
         Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
     }

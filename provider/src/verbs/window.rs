@@ -13,7 +13,10 @@ use roce_transport::{
     mem::{Access, RKey, WindowBind, WindowId, WindowType},
 };
 
-use super::{MemoryRegion, ProtectionDomain, domain::DomainInner};
+use super::{
+    domain::{DomainInner, ProtectionDomain},
+    memory::MemoryRegion,
+};
 
 /// A memory window (`ibv_mw`): a key of its own for a part of a region, which requests give and
 /// take back quickly. It keeps no region alive: when the region goes, the window leads nowhere.
@@ -37,17 +40,21 @@ impl Drop for WindowInner {
     }
 }
 
-impl MemoryWindow {
-    pub(super) fn new(pd: &ProtectionDomain, window_type: WindowType) -> Result<Self, ObjectError> {
-        let domain = pd.inner.clone();
+impl ProtectionDomain {
+    /// Makes a memory window that is bound to nothing (`ibv_alloc_mw`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
+        let domain = self.inner.clone();
         let rkey =
             domain.context.inner.engine.lock().adapter().alloc_window(domain.id, window_type)?;
-        let id = WindowId::of(rkey);
-        Ok(Self {
-            inner: Arc::new(WindowInner { domain, window_type, id, rkey: AtomicU32::new(rkey.0) }),
-        })
+        let (id, rkey) = (WindowId::of(rkey), AtomicU32::new(rkey.0));
+        Ok(MemoryWindow { inner: Arc::new(WindowInner { domain, window_type, id, rkey }) })
     }
+}
 
+impl MemoryWindow {
     /// Its type.
     #[must_use]
     pub fn window_type(&self) -> WindowType {

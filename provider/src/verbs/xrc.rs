@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use roce_transport::{adapter::ObjectError, work::XrcdId};
 
-use super::{Context, QueuePair};
+use super::context::Context;
 
 /// An XRC domain (`ibv_xrcd`): its targets receive into its XRC SRQs, whichever a request names,
 /// and into no others.
@@ -29,12 +29,18 @@ impl Drop for XrcdInner {
     }
 }
 
-impl XrcDomain {
-    pub(super) fn new(context: &Context) -> Result<Self, ObjectError> {
-        let id = context.inner.engine.lock().adapter().open_xrcd()?;
-        Ok(Self { inner: Arc::new(XrcdInner { context: context.clone(), id }) })
+impl Context {
+    /// Makes an XRC domain (`ibv_open_xrcd`).
+    ///
+    /// # Errors
+    /// [`ObjectError::TooMany`] (`ENOMEM`).
+    pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
+        let id = self.inner.engine.lock().adapter().open_xrcd()?;
+        Ok(XrcDomain { inner: Arc::new(XrcdInner { context: self.clone(), id }) })
     }
+}
 
+impl XrcDomain {
     pub(super) fn id(&self) -> XrcdId {
         self.inner.id
     }
@@ -43,17 +49,6 @@ impl XrcDomain {
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
-    }
-
-    /// Makes the receiving end of an extended reliable connection, in RESET (`ibv_create_qp_ex`
-    /// with `IBV_QPT_XRC_RECV`). It has no queues and no protection domain; those of the XRC SRQ
-    /// that a request names serve instead. The sending end is a queue pair of type
-    /// [`XrcInitiator`](roce_transport::qp::QpType::XrcInitiator) on the other side.
-    ///
-    /// # Errors
-    /// [`ObjectError::TooMany`] (`ENOMEM`).
-    pub fn create_target(&self) -> Result<QueuePair, ObjectError> {
-        QueuePair::new_target(self)
     }
 }
 

@@ -1,0 +1,107 @@
+//! Connecting a queue pair to a peer whose address, number and PSN are known.
+
+use roce_transport::{
+    addr::{AddressVector, Gid, Mtu, Qpn},
+    mem::Access,
+    psn::Psn,
+    qp::{Init, ModifyError, QpInfo, QpType, Rtr, Rts, State},
+};
+use thiserror::Error;
+
+use super::queue_pair::QueuePair;
+
+/// What a peer must know to connect to a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Endpoint {
+    /// Its address.
+    pub gid: Gid,
+    /// Its number.
+    pub qpn: Qpn,
+    /// The first PSN that it sends.
+    pub psn: Psn,
+}
+
+/// Why a queue pair cannot be connected.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum ConnectError {
+    /// No own GID of the peer's address family.
+    #[error("this device has no address of the same family as the peer's {0}")]
+    NoAddress(Gid),
+    /// A transition was refused.
+    #[error(transparent)]
+    Modify(#[from] ModifyError),
+}
+
+impl QueuePair {
+    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such
+    /// address.
+    #[must_use]
+    pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
+        let gid = self.context().gids().get(usize::from(gid_index)).copied()?;
+        Some(Endpoint { gid, qpn: self.qpn(), psn: self.inner.psn })
+    }
+
+    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all
+    /// remote rights, 16 READs each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on
+    /// "receiver not ready" (timer 12, 0.64 ms). The peer must do the same with this side's
+    /// [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
+    ///
+    /// # Errors
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or
+    /// of another service (all `EINVAL`). One that was in RESET still is.
+    pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
+        self.connect_with_mtu(peer, self.context().active_mtu())
+    }
+
+    /// The same with a given path MTU, which both ends must have alike.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn connect_with_mtu(&self, peer: Endpoint, path_mtu: Mtu) -> Result<(), ConnectError> {
+        let context = self.context();
+        let wants_v4 = peer.gid.to_ip().is_ipv4();
+        let own = context
+            .gids()
+            .iter()
+            .position(|gid| !gid.is_zero() && gid.to_ip().is_ipv4() == wants_v4);
+        let sgid_index = own.ok_or(ConnectError::NoAddress(peer.gid))? as u16;
+        let QpInfo { qp_type, state, .. } = self.query();
+        let access = Access::REMOTE_CHANGE
+            | Access::REMOTE_READ
+            | Access::FLUSH_GLOBAL
+            | Access::FLUSH_PERSISTENT;
+        let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
+        let av = AddressVector::new(peer.gid, sgid_index);
+        let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
+        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (14, 7, 7, 16);
+        let (rtr, rts) = match qp_type {
+            QpType::XrcInitiator => (
+                Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
+                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            ),
+            QpType::XrcTarget => (
+                Rtr::XrcTarget {
+                    dest_qpn,
+                    path_mtu,
+                    rq_psn,
+                    av,
+                    max_dest_rd_atomic,
+                    min_rnr_timer,
+                },
+                Rts::XrcTarget { sq_psn, timeout },
+            ),
+            QpType::Uc | QpType::Ud => return Err(ModifyError::WrongService(qp_type).into()),
+            QpType::Rc => (
+                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
+                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
+            ),
+        };
+        self.to_init(Init { access, ..Init::default() })?;
+        self.to_rtr(rtr).and_then(|()| self.to_rts(rts)).or_else(|error| {
+            if state == State::Reset {
+                self.to_reset()?;
+            }
+            Err(error.into())
+        })
+    }
+}

@@ -1,0 +1,60 @@
+//! Queue pairs in multicast groups.
+
+use std::io;
+
+use roce_transport::{adapter::McastError, addr::Gid};
+use thiserror::Error;
+
+use super::queue_pair::QueuePair;
+
+/// Why a queue pair cannot be attached to a multicast group. Nothing has changed.
+#[derive(Debug, Error)]
+pub enum AttachError {
+    /// The adapter refuses.
+    #[error(transparent)]
+    Adapter(#[from] McastError),
+    /// The link cannot join the group.
+    #[error("cannot join {group}: {source}")]
+    Join {
+        /// The group.
+        group: Gid,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl QueuePair {
+    /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID
+    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives what is
+    /// sent to the group with the destination queue pair [`Qpn::MULTICAST`] and its own Q_Key, what
+    /// it sends there itself included. The group is left with the last queue pair that is detached
+    /// or dropped.
+    ///
+    /// # Errors
+    /// [`AttachError::Adapter`]: no datagram queue pair or no group (`EINVAL`), too many groups or members (`ENOMEM`);
+    /// [`AttachError::Join`] when the link cannot join (the system's error).
+    pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
+        let mut shard = self.context().inner.engine.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        if adapter.attach_mcast(self.qpn(), group)?
+            && let Err(source) = link.join(group.to_ip())
+        {
+            adapter.detach_mcast(self.qpn(), group)?;
+            return Err(AttachError::Join { group, source });
+        }
+        Ok(())
+    }
+
+    /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
+    ///
+    /// # Errors
+    /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
+    pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
+        let mut shard = self.context().inner.engine.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        if adapter.detach_mcast(self.qpn(), group)? {
+            link.leave(group.to_ip());
+        }
+        Ok(())
+    }
+}
