@@ -17,8 +17,8 @@ use roce::{
         qp::QpInit,
         time::Instant,
         wire::{
-            Aeth, AtomicEth, Bth, Ext, Feth, Headers, Ident, NetHeader, Opcode, Operation, Packet,
-            Reth, Service, Syndrome, icrc,
+            Aeth, AtomicEth, Bth, Datagram, Ext, Feth, Headers, Ident, NetHeader, Opcode,
+            Operation, Packet, Reth, Service, Syndrome, icrc,
         },
         work::{CompletionQueue, Remote, Sge},
     },
@@ -126,7 +126,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
                 adapters[from].poll_transmit(Instant::ZERO, &mut buffer);
                 moved |= !buffer.is_empty();
                 for (net, bytes) in buffer.datagrams() {
-                    adapters[1 - from].handle_datagram(Instant::ZERO, &net, bytes);
+                    adapters[1 - from].handle_datagram(Instant::ZERO, &Datagram::new(&net, bytes));
                 }
                 while adapters[from].poll_event().is_some() {}
             }
@@ -187,7 +187,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
                 Packet { headers, payload: &[7; 64][..payload], icrc: 0 }.encode(&mut bytes);
             let (body, end) = bytes[..length].split_at_mut(length - 4);
             end.copy_from_slice(&icrc(&net, body).to_le_bytes());
-            adapter.handle_datagram(Instant::ZERO, &net, &bytes[..length]);
+            adapter.handle_datagram(Instant::ZERO, &Datagram::new(&net, &bytes[..length]));
         }
         let more = BYTES.load(Ordering::Relaxed).saturating_sub(before);
         println!("a flood of {name} leaves {more} bytes");

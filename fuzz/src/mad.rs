@@ -22,8 +22,8 @@ use roce_transport::{
     qp::{Init, QpCaps, QpInit, QpType},
     time::Instant,
     wire::{
-        Bth, Deth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN, MadHeader, NetHeader,
-        Opcode, Operation, Packet, Service, icrc,
+        Bth, Datagram, Deth, Ext, HEADERS_MAX, Headers, ICRC_LEN, Ident, MAD_LEN, MadHeader,
+        NetHeader, Opcode, Operation, Packet, Service, icrc,
     },
 };
 
@@ -205,7 +205,10 @@ impl Run {
         let (body, end) = bytes[..length].split_at_mut(length - ICRC_LEN);
         end.copy_from_slice(&icrc(&net, body).to_le_bytes());
         let before = self.adapter.cm_count();
-        let disposition = self.adapter.handle_datagram(self.now, &net, &bytes[..length]);
+        let disposition = self
+            .adapter
+            .handle_datagram(self.now, &Datagram::new(&net, &bytes[..length]))
+            .disposition;
         let dropped = matches!(disposition, Disposition::Dropped(_));
         assert!(
             !dropped || self.adapter.cm_count() == before,

@@ -21,7 +21,7 @@ use roce_transport::{
     event::Counters,
     mem::{Access, Region},
     qp::{PathMigration, QpType, QpUpdate, Rts, State},
-    wire::{ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
+    wire::{Datagram, ICRC_LEN, IcrcMatch, Ident, NetHeader, Packet, icrc, verify_icrc},
     work::{Data, NotifyKind, Placement, RecvWr, Remote, SendFlags, SendWr, Sge, UdDestination},
 };
 
@@ -111,7 +111,11 @@ impl Run {
 
     fn receive(&mut self, net: &NetHeader, bytes: &[u8]) {
         let before = snapshot(&self.world);
-        let disposition = self.world.adapter.handle_datagram(self.world.now, net, bytes);
+        let disposition = self
+            .world
+            .adapter
+            .handle_datagram(self.world.now, &Datagram::new(net, bytes))
+            .disposition;
         self.ledger.received(disposition);
         assert!(
             is_untrusted(disposition) || verify_icrc(net, bytes).is_some(),

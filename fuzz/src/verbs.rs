@@ -19,7 +19,7 @@ use std::{collections::VecDeque, time::Duration};
 use roce_transport::{
     event::{Disposition, DropReason},
     time::Instant,
-    wire::NetHeader,
+    wire::{Datagram, NetHeader},
 };
 
 use crate::input::Input;
@@ -160,7 +160,10 @@ impl Run {
     }
 
     fn receive(&mut self, to: usize, net: &NetHeader, bytes: &[u8]) {
-        let disposition = self.sides[to].adapter.handle_datagram(self.now, net, bytes);
+        let disposition = self.sides[to]
+            .adapter
+            .handle_datagram(self.now, &Datagram::new(net, bytes))
+            .disposition;
         let damaged = matches!(
             disposition,
             Disposition::Dropped(DropReason::Icrc | DropReason::TooShort | DropReason::Padding)

@@ -10,8 +10,9 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Ext, Feth, Headers, Ident, Immediate, InvalidateEth,
-        NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome, XrcEth, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, Ext, Feth, Headers, Ident, Immediate,
+        InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome,
+        XrcEth, icrc,
     },
     work::{RecvWr, Remote, SendWr, SrqId},
 };
@@ -275,7 +276,8 @@ impl Half {
     }
 
     pub fn send_bytes(&mut self, net: &NetHeader, bytes: &[u8]) -> Disposition {
-        let disposition = self.node.adapter.handle_datagram(self.now, net, bytes);
+        let disposition =
+            self.node.adapter.handle_datagram(self.now, &Datagram::new(net, bytes)).disposition;
         self.node.drain_events();
         disposition
     }

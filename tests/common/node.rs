@@ -2,9 +2,9 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use roce_provider::fabric::Datagram;
+use roce_provider::fabric::Delivery;
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, PdId, Reception, TransmitBuffer, TransmitLimits},
+    adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
     cm::CmEvent,
     event::{Disposition, DropReason, Event},
@@ -12,7 +12,7 @@ use roce_transport::{
     psn::Psn,
     qp::{Init, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
     time::Instant,
-    wire::NetHeader,
+    wire::{Datagram, NetHeader},
     work::{CompletionQueue, Remote, Sge, SrqAttr, SrqId, UdDestination, Wc, WcStatus, XrcdId},
 };
 
@@ -334,14 +334,12 @@ impl Node {
         net: &NetHeader,
         bytes: &[u8],
     ) -> (Disposition, Vec<DropReason>) {
-        self.watch(|adapter| adapter.handle_datagram(now, net, bytes))
+        self.watch(|adapter| adapter.handle_datagram(now, &Datagram::new(net, bytes)).disposition)
     }
 
     /// The same for one that comes from a network, and may have to find this node not ready.
-    pub fn handle(&mut self, now: Instant, datagram: &Datagram) -> (Disposition, Vec<DropReason>) {
-        let Datagram { net, bytes, not_ready, .. } = datagram;
-        let reception = Reception { not_ready: *not_ready, ..Reception::default() };
-        self.watch(|adapter| adapter.handle_special(now, net, bytes, reception))
+    pub fn handle(&mut self, now: Instant, delivery: &Delivery) -> (Disposition, Vec<DropReason>) {
+        self.watch(|adapter| adapter.handle_datagram(now, &delivery.datagram()).disposition)
     }
 
     fn watch(

@@ -7,7 +7,9 @@ use roce_transport::{
     cm::{CmMad, Message, Req},
     event::Disposition,
     psn::Psn,
-    wire::{Bth, Deth, Ext, Headers, Ident, NetHeader, Opcode, Operation, Packet, Service},
+    wire::{
+        Bth, Datagram, Deth, Ext, Headers, Ident, NetHeader, Opcode, Operation, Packet, Service,
+    },
 };
 
 use crate::common::{Pair, Side, encode};
@@ -67,7 +69,10 @@ pub(crate) fn deliver_bytes(
         Bth::new(Opcode::new(Service::Ud, Operation::SendOnly).unwrap(), Qpn::GSI, Psn::new(5));
     bth.ack_req = true;
     let headers = Headers::new(bth, Ext::Deth(Deth { qkey, source_qp: Qpn::GSI })).unwrap();
-    let disposition = node.adapter.handle_datagram(now, &net, &encode(&net, headers, payload));
+    let disposition = node
+        .adapter
+        .handle_datagram(now, &Datagram::new(&net, &encode(&net, headers, payload)))
+        .disposition;
     node.drain_events();
     disposition
 }

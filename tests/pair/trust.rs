@@ -2,10 +2,14 @@
 //! forged answers can do.
 
 use roce_transport::{
+    adapter::IcrcCheck,
     addr::{PKey, Qpn},
     event::{Disposition, DropReason},
     qp::State,
-    wire::{Ext, Headers, Ident, NakCode, NetHeader, Opcode, Operation as Op, Service, Syndrome},
+    wire::{
+        Datagram, DatagramMeta, Ext, Headers, IcrcMatch, Ident, NakCode, NetHeader, Opcode,
+        Operation as Op, Service, Syndrome,
+    },
     work::{Data, RecvWr, SendWr, WcStatus},
 };
 
@@ -80,6 +84,42 @@ fn the_identification_is_part_of_the_icrc() {
         assert_eq!(disposition == Disposition::Executed, taken, "{net:?}");
         assert_eq!(half.node.adapter.counters().dropped(DropReason::Icrc), u64::from(!taken));
     }
+}
+
+/// Those who observe a packet learn its identification from the receipt. A receipt whose ICRC was
+/// checked says so even for a datagram whose bytes are gone: nothing is computed again.
+#[test]
+fn a_receipt_tells_the_identification_without_another_icrc() {
+    let mut half = receiver();
+    let exact = half.net(); // with identification 7
+    let unknown = NetHeader { ident: Ident::Likely(0), ..exact };
+    let right = crate::common::encode(&exact, headers(&half, |_| {}), b"");
+    let mut wrong = right.clone();
+    *wrong.last_mut().unwrap() ^= 0x80;
+    let other = Qpn::new(half.qp.qpn.get() ^ 1);
+    let astray = crate::common::encode(&exact, headers(&half, |bth| bth.dest_qp = other), b"");
+
+    let solved = IcrcMatch::Solved { id: 7, dont_fragment: true };
+    let verified = DatagramMeta { checksum_verified: true, ..DatagramMeta::default() };
+    for (net, bytes, meta, icrc, identified) in [
+        (unknown, &right, DatagramMeta::default(), IcrcCheck::Right(solved), exact),
+        (exact, &right, DatagramMeta::default(), IcrcCheck::Right(IcrcMatch::Exact), exact),
+        (exact, &right, verified, IcrcCheck::Trusted, exact),
+        (unknown, &wrong, DatagramMeta::default(), IcrcCheck::Wrong, unknown),
+    ] {
+        let datagram = Datagram { net: &net, bytes, meta };
+        let receipt = half.node.adapter.handle_datagram(half.now, &datagram);
+        assert_eq!(receipt.icrc, icrc);
+        assert_eq!(receipt.identify(&Datagram { bytes: &[], ..datagram }), identified);
+    }
+    // refused before its ICRC was looked at, so it is computed now
+    let datagram = Datagram::new(&unknown, &astray);
+    let receipt = half.node.adapter.handle_datagram(half.now, &datagram);
+    assert_eq!(
+        (receipt.disposition, receipt.icrc),
+        (dropped(DropReason::UnknownQp), IcrcCheck::Skipped)
+    );
+    assert_eq!(receipt.identify(&datagram), exact);
 }
 
 #[test]

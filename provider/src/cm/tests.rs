@@ -25,7 +25,7 @@ use super::{event::Param, route::Routes, shared::Shared, *};
 use crate::{
     Context, OpenOptions, PortAttr,
     device::{Surroundings, open_link},
-    link::{Arrived, Fabric, Link},
+    link::{Datagram, Fabric, Link},
 };
 
 const SOON: Option<Duration> = Some(Duration::from_secs(20));
@@ -196,7 +196,7 @@ impl Link for Failing {
         Ok(())
     }
 
-    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         if self.fails.load(Ordering::Relaxed) {
             Err(io::ErrorKind::BrokenPipe.into())
         } else {

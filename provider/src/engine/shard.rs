@@ -5,14 +5,13 @@ use std::io;
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
     time::Instant,
-    wire::{IcrcMatch, Ident, NetHeader, verify_icrc},
 };
 
 use super::sink::{EventSink, Sinks};
 use crate::{
     clock,
     counters::LinkCounters,
-    link::{Arrived, BATCH, Direction, Link, Observed, Observer},
+    link::{BATCH, Direction, Link, Observed, Observer},
     port::{self, InterfaceState, TableChange, Watch},
 };
 
@@ -134,15 +133,15 @@ impl Shard {
             return 0;
         }
         let Self { adapter, link, observer, .. } = self;
-        let result = link.receive(now, &mut |&Arrived { net, bytes, reception }| {
-            let disposition = adapter.handle_special(now, net, bytes, reception);
+        let result = link.receive(now, &mut |datagram| {
+            let receipt = adapter.handle_datagram(now, datagram);
             if let Some(observer) = observer {
                 observer.observe(&Observed {
                     at: clock::wall(now),
                     direction: Direction::Received,
-                    net: &identified(net, bytes),
-                    bytes,
-                    disposition: Some(disposition),
+                    net: &receipt.identify(datagram),
+                    bytes: datagram.bytes,
+                    disposition: Some(receipt.disposition),
                 });
             }
         });
@@ -266,16 +265,6 @@ impl Shard {
     }
 }
 
-/// The network header with the identification that makes the ICRC right, where the link could only
-/// guess it.
-fn identified(net: &NetHeader, bytes: &[u8]) -> NetHeader {
-    let ident = match (verify_icrc(net, bytes), net.ident) {
-        (Some(IcrcMatch::Solved { id, dont_fragment }), _) => Ident::Known { id, dont_fragment },
-        (_, ident) => ident,
-    };
-    NetHeader { ident, ..*net }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{
@@ -296,6 +285,7 @@ mod tests {
     use crate::{
         Context, OpenOptions, PortAttr, Progress, QpInitAttr,
         device::{Surroundings, open_link},
+        link::Datagram,
     };
 
     /// A link that cannot be read any more, and always says that there is something to read.
@@ -318,7 +308,7 @@ mod tests {
             Err(io::ErrorKind::BrokenPipe.into())
         }
 
-        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
             Err(io::ErrorKind::BrokenPipe.into())
         }
 

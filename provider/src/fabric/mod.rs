@@ -36,7 +36,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 
 use roce_transport::{
     time::Instant,
-    wire::{Ident, NetHeader},
+    wire::{Datagram, DatagramMeta, Ident, NetHeader},
 };
 
 pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
@@ -58,7 +58,7 @@ pub enum Identification {
 
 /// A datagram that has arrived. Its destination is `net.dst`.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Datagram {
+pub struct Delivery {
     /// Network header.
     pub net: NetHeader,
     /// UDP payload: from the BTH to the ICRC.
@@ -68,6 +68,15 @@ pub struct Datagram {
     pub number: u64,
     /// It is to find its receiver not ready.
     pub not_ready: bool,
+}
+
+impl Delivery {
+    /// The datagram as its receiver takes it.
+    #[must_use]
+    pub fn datagram(&self) -> Datagram<'_> {
+        let meta = DatagramMeta { not_ready: self.not_ready, checksum_verified: false };
+        Datagram { net: &self.net, bytes: &self.bytes, meta }
+    }
 }
 
 /// A network between any number of nodes, which it tells apart by their addresses. See the
@@ -133,7 +142,7 @@ impl Network {
             if let Some(corruption) = verdict.corruption {
                 corruption.apply(&mut bytes);
             }
-            let datagram = Datagram { net, bytes, number, not_ready: verdict.not_ready };
+            let datagram = Delivery { net, bytes, number, not_ready: verdict.not_ready };
             self.in_flight.push(Reverse(InFlight {
                 due: now.plus(delay),
                 order: self.queued,
@@ -145,7 +154,7 @@ impl Network {
     }
 
     /// The next datagram that has arrived by `now`, if any.
-    pub fn poll_deliver(&mut self, now: Instant) -> Option<Datagram> {
+    pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
         if self.poll_timeout()? > now {
             return None;
         }
@@ -177,7 +186,7 @@ impl Network {
 struct InFlight {
     due: Instant,
     order: u64,
-    datagram: Datagram,
+    datagram: Delivery,
 }
 
 impl InFlight {
@@ -224,7 +233,7 @@ mod tests {
     }
 
     /// Sends `count` datagrams, 1 µs apart, and returns what arrives, with its time.
-    fn run(mut network: Network, count: u32) -> Vec<(u64, Datagram)> {
+    fn run(mut network: Network, count: u32) -> Vec<(u64, Delivery)> {
         for i in 0..count {
             network.send(Instant::from_nanos(u64::from(i) * 1000), &net(), &i.to_be_bytes());
         }
@@ -265,7 +274,7 @@ mod tests {
 
     #[test]
     fn probabilities_are_met() {
-        let share = |conditions, of: fn(&[(u64, Datagram)]) -> usize| {
+        let share = |conditions, of: fn(&[(u64, Delivery)]) -> usize| {
             let arrived = run(Network::new(conditions, 7), 10_000);
             (800..1200).contains(&of(&arrived)) || panic!("{} of 10,000", of(&arrived))
         };

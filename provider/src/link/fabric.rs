@@ -10,18 +10,18 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
+    adapter::{SourcePort, Transmit, TransmitLimits},
     addr::Mtu,
     time::Instant,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Arrived, Link};
+use super::{Datagram, Link};
 use crate::{
     Context, OpenError, OpenOptions, PortAttr,
     bind::BindError,
     device::{Surroundings, open_link},
-    fabric::{Datagram, FaultPlan, Faults, Network},
+    fabric::{Delivery, FaultPlan, Faults, Network},
     sync::Mutex,
 };
 
@@ -51,7 +51,7 @@ struct Shared {
 }
 
 struct Node {
-    inbox: VecDeque<Datagram>,
+    inbox: VecDeque<Delivery>,
     /// The multicast groups that it has joined.
     groups: BTreeSet<IpAddr>,
     descriptor: Arc<OwnedFd>,
@@ -145,7 +145,7 @@ impl Shared {
 }
 
 impl Node {
-    fn put(&mut self, datagram: Datagram) {
+    fn put(&mut self, datagram: Delivery) {
         if self.inbox.len() < INBOX {
             self.inbox.push_back(datagram);
             let _ = rustix::io::write(&*self.descriptor, &1u64.to_ne_bytes()); // full means readable already
@@ -193,7 +193,7 @@ impl Link for FabricLink {
         Ok(())
     }
 
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let inbox = {
             let mut shared = self.fabric.lock();
             let _ = rustix::io::read(&*self.descriptor, &mut [0; 8]);
@@ -201,9 +201,8 @@ impl Link for FabricLink {
             let node = shared.nodes.get_mut(&self.address);
             node.map(|node| std::mem::take(&mut node.inbox)).unwrap_or_default()
         };
-        for datagram in &inbox {
-            let reception = Reception { not_ready: datagram.not_ready, checksum_verified: false };
-            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
+        for delivery in &inbox {
+            sink(&delivery.datagram());
         }
         Ok(inbox.len())
     }

@@ -3,14 +3,14 @@
 use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
-    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
+    adapter::{SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
     share::IdPartition,
     time::Instant,
     wire::NetHeader,
 };
 
-use super::{Arrived, Link};
+use super::{Datagram, Link};
 use crate::bind::BindError;
 use crate::fabric::{Direction, FaultPlan, Network};
 
@@ -83,15 +83,14 @@ impl Link for FaultyLink {
         self.forward(now)
     }
 
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.forward(now)?;
         let inward = &mut self.inward;
-        let mut count = self.inner.receive(now, &mut |arrived| {
-            inward.send(now, arrived.net, arrived.bytes);
+        let mut count = self.inner.receive(now, &mut |datagram| {
+            inward.send(now, datagram.net, datagram.bytes);
         })?;
-        while let Some(datagram) = self.inward.poll_deliver(now) {
-            let reception = Reception { not_ready: datagram.not_ready, checksum_verified: false };
-            sink(&Arrived { net: &datagram.net, bytes: &datagram.bytes, reception });
+        while let Some(delivery) = self.inward.poll_deliver(now) {
+            sink(&delivery.datagram());
             count += 1;
         }
         Ok(count)
@@ -164,6 +163,7 @@ mod tests {
     use roce_transport::wire::Ident;
 
     use super::*;
+    use crate::link::DatagramMeta;
 
     /// Has one SEND Only of a reliable connection to hand over whenever it is asked, and notes what
     /// it is given.
@@ -200,9 +200,13 @@ mod tests {
             Ok(())
         }
 
-        fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
-            let reception = Reception { not_ready: false, checksum_verified: true };
-            sink(&Arrived { net: &net(), bytes: &SEND_ONLY, reception });
+        fn receive(
+            &mut self,
+            _: Instant,
+            sink: &mut dyn FnMut(&Datagram<'_>),
+        ) -> io::Result<usize> {
+            let meta = DatagramMeta { not_ready: false, checksum_verified: true };
+            sink(&Datagram { net: &net(), bytes: &SEND_ONLY, meta });
             Ok(1)
         }
 
@@ -222,9 +226,9 @@ mod tests {
         let mut ready = Vec::new();
         for _ in 0..4 {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
-            let mut note = |arrived: &Arrived<'_>| {
-                assert!(!arrived.reception.checksum_verified, "something may have happened to it");
-                ready.push(!arrived.reception.not_ready);
+            let mut note = |datagram: &Datagram<'_>| {
+                assert!(!datagram.meta.checksum_verified, "something may have happened to it");
+                ready.push(!datagram.meta.not_ready);
             };
             link.receive(Instant::ZERO, &mut note).unwrap();
         }

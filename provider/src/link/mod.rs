@@ -11,11 +11,10 @@ mod udp;
 use std::{io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
-    adapter::{Reception, SourcePort, Transmit, TransmitLimits},
+    adapter::{SourcePort, Transmit, TransmitLimits},
     cm::ServiceId,
     share::IdPartition,
     time::Instant,
-    wire::NetHeader,
 };
 
 pub use crate::{bind::BindError, fabric::Direction};
@@ -24,29 +23,11 @@ pub(crate) use capture_file::CaptureFile;
 pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
+pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub use udp::{Locality, UdpLink};
 
 /// Messages of a link that [`Link::receive`] hands over at a time, if there are so many.
 pub const BATCH: usize = 16;
-
-/// A datagram that a link hands over.
-#[derive(Clone, Copy, Debug)]
-pub struct Arrived<'a> {
-    /// What its network layers say.
-    pub net: &'a NetHeader,
-    /// UDP payload, BTH to ICRC.
-    pub bytes: &'a [u8],
-    /// What is special about it: a fault, or that it has come a way on which there are none.
-    pub reception: Reception,
-}
-
-impl<'a> Arrived<'a> {
-    /// A datagram with which nothing is wrong.
-    #[must_use]
-    pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
-        Self { net, bytes, reception: Reception { not_ready: false, checksum_verified: false } }
-    }
-}
 
 /// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait
 /// for packets.
@@ -72,7 +53,7 @@ pub trait Link: Send {
     ///
     /// # Errors
     /// When the link cannot be read.
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize>;
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
 
     /// Receives what is sent to this multicast group from now on, its own datagrams included: of
     /// every datagram one copy, however many of its own addresses are on the network where the

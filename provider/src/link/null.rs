@@ -7,7 +7,7 @@ use roce_transport::{
     time::Instant,
 };
 
-use super::{Arrived, Link};
+use super::{Datagram, Link};
 
 /// A link that leads nowhere: without addresses, nothing goes out and nothing comes in.
 pub(crate) struct NullLink;
@@ -29,7 +29,11 @@ impl Link for NullLink {
         Ok(())
     }
 
-    fn receive(&mut self, _now: Instant, _sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+    fn receive(
+        &mut self,
+        _now: Instant,
+        _sink: &mut dyn FnMut(&Datagram<'_>),
+    ) -> io::Result<usize> {
         Ok(0)
     }
 

@@ -6,7 +6,7 @@
 
 use super::{Adapter, TransmitBuffer};
 use crate::{
-    addr::{AddressVector, QKey, Qpn},
+    addr::{AddressVector, PKey, QKey, Qpn},
     cm::{
         Accept, Arrival, CmError, CmEvent, CmMad, CmPath, CmState, ConnId, Connect, Listen,
         ListenerId, Outgoing, QpSetup, RejectReason, ServiceId, Taken,
@@ -237,15 +237,9 @@ impl Adapter {
 
     // QP1.
 
-    /// Takes a packet to QP1, which is in every partition of the table and answers in the one that
-    /// it was asked in.
-    pub(super) fn receive_mad(
-        &mut self,
-        now: Instant,
-        net: &NetHeader,
-        packet: &Packet<'_>,
-        bytes: &[u8],
-    ) -> Result<Disposition, DropReason> {
+    /// Checks a packet to QP1, which is in every partition of the table and answers in the one that
+    /// the packet came in; returns that.
+    pub(super) fn check_mad(&mut self, packet: &Packet<'_>) -> Result<PKey, DropReason> {
         let Ext::Deth(Deth { qkey, .. }) = packet.headers.ext() else {
             return Err(DropReason::WrongService);
         };
@@ -258,7 +252,17 @@ impl Adapter {
         if *qkey != QKey::GSI {
             return Err(DropReason::QKey);
         }
-        self.check_icrc(net, bytes)?;
+        Ok(pkey)
+    }
+
+    /// Takes a packet to QP1 in this partition.
+    pub(super) fn receive_mad(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        packet: &Packet<'_>,
+        pkey: PKey,
+    ) -> Result<Disposition, DropReason> {
         let mad = CmMad::parse(packet.payload).map_err(|_| DropReason::NotAMad)?;
         let own = self.gids.entries().iter().position(|&gid| gid == net.dst.into());
         let sgid_index = own.ok_or(DropReason::DestinationAddress)? as u16;

@@ -22,18 +22,17 @@ impl Adapter {
         self.counted.get(self.by_qpn.get(&qpn)?)
     }
 
-    /// The queue pair that a datagram names, if it is counted for alone.
-    pub(super) fn counted_destination(&self, bytes: &[u8]) -> Option<usize> {
-        if self.counted.is_empty() {
-            return None;
-        }
-        let dest_qp = Packet::parse(bytes).ok()?.headers.bth().dest_qp;
-        self.by_qpn.get(&dest_qp).copied().filter(|index| self.counted.contains_key(index))
-    }
-
     /// For a queue pair that is counted for alone: what has been counted until now.
     pub(super) fn counted_before(&self, index: usize) -> Option<(usize, Counters)> {
         self.counted.contains_key(&index).then(|| (index, self.counters.clone()))
+    }
+
+    /// The same for the queue pair that a packet names.
+    pub(super) fn counted_destination(&self, packet: &Packet<'_>) -> Option<(usize, Counters)> {
+        if self.counted.is_empty() {
+            return None;
+        }
+        self.counted_before(*self.by_qpn.get(&packet.headers.bth().dest_qp)?)
     }
 
     /// What has been counted since then was this queue pair's.

@@ -23,6 +23,8 @@ mod groups;
 mod multicast;
 mod objects;
 mod port;
+mod receipt;
+mod receive;
 mod timers;
 mod transmit;
 
@@ -45,35 +47,22 @@ pub use crate::{
 };
 pub use config::{AdapterConfig, Limits, ObjectError};
 pub use groups::McastError;
+pub use receipt::{IcrcCheck, Receipt};
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
     cm::Cm,
-    event::{Counters, Disposition, DropReason, Event},
+    event::{Counters, Event},
     hash::IdHasher,
     ids::{CqId, Qpn},
     mem::RegionTable,
     psn::Psn,
-    qp::{Env, Init, ModifyError, PostError, Qp, QpType, QpUpdate, Rtr, Rts, State},
+    qp::{Env, Init, ModifyError, PostError, Qp, QpUpdate, Rtr, Rts},
     time::Instant,
-    wire::{Bth, IcrcMatch, Ident, NetHeader, Packet, Service, verify_icrc},
     work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
 use groups::Groups;
 use timers::Timers;
-
-/// What is special about a datagram that has arrived.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub struct Reception {
-    /// It is to find its receiver not ready: as if no receive request were posted, although there
-    /// may be one. A SEND, or a WRITE with immediate data, of a reliable connection is then
-    /// answered with an RNR NAK; whatever needs no receive request is carried out. For those who
-    /// test what a program does about it.
-    pub not_ready: bool,
-    /// It is, byte for byte, what an adapter has built, since it has never left the memory of this
-    /// host: its ICRC, which is there all the same, need not be computed again.
-    pub checksum_verified: bool,
-}
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -101,8 +90,6 @@ pub struct Adapter {
     events: VecDeque<Event>,
     overrun: Vec<CqId>,
     deferred: Vec<CqId>,
-    /// What is special about the datagram at hand.
-    reception: Reception,
     cq_timers: Timers,
     /// Address handles, by the protection domain of each.
     ahs: Slab<PdId>,
@@ -140,7 +127,6 @@ impl Adapter {
             events: VecDeque::new(),
             overrun: Vec::new(),
             deferred: Vec::new(),
-            reception: Reception::default(),
             cq_timers: Timers::default(),
             ahs: Slab::new(),
             counted: BTreeMap::new(),
@@ -330,127 +316,6 @@ impl Adapter {
 
     // The world.
 
-    /// Takes a datagram from the link: `bytes` is its UDP payload. Says what became of it, for
-    /// captures and people; there is nothing the caller has to do about it.
-    pub fn handle_datagram(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Disposition {
-        let counted = self.counted_destination(bytes).map(|index| (index, self.counters.clone()));
-        self.counters.received_packets += 1;
-        self.counters.ecn_marked += u64::from(net.is_congested());
-        let disposition = self.receive(now, net, bytes).unwrap_or_else(Disposition::Dropped);
-        if let Disposition::Dropped(reason) = disposition {
-            self.counters.count_drop(reason);
-        }
-        self.count_since(counted);
-        disposition
-    }
-
-    /// The same for a datagram about which something is special.
-    pub fn handle_special(
-        &mut self,
-        now: Instant,
-        net: &NetHeader,
-        bytes: &[u8],
-        reception: Reception,
-    ) -> Disposition {
-        self.reception = reception;
-        let disposition = self.handle_datagram(now, net, bytes);
-        self.reception = Reception::default();
-        disposition
-    }
-
-    /// The checks of 9.6, cheapest first, nothing changed before the ICRC is known to be right.
-    fn receive(
-        &mut self,
-        now: Instant,
-        net: &NetHeader,
-        bytes: &[u8],
-    ) -> Result<Disposition, DropReason> {
-        let packet = Packet::parse(bytes)?;
-        let bth = packet.headers.bth();
-        if bth.dest_qp == Qpn::MULTICAST {
-            return self.receive_multicast(now, net, &packet, bytes);
-        }
-        if bth.dest_qp == Qpn::GSI {
-            return self.receive_mad(now, net, &packet, bytes);
-        }
-        let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
-        let common = &self.qps[index].common;
-        match (bth.opcode.service(), common.qp_type) {
-            (Service::Cnp, _) => {}
-            (service, qp_type) if service == qp_type.service() => {}
-            _ => return Err(DropReason::WrongService),
-        }
-        let is_response = bth.opcode.operation().is_response();
-        match (common.qp_type, bth.opcode.service()) {
-            (QpType::XrcInitiator, Service::Xrc) if !is_response => {
-                return Err(DropReason::WrongRole);
-            }
-            (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
-            _ => {}
-        }
-        self.check_listens(index, bth)?;
-        if let Some(path) = &common.path {
-            if path.dst != net.src {
-                return Err(DropReason::SourceAddress);
-            }
-            if path.src != net.dst {
-                return Err(DropReason::DestinationAddress);
-            }
-        } else if !self.gids.contains(net.dst.into()) {
-            return Err(DropReason::DestinationAddress);
-        }
-        self.check_pkey(index, bth)?;
-        let net = self.check_icrc(net, bytes)?;
-        if bth.opcode.service() == Service::Cnp {
-            self.counters.cnp_received += 1;
-            self.qps[index].handle_congestion();
-            return Ok(Disposition::Congestion);
-        }
-        Ok(self.with_qp(index, now, |qp, env| qp.handle(&net, &packet, bytes.len(), env)))
-    }
-
-    fn check_listens(&self, index: usize, bth: &Bth) -> Result<(), DropReason> {
-        let listens = match self.qps[index].common.state {
-            State::Rtr => !bth.opcode.operation().is_response(),
-            State::Rts | State::Sqd | State::Sqe => true,
-            State::Reset | State::Init | State::Err => false,
-        };
-        if listens { Ok(()) } else { Err(DropReason::QpState) }
-    }
-
-    /// A packet must be of the queue pair's partition, and one of the two a full member of it
-    /// (C9-42 to C9-44).
-    fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
-        if self.qps[index].common.pkey.matches(bth.pkey) {
-            return Ok(());
-        }
-        self.counters.pkey_violations += 1;
-        Err(DropReason::PKey)
-    }
-
-    /// Returns the network header with the identification that makes the ICRC right.
-    fn check_icrc(&mut self, net: &NetHeader, bytes: &[u8]) -> Result<NetHeader, DropReason> {
-        if self.reception.checksum_verified {
-            debug_assert_eq!(
-                verify_icrc(net, bytes),
-                Some(IcrcMatch::Exact),
-                "the link trusted for what is wrong"
-            );
-            self.counters.icrc_trusted += 1;
-            return Ok(*net);
-        }
-        match verify_icrc(net, bytes).ok_or(DropReason::Icrc)? {
-            IcrcMatch::Exact => {
-                self.counters.icrc_exact += 1;
-                Ok(*net)
-            }
-            IcrcMatch::Solved { id, dont_fragment } => {
-                self.counters.icrc_solved += 1;
-                Ok(NetHeader { ident: Ident::Known { id, dont_fragment }, ..*net })
-            }
-        }
-    }
-
     /// Does what was due at or before `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.cm.handle_timeout(now);
@@ -552,7 +417,7 @@ impl Adapter {
             events: &mut self.events,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
-            not_ready: self.reception.not_ready,
+            not_ready: false,
         };
         (&mut self.qps[index], env)
     }

@@ -13,7 +13,7 @@ use crate::{
     ids::Qpn,
     qp::QpType,
     time::Instant,
-    wire::{NetHeader, Packet, Service},
+    wire::{Datagram, NetHeader, Packet, Service},
 };
 
 impl Adapter {
@@ -60,15 +60,12 @@ impl Adapter {
         }
     }
 
-    /// Takes a packet whose destination queue pair is 0xFFFFFF: each member of the group gets a
-    /// copy. One that cannot be delivered counts as a drop of its own.
-    pub(super) fn receive_multicast(
-        &mut self,
-        now: Instant,
+    /// Checks a packet whose destination queue pair is 0xFFFFFF; returns its group.
+    pub(super) fn check_multicast(
+        &self,
         net: &NetHeader,
         packet: &Packet<'_>,
-        bytes: &[u8],
-    ) -> Result<Disposition, DropReason> {
+    ) -> Result<Gid, DropReason> {
         if packet.headers.bth().opcode.service() != Service::Ud {
             return Err(DropReason::WrongService);
         }
@@ -76,10 +73,18 @@ impl Adapter {
             return Err(DropReason::DestinationAddress);
         }
         let group = Gid::from(net.dst);
-        if !self.groups.contains(group) {
-            return Err(DropReason::NotAttached);
-        }
-        let net = self.check_icrc(net, bytes)?;
+        if self.groups.contains(group) { Ok(group) } else { Err(DropReason::NotAttached) }
+    }
+
+    /// Hands each member of a group a copy. One that cannot be delivered counts as a drop of its
+    /// own.
+    pub(super) fn replicate(
+        &mut self,
+        now: Instant,
+        group: Gid,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Disposition {
         self.counters.multicast_packets += 1;
         // taken out while the queue pairs have their turns, which cannot change it
         let members = self.groups.take(group);
@@ -87,7 +92,7 @@ impl Adapter {
         let mut taken = 0;
         for &index in &members {
             let counted = self.counted_before(index);
-            match self.deliver_copy(now, index, &net, packet, bytes.len()) {
+            match self.deliver_copy(now, index, datagram, packet) {
                 Ok(()) => taken += 1,
                 Err(reason) => self.counters.count_drop(reason),
             }
@@ -99,20 +104,19 @@ impl Adapter {
             }
         }
         self.groups.put_back(group, members);
-        Ok(Disposition::Replicated { taken, copies })
+        Disposition::Replicated { taken, copies }
     }
 
     fn deliver_copy(
         &mut self,
         now: Instant,
         index: usize,
-        net: &NetHeader,
+        datagram: &Datagram<'_>,
         packet: &Packet<'_>,
-        length: usize,
     ) -> Result<(), DropReason> {
-        self.check_listens(index, packet.headers.bth())?;
+        self.check_state(index, packet.headers.bth())?;
         self.check_pkey(index, packet.headers.bth())?;
-        match self.with_qp(index, now, |qp, env| qp.handle(net, packet, length, env)) {
+        match self.deliver(now, index, datagram, packet) {
             Disposition::Dropped(reason) => Err(reason),
             _ => Ok(()),
         }

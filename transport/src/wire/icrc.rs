@@ -67,6 +67,19 @@ pub enum IcrcMatch {
     },
 }
 
+impl IcrcMatch {
+    /// The network header with the identification that makes the ICRC right.
+    #[must_use]
+    pub const fn identify(self, net: &NetHeader) -> NetHeader {
+        match self {
+            Self::Exact => *net,
+            Self::Solved { id, dont_fragment } => {
+                NetHeader { ident: Ident::Known { id, dont_fragment }, ..*net }
+            }
+        }
+    }
+}
+
 /// The ICRC of a packet: `bytes` is the UDP payload from the BTH to the padding, without the ICRC
 /// itself. It is sent least significant byte first. Total: more bytes than a datagram carries, or
 /// fewer than a BTH has, give some number.

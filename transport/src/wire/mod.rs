@@ -4,6 +4,7 @@
 //! annexes A14 (XRC), A17 (RoCEv2). Everything is a plain value. Parsing is total: any byte string
 //! gives a value or a [`ParseError`]. Reserved fields are ignored on parsing and zero on encoding.
 
+mod datagram;
 mod grh;
 mod header;
 mod icrc;
@@ -11,6 +12,7 @@ mod mad;
 mod opcode;
 mod packet;
 
+pub use datagram::{Datagram, DatagramMeta};
 pub use grh::{GRH_LEN, Grh, checksum, grh};
 pub use header::{
     Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Feth, Immediate, InvalidateEth, NakCode, Reth,

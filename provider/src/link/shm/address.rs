@@ -24,7 +24,7 @@ use roce_transport::{
 use rustix::net::RecvFlags;
 
 use super::{
-    Arrived,
+    Datagram,
     claim::{ClaimTable, Entry},
     ring::{LONGEST, RunHeader, Writer},
     sender::ShmSender,
@@ -303,7 +303,7 @@ impl SharedAddresses {
     pub(super) fn read_updates(&mut self) {
         self.read_peer_updates();
         for (service, net, bytes) in mem::take(&mut self.waiting) {
-            self.ask(service, &Arrived::new(&net, &bytes));
+            self.ask(service, &Datagram::new(&net, &bytes));
         }
     }
 
@@ -324,12 +324,12 @@ impl SharedAddresses {
     }
 
     /// Hands a datagram on to whom it is for, if that is not this device. Returns whether it was.
-    pub(super) fn forward(&mut self, arrived: &Arrived<'_>) -> bool {
+    pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
         if !self.is_shared {
             return false;
         }
-        let dst = arrived.net.dst;
-        let to = match Addressee::of(arrived.bytes) {
+        let dst = datagram.net.dst;
+        let to = match Addressee::of(datagram.bytes) {
             Addressee::Unknown => return false,
             Addressee::Partition(partition) if Some(partition) == self.partition => return false,
             Addressee::Partition(partition) => {
@@ -347,24 +347,24 @@ impl SharedAddresses {
                     return false;
                 }
                 self.read_peer_updates(); // one may have begun to listen just now
-                return self.ask(service, arrived);
+                return self.ask(service, datagram);
             }
             Addressee::Somebody => {
                 let places: Vec<_> = (0..self.peers.len())
                     .filter(|&place| self.peers[place].address == dst)
                     .collect();
-                places.into_iter().for_each(|place| self.forward_to(place, arrived));
+                places.into_iter().for_each(|place| self.forward_to(place, datagram));
                 return false;
             }
         };
         if let Some(place) = to {
-            self.forward_to(place, arrived);
+            self.forward_to(place, datagram);
         }
         to.is_some()
     }
 
     /// Hands a request on to whoever listens for the service. Returns whether anybody does.
-    fn ask(&mut self, service: ServiceId, request: &Arrived<'_>) -> bool {
+    fn ask(&mut self, service: ServiceId, request: &Datagram<'_>) -> bool {
         let dst = request.net.dst;
         if let Some(place) =
             self.peer(|peer| peer.address == dst && peer.services.contains(&service))
@@ -384,8 +384,8 @@ impl SharedAddresses {
         self.peers.iter().position(is)
     }
 
-    fn forward_to(&mut self, place: usize, arrived: &Arrived<'_>) {
-        let &Arrived { net, bytes, reception } = arrived;
+    fn forward_to(&mut self, place: usize, datagram: &Datagram<'_>) {
+        let &Datagram { net, bytes, meta } = datagram;
         let length = ForwardHeader::LEN + bytes.len();
         if length > LONGEST {
             return; // no packet is as long
@@ -399,7 +399,7 @@ impl SharedAddresses {
             segment: length,
             traffic_class,
             hop_limit,
-            checksum_verified: reception.checksum_verified,
+            checksum_verified: meta.checksum_verified,
         };
         // a ring that is full or broken loses it, as a wire would
         let _ = self.peers[place].way.send(header, &self.scratch);

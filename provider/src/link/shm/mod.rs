@@ -32,11 +32,7 @@ use std::{
 };
 
 use roce_transport::{
-    adapter::{Reception, Transmit},
-    addr::ROCE_UDP_PORT,
-    cm::ServiceId,
-    share::IdPartition,
-    time::Instant,
+    adapter::Transmit, addr::ROCE_UDP_PORT, cm::ServiceId, share::IdPartition, time::Instant,
 };
 use rustix::{
     event::{EventfdFlags, Timespec, epoll, eventfd},
@@ -44,7 +40,7 @@ use rustix::{
 };
 use socket2::Socket;
 
-use super::{Arrived, BATCH};
+use super::{BATCH, Datagram, DatagramMeta};
 use crate::{bind::BindError, readiness::wait};
 use address::{ForwardHeader, Grant, Role, SharedAddresses};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
@@ -310,8 +306,8 @@ impl ShmLink {
 
     /// Hands a datagram on to the process that it is for. Returns whether that is another than this
     /// one.
-    pub(super) fn forward(&mut self, arrived: &Arrived<'_>) -> bool {
-        self.addresses.forward(arrived)
+    pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
+        self.addresses.forward(datagram)
     }
 
     /// Datagrams handed on to other processes with the same address.
@@ -543,14 +539,14 @@ impl ShmLink {
             && self.incoming.iter().all(|incoming| !incoming.reader.is_fresh())
     }
 
-    /// Hands over runs that have arrived, some at a time; returns how many.
-    pub(super) fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> usize {
+    /// Hands over runs that have datagram, some at a time; returns how many.
+    pub(super) fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> usize {
         let mut count = 0;
         let mut broken = false;
         let Self { incoming, buffer, sleepers, addresses, .. } = self;
-        let mut sink = |arrived: &Arrived<'_>| {
-            if !addresses.forward(arrived) {
-                sink(arrived);
+        let mut sink = |datagram: &Datagram<'_>| {
+            if !addresses.forward(datagram) {
+                sink(datagram);
             }
         };
         for incoming in incoming.iter_mut() {
@@ -600,13 +596,13 @@ impl ShmLink {
 }
 
 impl Incoming {
-    fn hand_over(&self, header: RunHeader, buffer: &[u8], sink: &mut dyn FnMut(&Arrived<'_>)) {
+    fn hand_over(&self, header: RunHeader, buffer: &[u8], sink: &mut dyn FnMut(&Datagram<'_>)) {
         let RunHeader { length, segment, traffic_class, hop_limit, checksum_verified } = header;
-        let reception = Reception { not_ready: false, checksum_verified };
+        let meta = DatagramMeta { not_ready: false, checksum_verified };
         let dst = self.dst;
         let Some(src) = self.src else {
             if let Some((net, datagram)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
-                sink(&Arrived { net: &net, bytes: datagram, reception });
+                sink(&Datagram { net: &net, bytes: datagram, meta });
             }
             return;
         };
@@ -620,7 +616,7 @@ impl Incoming {
             range: 0..length,
         };
         for (index, datagram) in buffer[..length].chunks(segment).enumerate() {
-            sink(&Arrived { net: &run.net_header(index), bytes: datagram, reception });
+            sink(&Datagram { net: &run.net_header(index), bytes: datagram, meta });
         }
     }
 }

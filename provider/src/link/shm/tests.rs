@@ -85,7 +85,7 @@ fn packets_take_the_short_way_once_it_is_there() {
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();
         let mut told = None;
-        b.receive(at(2), &mut |arrived| told = Some(arrived.reception.checksum_verified));
+        b.receive(at(2), &mut |arrived| told = Some(arrived.meta.checksum_verified));
         assert_eq!(told, Some(checksum_verified));
         a.vouch();
     }
@@ -307,7 +307,7 @@ fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
     let net = net(address);
     let packets = partitions.map(packet);
     assert_eq!(
-        packets.each_ref().map(|bytes| a.forward(&Arrived::new(&net, bytes))),
+        packets.each_ref().map(|bytes| a.forward(&Datagram::new(&net, bytes))),
         [false, true, true]
     );
     a.flush(at(1));
@@ -315,16 +315,16 @@ fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
         .filter_map(IdPartition::new)
         .find(|partition| !partitions.contains(partition))
         .unwrap();
-    assert!(!a.forward(&Arrived::new(&net, &packet(free))), "nobody has it");
+    assert!(!a.forward(&Datagram::new(&net, &packet(free))), "nobody has it");
     let elsewhere = roce_transport::wire::NetHeader { dst: other, ..net };
-    assert!(!a.forward(&Arrived::new(&elsewhere, &packets[1])), "they do not share that one");
+    assert!(!a.forward(&Datagram::new(&elsewhere, &packets[1])), "they do not share that one");
     assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
     assert_eq!(a.forwarded(), 2);
     // who has gone is handed nothing
     drop(b);
     a.attend(at(2));
-    assert!(!a.forward(&Arrived::new(&net, &packets[1])));
+    assert!(!a.forward(&Datagram::new(&net, &packets[1])));
 }
 
 #[test]
@@ -365,7 +365,7 @@ fn when_the_host_ends_one_of_the_others_is_the_host() {
     assert!(c.is_peer(address));
     assert_eq!([&b, &c].map(|each| each.partition().unwrap()), partitions);
     let bytes = packet(partitions[1]);
-    assert!(b.forward(&Arrived::new(&net(address), &bytes)));
+    assert!(b.forward(&Datagram::new(&net(address), &bytes)));
     b.flush(at(50));
     assert_eq!(take(&mut c).len(), 1);
     // one that comes now finds the new host, and no partition twice

@@ -20,7 +20,7 @@ use roce_transport::{
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Arrived, Link, shm::ShmLink};
+use super::{Datagram, Link, shm::ShmLink};
 use crate::bind::BindError;
 use groups::Groups;
 use message::{Outgoing, Receiver};
@@ -266,7 +266,7 @@ impl Link for UdpLink {
         result
     }
 
-    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Arrived<'_>)) -> io::Result<usize> {
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receiver, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket, dst: IpAddr, shm: &mut Option<ShmLink>| {
@@ -280,7 +280,7 @@ impl Link for UdpLink {
                         hop_limit: meta.hop_limit,
                         ident: Ident::Likely(index as u16),
                     };
-                    let arrived = Arrived::new(&net, datagram);
+                    let arrived = Datagram::new(&net, datagram);
                     if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
                         sink(&arrived);
                     }

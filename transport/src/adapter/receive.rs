@@ -1,0 +1,177 @@
+//! The way of a packet from the link to its queue pair.
+//!
+//! Read first: InfiniBand volume 1, 9.6 (packet validation). The checks stand in the order of their
+//! cost; nothing changes before the ICRC is known to be right.
+
+use super::{
+    Adapter,
+    receipt::{IcrcCheck, Receipt},
+};
+use crate::{
+    addr::{Gid, PKey},
+    event::{Disposition, DropReason},
+    ids::Qpn,
+    qp::{QpType, State},
+    time::Instant,
+    wire::{Bth, Datagram, IcrcMatch, NetHeader, Packet, Service, verify_icrc},
+};
+
+/// The receiver of a packet.
+enum Destination {
+    /// The queue pair at this place of the table.
+    QueuePair(usize),
+    /// The members of a multicast group.
+    Multicast(Gid),
+    /// QP1, in this partition.
+    Gsi(PKey),
+}
+
+impl Adapter {
+    /// Takes a datagram from the link.
+    pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
+        let packet = Packet::parse(datagram.bytes);
+        let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
+        self.counters.received_packets += 1;
+        self.counters.ecn_marked += u64::from(datagram.net.is_congested());
+        let receipt = match packet {
+            Ok(packet) => self.receive(now, datagram, &packet),
+            Err(error) => Receipt {
+                disposition: Disposition::Dropped(error.into()),
+                icrc: IcrcCheck::Skipped,
+            },
+        };
+        if let Disposition::Dropped(reason) = receipt.disposition {
+            self.counters.count_drop(reason);
+        }
+        self.count_since(counted);
+        receipt
+    }
+
+    fn receive(&mut self, now: Instant, datagram: &Datagram<'_>, packet: &Packet<'_>) -> Receipt {
+        let dropped = |reason, icrc| Receipt { disposition: Disposition::Dropped(reason), icrc };
+        let destination = match self.destination(datagram.net, packet) {
+            Ok(destination) => destination,
+            Err(reason) => return dropped(reason, IcrcCheck::Skipped),
+        };
+        let icrc = self.check_icrc(datagram);
+        let net = match icrc {
+            IcrcCheck::Right(found) => found.identify(datagram.net),
+            IcrcCheck::Trusted => *datagram.net,
+            IcrcCheck::Skipped | IcrcCheck::Wrong => return dropped(DropReason::Icrc, icrc),
+        };
+        let datagram = Datagram { net: &net, ..*datagram };
+        let disposition = match destination {
+            Destination::QueuePair(index) => self.deliver(now, index, &datagram, packet),
+            Destination::Multicast(group) => self.replicate(now, group, &datagram, packet),
+            Destination::Gsi(pkey) => {
+                self.receive_mad(now, &net, packet, pkey).unwrap_or_else(Disposition::Dropped)
+            }
+        };
+        Receipt { disposition, icrc }
+    }
+
+    /// The checks that need no ICRC.
+    fn destination(
+        &mut self,
+        net: &NetHeader,
+        packet: &Packet<'_>,
+    ) -> Result<Destination, DropReason> {
+        let bth = packet.headers.bth();
+        if bth.dest_qp == Qpn::MULTICAST {
+            return self.check_multicast(net, packet).map(Destination::Multicast);
+        }
+        if bth.dest_qp == Qpn::GSI {
+            return self.check_mad(packet).map(Destination::Gsi);
+        }
+        let index = *self.by_qpn.get(&bth.dest_qp).ok_or(DropReason::UnknownQp)?;
+        let common = &self.qps[index].common;
+        match (bth.opcode.service(), common.qp_type) {
+            (Service::Cnp, _) => {}
+            (service, qp_type) if service == qp_type.service() => {}
+            _ => return Err(DropReason::WrongService),
+        }
+        let is_response = bth.opcode.operation().is_response();
+        match (common.qp_type, bth.opcode.service()) {
+            (QpType::XrcInitiator, Service::Xrc) if !is_response => {
+                return Err(DropReason::WrongRole);
+            }
+            (QpType::XrcTarget, Service::Xrc) if is_response => return Err(DropReason::WrongRole),
+            _ => {}
+        }
+        self.check_state(index, bth)?;
+        if let Some(path) = &common.path {
+            if path.dst != net.src {
+                return Err(DropReason::SourceAddress);
+            }
+            if path.src != net.dst {
+                return Err(DropReason::DestinationAddress);
+            }
+        } else if !self.gids.contains(net.dst.into()) {
+            return Err(DropReason::DestinationAddress);
+        }
+        self.check_pkey(index, bth)?;
+        Ok(Destination::QueuePair(index))
+    }
+
+    /// A queue pair must be in a state that takes the packet.
+    pub(super) fn check_state(&self, index: usize, bth: &Bth) -> Result<(), DropReason> {
+        let takes = match self.qps[index].common.state {
+            State::Rtr => !bth.opcode.operation().is_response(),
+            State::Rts | State::Sqd | State::Sqe => true,
+            State::Reset | State::Init | State::Err => false,
+        };
+        if takes { Ok(()) } else { Err(DropReason::QpState) }
+    }
+
+    /// A packet must be of the queue pair's partition, and one of the two a full member of it
+    /// (C9-42 to C9-44).
+    pub(super) fn check_pkey(&mut self, index: usize, bth: &Bth) -> Result<(), DropReason> {
+        if self.qps[index].common.pkey.matches(bth.pkey) {
+            return Ok(());
+        }
+        self.counters.pkey_violations += 1;
+        Err(DropReason::PKey)
+    }
+
+    fn check_icrc(&mut self, datagram: &Datagram<'_>) -> IcrcCheck {
+        let Datagram { net, bytes, meta } = *datagram;
+        if meta.checksum_verified {
+            debug_assert_eq!(
+                verify_icrc(net, bytes),
+                Some(IcrcMatch::Exact),
+                "a wrong ICRC is marked as verified"
+            );
+            self.counters.icrc_trusted += 1;
+            return IcrcCheck::Trusted;
+        }
+        match verify_icrc(net, bytes) {
+            None => IcrcCheck::Wrong,
+            Some(found) => {
+                match found {
+                    IcrcMatch::Exact => self.counters.icrc_exact += 1,
+                    IcrcMatch::Solved { .. } => self.counters.icrc_solved += 1,
+                }
+                IcrcCheck::Right(found)
+            }
+        }
+    }
+
+    /// Hands a packet that passed every check to its queue pair.
+    pub(super) fn deliver(
+        &mut self,
+        now: Instant,
+        index: usize,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+    ) -> Disposition {
+        if packet.headers.bth().opcode.service() == Service::Cnp {
+            self.counters.cnp_received += 1;
+            self.qps[index].handle_congestion();
+            return Disposition::Congestion;
+        }
+        self.with_qp(index, now, |qp, env| {
+            env.not_ready = datagram.meta.not_ready;
+            qp.handle(datagram.net, packet, datagram.bytes.len(), env)
+        })
+    }
+}
