@@ -31,16 +31,51 @@ class Guest:
         self.tap = f"tap{number}"
         net.add_tap(self.tap)
         # Only software emulation: a KVM that starts and then cannot run the kernel would be worse than none.
-        self.qemu = net.start([
-            "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", str(processors), "-m", "1024",
-            "-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none", "-no-reboot",
-            "-kernel", kernel, "-initrd", initramfs, "-append", "console=ttyS0 quiet panic=-1 tsc=reliable",
-            "-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
-            "-device", f"virtio-net-pci,netdev=n0,mac=52:54:00:77:00:{number:02x},host_mtu={MTU},romfile=",
-            "-serial", f"file:{self.console}",
-            "-device", "virtio-serial-pci", "-chardev", "stdio,id=c0", "-device", "virtserialport,nr=1,chardev=c0",
-            "-chardev", f"socket,id=c1,path={self.agent_socket},server=on,wait=off", "-device", "virtserialport,nr=2,chardev=c1",
-        ], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        self.qemu = net.start(
+            [
+                "qemu-system-x86_64",
+                "-accel",
+                "tcg,thread=multi",
+                "-cpu",
+                "max",
+                "-smp",
+                str(processors),
+                "-m",
+                "1024",
+                "-nodefaults",
+                "-no-user-config",
+                "-display",
+                "none",
+                "-monitor",
+                "none",
+                "-no-reboot",
+                "-kernel",
+                kernel,
+                "-initrd",
+                initramfs,
+                "-append",
+                "console=ttyS0 quiet panic=-1 tsc=reliable",
+                "-netdev",
+                f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
+                "-device",
+                f"virtio-net-pci,netdev=n0,mac=52:54:00:77:00:{number:02x},host_mtu={MTU},romfile=",
+                "-serial",
+                f"file:{self.console}",
+                "-device",
+                "virtio-serial-pci",
+                "-chardev",
+                "stdio,id=c0",
+                "-device",
+                "virtserialport,nr=1,chardev=c0",
+                "-chardev",
+                f"socket,id=c1,path={self.agent_socket},server=on,wait=off",
+                "-device",
+                "virtserialport,nr=2,chardev=c1",
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
         try:
             self.read_until(rb"<ready>\n", BOOT_SECONDS)
             self.set_up()
@@ -66,7 +101,9 @@ class Guest:
         ]:
             status, output = self.run(command)
             if status != 0:
-                raise LabError(f"guest: {command}: exit status {status}\n{output}\n{self.console_text()}")
+                raise LabError(
+                    f"guest: {command}: exit status {status}\n{output}\n{self.console_text()}"
+                )
         # The GID table is filled by a work queue, some time after the device is there.
         deadline = time.monotonic() + 10
         while not {self.ipv4, self.ipv6} <= self.gids().keys():
@@ -90,7 +127,9 @@ class Guest:
         self.commands += 1
         self.qemu.stdin.write(f"{self.commands} {timeout} {command}\n".encode())
         self.qemu.stdin.flush()
-        output, match = self.read_until(rb"\n<done %d (\d+)>\n" % self.commands, timeout + GRACE_SECONDS)
+        output, match = self.read_until(
+            rb"\n<done %d (\d+)>\n" % self.commands, timeout + GRACE_SECONDS
+        )
         return int(match[1]), output
 
     def start(self, argv):
@@ -103,11 +142,17 @@ class Guest:
         while not (match := re.search(pattern, self.pending)):
             left = deadline - time.monotonic()
             if left <= 0 or self.qemu.poll() is not None:
-                what = "has ended" if self.qemu.poll() is not None else f"does not answer within {seconds} s"
-                raise LabError(f"guest {what}\n{self.pending.decode(errors='replace')}\n{self.console_text()}")
+                what = (
+                    "has ended"
+                    if self.qemu.poll() is not None
+                    else f"does not answer within {seconds} s"
+                )
+                raise LabError(
+                    f"guest {what}\n{self.pending.decode(errors='replace')}\n{self.console_text()}"
+                )
             if select.select([self.qemu.stdout], [], [], min(left, 1))[0]:
                 self.pending += os.read(self.qemu.stdout.fileno(), 65536)
-        output, self.pending = self.pending[:match.start()], self.pending[match.end():]
+        output, self.pending = self.pending[: match.start()], self.pending[match.end() :]
         return output.decode(errors="replace"), match
 
     def console_text(self):
@@ -116,7 +161,9 @@ class Guest:
 
     def counters(self):
         """rxe's own count of what happened, those that are not zero."""
-        return self.run("cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . * | grep -v ':0$'")[1]
+        return self.run(
+            "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . * | grep -v ':0$'"
+        )[1]
 
     def socket_table(self):
         return self.run("cat /proc/net/tcp /proc/net/tcp6")[1]
@@ -133,7 +180,8 @@ class Job:
         program = shlex.quote(f"echo $$ >pid; exec {shlex.join(map(str, argv))} >output 2>&1")
         status, output = guest.run(
             f"mkdir {directory} && cd {directory} && (setsid sh -c {program}; echo $? >part; mv part status)"
-            " >/dev/null 2>&1 & ")
+            " >/dev/null 2>&1 & "
+        )
         if status != 0:
             raise LabError(f"guest: cannot start {argv}: {output}")
 

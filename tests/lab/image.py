@@ -24,16 +24,37 @@ HOST_PACKAGES = ["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2"
 # Where busybox has one of the same name, its shell takes its own unless the path is written out (/bin/ip).
 GUEST_PROGRAMS = {
     "iproute2": ["rdma"],
-    "ibverbs-utils": ["ibv_devinfo", "ibv_rc_pingpong", "ibv_uc_pingpong", "ibv_ud_pingpong",
-                      "ibv_srq_pingpong"],
-    "rdmacm-utils": ["rping", "ucmatose", "udaddy", "mckey", "rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver"],
-    "perftest": [f"ib_{verb}_{what}" for verb in ["write", "read", "send", "atomic"] for what in ["bw", "lat"]],
+    "ibverbs-utils": [
+        "ibv_devinfo",
+        "ibv_rc_pingpong",
+        "ibv_uc_pingpong",
+        "ibv_ud_pingpong",
+        "ibv_srq_pingpong",
+    ],
+    "rdmacm-utils": [
+        "rping",
+        "ucmatose",
+        "udaddy",
+        "mckey",
+        "rdma_client",
+        "rdma_server",
+        "rdma_xclient",
+        "rdma_xserver",
+    ],
+    "perftest": [
+        f"ib_{verb}_{what}"
+        for verb in ["write", "read", "send", "atomic"]
+        for what in ["bw", "lat"]
+    ],
 }
 
 # Further packages and the files the guest needs of them, which `ldd` does not show because they are opened at run time.
 # Of the verbs drivers only rxe's: libibverbs warns about every other one that finds no device.
 GUEST_FILES = {
-    "ibverbs-providers": ["/etc/libibverbs.d/rxe.driver", "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so"],
+    "ibverbs-providers": [
+        "/etc/libibverbs.d/rxe.driver",
+        "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav34.so",
+    ],
     "libgcc-s1": ["/lib/x86_64-linux-gnu/libgcc_s.so.1"],  # pthread_exit loads it
 }
 
@@ -55,7 +76,15 @@ PYTHON_PACKAGES = ["python3-minimal", "python3-pyverbs"]
 PYTHON_PATH = "/usr/lib/python3/dist-packages"
 
 # Loaded by the guest in this order. rdma_rxe asks the crypto API for "crc32" and does not depend on it by name.
-MODULES = ["virtio_pci", "virtio_console", "virtio_net", "crc32_generic", "rdma_rxe", "ib_uverbs", "rdma_ucm"]
+MODULES = [
+    "virtio_pci",
+    "virtio_console",
+    "virtio_net",
+    "crc32_generic",
+    "rdma_rxe",
+    "ib_uverbs",
+    "rdma_ucm",
+]
 
 
 class LabError(Exception):
@@ -96,7 +125,9 @@ def package_versions(packages):
     # dpkg-query exits with 1 when one of the packages is unknown, yet prints the others.
     shown = subprocess.run(
         ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n", *packages],
-        capture_output=True, text=True)
+        capture_output=True,
+        text=True,
+    )
     rows = [line.split() for line in shown.stdout.splitlines()]
     return {row[1]: row[2] for row in rows if row and row[0] == "installed"}
 
@@ -120,7 +151,10 @@ def kernel_tree(name, say):
 
 
 def newest_package(pattern):
-    found = [line.split()[0] for line in output_of(["apt-cache", "search", "--names-only", pattern]).splitlines()]
+    found = [
+        line.split()[0]
+        for line in output_of(["apt-cache", "search", "--names-only", pattern]).splitlines()
+    ]
     if not found:
         raise LabError(f"no Debian package matches {pattern}")
     return max(found, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
@@ -139,8 +173,17 @@ def initramfs(tree, say):
     """The guest's file system, named by a hash of everything it is made from."""
     version = kernel_version(tree)
     packages = package_versions([*HOST_PACKAGES, *GUEST_PROGRAMS, *GUEST_FILES, *PYTHON_PACKAGES])
-    recipe = [version, packages, GUEST_PROGRAMS, GUEST_FILES, MODULES,
-              *(path.read_text() for path in [*(HERE / name for name in [*GUEST_SCRIPTS, *AGENTS]), Path(__file__)])]
+    recipe = [
+        version,
+        packages,
+        GUEST_PROGRAMS,
+        GUEST_FILES,
+        MODULES,
+        *(
+            path.read_text()
+            for path in [*(HERE / name for name in [*GUEST_SCRIPTS, *AGENTS]), Path(__file__)]
+        ),
+    ]
     digest = hashlib.sha256(repr(recipe).encode()).hexdigest()[:16]
     image = cache_dir() / f"initramfs-{version}-{digest}.cpio"
     if image.exists():
@@ -197,7 +240,9 @@ def fill_root(root, tree, version):
             if name not in order:
                 order.append(name)
                 data = path.read_bytes()
-                (root / "modules" / name).write_bytes(lzma.decompress(data) if path.suffix == ".xz" else data)
+                (root / "modules" / name).write_bytes(
+                    lzma.decompress(data) if path.suffix == ".xz" else data
+                )
     (root / "modules" / "order").write_text("\n".join(order) + "\n")
 
 
@@ -212,13 +257,30 @@ def add_agents(root):
     # Loading them on the host says what there is to load; what is built into the interpreter has no file.
     modules = ", ".join(agent.removesuffix(".py") for agent in AGENTS)
     lister = f"import sys, {modules}; print(*{{f for m in sys.modules.values() if (f := getattr(m, '__file__', None))}}, sep='\\n')"
-    environment = {**os.environ, "PYTHONPATH": f"{PYTHON_PATH}:{HERE}", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {
+        **os.environ,
+        "PYTHONPATH": f"{PYTHON_PATH}:{HERE}",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     for file in output_of([PYTHON, "-S", "-c", lister], env=environment).splitlines():
         if Path(file).parent != HERE:
             copy_in(root, file)
             if file.endswith(".so"):
                 copy_libraries(root, file)
-    output_of([PYTHON, "-m", "compileall", "-q", "--invalidation-mode", "unchecked-hash", "-s", root, root / "usr", root])
+    output_of(
+        [
+            PYTHON,
+            "-m",
+            "compileall",
+            "-q",
+            "--invalidation-mode",
+            "unchecked-hash",
+            "-s",
+            root,
+            root / "usr",
+            root,
+        ]
+    )
 
 
 def module_files(tree, version, module):
@@ -242,10 +304,18 @@ def copy_in(root, path):
 def output_of(argv, **options):
     """Runs a program to its end and returns its output; its failure is the lab's failure."""
     argv = [str(a) for a in argv]
-    done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-                          text=True, **options)
+    done = subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
     if done.returncode != 0:
-        raise LabError(f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout}{done.stderr}")
+        raise LabError(
+            f"{' '.join(argv)}: exit status {done.returncode}\n{done.stdout}{done.stderr}"
+        )
     return done.stdout
 
 

@@ -42,8 +42,11 @@ class Namespace:
 
     def set_up(self):
         # An address must be usable at once (no duplicate address detection) and nobody answers router solicitations.
-        settings = [f"/proc/sys/net/ipv6/conf/{name}/accept_{what}"
-                    for name in ("all", "default") for what in ("dad", "ra")]
+        settings = [
+            f"/proc/sys/net/ipv6/conf/{name}/accept_{what}"
+            for name in ("all", "default")
+            for what in ("dad", "ra")
+        ]
         self.output(["sh", "-c", "for file; do echo 0 >$file || exit; done", "sh", *settings])
         self.ip("link", "set", "lo", "up")
 
@@ -107,7 +110,9 @@ def listens(socket_table, port):
 
 def remove(name):
     """Removes a namespace, and what still runs there, which would keep it alive."""
-    listed = subprocess.run(["ip", "netns", "pids", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    listed = subprocess.run(
+        ["ip", "netns", "pids", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    )
     for pid in listed.stdout.split():
         try:
             os.kill(int(pid), signal.SIGKILL)

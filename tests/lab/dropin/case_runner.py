@@ -36,7 +36,9 @@ class Case:
     place: str
     client: Program
     server: Program | None = None
-    ready: str = "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
+    ready: str = (
+        "tcp:18515"  # how the server is seen to be ready: tcp:PORT, "cm", or "group:ADDRESS"
+    )
     seconds: float = 30
     sysfs: bool = False  # our side looks into /sys and /dev, too
     run: tuple = ()  # further options of `roce run`
@@ -69,7 +71,9 @@ class GuestHost:
 
     def look(self, _):
         """What is there of connections; for when a program does not end."""
-        return self.guest.run("rdma resource show qp; rdma resource show cm_id; cat /proc/net/tcp")[1]
+        return self.guest.run("rdma resource show qp; rdma resource show cm_id; cat /proc/net/tcp")[
+            1
+        ]
 
     def ready(self, sign):
         if sign.startswith("tcp:"):
@@ -110,7 +114,16 @@ def play(case, server_host, client_host, directory, built):
             if not await_ready(case, sides[0], server_host):
                 result.problems.append(f"the server is not ready ({case.ready})")
         if not result.problems:
-            sides.append(start(case, case.client, client_host, "client" if case.server else "program", address, stem))
+            sides.append(
+                start(
+                    case,
+                    case.client,
+                    client_host,
+                    "client" if case.server else "program",
+                    address,
+                    stem,
+                )
+            )
             for command in case.during:
                 await_words(sides[-1], sides[-1].program.says[:1])
                 server_host.as_root(command)
@@ -118,7 +131,11 @@ def play(case, server_host, client_host, directory, built):
             if case.during:
                 await_words(sides[-1], sides[-1].program.says)
             if case.ready == "cm":
-                knock_again(case, sides, lambda: start(case, case.client, client_host, "client", address, stem))
+                knock_again(
+                    case,
+                    sides,
+                    lambda: start(case, case.client, client_host, "client", address, stem),
+                )
             wait([side for side in sides if not side.program.endless], case.seconds)
         for side, host in zip(sides, [server_host, client_host]):
             if side.poll() is None and not side.program.endless:
@@ -137,7 +154,10 @@ def play(case, server_host, client_host, directory, built):
 
 def start(case, program, host, who, address, stem):
     facts = {**host.facts(), **address}
-    argv = [re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word)) for word in program.words]
+    argv = [
+        re.sub(r"\{(\w+)\}", lambda match: str(facts[match[1]]), str(word))
+        for word in program.words
+    ]
     side = host.start(argv, f"{stem}-{who}", case.sysfs, case.run, case.variables)
     side.who, side.program = who, program
     return side
@@ -158,7 +178,9 @@ def knock_again(case, sides, start_client):
     while len(sides) == 2 and time.monotonic() < deadline:
         wait([sides[1]], 1)
         server_runs = sides[0].poll() is None
-        if not (server_runs and sides[1].status is not None and problems(sides[1]) and refused(sides[1])):
+        if not (
+            server_runs and sides[1].status is not None and problems(sides[1]) and refused(sides[1])
+        ):
             return
         time.sleep(0.5)
         sides[1] = start_client()
@@ -186,8 +208,15 @@ def problems(side):
     if side.status is None and not program.endless:
         found.append(f"the {side.who} did not end by itself")
     elif side.status is not None and program.status is not None and side.status != program.status:
-        found.append(f"the {side.who} ended with exit status {side.status}, wanted {program.status}")
+        found.append(
+            f"the {side.who} ended with exit status {side.status}, wanted {program.status}"
+        )
     lines = (side.stdout() + "\n" + side.stderr()).splitlines()
-    found += [f"the {side.who} did not print a line like: {line}" for line in missing(side, program.says)[:3]]
-    found += [f"the {side.who} said: {one}" for one in lines for word in program.never if word in one]
+    found += [
+        f"the {side.who} did not print a line like: {line}"
+        for line in missing(side, program.says)[:3]
+    ]
+    found += [
+        f"the {side.who} said: {one}" for one in lines for word in program.never if word in one
+    ]
     return found

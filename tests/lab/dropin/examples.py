@@ -6,7 +6,13 @@ from casting import SOCKETS, Case, Program
 
 NEVER = ("invalid data", "Couldn't", "Failed")
 # What one side does by itself, and rxe does not.
-ONE_SIDED = {"timestamps": ["-t"], "device-memory": ["-j"], "new-send": ["-N"], "on-demand": ["-o"], "implicit-on-demand": ["-O"]}
+ONE_SIDED = {
+    "timestamps": ["-t"],
+    "device-memory": ["-j"],
+    "new-send": ["-N"],
+    "on-demand": ["-o"],
+    "implicit-on-demand": ["-O"],
+}
 
 
 def example_cases():
@@ -20,22 +26,63 @@ def example_cases():
 
 
 def devices():
-    yield Case("devices", "alone", Program(("ibv_devices",), (r"roce_lo\s+[0-9a-f]{16}", r"roce_eth0\s+[0-9a-f]{16}")))
-    says = (r"hca_id:\s+roce_lo", r"transport:\s+InfiniBand \(0\)", r"state:\s+PORT_ACTIVE \(4\)", r"link_layer:\s+Ethernet",
-            r"active_mtu:\s+4096 \(5\)", r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2")
-    yield Case("devices/nonsense", "alone", Program(("env", "ROCE_DEVICES=nonsense", "ibv_devices"), ("roce: .*nonsense.*",), ("roce_",)))
-    yield Case("devinfo", "alone", Program(("ibv_devinfo", "-v", "-d", "{device}"), says, ("Failed", "failed")))
-    yield Case("devinfo/all", "alone", Program(("ibv_devinfo",), (says[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")))
-    yield Case("devinfo/list", "alone", Program(("ibv_devinfo", "-l"), ("2 HCAs found:", "roce_lo", "roce_eth0")))
+    yield Case(
+        "devices",
+        "alone",
+        Program(("ibv_devices",), (r"roce_lo\s+[0-9a-f]{16}", r"roce_eth0\s+[0-9a-f]{16}")),
+    )
+    says = (
+        r"hca_id:\s+roce_lo",
+        r"transport:\s+InfiniBand \(0\)",
+        r"state:\s+PORT_ACTIVE \(4\)",
+        r"link_layer:\s+Ethernet",
+        r"active_mtu:\s+4096 \(5\)",
+        r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2",
+    )
+    yield Case(
+        "devices/nonsense",
+        "alone",
+        Program(
+            ("env", "ROCE_DEVICES=nonsense", "ibv_devices"), ("roce: .*nonsense.*",), ("roce_",)
+        ),
+    )
+    yield Case(
+        "devinfo",
+        "alone",
+        Program(("ibv_devinfo", "-v", "-d", "{device}"), says, ("Failed", "failed")),
+    )
+    yield Case(
+        "devinfo/all",
+        "alone",
+        Program(("ibv_devinfo",), (says[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")),
+    )
+    yield Case(
+        "devinfo/list",
+        "alone",
+        Program(("ibv_devinfo", "-l"), ("2 HCAs found:", "roce_lo", "roce_eth0")),
+    )
 
 
 def watch():
     """The cable is pulled and plugged in again."""
-    says = (r"roce_watch0: async event FD \d+", r"event_type IBV_EVENT_PORT_ERR \(10\), port 1", r"event_type IBV_EVENT_PORT_ACTIVE \(9\), port 1")
-    return Case("asyncwatch", "alone", Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), says, endless=True),
-                before=("ip link add watch0 type veth peer name watch1", "ip addr add 10.79.0.1/24 dev watch0", "ip link set watch0 up",
-                        "ip link set watch1 up"),
-                during=("ip link set watch1 down", "ip link set watch1 up"), after=("ip link del watch0",))
+    says = (
+        r"roce_watch0: async event FD \d+",
+        r"event_type IBV_EVENT_PORT_ERR \(10\), port 1",
+        r"event_type IBV_EVENT_PORT_ACTIVE \(9\), port 1",
+    )
+    return Case(
+        "asyncwatch",
+        "alone",
+        Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), says, endless=True),
+        before=(
+            "ip link add watch0 type veth peer name watch1",
+            "ip addr add 10.79.0.1/24 dev watch0",
+            "ip link set watch0 up",
+            "ip link set watch1 up",
+        ),
+        during=("ip link set watch1 down", "ip link set watch1 up"),
+        after=("ip link del watch0",),
+    )
 
 
 def plain():
@@ -47,9 +94,15 @@ def plain():
         yield pingpong("ud", "loopback", f"size{size}", 300, size, "-c")
     yield pingpong("srq", "loopback", "plain", 300, 4096, "-c")
     yield pingpong("srq", "loopback", "one-pair", 300, 65536, "-c", "-q", 1)
-    yield Case("pingpong/ud/size4097-refused", "alone",
-               Program(("ibv_ud_pingpong", "-d", "{device}", "-g", "{gid}", "-s", 4097),
-                       (r"Requested size larger than port MTU \(4096\)",), status=1))
+    yield Case(
+        "pingpong/ud/size4097-refused",
+        "alone",
+        Program(
+            ("ibv_ud_pingpong", "-d", "{device}", "-g", "{gid}", "-s", 4097),
+            (r"Requested size larger than port MTU \(4096\)",),
+            status=1,
+        ),
+    )
 
 
 def options():
@@ -59,7 +112,12 @@ def options():
         yield pingpong(kind, "hosts", "events", 300, 1024, "-c", "-e")
         yield pingpong(kind, "hosts", "plain", 300, 1024, "-c")
     # Not events with timestamps: the tool takes it for an error when an event comes for what it has polled already.
-    variants = {**ONE_SIDED, "prefetch": ["-o", "-P"], "new-send-device-memory": ["-N", "-j"], "new-send-events": ["-N", "-e"]}
+    variants = {
+        **ONE_SIDED,
+        "prefetch": ["-o", "-P"],
+        "new-send-device-memory": ["-N", "-j"],
+        "new-send-events": ["-N", "-e"],
+    }
     for name, words in variants.items():
         says = (r"Max receive completion clock cycles = \d+",) if "-t" in words else ()
         yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, says=says)
@@ -67,25 +125,42 @@ def options():
     yield pingpong("rc", "loopback", "long", 20_000, 64)
     for name, words in {"plain": [], "events": ["-e"], "on-demand": ["-o"]}.items():
         common = ("ibv_xsrq_pingpong", "-d", "{device}", "-g", "{gid}", "-n", 20, *words)
-        yield Case(f"pingpong/xsrq/loopback/{name}", "loopback", Program((*common, "{server}"), never=("Failed",)),
-                   Program(common, never=("Failed",)))
+        yield Case(
+            f"pingpong/xsrq/loopback/{name}",
+            "loopback",
+            Program((*common, "{server}"), never=("Failed",)),
+            Program(common, never=("Failed",)),
+        )
 
 
 def sockets():
     """The same by the network stack, which packets within a host do not take by themselves."""
     for kind in ["rc", "uc", "ud", "srq"]:
         yield replace(pingpong(kind, "loopback", "sockets", 300, 4096, "-c"), variables=SOCKETS)
-        yield replace(pingpong(kind, "loopback", "sockets-events", 300, 1024, "-c", "-e"), variables=SOCKETS)
+        yield replace(
+            pingpong(kind, "loopback", "sockets-events", 300, 1024, "-c", "-e"), variables=SOCKETS
+        )
 
 
 def faults():
     """What `roce run --fault` does to both sides."""
-    for name, rules in {"loss": "drop send every 40", "damage": "corrupt send every 100", "not-ready": "rnr 20%"}.items():
-        yield replace(pingpong("rc", "loopback", f"fault-{name}", 300, 4096, "-c"), run=("--fault", rules))
+    for name, rules in {
+        "loss": "drop send every 40",
+        "damage": "corrupt send every 100",
+        "not-ready": "rnr 20%",
+    }.items():
+        yield replace(
+            pingpong("rc", "loopback", f"fault-{name}", 300, 4096, "-c"), run=("--fault", rules)
+        )
     given_up = (r"Failed status transport retry counter exceeded \(12\) for wr_id 2",)
     common = ("ibv_rc_pingpong", "-d", "{device}", "-g", "{gid}")
-    yield Case("pingpong/rc/loopback/fault-nothing-arrives", "loopback", Program((*common, "{server}"), given_up, status=1),
-               Program(common, endless=True), run=("--fault", "drop send tx"))
+    yield Case(
+        "pingpong/rc/loopback/fault-nothing-arrives",
+        "loopback",
+        Program((*common, "{server}"), given_up, status=1),
+        Program(common, endless=True),
+        run=("--fault", "drop send tx"),
+    )
 
 
 def against_rxe():
@@ -103,8 +178,23 @@ def against_rxe():
 
 def pingpong(kind, place, name, count, size, *words, ours=(), says=()):
     """`ours`: words for our side only, in a conversation with rxe."""
-    common = (f"ibv_{kind}_pingpong", "-d", "{device}", "-g", "{gid}", "-n", count, "-s", size, *words)
+    common = (
+        f"ibv_{kind}_pingpong",
+        "-d",
+        "{device}",
+        "-g",
+        "{gid}",
+        "-n",
+        count,
+        "-s",
+        size,
+        *words,
+    )
     says = (rf"{count} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
     client, server = (ours, ()) if place == "rxe-server" else ((), ours)
-    return Case(f"pingpong/{kind}/{place}/{name}", place, Program((*common, *client, "{server}"), says, NEVER),
-                Program((*common, *server), says, NEVER))
+    return Case(
+        f"pingpong/{kind}/{place}/{name}",
+        place,
+        Program((*common, *client, "{server}"), says, NEVER),
+        Program((*common, *server), says, NEVER),
+    )

@@ -44,12 +44,24 @@ class Home:
         self.scratch.mkdir()
         self.scratch.chmod(0o1777)
         # Where users may have no namespaces, root must be the one who sees what --sysfs shows.
-        self.nobody_sees = subprocess.run([*self.as_nobody(), "unshare", "-Urm", "true"], stderr=subprocess.DEVNULL).returncode == 0
+        self.nobody_sees = (
+            subprocess.run(
+                [*self.as_nobody(), "unshare", "-Urm", "true"], stderr=subprocess.DEVNULL
+            ).returncode
+            == 0
+        )
 
     def as_nobody(self):
         # The last setpriv: giving up root takes back what was asked for the parent's death.
-        return [*self.as_root(), "setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups",
-                "--pdeathsig", "KILL"]
+        return [
+            *self.as_root(),
+            "setpriv",
+            f"--reuid={NOBODY}",
+            f"--regid={NOBODY}",
+            "--clear-groups",
+            "--pdeathsig",
+            "KILL",
+        ]
 
     def as_root(self):
         bind = f'mount --bind {self.scratch} /tmp && exec "$@"'
@@ -57,12 +69,27 @@ class Home:
 
     def command(self, argv, sysfs=False, options=(), variables=()):
         user = self.as_nobody() if self.nobody_sees or not sysfs else self.as_root()
-        return [*user, "env", "-i", "PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", *variables, str(self.roce), "run",
-                *(["--sysfs"] if sysfs else []), *options, "--", *map(str, argv)]
+        return [
+            *user,
+            "env",
+            "-i",
+            "PATH=/usr/bin:/bin:/usr/sbin:/sbin",
+            "HOME=/tmp",
+            "LC_ALL=C",
+            *variables,
+            str(self.roce),
+            "run",
+            *(["--sysfs"] if sysfs else []),
+            *options,
+            "--",
+            *map(str, argv),
+        ]
 
     def start(self, argv, sysfs=False, options=(), variables=(), **rest):
         argv = self.command(argv, sysfs, options, variables)
-        return subprocess.Popen(argv, start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **rest)
+        return subprocess.Popen(
+            argv, start_new_session=True, cwd="/", stdin=subprocess.DEVNULL, **rest
+        )
 
     def output(self, argv):
         return output_of(self.command(argv))
@@ -92,7 +119,9 @@ class Host:
         raise LabError(f"{self.device} has no GID of {self.address}:\n{shown}")
 
     def start(self, argv, path, sysfs, options, variables):
-        return OurSide(self.home, argv, Path(path), sysfs=sysfs, options=options, variables=variables)
+        return OurSide(
+            self.home, argv, Path(path), sysfs=sysfs, options=options, variables=variables
+        )
 
     def as_root(self, command):
         self.home.namespace.output(command.split())
@@ -100,8 +129,13 @@ class Host:
     def look(self, side):
         """What the program's threads wait for, and what its devices have counted; for when it does not end."""
         threads = Path(f"/proc/{side.process.pid}/task").glob("*")
-        shown = [f"{(one / 'comm').read_text().strip()}: {(one / 'wchan').read_text()} {(one / 'syscall').read_text()}" for one in threads]
-        return "\n".join(shown) + output_of([*self.home.as_nobody(), str(self.home.roce), "devinfo", "--counters", "-v"])
+        shown = [
+            f"{(one / 'comm').read_text().strip()}: {(one / 'wchan').read_text()} {(one / 'syscall').read_text()}"
+            for one in threads
+        ]
+        return "\n".join(shown) + output_of(
+            [*self.home.as_nobody(), str(self.home.roce), "devinfo", "--counters", "-v"]
+        )
 
     def ready(self, sign):
         return ready_here(self.home, sign)
@@ -117,9 +151,13 @@ class Pair:
     def __enter__(self):
         try:
             for suffix in "ab":
-                self.spaces.append(Namespace(f"{PREFIX}pair-{os.getpid()}-{self.number}{suffix}").__enter__())
+                self.spaces.append(
+                    Namespace(f"{PREFIX}pair-{os.getpid()}-{self.number}{suffix}").__enter__()
+                )
             first, second = self.spaces
-            first.ip("link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", second.name)
+            first.ip(
+                "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", second.name
+            )
             for place, space in enumerate(self.spaces, 1):
                 address = f"10.78.{self.number}.{place}"
                 space.ip("link", "set", "eth0", "mtu", str(MTU), "up")

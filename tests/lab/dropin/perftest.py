@@ -4,12 +4,20 @@ from dataclasses import replace
 
 from casting import SOCKETS, Case, Program
 
-SIZES = [2 ** power for power in range(1, 24)]
+SIZES = [2**power for power in range(1, 24)]
 DATAGRAMS = SIZES[:12]
 # Of latency, for which the tool sets a clock against the processor's: where that is emulated, or busy, it may find that they
 # disagree, and shows no time.
 NUMBER = r"([\d.]+|inf|-?nan)"
-NEVER = ("Failed", "Couldn't", "Unable", "Completion with error", "Problems", "error 1", "Conflicting")
+NEVER = (
+    "Failed",
+    "Couldn't",
+    "Unable",
+    "Completion with error",
+    "Problems",
+    "error 1",
+    "Conflicting",
+)
 # Groups as the tool wants them: sixteen bytes.
 GROUP_IPV4 = "0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3"
 GROUP_IPV6 = "255:14:0:0:0:0:0:0:0:0:0:0:0:0:1:35"
@@ -20,10 +28,21 @@ TOOLS = [f"{verb}_{what}" for verb in ["write", "read", "send", "atomic"] for wh
 def perftest_cases():
     for tool in TOOLS:
         yield from of_tool(tool)
-    for service, tools in {"UC": ["write_bw", "write_lat", "send_bw", "send_lat"], "UD": ["send_bw", "send_lat"],
-                           "XRC": ["write_bw", "send_bw", "read_bw", "atomic_bw", "write_lat", "send_lat"]}.items():
+    for service, tools in {
+        "UC": ["write_bw", "write_lat", "send_bw", "send_lat"],
+        "UD": ["send_bw", "send_lat"],
+        "XRC": ["write_bw", "send_bw", "read_bw", "atomic_bw", "write_lat", "send_lat"],
+    }.items():
         for tool in tools:
-            yield test(tool, "loopback", service.lower(), 8 if tool.startswith("atomic") else 1024, 500, "-c", service)
+            yield test(
+                tool,
+                "loopback",
+                service.lower(),
+                8 if tool.startswith("atomic") else 1024,
+                500,
+                "-c",
+                service,
+            )
     yield from unreliable()
     yield test("write_bw", "loopback", "mtu256", 65536, 100, "-m", 256)
     yield test("write_bw", "loopback", "post-list", 64, 512, "-l", 32)
@@ -36,7 +55,20 @@ def perftest_cases():
     yield test("write_bw", "hosts", "ipv6", 65536, 500, "--ipv6")
     # By the wire, for which the group must be one that leaves the host: the tool's own is of scope 1, an interface's own.
     yield test("send_bw", "hosts", "multicast-ipv4", 1024, 500, "-c", "UD", "-g", "-M", GROUP_IPV4)
-    yield test("send_bw", "hosts", "multicast-ipv6", 1024, 500, "-c", "UD", "-g", "-M", GROUP_IPV6, "-x", LINK_LOCAL)
+    yield test(
+        "send_bw",
+        "hosts",
+        "multicast-ipv6",
+        1024,
+        500,
+        "-c",
+        "UD",
+        "-g",
+        "-M",
+        GROUP_IPV6,
+        "-x",
+        LINK_LOCAL,
+    )
     yield from against_rxe()
 
 
@@ -94,7 +126,16 @@ def against_rxe():
             yield test(tool, place, "cm", 8 if tool.startswith("atomic") else 4096, 50, "-R")
         yield test(all_sizes, place, "all", SIZES, 5, "-a", "-u", 18)
         for tool in ["write_bw", "send_bw", "read_bw", "atomic_bw"]:
-            yield test(tool, place, "16-pairs-both-ways", 8 if tool.startswith("atomic") else 4096, 10, "-q", 16, "-b")
+            yield test(
+                tool,
+                place,
+                "16-pairs-both-ways",
+                8 if tool.startswith("atomic") else 4096,
+                10,
+                "-q",
+                16,
+                "-b",
+            )
         for tool in ["write_bw", "send_lat"]:
             yield test(tool, place, "inline", 64, 50, "-I", 64)
             yield test(tool, place, "uc", 4096, 50, "-c", "UC")
@@ -112,5 +153,11 @@ def test(tool, place, name, size, count, *words):
     common = (f"ib_{tool}", "-d", "{device}", "-x", "{gid}", "-F", "-n", count, *sized, *words)
     rows = tuple(rf"{size}\s+\d+(\s+{NUMBER})+" for size in sizes)
     both = tool.startswith("send") or "-b" in words or tool == "write_lat"
-    return Case(f"perftest/{tool}/{place}/{name}", place, Program((*common, "{server}"), rows, NEVER),
-                Program(common, rows if both else (), NEVER), ready="cm" if "-R" in words or "-z" in words else "tcp:18515", seconds=90)
+    return Case(
+        f"perftest/{tool}/{place}/{name}",
+        place,
+        Program((*common, "{server}"), rows, NEVER),
+        Program(common, rows if both else (), NEVER),
+        ready="cm" if "-R" in words or "-z" in words else "tcp:18515",
+        seconds=90,
+    )

@@ -48,8 +48,11 @@ class SuiteCase:
 
 
 def suite_cases():
-    return [SuiteCase(path.name.split(".")[0]) for path in sorted(shipped().glob("test_*"))
-            if not path.name.startswith(FOR_ONE_MAKER)]
+    return [
+        SuiteCase(path.name.split(".")[0])
+        for path in sorted(shipped().glob("test_*"))
+        if not path.name.startswith(FOR_ONE_MAKER)
+    ]
 
 
 def shipped():
@@ -91,8 +94,23 @@ class Suite:
     def play(self, case, host):
         started = time.monotonic()
         results = self.place / "results" / f"{case.module}.json"
-        words = [PYTHON, self.place / "suite_runner.py", self.place, case.module, results, "--dev", host.device, "--gid", host.facts()["gid"]]
-        side = OurSide(host.home, [str(word) for word in words], self.directory / f"pyverbs_{case.module}", sysfs=True)
+        words = [
+            PYTHON,
+            self.place / "suite_runner.py",
+            self.place,
+            case.module,
+            results,
+            "--dev",
+            host.device,
+            "--gid",
+            host.facts()["gid"],
+        ]
+        side = OurSide(
+            host.home,
+            [str(word) for word in words],
+            self.directory / f"pyverbs_{case.module}",
+            sysfs=True,
+        )
         side.who = "the suite"
         try:
             wait([side], MODULE_SECONDS)
@@ -107,13 +125,19 @@ class Suite:
         result.report = [(name, text) for name, (word, text) in outcomes.items() if word == "fail"]
         side.describe(result)
         words = Counter(word for word, _ in outcomes.values())
-        result.note = ", ".join(f"{words[word]} {word}" for word in ["pass", "skip", "fail"] if words[word])
+        result.note = ", ".join(
+            f"{words[word]} {word}" for word in ["pass", "skip", "fail"] if words[word]
+        )
         result.seconds = time.monotonic() - started
         return result
 
     def pin(self):
         """Writes down what passes and what is skipped."""
-        EXPECTED.write_text("".join(f"{name}\n" for name, (word, _) in sorted(self.outcomes.items()) if word == "pass"))
+        EXPECTED.write_text(
+            "".join(
+                f"{name}\n" for name, (word, _) in sorted(self.outcomes.items()) if word == "pass"
+            )
+        )
         TABLE.write_text(table(self.outcomes))
 
 
@@ -124,30 +148,52 @@ def outcomes_of(results, status):
         # A test that fails while it is taken down has passed before.
         if outcomes.get(name, ("begun", ""))[0] != "fail":
             outcomes[name] = word, text
-    return {name: ("fail", f"the process ended in it ({status})") if word == "begun" else (word, text)
-            for name, (word, text) in outcomes.items()}
+    return {
+        name: ("fail", f"the process ended in it ({status})") if word == "begun" else (word, text)
+        for name, (word, text) in outcomes.items()
+    }
 
 
 def judge(module, outcomes):
-    expected = {name for name in EXPECTED.read_text().split() if name.split(".")[1] == module} if EXPECTED.exists() else set()
+    expected = (
+        {name for name in EXPECTED.read_text().split() if name.split(".")[1] == module}
+        if EXPECTED.exists()
+        else set()
+    )
     passed = {name for name, (word, _) in outcomes.items() if word == "pass"}
     failed = {name for name, (word, _) in outcomes.items() if word == "fail"}
-    told = {name: outcomes.get(name, ("", "it did not run"))[1] for name in expected - passed - failed}
-    return [*(f"{name} fails" for name in sorted(failed)),
-            *(f"{name} does not pass: {why}" for name, why in sorted(told.items())),
-            *(f"{name} passes and is not in {EXPECTED.name}: --pin" for name in sorted(passed - expected))]
+    told = {
+        name: outcomes.get(name, ("", "it did not run"))[1] for name in expected - passed - failed
+    }
+    return [
+        *(f"{name} fails" for name in sorted(failed)),
+        *(f"{name} does not pass: {why}" for name, why in sorted(told.items())),
+        *(
+            f"{name} passes and is not in {EXPECTED.name}: --pin"
+            for name in sorted(passed - expected)
+        ),
+    ]
 
 
 def table(outcomes):
     words = Counter(word for word, _ in outcomes.values())
     version = output_of(["dpkg-query", "-W", "-f", "${Version}", "python3-pyverbs"])
-    lines = [HEAD.format(version=version, passed=words["pass"], total=len(outcomes), skipped=words["skip"])]
+    lines = [
+        HEAD.format(
+            version=version, passed=words["pass"], total=len(outcomes), skipped=words["skip"]
+        )
+    ]
     lines += ["| module | pass | skip |\n", "|---|---|---|\n"]
     modules = dict.fromkeys(name.split(".")[1] for name in sorted(outcomes))
     for module in modules:
         own = Counter(word for name, (word, _) in outcomes.items() if name.split(".")[1] == module)
         lines.append(f"| `{module}` | {own['pass']} | {own['skip'] or ''} |\n")
-    lines += ["\n## Skipped, and why\n\n", "In the suite's own words.\n\n", "| why | tests |\n", "|---|---|\n"]
+    lines += [
+        "\n## Skipped, and why\n\n",
+        "In the suite's own words.\n\n",
+        "| why | tests |\n",
+        "|---|---|\n",
+    ]
     reasons = {}
     for name, (word, text) in sorted(outcomes.items()):
         if word == "skip":

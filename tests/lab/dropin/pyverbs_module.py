@@ -58,5 +58,8 @@ parser.parse_args()
 with open(results, "w") as file:
     # By the package's own list, for a module alone would load all of them.
     import importlib
-    suite = unittest.defaultTestLoader.loadTestsFromModule(importlib.import_module("tests." + module))
+
+    suite = unittest.defaultTestLoader.loadTestsFromModule(
+        importlib.import_module("tests." + module)
+    )
     suite.run(Writing(file))

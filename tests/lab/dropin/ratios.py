@@ -37,9 +37,13 @@ def ratio_cases():
     # Columns of bandwidth: bytes, iterations, peak, average, millions of messages; of latency: bytes, iterations, min, max, typical,
     # in cycles of the processor. Long enough that it hardly counts how long the emulator takes to translate a program's code the first
     # time, which the kernel's has behind it.
-    yield RatioCase("write-bandwidth-64k", ("ib_write_bw", "-s", "65536", "-n", "2000"), 3, True, 2.0)
+    yield RatioCase(
+        "write-bandwidth-64k", ("ib_write_bw", "-s", "65536", "-n", "2000"), 3, True, 2.0
+    )
     yield RatioCase("send-rate-64", ("ib_send_bw", "-s", "64", "-n", "30000"), 4, True, 1.0)
-    yield RatioCase("send-latency-64", ("ib_send_lat", "-s", "64", "-n", "20000", "-C"), 4, False, 1.0)
+    yield RatioCase(
+        "send-latency-64", ("ib_send_lat", "-s", "64", "-n", "20000", "-C"), 4, False, 1.0
+    )
 
 
 class Ratios:
@@ -67,8 +71,10 @@ class Ratios:
             ratios = sorted(ours / rxe if case.rising else rxe / ours for ours, rxe in pairs)
             ratio = median(ratios)
             verdict = "reached" if ratio >= case.claim else "missed"
-            result.note = (f"ours {median(seen['ours']):g}, rxe {median(seen['rxe']):g}: {ratio:.2f} times as good "
-                           f"({ratios[0]:.2f} to {ratios[-1]:.2f}); {case.claim:g} is {verdict}")
+            result.note = (
+                f"ours {median(seen['ours']):g}, rxe {median(seen['rxe']):g}: {ratio:.2f} times as good "
+                f"({ratios[0]:.2f} to {ratios[-1]:.2f}); {case.claim:g} is {verdict}"
+            )
         result.seconds = time.monotonic() - started
         return result
 
@@ -81,10 +87,14 @@ class Ratios:
         return status, output
 
     def command(self, case, who):
-        device = ("-d", "rxe0", "-x", str(self.gid)) if who == "rxe" else ("-d", "roce_lo", "-x", "0")
+        device = (
+            ("-d", "rxe0", "-x", str(self.gid)) if who == "rxe" else ("-d", "roce_lo", "-x", "0")
+        )
         program = shlex.join([*case.words, *device, "-F"])
-        script = f"{program} >/tmp/server 2>&1 & for n in 1 2 3 4 5 6 7 8 9 10; do grep -q ':4853 00000000:0000 0A' /proc/net/tcp* && break; " \
-                 f"sleep 0.2; done; {program} 127.0.0.1; s=$?; wait; [ $s = 0 ] || cat /tmp/server; exit $s"
+        script = (
+            f"{program} >/tmp/server 2>&1 & for n in 1 2 3 4 5 6 7 8 9 10; do grep -q ':4853 00000000:0000 0A' /proc/net/tcp* && break; "
+            f"sleep 0.2; done; {program} 127.0.0.1; s=$?; wait; [ $s = 0 ] || cat /tmp/server; exit $s"
+        )
         if who == "rxe":
             return f"sh -c {shlex.quote(script)}"
         return f"unshare -n sh -c {shlex.quote(f'ip link set lo up; export LD_LIBRARY_PATH={LIBRARY}; {script}')}"

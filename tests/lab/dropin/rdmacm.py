@@ -17,8 +17,13 @@ def connecting_cases():
         yield mckey(place)
         yield from samples(place, guest)
         if not guest:
-            yield Case(f"cmtime/{place}", place, Program(("cmtime", "-s", "{server}", "-c", 20), (r"connect\s+:.*",)),
-                       Program(("cmtime", "-c", 20), endless=True), ready=CM)
+            yield Case(
+                f"cmtime/{place}",
+                place,
+                Program(("cmtime", "-s", "{server}", "-c", 20), (r"connect\s+:.*",)),
+                Program(("cmtime", "-c", 20), endless=True),
+                ready=CM,
+            )
     yield refused()
 
 
@@ -29,50 +34,113 @@ def rping(place, guest):
         both = ("-C", count, "-S", size, "-V", *(["-v"] if show else []))
         shown = [re.escape(ping_text(number, size)) for number in range(count)] if show else []
         pings = tuple(f"ping data: {text}" for text in shown)
-        server = Program(("rping", "-s", "-a", "{own}", *both), tuple(f"server {line}" for line in pings))
-        yield Case(f"rping/{place}/size{size}", place, Program(("rping", "-c", "-a", "{server}", *both), pings), server, CM)
+        server = Program(
+            ("rping", "-s", "-a", "{own}", *both), tuple(f"server {line}" for line in pings)
+        )
+        yield Case(
+            f"rping/{place}/size{size}",
+            place,
+            Program(("rping", "-c", "-a", "{server}", *both), pings),
+            server,
+            CM,
+        )
     if not guest:
-        yield Case(f"rping/{place}/own-queue-pair", place, Program(("rping", "-c", "-q", "-a", "{server}", "-C", 100, "-V")),
-                   Program(("rping", "-s", "-q", "-a", "{own}", "-C", 100, "-V")), CM)
-        yield Case(f"rping/{place}/persistent", place, Program(("rping", "-c", "-a", "{server}", "-C", 100, "-V")),
-                   Program(("rping", "-s", "-P", "-a", "{own}"), endless=True), CM)
+        yield Case(
+            f"rping/{place}/own-queue-pair",
+            place,
+            Program(("rping", "-c", "-q", "-a", "{server}", "-C", 100, "-V")),
+            Program(("rping", "-s", "-q", "-a", "{own}", "-C", 100, "-V")),
+            CM,
+        )
+        yield Case(
+            f"rping/{place}/persistent",
+            place,
+            Program(("rping", "-c", "-a", "{server}", "-C", 100, "-V")),
+            Program(("rping", "-s", "-P", "-a", "{own}"), endless=True),
+            CM,
+        )
 
 
 def ucmatose(place, guest):
     done = ("data transfers complete", "test complete", "return status 0")
-    variants = {"one": ["-C", 10, "-S", 100], "migrate": ["-c", 5, "-C", 20, "-S", 9001, "-m"], "64-at-once": ["-c", 64, "-C", 2]}
+    variants = {
+        "one": ["-C", 10, "-S", 100],
+        "migrate": ["-c", 5, "-C", 20, "-S", 9001, "-m"],
+        "64-at-once": ["-c", 64, "-C", 2],
+    }
     if guest:
         del variants["64-at-once"]
     for name, words in variants.items():
-        yield Case(f"ucmatose/{place}/{name}", place, Program(("ucmatose", *words, "-s", "{server}"), done),
-                   Program(("ucmatose", *words, "-b", "{own}"), done), CM)
+        yield Case(
+            f"ucmatose/{place}/{name}",
+            place,
+            Program(("ucmatose", *words, "-s", "{server}"), done),
+            Program(("ucmatose", *words, "-b", "{own}"), done),
+            CM,
+        )
 
 
 def udaddy(place, guest):
     done = ("data transfers complete", "test complete", "return status 0")
     for name, words in {"one": ["-C", 10], "four": ["-c", 4, "-C", 5, "-S", 1000]}.items():
-        yield Case(f"udaddy/{place}/{name}", place, Program(("udaddy", *words, "-s", "{server}"), done),
-                   Program(("udaddy", *words, "-b", "{own}"), done), CM)
+        yield Case(
+            f"udaddy/{place}/{name}",
+            place,
+            Program(("udaddy", *words, "-s", "{server}"), done),
+            Program(("udaddy", *words, "-b", "{own}"), done),
+            CM,
+        )
 
 
 def mckey(place):
     done = ("data transfers complete", "test complete", "return status 0")
     common = ("mckey", "-m", GROUP, "-C", 10, "-b")
-    sender = "127.0.0.2" if place == "loopback" else "{own}"  # on loopback each process has an address of its own
-    return Case(f"mckey/{place}", place, Program((*common, sender, "-s"), done), Program((*common, "{own}"), done), f"group:{GROUP}")
+    sender = (
+        "127.0.0.2" if place == "loopback" else "{own}"
+    )  # on loopback each process has an address of its own
+    return Case(
+        f"mckey/{place}",
+        place,
+        Program((*common, sender, "-s"), done),
+        Program((*common, "{own}"), done),
+        f"group:{GROUP}",
+    )
 
 
 def samples(place, guest):
-    yield Case(f"rdma_client/{place}", place, Program(("rdma_client", "-s", "{server}"), (r"rdma_x?client: end 0",)),
-               Program(("rdma_server",), (r"rdma_x?server: end 0",)), CM)
-    yield Case(f"rdma_xclient/{place}/rc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "r"), (r"rdma_x?client: end 0",)),
-               Program(("rdma_xserver", "-c", "r"), (r"rdma_x?server: end 0",)), CM)
+    yield Case(
+        f"rdma_client/{place}",
+        place,
+        Program(("rdma_client", "-s", "{server}"), (r"rdma_x?client: end 0",)),
+        Program(("rdma_server",), (r"rdma_x?server: end 0",)),
+        CM,
+    )
+    yield Case(
+        f"rdma_xclient/{place}/rc",
+        place,
+        Program(("rdma_xclient", "-s", "{server}", "-c", "r"), (r"rdma_x?client: end 0",)),
+        Program(("rdma_xserver", "-c", "r"), (r"rdma_x?server: end 0",)),
+        CM,
+    )
     if not guest:  # rxe has no XRC
-        yield Case(f"rdma_xclient/{place}/xrc", place, Program(("rdma_xclient", "-s", "{server}", "-c", "x"), (r"rdma_x?client: end 0",)),
-                   Program(("rdma_xserver", "-c", "x"), (r"rdma_x?server: end 0",)), CM)
+        yield Case(
+            f"rdma_xclient/{place}/xrc",
+            place,
+            Program(("rdma_xclient", "-s", "{server}", "-c", "x"), (r"rdma_x?client: end 0",)),
+            Program(("rdma_xserver", "-c", "x"), (r"rdma_x?server: end 0",)),
+            CM,
+        )
 
 
 def refused():
-    return Case("rping/loopback/no-listener", "loopback",
-                Program(("rping", "-c", "-a", "{server}", "-p", 4000), ("cma event RDMA_CM_EVENT_REJECTED, error 8",), status=None),
-                Program(("rping", "-s", "-a", "{own}"), endless=True), CM)
+    return Case(
+        "rping/loopback/no-listener",
+        "loopback",
+        Program(
+            ("rping", "-c", "-a", "{server}", "-p", 4000),
+            ("cma event RDMA_CM_EVENT_REJECTED, error 8",),
+            status=None,
+        ),
+        Program(("rping", "-s", "-a", "{own}"), endless=True),
+        CM,
+    )

@@ -31,8 +31,24 @@ from suite import Suite, SuiteCase, suite_cases
 
 KERNEL = "6.1"
 
-PACKAGES = ["ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "rdma-core", "libibverbs-dev", "librdmacm-dev",
-            "ucx-utils", "libucx-dev", "libfabric-bin", "openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev", "iproute2", "util-linux"]
+PACKAGES = [
+    "ibverbs-utils",
+    "rdmacm-utils",
+    "perftest",
+    "python3-pyverbs",
+    "rdma-core",
+    "libibverbs-dev",
+    "librdmacm-dev",
+    "ucx-utils",
+    "libucx-dev",
+    "libfabric-bin",
+    "openmpi-bin",
+    "libopenmpi-dev",
+    "gcc",
+    "libc6-dev",
+    "iproute2",
+    "util-linux",
+]
 
 printing = threading.Lock()
 
@@ -63,7 +79,9 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
 
-    logs = Path(tempfile.mkdtemp(prefix="roce-dropin-", dir="/var/tmp"))  # not in /tmp, which each has for itself
+    logs = Path(
+        tempfile.mkdtemp(prefix="roce-dropin-", dir="/var/tmp")
+    )  # not in /tmp, which each has for itself
     logs.chmod(0o755)  # for nobody, who executes what is there
     failed = True
     try:
@@ -79,16 +97,40 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print the names of the cases and do nothing")
-    parser.add_argument("--only", metavar="SUBSTRING", default="",
-                        help="play only the case of this name, or all whose names contain it")
-    parser.add_argument("--pin", action="store_true", help="write down which tests of pyverbs pass, and why others are skipped")
-    parser.add_argument("--jobs", type=int, default=2, metavar="N", help="how many cases are played at once; by default %(default)s")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the cases and do nothing"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="SUBSTRING",
+        default="",
+        help="play only the case of this name, or all whose names contain it",
+    )
+    parser.add_argument(
+        "--pin",
+        action="store_true",
+        help="write down which tests of pyverbs pass, and why others are skipped",
+    )
+    parser.add_argument(
+        "--jobs",
+        type=int,
+        default=2,
+        metavar="N",
+        help="how many cases are played at once; by default %(default)s",
+    )
     return parser.parse_args()
 
 
 def choose(text):
-    every = [*example_cases(), *connecting_cases(), *perftest_cases(), *sharing_cases(), *middleware_cases(), *suite_cases(), *ratio_cases()]
+    every = [
+        *example_cases(),
+        *connecting_cases(),
+        *perftest_cases(),
+        *sharing_cases(),
+        *middleware_cases(),
+        *suite_cases(),
+        *ratio_cases(),
+    ]
     # One whole name stands for that case alone, though others may begin with it.
     exact = [case for case in every if case.name == text]
     return exact or [case for case in every if text in case.name]
@@ -118,7 +160,11 @@ def run(options, chosen, logs):
         guest = boot(stage, prepared, library, logs) if prepared else None
         try:
             with ThreadPoolExecutor(options.jobs) as pool:
-                done = [pool.submit(meet, meeting, stage, guest, table, built, logs)] if meeting else []
+                done = (
+                    [pool.submit(meet, meeting, stage, guest, table, built, logs)]
+                    if meeting
+                    else []
+                )
                 done += [pool.submit(work, number) for number in range(options.jobs)]
                 for future in done:
                     future.result()
@@ -145,7 +191,9 @@ def take(waiting, lock):
 def play_here(case, pair, suite, built, logs):
     if isinstance(case, SuiteCase):
         return suite.play(case, pair.hosts[0])
-    server, client = {"hosts": pair.hosts, "shared": [pair.hosts[0]] * 2}.get(case.place, [pair.loopback] * 2)
+    server, client = {"hosts": pair.hosts, "shared": [pair.hosts[0]] * 2}.get(
+        case.place, [pair.loopback] * 2
+    )
     return play(case, server, client, logs, built)
 
 
@@ -178,7 +226,10 @@ def boot(stage, prepared, library, logs):
 def ours():
     """The tool and the library."""
     found = []
-    for name, variable, package in [("roce", "ROCE_BIN", "roce"), ("libroce_abi.so", "ROCE_ABI", "roce-abi")]:
+    for name, variable, package in [
+        ("roce", "ROCE_BIN", "roce"),
+        ("libroce_abi.so", "ROCE_ABI", "roce-abi"),
+    ]:
         path = Path(os.environ.get(variable) or REPO / "target" / "release" / name).resolve()
         if not path.exists() and not os.environ.get(variable):
             say(f"building {name}")
@@ -199,7 +250,10 @@ class Table:
     def add(self, case, result):
         with printing:
             word = "FAIL" if result.problems else "ok"
-            print(f"{case.name:{self.width}}  {word:4}  {result.seconds:6.2f} s  {getattr(result, 'note', '')}".rstrip(), flush=True)
+            print(
+                f"{case.name:{self.width}}  {word:4}  {result.seconds:6.2f} s  {getattr(result, 'note', '')}".rstrip(),
+                flush=True,
+            )
             if result.problems:
                 self.failed += 1
                 explain(result)

@@ -33,11 +33,23 @@ SYSFS = f"/sys/class/infiniband/{DEVICE}/ports/1"
 PERIOD = 251
 
 SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
-MTUS = {256: enums.IBV_MTU_256, 512: enums.IBV_MTU_512, 1024: enums.IBV_MTU_1024, 2048: enums.IBV_MTU_2048,
-        4096: enums.IBV_MTU_4096}
-OPERATIONS = {"send": enums.IBV_WR_SEND, "send_invalidate": enums.IBV_WR_SEND_WITH_INV,
-              "local_invalidate": enums.IBV_WR_LOCAL_INV, "bind_window": enums.IBV_WR_BIND_MW, "write": enums.IBV_WR_RDMA_WRITE, "read": enums.IBV_WR_RDMA_READ,
-              "compare_swap": enums.IBV_WR_ATOMIC_CMP_AND_SWP, "fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD}
+MTUS = {
+    256: enums.IBV_MTU_256,
+    512: enums.IBV_MTU_512,
+    1024: enums.IBV_MTU_1024,
+    2048: enums.IBV_MTU_2048,
+    4096: enums.IBV_MTU_4096,
+}
+OPERATIONS = {
+    "send": enums.IBV_WR_SEND,
+    "send_invalidate": enums.IBV_WR_SEND_WITH_INV,
+    "local_invalidate": enums.IBV_WR_LOCAL_INV,
+    "bind_window": enums.IBV_WR_BIND_MW,
+    "write": enums.IBV_WR_RDMA_WRITE,
+    "read": enums.IBV_WR_RDMA_READ,
+    "compare_swap": enums.IBV_WR_ATOMIC_CMP_AND_SWP,
+    "fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD,
+}
 # What this rdma-core does not know yet.
 NEWER_RIGHTS = {"FLUSH_GLOBAL": 1 << 8, "FLUSH_PERSISTENT": 1 << 9}
 NEWER_COMPLETIONS = {8: "FLUSH", 9: "ATOMIC_WRITE"}
@@ -55,7 +67,9 @@ class Agent:
         # (kind, name) -> object, in the order in which they were made
         self.objects = {}
         self.rings = {}  # queue pair's name -> its send queue
-        self.event_fd = next(fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd))
+        self.event_fd = next(
+            fd for fd in map(int, os.listdir("/proc/self/fd")) if "event" in link(fd)
+        )
 
     def execute(self, command):
         arguments = dict(command)
@@ -74,14 +88,19 @@ class Agent:
 
     def do_hello(self):
         active = self.context.query_port(PORT).active_mtu
-        return {"kind": "rxe", "addresses": list(own_addresses()),
-                "active_mtu": next(size for size, mtu in MTUS.items() if mtu == active)}
+        return {
+            "kind": "rxe",
+            "addresses": list(own_addresses()),
+            "active_mtu": next(size for size, mtu in MTUS.items() if mtu == active),
+        }
 
     def do_pd(self, name):
         self.objects["pd", name] = PD(self.context)
 
     def do_mr(self, name, pd, length, access):
-        mr = self.objects["mr", name] = MR(self.find("pd", pd), length, flags("IBV_ACCESS_", access))
+        mr = self.objects["mr", name] = MR(
+            self.find("pd", pd), length, flags("IBV_ACCESS_", access)
+        )
         mr.write(bytes(length), length)
         return {"lkey": mr.lkey, "rkey": mr.rkey, "address": mr.buf}
 
@@ -101,15 +120,34 @@ class Agent:
         self.find("srq", srq).modify(attr, enums.IBV_SRQ_LIMIT)
 
     def do_qp(self, name, pd, type, send_cq, recv_cq, srq=None, caps=None, sq_sig_all=False):
-        sizes = {"max_send_wr": 64, "max_recv_wr": 64, "max_send_sge": 4, "max_recv_sge": 4, "max_inline_data": 64,
-                 **(caps or {})}
-        init = {"qp_type": SERVICES[type], "scq": self.find("cq", send_cq), "rcq": self.find("cq", recv_cq),
-                "srq": srq and self.find("srq", srq), "cap": QPCap(**sizes), "sq_sig_all": int(sq_sig_all)}
+        sizes = {
+            "max_send_wr": 64,
+            "max_recv_wr": 64,
+            "max_send_sge": 4,
+            "max_recv_sge": 4,
+            "max_inline_data": 64,
+            **(caps or {}),
+        }
+        init = {
+            "qp_type": SERVICES[type],
+            "scq": self.find("cq", send_cq),
+            "rcq": self.find("cq", recv_cq),
+            "srq": srq and self.find("srq", srq),
+            "cap": QPCap(**sizes),
+            "sq_sig_all": int(sq_sig_all),
+        }
         if type == "rc":
             before = Ring.addresses()
             mask = enums.IBV_QP_INIT_ATTR_PD | enums.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
-            qp = QPEx(self.context, QPInitAttrEx(**init, pd=self.find("pd", pd), comp_mask=mask,
-                                                 send_ops_flags=enums.IBV_QP_EX_WITH_RDMA_WRITE))
+            qp = QPEx(
+                self.context,
+                QPInitAttrEx(
+                    **init,
+                    pd=self.find("pd", pd),
+                    comp_mask=mask,
+                    send_ops_flags=enums.IBV_QP_EX_WITH_RDMA_WRITE,
+                ),
+            )
             self.rings[name] = Ring(Ring.addresses() - before)
         else:
             qp = QP(self.find("pd", pd), QPInitAttr(**init))
@@ -159,8 +197,13 @@ class Agent:
         attr.retry_cnt = retry_cnt
         attr.rnr_retry = rnr_retry
         attr.max_rd_atomic = max_rd_atomic
-        return attr, (enums.IBV_QP_SQ_PSN | enums.IBV_QP_TIMEOUT | enums.IBV_QP_RETRY_CNT | enums.IBV_QP_RNR_RETRY |
-                      enums.IBV_QP_MAX_QP_RD_ATOMIC)
+        return attr, (
+            enums.IBV_QP_SQ_PSN
+            | enums.IBV_QP_TIMEOUT
+            | enums.IBV_QP_RETRY_CNT
+            | enums.IBV_QP_RNR_RETRY
+            | enums.IBV_QP_MAX_QP_RD_ATOMIC
+        )
 
     def to_resume(self, _):
         return QPAttr(qp_state=enums.IBV_QPS_RTS), 0
@@ -210,7 +253,9 @@ class Agent:
     def bind(self, qp, wr, flag_bits, keys):
         bind = wr["bind"]
         window, mr = self.find("mw", bind["window"]), self.find("mr", bind["region"])
-        info = MWBindInfo(mr, mr.buf + bind["offset"], bind["length"], flags("IBV_ACCESS_", bind["access"]))
+        info = MWBindInfo(
+            mr, mr.buf + bind["offset"], bind["length"], flags("IBV_ACCESS_", bind["access"])
+        )
         if window.type == enums.IBV_MW_TYPE_1:
             qp.bind_mw(window, MWBind(info, flag_bits, wr["id"]))
             keys.append(window.rkey)
@@ -229,7 +274,9 @@ class Agent:
         sges = pieces(wr.get("sges", []))
         if "inline" in wr:
             # the library copies the bytes while it posts
-            self.inline = ctypes.create_string_buffer(pattern(wr["inline"]["seed"], wr["inline"]["length"]))
+            self.inline = ctypes.create_string_buffer(
+                pattern(wr["inline"]["seed"], wr["inline"]["length"])
+            )
             sges = [SGE(ctypes.addressof(self.inline), wr["inline"]["length"], 0)]
             flag_bits |= enums.IBV_SEND_INLINE
         data = {} if operation == "local_invalidate" else {"num_sge": len(sges), "sg": sges}
@@ -276,6 +323,7 @@ class Agent:
             event = self.context.get_async_event()
             event.ack()
             return [{"event": c_name(enums.ibv_event_type, event.event_type, "IBV_EVENT_")}]
+
         return gather(count, timeout, take)
 
     # Memory.
@@ -296,8 +344,11 @@ class Agent:
 
     def do_counters(self):
         directory = f"{SYSFS}/hw_counters"
-        return {name: int(open(f"{directory}/{name}").read()) for name in os.listdir(directory)
-                if name != "lifespan"}
+        return {
+            name: int(open(f"{directory}/{name}").read())
+            for name in os.listdir(directory)
+            if name != "lifespan"
+        }
 
 
 def link(fd):
@@ -338,7 +389,11 @@ def own_addresses():
 def address_vector(address):
     """The way to an IP address, from the own address of the same family."""
     address = ipaddress.ip_address(address)
-    index = next(index for own, index in own_addresses().items() if ipaddress.ip_address(own).version == address.version)
+    index = next(
+        index
+        for own, index in own_addresses().items()
+        if ipaddress.ip_address(own).version == address.version
+    )
     if address.version == 4:
         address = ipaddress.IPv6Address(f"::ffff:{address}")
     route = GlobalRoute(dgid=GID(address.exploded), sgid_index=index)
@@ -356,13 +411,24 @@ def post(wrs, one):
 
 
 def completion(wc):
-    seen = {"id": wc.wr_id, "qpn": wc.qp_num, "status": c_name(enums.ibv_wc_status, wc.status, "IBV_WC_")}
+    seen = {
+        "id": wc.wr_id,
+        "qpn": wc.qp_num,
+        "status": c_name(enums.ibv_wc_status, wc.status, "IBV_WC_"),
+    }
     if wc.status != enums.IBV_WC_SUCCESS:
         return {**seen, "reason": f"vendor {wc.vendor_err:#x}"}
-    opcode = NEWER_COMPLETIONS.get(int(wc.opcode)) or c_name(enums.ibv_wc_opcode, wc.opcode, "IBV_WC_")
-    return {**seen, "opcode": opcode, "byte_len": wc.byte_len,
-            "invalidated": wc.imm_data if wc.wc_flags & WITH_INVALIDATE else None,
-            "imm": swapped(wc.imm_data) if wc.wc_flags & enums.IBV_WC_WITH_IMM else None, "src_qp": wc.src_qp}
+    opcode = NEWER_COMPLETIONS.get(int(wc.opcode)) or c_name(
+        enums.ibv_wc_opcode, wc.opcode, "IBV_WC_"
+    )
+    return {
+        **seen,
+        "opcode": opcode,
+        "byte_len": wc.byte_len,
+        "invalidated": wc.imm_data if wc.wc_flags & WITH_INVALIDATE else None,
+        "imm": swapped(wc.imm_data) if wc.wc_flags & enums.IBV_WC_WITH_IMM else None,
+        "src_qp": wc.src_qp,
+    }
 
 
 class Ring:
@@ -391,7 +457,9 @@ class Ring:
         return ctypes.c_uint32.from_address(address).value
 
     def post(self, qp, request):
-        ctypes.memmove(self.address + self.DATA + (self.producer.value << self.bits), request, len(request))
+        ctypes.memmove(
+            self.address + self.DATA + (self.producer.value << self.bits), request, len(request)
+        )
         self.producer.value = (self.producer.value + 1) & self.mask
         # A list of no requests: the library only rings the bell.
         qp.wr_start()
@@ -413,7 +481,9 @@ def raw_request(wr, flag_bits):
         flush = wr["flush"]
         length = flush["length"]
         placement = sum({"GLOBAL": 1, "PERSISTENT": 2}[name] for name in flush["placement"])
-        body = struct.pack("<QIIBB", remote["address"], length, remote["rkey"], placement, flush["whole"])
+        body = struct.pack(
+            "<QIIBB", remote["address"], length, remote["rkey"], placement, flush["whole"]
+        )
     progress = struct.pack("<IIQIIIIII", 0, 0, remote["address"], 0, 0, 0, 0, 0, 0)
     dma = struct.pack("<IIIIII", length, length, 0, count, 0, 0)
     return header + body.ljust(120, b"\0") + progress + dma + data
@@ -444,7 +514,7 @@ def gather(count, timeout, take):
 
 def pattern(seed, length):
     start = seed % PERIOD
-    return (bytes(range(PERIOD)) * (length // PERIOD + 2))[start:start + length]
+    return (bytes(range(PERIOD)) * (length // PERIOD + 2))[start : start + length]
 
 
 def serve(path):
@@ -455,9 +525,11 @@ def serve(path):
         while b"\n" not in pending:
             pending += os.read(port, 65536)
         line, pending = pending.split(b"\n", 1)
-        answer = json.dumps([agent.execute(command) for command in json.loads(line)]).encode() + b"\n"
+        answer = (
+            json.dumps([agent.execute(command) for command in json.loads(line)]).encode() + b"\n"
+        )
         while answer:
-            answer = answer[os.write(port, answer):]
+            answer = answer[os.write(port, answer) :]
 
 
 if __name__ == "__main__":

@@ -32,30 +32,59 @@ verbs = ctypes.CDLL("libibverbs.so.1", use_errno=True)
 
 class ConnParam(ctypes.Structure):
     """`struct rdma_conn_param`."""
-    _fields_ = [("private_data", c_void_p), ("private_data_len", c_uint8), ("responder_resources", c_uint8),
-                ("initiator_depth", c_uint8), ("flow_control", c_uint8), ("retry_count", c_uint8),
-                ("rnr_retry_count", c_uint8), ("srq", c_uint8), ("qp_num", c_uint32)]
+
+    _fields_ = [
+        ("private_data", c_void_p),
+        ("private_data_len", c_uint8),
+        ("responder_resources", c_uint8),
+        ("initiator_depth", c_uint8),
+        ("flow_control", c_uint8),
+        ("retry_count", c_uint8),
+        ("rnr_retry_count", c_uint8),
+        ("srq", c_uint8),
+        ("qp_num", c_uint32),
+    ]
 
 
 class Event(ctypes.Structure):
     """`struct rdma_cm_event`, of a connection."""
-    _fields_ = [("id", c_void_p), ("listen_id", c_void_p), ("event", c_int), ("status", c_int), ("conn", ConnParam)]
+
+    _fields_ = [
+        ("id", c_void_p),
+        ("listen_id", c_void_p),
+        ("event", c_int),
+        ("status", c_int),
+        ("conn", ConnParam),
+    ]
 
 
 class QpInitAttr(ctypes.Structure):
     """`struct ibv_qp_init_attr`."""
-    _fields_ = [("qp_context", c_void_p), ("send_cq", c_void_p), ("recv_cq", c_void_p), ("srq", c_void_p),
-                ("max_send_wr", c_uint32), ("max_recv_wr", c_uint32), ("max_send_sge", c_uint32), ("max_recv_sge", c_uint32),
-                ("max_inline_data", c_uint32), ("qp_type", c_int), ("sq_sig_all", c_int)]
+
+    _fields_ = [
+        ("qp_context", c_void_p),
+        ("send_cq", c_void_p),
+        ("recv_cq", c_void_p),
+        ("srq", c_void_p),
+        ("max_send_wr", c_uint32),
+        ("max_recv_wr", c_uint32),
+        ("max_send_sge", c_uint32),
+        ("max_recv_sge", c_uint32),
+        ("max_inline_data", c_uint32),
+        ("qp_type", c_int),
+        ("sq_sig_all", c_int),
+    ]
 
 
 class Id:
     """Where in a `struct rdma_cm_id` something is."""
+
     QP, SEND_CQ, RECV_CQ = 24, 368, 384
 
 
 class Ops:
     """Where in a `struct ibv_context` a function is."""
+
     POLL_CQ, POST_SEND, POST_RECV = 96, 208, 216
 
 
@@ -88,14 +117,18 @@ class Steps:
 
     def create_qp(self):
         """With a receive request."""
-        attr = QpInitAttr(max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1, qp_type=IBV_QPT_RC)
+        attr = QpInitAttr(
+            max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1, qp_type=IBV_QPT_RC
+        )
         call(cm.rdma_create_qp, self.id, None, byref(attr))
         wr = (ctypes.c_char * 32)()
         self.post(Ops.POST_RECV, wr)
 
     def post(self, place, wr):
         qp = pointer_at(self.id.value + Id.QP)
-        failed = operation(pointer_at(qp), place, c_void_p, c_void_p, c_void_p)(qp, ctypes.addressof(wr), byref(c_void_p()))
+        failed = operation(pointer_at(qp), place, c_void_p, c_void_p, c_void_p)(
+            qp, ctypes.addressof(wr), byref(c_void_p())
+        )
         if failed:
             raise OSError(failed, f"posting: {os.strerror(failed)}")
 
@@ -119,7 +152,11 @@ class Steps:
         call(cm.rdma_get_cm_event, self.channel, byref(taken))
         event = taken.contents
         name = cm.rdma_event_str(event.event).decode()
-        data = ctypes.string_at(event.conn.private_data, event.conn.private_data_len) if event.conn.private_data else b""
+        data = (
+            ctypes.string_at(event.conn.private_data, event.conn.private_data_len)
+            if event.conn.private_data
+            else b""
+        )
         words = data.rstrip(b"\0").decode(errors="backslashreplace")
         say(f"{name}, error {event.status}" + (f', "{words}"' if words else ""))
         of = event.id
@@ -127,8 +164,12 @@ class Steps:
         return name, of
 
     def param(self, words):
-        return ConnParam(private_data=ctypes.cast(c_char_p(words), c_void_p), private_data_len=len(words), retry_count=RETRY_COUNT,
-                         rnr_retry_count=7)
+        return ConnParam(
+            private_data=ctypes.cast(c_char_p(words), c_void_p),
+            private_data_len=len(words),
+            retry_count=RETRY_COUNT,
+            rnr_retry_count=7,
+        )
 
     # The steps.
 
@@ -147,7 +188,14 @@ class Steps:
     def do_to(self, address):
         self.create_id()
         timeout = c_uint8(ACK_TIMEOUT)
-        call(cm.rdma_set_option, self.id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, byref(timeout), 1)
+        call(
+            cm.rdma_set_option,
+            self.id,
+            RDMA_OPTION_ID,
+            RDMA_OPTION_ID_ACK_TIMEOUT,
+            byref(timeout),
+            1,
+        )
         call(cm.rdma_resolve_addr, self.id, None, ipv4(address.decode()), RESOLVE_MS)
         self.next_event()
         call(cm.rdma_resolve_route, self.id, RESOLVE_MS)
@@ -187,7 +235,9 @@ class Steps:
 
 def ipv4(address):
     """A `struct sockaddr_in`."""
-    return ctypes.create_string_buffer(struct.pack("=H", socket.AF_INET) + struct.pack("!H", PORT) + socket.inet_aton(address), 16)
+    return ctypes.create_string_buffer(
+        struct.pack("=H", socket.AF_INET) + struct.pack("!H", PORT) + socket.inet_aton(address), 16
+    )
 
 
 def say(text):

@@ -13,7 +13,17 @@ ETHERNET, RAW_IP, RAW_IPV4, RAW_IPV6 = 1, 101, 228, 229
 
 # Protocols that guess from the first payload bytes whether it is theirs. The pingpongs' payload is none of them, but
 # RPC over RDMA, for one, takes short ones for its own and then calls them malformed.
-GUESSING = ["smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser", "infiniband.eoib", "infiniband_sdp", "fcoib"]
+GUESSING = [
+    "smc",
+    "smb_direct",
+    "rpcordma",
+    "nvme-rdma",
+    "lnet",
+    "iser",
+    "infiniband.eoib",
+    "infiniband_sdp",
+    "fcoib",
+]
 
 
 class Unreadable(Exception):
@@ -32,8 +42,15 @@ def capture_problems(path, addresses):
 
 def frame_problems(path):
     problems = []
-    for text, display_filter in [("are not RoCEv2", "!infiniband"), ("are malformed", "_ws.malformed")]:
-        frames = tshark(path, "-Y", display_filter, "-T", "fields", "-e", "frame.number").decode().split()
+    for text, display_filter in [
+        ("are not RoCEv2", "!infiniband"),
+        ("are malformed", "_ws.malformed"),
+    ]:
+        frames = (
+            tshark(path, "-Y", display_filter, "-T", "fields", "-e", "frame.number")
+            .decode()
+            .split()
+        )
         if frames:
             problems.append(f"{path.name}: these frames {text}: {' '.join(frames)}")
     return problems
@@ -46,9 +63,13 @@ def content_problems(path, addresses):
         sources.add(source_address(datagram))
         computed, found = invariant_crc(datagram)
         if computed != found:
-            problems.append(f"{path.name}: frame {number}: invariant CRC is {found:#010x}, should be {computed:#010x}")
+            problems.append(
+                f"{path.name}: frame {number}: invariant CRC is {found:#010x}, should be {computed:#010x}"
+            )
     if sources != addresses:
-        problems.append(f"{path.name}: packets come from {sorted(sources)}, wanted {sorted(addresses)}")
+        problems.append(
+            f"{path.name}: packets come from {sorted(sources)}, wanted {sorted(addresses)}"
+        )
     return problems
 
 
@@ -59,8 +80,8 @@ def datagrams(path):
     [link_type] = struct.unpack_from("<I", data, 20)
     at = 24
     while at < len(data):
-        length, = struct.unpack_from("<I", data, at + 8)
-        frame = data[at + 16:at + 16 + length]
+        (length,) = struct.unpack_from("<I", data, at + 8)
+        frame = data[at + 16 : at + 16 + length]
         yield from_link(link_type, frame)
         at += 16 + length
 
@@ -90,9 +111,9 @@ def invariant_crc(datagram):
     else:
         header = 40
         changing = [1, 2, 3, 7]  # most of traffic class and flow label, hop limit
-    udp_length, = struct.unpack_from(">H", datagram, header + 4)
-    covered = bytearray(datagram[:header + udp_length - 4])
-    found, = struct.unpack_from("<I", datagram, header + udp_length - 4)
+    (udp_length,) = struct.unpack_from(">H", datagram, header + 4)
+    covered = bytearray(datagram[: header + udp_length - 4])
+    (found,) = struct.unpack_from("<I", datagram, header + udp_length - 4)
     if datagram[0] >> 4 == 6:
         covered[0] |= 0x0F  # the upper half of the traffic class
     # The UDP checksum, and the byte of the BTH that holds the congestion marks.
@@ -106,5 +127,7 @@ def tshark(path, *arguments):
     argv = ["tshark", "-r", str(path), *disabled, *arguments]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
-        raise Unreadable(f"tshark: exit status {done.returncode}: {done.stderr.decode(errors='replace').strip()}")
+        raise Unreadable(
+            f"tshark: exit status {done.returncode}: {done.stderr.decode(errors='replace').strip()}"
+        )
     return done.stdout

@@ -14,7 +14,10 @@ def compliance_problems():
     there = {row.name for row in errors.rows()}
     # `interop: a/{b,c}` stands for two rows, and `pair: file::test` for a test in virtual time.
     named = {name for group in re.findall(r"`interop: ([^`]+)`", text) for name in expanded(group)}
-    problems = [f"{DOCUMENT.name} names the row {name}, which does not exist" for name in sorted(named - there)]
+    problems = [
+        f"{DOCUMENT.name} names the row {name}, which does not exist"
+        for name in sorted(named - there)
+    ]
     problems += [f"{DOCUMENT.name} does not name the row {name}" for name in sorted(there - named)]
     for file, test in re.findall(r"`pair: (\w+)::(\w+)`", text):
         path = TESTS / f"{file}.rs"
@@ -28,4 +31,8 @@ def expanded(text):
     match = re.search(r"\{([^{}]*)\}", text)
     if not match:
         return [text]
-    return [name for word in match[1].split(",") for name in expanded(text[:match.start()] + word + text[match.end():])]
+    return [
+        name
+        for word in match[1].split(",")
+        for name in expanded(text[: match.start()] + word + text[match.end() :])
+    ]

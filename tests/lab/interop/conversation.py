@@ -118,14 +118,20 @@ class Row:
     staged: bool = False  # rxe posts its second request when the first is complete
     quiet: float = 0.0  # seconds in which nothing more may happen
     checks: tuple = ()  # ("a" or "b", region, offset, length, seed): what memory holds afterwards
-    details: dict = field(default_factory=dict)  # "a", "b" -> what the completions must say, field by field
+    details: dict = field(
+        default_factory=dict
+    )  # "a", "b" -> what the completions must say, field by field
     faults: str = ""  # on our link
     directions: tuple = DIRECTIONS
     kernels: tuple = ("6.1", "6.12")
     script: object = None  # a function of a `Conversation` that does it all, instead of posting once; returns problems
 
     def expected(self, direction, kernel):
-        layers = {"to-rxe": ["to-rxe"], "from-rxe": ["from-rxe"], "rxe-rxe": ["to-rxe", "from-rxe", "rxe-rxe"]}[direction]
+        layers = {
+            "to-rxe": ["to-rxe"],
+            "from-rxe": ["from-rxe"],
+            "rxe-rxe": ["to-rxe", "from-rxe", "rxe-rxe"],
+        }[direction]
         changes = {}
         # rxe raises hardly any events; those that it does are in `rxe`
         if direction != "to-rxe":
@@ -145,7 +151,9 @@ class Player:
     def __init__(self, letter, side, address, end, row, seeds):
         self.letter, self.side, self.address, self.end, self.row = letter, side, address, end, row
         self.keys = {}
-        self.regions = {name: end.regions.get(name, Region(seed=seed)) for name, seed in seeds.items()}
+        self.regions = {
+            name: end.regions.get(name, Region(seed=seed)) for name, seed in seeds.items()
+        }
         self.regions |= {name: region for name, region in end.regions.items() if name not in seeds}
         self.ours = side.who.startswith("our")
 
@@ -162,26 +170,52 @@ class Player:
 
     def named(self, command):
         """The command with this side's letter before the names of objects."""
-        return {key: f"{self.letter}.{value}" if key in ("name", "pd", "mr", "cq", "send_cq", "recv_cq", "srq", "qp") else value
-                for key, value in command.items()}
+        return {
+            key: f"{self.letter}.{value}"
+            if key in ("name", "pd", "mr", "cq", "send_cq", "recv_cq", "srq", "qp")
+            else value
+            for key, value in command.items()
+        }
 
     def create(self):
         end = self.end
-        commands = [{"do": "pd", "name": "pd"}, {"do": "pd", "name": "other"},
-                    {"do": "cq", "name": "sends", "size": end.send_cq_size}, {"do": "cq", "name": "recvs", "size": 256}]
+        commands = [
+            {"do": "pd", "name": "pd"},
+            {"do": "pd", "name": "other"},
+            {"do": "cq", "name": "sends", "size": end.send_cq_size},
+            {"do": "cq", "name": "recvs", "size": 256},
+        ]
         if end.srq:
             limit = end.srq.get("limit")
-            commands.append({"do": "srq", "name": "srq", "pd": "pd", "max_wr": end.srq["max_wr"], "max_sge": 4})
+            commands.append(
+                {"do": "srq", "name": "srq", "pd": "pd", "max_wr": end.srq["max_wr"], "max_sge": 4}
+            )
             if limit:
                 commands.append({"do": "srq_limit", "srq": "srq", "limit": limit})
         regions = len(commands)
         for name, region in self.regions.items():
-            commands.append({"do": "mr", "name": name, "pd": region.pd, "length": region.length,
-                             "access": list(region.access)})
-        commands += [{"do": "fill", "mr": name, "offset": 0, "length": region.length, "seed": region.seed}
-                     for name, region in self.regions.items()]
-        qp = {"do": "qp", "name": "qp", "pd": "pd", "type": self.row.service, "send_cq": "sends", "recv_cq": "recvs",
-              "caps": end.caps}
+            commands.append(
+                {
+                    "do": "mr",
+                    "name": name,
+                    "pd": region.pd,
+                    "length": region.length,
+                    "access": list(region.access),
+                }
+            )
+        commands += [
+            {"do": "fill", "mr": name, "offset": 0, "length": region.length, "seed": region.seed}
+            for name, region in self.regions.items()
+        ]
+        qp = {
+            "do": "qp",
+            "name": "qp",
+            "pd": "pd",
+            "type": self.row.service,
+            "send_cq": "sends",
+            "recv_cq": "recvs",
+            "caps": end.caps,
+        }
         if end.srq:
             qp["srq"] = "srq"
         commands.append(qp)
@@ -197,14 +231,27 @@ class Player:
         rtr, rts = {}, {"sq_psn": psn}
         if service != "ud":
             qpn = other.qpn if end.dest_qpn is None else end.dest_qpn
-            rtr = {"peer": {"address": other.address, "qpn": qpn, "path_mtu": end.path_mtu}, "rq_psn": other_psn}
+            rtr = {
+                "peer": {"address": other.address, "qpn": qpn, "path_mtu": end.path_mtu},
+                "rq_psn": other_psn,
+            }
         if service == "rc":
-            rtr |= {"max_dest_rd_atomic": end.max_dest_rd_atomic, "min_rnr_timer": end.min_rnr_timer}
-            rts |= {"timeout": end.timeout, "retry_cnt": end.retry_cnt, "rnr_retry": end.rnr_retry,
-                    "max_rd_atomic": end.max_rd_atomic}
+            rtr |= {
+                "max_dest_rd_atomic": end.max_dest_rd_atomic,
+                "min_rnr_timer": end.min_rnr_timer,
+            }
+            rts |= {
+                "timeout": end.timeout,
+                "retry_cnt": end.retry_cnt,
+                "rnr_retry": end.rnr_retry,
+                "max_rd_atomic": end.max_rd_atomic,
+            }
         steps = [("init", init), ("rtr", rtr), ("rts", rts)]
         count = ["reset", "init", "rtr", "rts"].index(end.last_state)
-        return [{"do": "modify", "qp": "qp", "to": {state: attributes}} for state, attributes in steps[:count]]
+        return [
+            {"do": "modify", "qp": "qp", "to": {state: attributes}}
+            for state, attributes in steps[:count]
+        ]
 
     def piece(self, place):
         """As a scatter/gather element."""
@@ -215,7 +262,10 @@ class Player:
     def target(self, place):
         """As a peer names it."""
         keys = self.keys[place.region]
-        return {"rkey": keys["rkey"] if place.key is None else place.key, "address": keys["address"] + place.offset}
+        return {
+            "rkey": keys["rkey"] if place.key is None else place.key,
+            "address": keys["address"] + place.offset,
+        }
 
     def request(self, number, wr, other):
         made = {"id": number, "op": wr.op, "flags": list(wr.flags), **wr.values}
@@ -232,15 +282,31 @@ class Player:
         if wr.raw:
             made["raw"] = True
         if self.row.service == "ud":
-            made["destination"] = {"address": other.address, "qpn": other.qpn, "qkey": other.end.qkey, **(wr.destination or {})}
+            made["destination"] = {
+                "address": other.address,
+                "qpn": other.qpn,
+                "qkey": other.end.qkey,
+                **(wr.destination or {}),
+            }
         return made
 
     def sending(self, wrs, other, first=1):
-        return {"do": "send", "qp": "qp", "wrs": [self.request(first + n, wr, other) for n, wr in enumerate(wrs)]}
+        return {
+            "do": "send",
+            "qp": "qp",
+            "wrs": [self.request(first + n, wr, other) for n, wr in enumerate(wrs)],
+        }
 
     def receiving(self, recvs, first=1):
-        wrs = [{"id": first + n, "sges": [self.piece(place) for place in places]} for n, places in enumerate(recvs)]
-        return {"do": "recv", "srq" if self.end.srq else "qp": "srq" if self.end.srq else "qp", "wrs": wrs}
+        wrs = [
+            {"id": first + n, "sges": [self.piece(place) for place in places]}
+            for n, places in enumerate(recvs)
+        ]
+        return {
+            "do": "recv",
+            "srq" if self.end.srq else "qp": "srq" if self.end.srq else "qp",
+            "wrs": wrs,
+        }
 
 
 @dataclass
@@ -275,7 +341,10 @@ class Conversation:
         self.a.create()
         self.b.create()
         self.before = {player: player.do({"do": "counters"})[0] for player in (self.a, self.b)}
-        for player, other, psns in [(self.a, self.b, (self.PSN_A, self.PSN_B)), (self.b, self.a, (self.PSN_B, self.PSN_A))]:
+        for player, other, psns in [
+            (self.a, self.b, (self.PSN_A, self.PSN_B)),
+            (self.b, self.a, (self.PSN_B, self.PSN_A)),
+        ]:
             player.do(*player.transitions(other, *psns))
         if self.row.script:
             self.observed.problems += self.row.script(self) or []
@@ -300,7 +369,7 @@ class Conversation:
             if row.staged and not a.ours:
                 _, self.staged = a.do(a.sending(sends[:1], b), poll("sends", 1, PATIENCE))
                 sends = sends[1:]
-            answer, = a.try_to(a.sending(sends, b, first=len(row.sends) - len(sends) + 1))
+            (answer,) = a.try_to(a.sending(sends, b, first=len(row.sends) - len(sends) + 1))
             if answer.get("error") == "EPROTO":
                 raise RowError(answer["text"])
             self.observed.post = answer.get("error", "")
@@ -325,24 +394,35 @@ class Conversation:
         for player, events in [(a, expected.events_a), (b, expected.events_b)]:
             count = len(events.split())
             states, more_sends, more_recvs, first_events, more_events = player.try_to(
-                {"do": "query", "qp": "qp"}, poll("sends"), poll("recvs"),
+                {"do": "query", "qp": "qp"},
+                poll("sends"),
+                poll("recvs"),
                 {"do": "events", "count": count, "timeout": PATIENCE if count else 0},
-                {"do": "events", "count": 1000, "timeout": 0})
+                {"do": "events", "count": 1000, "timeout": 0},
+            )
             for cq, more in [("sends", more_sends), ("recvs", more_recvs)]:
                 gathered.setdefault((player.letter, cq), []).extend(more)
             observed.states += " " + states.get("state", "gone")
             raised = first_events + more_events
-            setattr(observed, f"events_{player.letter}", " ".join(event["event"] for event in raised))
+            setattr(
+                observed, f"events_{player.letter}", " ".join(event["event"] for event in raised)
+            )
             if raised:
-                observed.report.append((f"{player.letter.upper()} events", "\n".join(map(str, raised))))
+                observed.report.append(
+                    (f"{player.letter.upper()} events", "\n".join(map(str, raised)))
+                )
         observed.states = observed.states.strip()
         observed.a = statuses(gathered["a", "sends"])
         observed.own = statuses(gathered["a", "recvs"])
         observed.b = statuses(gathered["b", "recvs"])
         if gathered["b", "sends"]:
-            observed.problems.append(f"B, who sent nothing, has completions: {gathered['b', 'sends']}")
+            observed.problems.append(
+                f"B, who sent nothing, has completions: {gathered['b', 'sends']}"
+            )
         packets = self.tap.take()
-        observed.nak = " ".join(dict.fromkeys(p.nak for p in packets if p.nak and p.dest_qpn == a.qpn))
+        observed.nak = " ".join(
+            dict.fromkeys(p.nak for p in packets if p.nak and p.dest_qpn == a.qpn)
+        )
         self.judge(gathered)
         self.report(gathered, packets)
 
@@ -356,9 +436,13 @@ class Conversation:
             completions = gathered[letter, "sends" if letter == "a" else "recvs"]
             for number, fields in enumerate(wanted):
                 seen = completions[number] if number < len(completions) else {}
-                wrong = {key: seen.get(key) for key, value in fields.items() if seen.get(key) != value}
+                wrong = {
+                    key: seen.get(key) for key, value in fields.items() if seen.get(key) != value
+                }
                 if wrong:
-                    observed.problems.append(f"completion {number + 1} of {letter.upper()} has {wrong}, wanted {fields}")
+                    observed.problems.append(
+                        f"completion {number + 1} of {letter.upper()} has {wrong}, wanted {fields}"
+                    )
         for completion in sum(gathered.values(), []):
             if completion["status"] != "SUCCESS" and not completion["reason"]:
                 observed.problems.append(f"a completion without a reason: {completion}")
@@ -370,23 +454,40 @@ class Conversation:
 
     def moved(self, player):
         """How far a side's counters have moved since the beginning."""
-        after, = player.do({"do": "counters"})
-        return {name: value - self.before[player][name] for name, value in after.items() if value != self.before[player][name]}
+        (after,) = player.do({"do": "counters"})
+        return {
+            name: value - self.before[player][name]
+            for name, value in after.items()
+            if value != self.before[player][name]
+        }
 
     def check_memory(self):
         for letter, region, offset, length, seed in self.row.checks:
-            command = {"do": "differs", "mr": region, "offset": offset, "length": length, "seed": seed}
-            answer, = self.player(letter).do(command)
+            command = {
+                "do": "differs",
+                "mr": region,
+                "offset": offset,
+                "length": length,
+                "seed": seed,
+            }
+            (answer,) = self.player(letter).do(command)
             if answer["differs"] is not None:
                 self.observed.problems.append(
-                    f"{letter.upper()}'s {region} is wrong at {answer['differs']}, in {length} bytes from {offset}")
+                    f"{letter.upper()}'s {region} is wrong at {answer['differs']}, in {length} bytes from {offset}"
+                )
 
     def report(self, gathered, packets):
-        self.observed.report += [(f"{letter.upper()} {cq}", "\n".join(map(str, completions)))
-                                 for (letter, cq), completions in gathered.items() if completions]
+        self.observed.report += [
+            (f"{letter.upper()} {cq}", "\n".join(map(str, completions)))
+            for (letter, cq), completions in gathered.items()
+            if completions
+        ]
         if not self.observed.problems:
             return
-        self.observed.report += [(f"{player.letter.upper()} counters", str(self.moved(player))) for player in (self.a, self.b)]
+        self.observed.report += [
+            (f"{player.letter.upper()} counters", str(self.moved(player)))
+            for player in (self.a, self.b)
+        ]
         shown = [str(packet) for packet in packets]
         if len(shown) > SHOWN_PACKETS:
             half = SHOWN_PACKETS // 2
@@ -400,7 +501,10 @@ def poll(cq, count=1000, timeout=0):
 
 def statuses(completions):
     """In the words of `Expect`; with the requests' numbers where they are not 1, 2, 3, …"""
-    words = [{"SUCCESS": "ok", "WR_FLUSH_ERR": "flush"}.get(c["status"], c["status"]) for c in completions]
+    words = [
+        {"SUCCESS": "ok", "WR_FLUSH_ERR": "flush"}.get(c["status"], c["status"])
+        for c in completions
+    ]
     numbers = [c["id"] for c in completions]
     if numbers != list(range(1, len(numbers) + 1)):
         words = [f"{number}:{word}" for number, word in zip(numbers, words)]

@@ -38,7 +38,9 @@ class Agent(Side):
     def __init__(self, guest):
         self.guest = guest
         self.who = f"the agent of guest {guest.ipv4}"
-        status, output = guest.run(f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py /dev/vport*p2 >/tmp/agent.log 2>&1 &")
+        status, output = guest.run(
+            f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py /dev/vport*p2 >/tmp/agent.log 2>&1 &"
+        )
         if status != 0:
             raise LabError(f"guest: cannot start the agent: {output}")
         self.reader = socket.socket(socket.AF_UNIX)
@@ -66,8 +68,13 @@ class Peer(Side):
         self.errors = directory / f"peer-{address}.log"
         self.faults = faults
         with open(self.errors, "ab") as errors:
-            self.process = net.start([binary, f"udp:{address}", "--faults", faults], stdin=subprocess.PIPE,
-                                     stdout=subprocess.PIPE, stderr=errors, bufsize=0)
+            self.process = net.start(
+                [binary, f"udp:{address}", "--faults", faults],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                bufsize=0,
+            )
         self.reader = self.process.stdout
 
     def write(self, data):

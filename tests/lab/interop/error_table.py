@@ -15,10 +15,16 @@ def print_table(kernel, observed):
             seen = observed.get(("errors", name, direction))
             if seen:
                 asked = seen.a if not seen.post else f"{seen.a} ({seen.post})".strip()
-                alike.setdefault((shorten(asked), shorten(seen.b), seen.states), []).append((direction, seen.nak))
+                alike.setdefault((shorten(asked), shorten(seen.b), seen.states), []).append(
+                    (direction, seen.nak)
+                )
         for (a, b, states), same in alike.items():
             nak = " ".join(dict.fromkeys(nak for _, nak in same if nak))
-            who = "all" if len(same) == len(DIRECTIONS) else " ".join(direction for direction, _ in same)
+            who = (
+                "all"
+                if len(same) == len(DIRECTIONS)
+                else " ".join(direction for direction, _ in same)
+            )
             lines.append([name, who, a or "-", b or "-", states, nak])
             name = ""
     if not lines:
@@ -38,4 +44,6 @@ def shorten(words):
             parts[-1][1] += 1
         else:
             parts.append([word, 1])
-    return " ".join(" ".join([word] * count) if count < 4 else f"{word} (x{count})" for word, count in parts)
+    return " ".join(
+        " ".join([word] * count) if count < 4 else f"{word} (x{count})" for word, count in parts
+    )

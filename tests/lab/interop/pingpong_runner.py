@@ -5,7 +5,15 @@ from dataclasses import dataclass, field
 
 from capture import capture_problems
 from net import listens
-from tools import PORT, guest_address, our_address, our_command, output_problems, refusal_problems, stock_command
+from tools import (
+    PORT,
+    guest_address,
+    our_address,
+    our_command,
+    output_problems,
+    refusal_problems,
+    stock_command,
+)
 
 # Ten times what the slowest needs; short enough that a run in which nothing works still ends within the hour.
 CASE_SECONDS = 30
@@ -75,7 +83,8 @@ class Matrix:
             result.report.append(("rxe0 counters", self.guest.counters()))
         elif case.capture:
             result.problems += capture_problems(
-                self.capture_path(), {our_address(case), guest_address(case, self.guest)})
+                self.capture_path(), {our_address(case), guest_address(case, self.guest)}
+            )
 
     def start_ours(self, case):
         self.started += 1

@@ -13,7 +13,17 @@ def our_command(binary, case, guest, pcap):
         # Always by IPv4: the stock server listens on the first address that the C library offers, and that is 0.0.0.0.
         # The exchange over TCP has nothing to do with the GIDs in it.
         argv.append(guest.ipv4)
-    argv += ["-d", f"udp:{our_address(case)}", "-m", case.mtu, "-s", case.size, "-n", case.iterations, "-c"]
+    argv += [
+        "-d",
+        f"udp:{our_address(case)}",
+        "-m",
+        case.mtu,
+        "-s",
+        case.size,
+        "-n",
+        case.iterations,
+        "-c",
+    ]
     if case.events:
         argv.append("-e")
     for rule in case.faults:
@@ -24,7 +34,13 @@ def our_command(binary, case, guest, pcap):
 
 
 def stock_command(case, guest):
-    argv = [f"ibv_{case.kind}_pingpong", "-d", "rxe0", "-g", guest.gids()[guest_address(case, guest)]]
+    argv = [
+        f"ibv_{case.kind}_pingpong",
+        "-d",
+        "rxe0",
+        "-g",
+        guest.gids()[guest_address(case, guest)],
+    ]
     if case.kind != "ud":
         argv += ["-m", case.mtu]
     argv += ["-s", case.size, "-n", case.iterations, "-c"]
@@ -49,8 +65,11 @@ def output_problems(who, case, output):
         rf"{total} bytes in {number} seconds = {number} Mbit/sec",
         rf"{case.iterations} iters in {number} seconds = {number} usec/iter",
     ]
-    problems = [f"{who} did not print a line like: {line}" for line in wanted
-                if not re.search(f"^{line}$", output, re.MULTILINE)]
+    problems = [
+        f"{who} did not print a line like: {line}"
+        for line in wanted
+        if not re.search(f"^{line}$", output, re.MULTILINE)
+    ]
     # The stock tool says this and still exits with 0.
     if "invalid data" in output:
         problems.append(f"{who} received invalid data")

@@ -37,7 +37,13 @@ class Stage:
     """One guest, its agent, and our peers that talk to it."""
 
     def __init__(self, net, guest, kernel, binary, directory):
-        self.net, self.guest, self.kernel, self.binary, self.directory = net, guest, kernel, binary, directory
+        self.net, self.guest, self.kernel, self.binary, self.directory = (
+            net,
+            guest,
+            kernel,
+            binary,
+            directory,
+        )
         self.agent = Agent(guest)
         self.tap = Tap(net, guest.tap)
         self.peers = {}
@@ -56,13 +62,17 @@ class Stage:
             peer.close()
             peer = None
         if not peer:
-            peer = self.peers[address] = Peer(self.net, self.binary, address, faults, self.directory)
+            peer = self.peers[address] = Peer(
+                self.net, self.binary, address, faults, self.directory
+            )
         return peer
 
     def play(self, case):
         started = time.monotonic()
         row, direction = case.row, case.direction
-        host, guest = (HOST_IPV4, self.guest.ipv4) if row.family == "ipv4" else (HOST_IPV6, self.guest.ipv6)
+        host, guest = (
+            (HOST_IPV4, self.guest.ipv4) if row.family == "ipv4" else (HOST_IPV6, self.guest.ipv6)
+        )
         rxe = self.agent, guest
         ours = rxe if direction == "rxe-rxe" else (self.peer(host, row.faults), host)
         a, b = (rxe, ours) if direction == "from-rxe" else (ours, rxe)
@@ -77,6 +87,9 @@ class Stage:
         self.observed[case.group, row.name, direction] = observed
         result.problems = observed.problems
         if result.problems:
-            result.report = [*observed.report, ("guest kernel", self.guest.console_text()[console:])]
+            result.report = [
+                *observed.report,
+                ("guest kernel", self.guest.console_text()[console:]),
+            ]
         result.seconds = time.monotonic() - started
         return result

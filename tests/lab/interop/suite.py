@@ -66,10 +66,18 @@ def main():
 
 def parse_arguments():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--list", action="store_true", help="print the names of the cases and do nothing")
-    parser.add_argument("--only", metavar="SUBSTRING", default="",
-                        help="play only the case of this name, or all whose names contain it")
-    parser.add_argument("--keep", action="store_true", help="afterwards, leave the lab up and take commands for it")
+    parser.add_argument(
+        "--list", action="store_true", help="print the names of the cases and do nothing"
+    )
+    parser.add_argument(
+        "--only",
+        metavar="SUBSTRING",
+        default="",
+        help="play only the case of this name, or all whose names contain it",
+    )
+    parser.add_argument(
+        "--keep", action="store_true", help="afterwards, leave the lab up and take commands for it"
+    )
     return parser.parse_args()
 
 
@@ -82,18 +90,32 @@ def choose(text):
 
 def run_lab(options, chosen, logs):
     """Returns the number of failed cases."""
-    groups = [(kernel, group) for kernel in KERNELS if (group := [case for case in chosen if kernel_of(case) == kernel])]
-    pingpong = our_binary("roce", "ROCE_BIN") if any(not isinstance(case, RowCase) for case in chosen) else None
+    groups = [
+        (kernel, group)
+        for kernel in KERNELS
+        if (group := [case for case in chosen if kernel_of(case) == kernel])
+    ]
+    pingpong = (
+        our_binary("roce", "ROCE_BIN")
+        if any(not isinstance(case, RowCase) for case in chosen)
+        else None
+    )
     if any(isinstance(case, CmCase) for case in chosen):
         build_beside(pingpong)
-    peer = our_binary("roce-interop-peer", "ROCE_PEER") if any(isinstance(case, RowCase) for case in chosen) else None
+    peer = (
+        our_binary("roce-interop-peer", "ROCE_PEER")
+        if any(isinstance(case, RowCase) for case in chosen)
+        else None
+    )
     prepared = {kernel: prepare(kernel, say) for kernel, _ in groups}
     started = time.monotonic()
     failed = 0
     # The first guest works while the second one still boots.
     with Net() as net, ThreadPoolExecutor() as pool:
-        guests = {kernel: pool.submit(boot, net, prepared[kernel], logs, number, pingpong, group)
-                  for number, (kernel, group) in enumerate(groups, 2)}
+        guests = {
+            kernel: pool.submit(boot, net, prepared[kernel], logs, number, pingpong, group)
+            for number, (kernel, group) in enumerate(groups, 2)
+        }
         try:
             for kernel, group in groups:
                 guest, connecting = guests[kernel].result()
@@ -147,8 +169,11 @@ def our_binary(name, variable):
 
 def build_beside(binary):
     """What else connection management is tried with lies beside the tool's binary."""
-    wanted = {"examples/cm_client": ["--example", "cm_client"], "examples/cm_server": ["--example", "cm_server"],
-              "roce-interop-steps": ["--package", "roce-interop-peer", "--bin", "roce-interop-steps"]}
+    wanted = {
+        "examples/cm_client": ["--example", "cm_client"],
+        "examples/cm_server": ["--example", "cm_server"],
+        "roce-interop-steps": ["--package", "roce-interop-peer", "--bin", "roce-interop-steps"],
+    }
     for name, arguments in wanted.items():
         if not (binary.parent / name).exists():
             say(f"building {name}")
@@ -161,13 +186,29 @@ def play_group(net, guest, connecting, kernel, pingpong, peer, logs, group):
     """Plays what is for one guest; returns the number of failed cases."""
     width = max(len(case.name) for case in group)
     matrix = Matrix(net, guest, pingpong, logs)
-    stage = Stage(net, guest, kernel, peer, logs) if any(isinstance(case, RowCase) for case in group) else None
+    stage = (
+        Stage(net, guest, kernel, peer, logs)
+        if any(isinstance(case, RowCase) for case in group)
+        else None
+    )
     failed = 0
     try:
         for case in group:
-            player = stage if isinstance(case, RowCase) else connecting if isinstance(case, CmCase) else matrix
+            player = (
+                stage
+                if isinstance(case, RowCase)
+                else connecting
+                if isinstance(case, CmCase)
+                else matrix
+            )
             result = player.play(case)
-            word = "FAIL" if result.problems else "refused" if getattr(case, "refused", False) else "ok"
+            word = (
+                "FAIL"
+                if result.problems
+                else "refused"
+                if getattr(case, "refused", False)
+                else "ok"
+            )
             print(f"{case.name:{width}}  {word:7}  {result.seconds:6.2f} s", flush=True)
             if result.problems:
                 failed += 1

@@ -14,11 +14,30 @@ BUFFER = 256 << 20
 ROCE_PORT = 4791
 
 OPERATIONS = {
-    0x00: "SEND first", 0x01: "SEND middle", 0x02: "SEND last", 0x03: "SEND last imm", 0x04: "SEND only",
-    0x05: "SEND only imm", 0x06: "WRITE first", 0x07: "WRITE middle", 0x08: "WRITE last", 0x09: "WRITE last imm",
-    0x0A: "WRITE only", 0x0B: "WRITE only imm", 0x0C: "READ request", 0x0D: "READ response first",
-    0x0E: "READ response middle", 0x0F: "READ response last", 0x10: "READ response only", 0x11: "ACK",
-    0x12: "ATOMIC ACK", 0x13: "CMP_SWAP", 0x14: "FETCH_ADD", 0x16: "SEND last inv", 0x17: "SEND only inv", 0x1C: "FLUSH",
+    0x00: "SEND first",
+    0x01: "SEND middle",
+    0x02: "SEND last",
+    0x03: "SEND last imm",
+    0x04: "SEND only",
+    0x05: "SEND only imm",
+    0x06: "WRITE first",
+    0x07: "WRITE middle",
+    0x08: "WRITE last",
+    0x09: "WRITE last imm",
+    0x0A: "WRITE only",
+    0x0B: "WRITE only imm",
+    0x0C: "READ request",
+    0x0D: "READ response first",
+    0x0E: "READ response middle",
+    0x0F: "READ response last",
+    0x10: "READ response only",
+    0x11: "ACK",
+    0x12: "ATOMIC ACK",
+    0x13: "CMP_SWAP",
+    0x14: "FETCH_ADD",
+    0x16: "SEND last inv",
+    0x17: "SEND only inv",
+    0x1C: "FLUSH",
     0x1D: "ATOMIC WRITE",
 }
 WITH_AETH = {0x0D, 0x0F, 0x10, 0x11, 0x12}
@@ -48,8 +67,10 @@ class Packet:
         name = OPERATIONS.get(self.opcode & 0x1F, "?") if self.opcode < 0x80 else "CNP"
         service = ["RC", "UC", "RD", "UD"][self.opcode >> 5] if self.opcode < 0x80 else ""
         syndrome = "" if self.syndrome is None else f" syndrome {self.syndrome:#04x}"
-        return (f"{self.source} > {self.destination} qp {self.dest_qpn:#x} psn {self.psn:#x} {service} {name}{syndrome}"
-                f" ({self.length})")
+        return (
+            f"{self.source} > {self.destination} qp {self.dest_qpn:#x} psn {self.psn:#x} {service} {name}{syndrome}"
+            f" ({self.length})"
+        )
 
 
 class Tap:
@@ -80,9 +101,13 @@ class Tap:
 
 def parse(frame):
     """A RoCEv2 packet, or nothing."""
-    kind, = struct.unpack_from(">H", frame, 12)
+    (kind,) = struct.unpack_from(">H", frame, 12)
     if kind == 0x0800:
-        addresses, udp, protocol = (frame[26:30], frame[30:34]), 14 + (frame[14] & 15) * 4, frame[23]
+        addresses, udp, protocol = (
+            (frame[26:30], frame[30:34]),
+            14 + (frame[14] & 15) * 4,
+            frame[23],
+        )
     elif kind == 0x86DD:
         addresses, udp, protocol = (frame[22:38], frame[38:54]), 54, frame[20]
     else:
@@ -96,8 +121,15 @@ def parse(frame):
     opcode = frame[bth]
     source, destination = (str(ipaddress.ip_address(bytes(a))) for a in addresses)
     syndrome = frame[bth + 12] if opcode in WITH_AETH and len(frame) > bth + 12 else None
-    return Packet(source, destination, opcode, int.from_bytes(frame[bth + 5:bth + 8]), int.from_bytes(frame[bth + 9:bth + 12]),
-                  syndrome, length - 8)
+    return Packet(
+        source,
+        destination,
+        opcode,
+        int.from_bytes(frame[bth + 5 : bth + 8]),
+        int.from_bytes(frame[bth + 9 : bth + 12]),
+        syndrome,
+        length - 8,
+    )
 
 
 class inside:
