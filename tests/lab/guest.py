@@ -8,18 +8,18 @@ import shlex
 import subprocess
 import time
 
-from lab import LabError
-from net import MTU
+from lab.host import LabError
+from lab.namespaces import MTU
 
 BOOT_SECONDS = 120
-# How much later than the guest's own limit an answer may come before the guest counts as dead.
+# Time after the guest's own limit until an answer must have come.
 GRACE_SECONDS = 15
 
 
 class Guest:
     """A running guest. Its number makes its addresses: guest 2 is 10.77.0.2 and fd77::2."""
 
-    def __init__(self, net, kernel, initramfs, directory, number=2, processors=1):
+    def __init__(self, bridge, kernel, initramfs, directory, number=2, processors=1):
         self.number = number
         self.ipv4 = f"10.77.0.{number}"
         self.ipv6 = f"fd77::{number:x}"
@@ -29,49 +29,9 @@ class Guest:
         self.jobs = 0
         self.pending = b""
         self.tap = f"tap{number}"
-        net.add_tap(self.tap)
-        # Only software emulation: a KVM that starts and then cannot run the kernel would be worse than none.
-        self.qemu = net.start(
-            [
-                "qemu-system-x86_64",
-                "-accel",
-                "tcg,thread=multi",
-                "-cpu",
-                "max",
-                "-smp",
-                str(processors),
-                "-m",
-                "1024",
-                "-nodefaults",
-                "-no-user-config",
-                "-display",
-                "none",
-                "-monitor",
-                "none",
-                "-no-reboot",
-                "-kernel",
-                kernel,
-                "-initrd",
-                initramfs,
-                "-append",
-                "console=ttyS0 quiet panic=-1 tsc=reliable",
-                "-netdev",
-                f"tap,id=n0,ifname={self.tap},script=no,downscript=no",
-                "-device",
-                f"virtio-net-pci,netdev=n0,mac=52:54:00:77:00:{number:02x},host_mtu={MTU},romfile=",
-                "-serial",
-                f"file:{self.console}",
-                "-device",
-                "virtio-serial-pci",
-                "-chardev",
-                "stdio,id=c0",
-                "-device",
-                "virtserialport,nr=1,chardev=c0",
-                "-chardev",
-                f"socket,id=c1,path={self.agent_socket},server=on,wait=off",
-                "-device",
-                "virtserialport,nr=2,chardev=c1",
-            ],
+        bridge.add_tap(self.tap)
+        self.qemu = bridge.start(
+            self.qemu_command(kernel, initramfs, processors),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -82,6 +42,24 @@ class Guest:
         except BaseException:
             self.close()
             raise
+
+    def qemu_command(self, kernel, initramfs, processors):
+        mac = f"52:54:00:77:00:{self.number:02x}"
+        # Only software emulation: a KVM that starts and then cannot run the kernel would be worse
+        # than none.
+        return [
+            *("qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max"),
+            *("-smp", str(processors), "-m", "1024"),
+            *("-nodefaults", "-no-user-config", "-display", "none", "-monitor", "none"),
+            *("-no-reboot", "-kernel", kernel, "-initrd", initramfs),
+            *("-append", "console=ttyS0 quiet panic=-1 tsc=reliable"),
+            *("-netdev", f"tap,id=n0,ifname={self.tap},script=no,downscript=no"),
+            *("-device", f"virtio-net-pci,netdev=n0,mac={mac},host_mtu={MTU},romfile="),
+            *("-serial", f"file:{self.console}", "-device", "virtio-serial-pci"),
+            *("-chardev", "stdio,id=c0", "-device", "virtserialport,nr=1,chardev=c0"),
+            *("-chardev", f"socket,id=c1,path={self.agent_socket},server=on,wait=off"),
+            *("-device", "virtserialport,nr=2,chardev=c1"),
+        ]
 
     def close(self):
         # It has no disk that could be harmed.
@@ -97,19 +75,23 @@ class Guest:
             f"ip link set eth0 mtu {MTU} up",
             f"ip addr add {self.ipv4}/24 dev eth0",
             f"ip addr add {self.ipv6}/64 dev eth0",
+            # Without a route to them, no group is found.
+            "ip route add 224.0.0.0/4 dev eth0",
             "rdma link add rxe0 type rxe netdev eth0",
         ]:
             status, output = self.run(command)
             if status != 0:
-                raise LabError(
-                    f"guest: {command}: exit status {status}\n{output}\n{self.console_text()}"
-                )
-        # The GID table is filled by a work queue, some time after the device is there.
+                text = f"{output}\n{self.console_text()}"
+                raise LabError(f"guest: {command}: exit status {status}\n{text}")
+        # The GID table is filled by a work queue, some time after the device exists.
         deadline = time.monotonic() + 10
         while not {self.ipv4, self.ipv6} <= self.gids().keys():
             if time.monotonic() > deadline:
                 raise LabError(f"guest: rxe0 has only these GIDs: {self.gids()}")
             time.sleep(0.1)
+
+    def address(self, family):
+        return self.ipv4 if family == "ipv4" else self.ipv6
 
     def gids(self):
         """Address -> index in rxe0's GID table."""
@@ -127,9 +109,8 @@ class Guest:
         self.commands += 1
         self.qemu.stdin.write(f"{self.commands} {timeout} {command}\n".encode())
         self.qemu.stdin.flush()
-        output, match = self.read_until(
-            rb"\n<done %d (\d+)>\n" % self.commands, timeout + GRACE_SECONDS
-        )
+        end = rb"\n<done %d (\d+)>\n" % self.commands
+        output, match = self.read_until(end, timeout + GRACE_SECONDS)
         return int(match[1]), output
 
     def start(self, argv):
@@ -141,32 +122,28 @@ class Guest:
         deadline = time.monotonic() + seconds
         while not (match := re.search(pattern, self.pending)):
             left = deadline - time.monotonic()
-            if left <= 0 or self.qemu.poll() is not None:
-                what = (
-                    "has ended"
-                    if self.qemu.poll() is not None
-                    else f"does not answer within {seconds} s"
-                )
-                raise LabError(
-                    f"guest {what}\n{self.pending.decode(errors='replace')}\n{self.console_text()}"
-                )
+            ended = self.qemu.poll() is not None
+            if left <= 0 or ended:
+                what = "has ended" if ended else f"does not answer within {seconds} s"
+                text = f"{self.pending.decode(errors='replace')}\n{self.console_text()}"
+                raise LabError(f"guest {what}\n{text}")
             if select.select([self.qemu.stdout], [], [], min(left, 1))[0]:
                 self.pending += os.read(self.qemu.stdout.fileno(), 65536)
         output, self.pending = self.pending[: match.start()], self.pending[match.end() :]
         return output.decode(errors="replace"), match
 
     def console_text(self):
-        """What the kernel said."""
+        """Messages of the kernel."""
         return self.console.read_text(errors="replace") if self.console.exists() else ""
 
     def counters(self):
-        """rxe's own count of what happened, those that are not zero."""
-        return self.run(
-            "cd /sys/class/infiniband/rxe0/ports/1/hw_counters && grep . * | grep -v ':0$'"
-        )[1]
+        """Counters of rxe that are not zero."""
+        directory = "/sys/class/infiniband/rxe0/ports/1/hw_counters"
+        return self.run(f"cd {directory} && grep . * | grep -v ':0$'")[1]
 
-    def socket_table(self):
-        return self.run("cat /proc/net/tcp /proc/net/tcp6")[1]
+    def table(self, *names):
+        """Tables of /proc/net: `tcp`, `udp`, `igmp`, …"""
+        return self.run(f"cat {' '.join(f'/proc/net/{name}' for name in names)}")[1]
 
 
 class Job:
@@ -179,8 +156,8 @@ class Job:
         # exec, so that the recorded number is the program's own and leads its process group.
         program = shlex.quote(f"echo $$ >pid; exec {shlex.join(map(str, argv))} >output 2>&1")
         status, output = guest.run(
-            f"mkdir {directory} && cd {directory} && (setsid sh -c {program}; echo $? >part; mv part status)"
-            " >/dev/null 2>&1 & "
+            f"mkdir {directory} && cd {directory} && "
+            f"(setsid sh -c {program}; echo $? >part; mv part status) >/dev/null 2>&1 & "
         )
         if status != 0:
             raise LabError(f"guest: cannot start {argv}: {output}")
@@ -199,7 +176,7 @@ class Job:
         pause = 0.02
         while self.poll() is None and time.monotonic() < deadline:
             time.sleep(pause)
-            # Asking costs the emulated processor time that the program wants.
+            # Each question takes time of the emulated processor that the program needs.
             pause = min(pause * 2, 0.5)
         return self.returncode
 
@@ -212,7 +189,9 @@ class Job:
 
 
 def gid_text(address):
-    """An address as sysfs shows it in a GID table: eight groups of four digits, IPv4 mapped into IPv6."""
+    """An address as sysfs shows it in a GID table: eight groups of four digits, IPv4 mapped into
+    IPv6.
+    """
     value = ipaddress.ip_address(address)
     if value.version == 4:
         value = ipaddress.IPv6Address(f"::ffff:{value}")

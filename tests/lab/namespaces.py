@@ -1,6 +1,6 @@
-"""A network of the lab's own: a namespace that holds a bridge and a tap for every guest.
+"""Network namespaces of the lab, and the bridge that guests are on.
 
-The host's end, where our program runs, is the bridge itself. Nothing outside the namespace is touched.
+Nothing outside the namespaces is touched, and they go away at the end of the run.
 """
 
 import itertools
@@ -8,23 +8,26 @@ import os
 import re
 import signal
 import subprocess
+from contextlib import suppress
 
-from lab import output_of
+from lab.host import output_of
 
-# The largest path MTU is 4096; rxe wants 80 bytes more than that from its network device, and with rdma_cm 96.
+# The largest path MTU is 4096; rxe wants 80 bytes more than that from its network device, and with
+# rdma_cm 96.
 MTU = 4200
 
 HOST_IPV4 = "10.77.0.1"
 HOST_IPV6 = "fd77::1"
 
-# Behind it come a word, the number of the process whose it is, and what that likes.
+# Names of namespaces begin with it; behind it come a word, the id of the run's process, and any
+# suffix.
 PREFIX = "roce-"
 
 
 class Namespace:
     """A network namespace, which goes away with all that runs in it."""
 
-    def __init__(self, name=f"{PREFIX}lab-{os.getpid()}"):
+    def __init__(self, name):
         self.name = name
 
     def __enter__(self):
@@ -41,7 +44,8 @@ class Namespace:
         remove(self.name)
 
     def set_up(self):
-        # An address must be usable at once (no duplicate address detection) and nobody answers router solicitations.
+        # An address must be usable at once (no duplicate address detection), and router
+        # solicitations have no answer.
         settings = [
             f"/proc/sys/net/ipv6/conf/{name}/accept_{what}"
             for name in ("all", "default")
@@ -54,8 +58,9 @@ class Namespace:
         output_of(["ip", "-n", self.name, *arguments])
 
     def command(self, argv):
-        """A command line that runs `argv` inside, and ends it should this process be killed."""
-        return ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.name, *map(str, argv)]
+        """Command line that runs `argv` inside, and ends it should this process be killed."""
+        enter = ["setpriv", "--pdeathsig", "KILL", "ip", "netns", "exec", self.name]
+        return [*enter, *map(str, argv)]
 
     def output(self, argv):
         return output_of(self.command(argv))
@@ -64,29 +69,33 @@ class Namespace:
         # A session of its own: Ctrl-C is for this process, which then ends the others in order.
         return subprocess.Popen(self.command(argv), start_new_session=True, **options)
 
-    def socket_table(self):
-        return self.output(["cat", "/proc/net/tcp", "/proc/net/tcp6"])
+    def table(self, *names):
+        """Tables of /proc/net: `tcp`, `udp`, `igmp`, …"""
+        return self.output(["cat", *(f"/proc/net/{name}" for name in names)])
 
 
-class Net(Namespace):
-    """The namespace with the bridge."""
+class Bridge(Namespace):
+    """A namespace with a bridge and a tap for each guest; the host's end is the bridge itself."""
 
     def __init__(self):
-        super().__init__()
-        self.own_numbers = itertools.count(101)
+        super().__init__(f"{PREFIX}lab-{os.getpid()}")
+        self.numbers = itertools.count(101)
 
     def set_up(self):
         super().set_up()
-        # Snooping would hold back neighbour discovery, for there is no multicast querier.
+        # Snooping would hold back IPv6 neighbour discovery: there is no multicast querier.
         self.ip("link", "add", "br0", "type", "bridge", "mcast_snooping", "0")
         self.ip("link", "set", "br0", "mtu", str(MTU), "up")
         self.ip("addr", "add", f"{HOST_IPV4}/24", "dev", "br0")
         self.ip("addr", "add", f"{HOST_IPV6}/64", "dev", "br0", "nodad")
+        # Without a route to them, no group is found.
+        self.ip("route", "replace", "224.0.0.0/4", "dev", "br0")
 
-    def add_own_address(self):
-        """One more IPv4 address of the host, for a device beside others: on an interface of its own, since who opens the bridge's
-        device wants all of the bridge's addresses."""
-        number = next(self.own_numbers)
+    def add_address(self):
+        """Adds one more IPv4 address of the host, for a device beside others. It is on an interface
+        of its own: a process that opens the bridge's device takes all of the bridge's addresses.
+        """
+        number = next(self.numbers)
         address, name = f"10.77.0.{number}", f"own{number}"
         self.ip("link", "add", name, "type", "veth", "peer", "name", f"{name}-end")
         for end in [name, f"{name}-end"]:
@@ -99,25 +108,14 @@ class Net(Namespace):
         self.ip("link", "set", name, "mtu", str(MTU), "master", "br0", "up")
 
 
-def listens(socket_table, port):
-    """Whether /proc/net/tcp or tcp6 shows a listener on `port`."""
-    for line in socket_table.splitlines():
-        columns = line.split()
-        if len(columns) > 3 and columns[3] == "0A" and columns[1].endswith(f":{port:04X}"):
-            return True
-    return False
-
-
 def remove(name):
     """Removes a namespace, and what still runs there, which would keep it alive."""
     listed = subprocess.run(
         ["ip", "netns", "pids", name], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     )
     for pid in listed.stdout.split():
-        try:
+        with suppress(ProcessLookupError):
             os.kill(int(pid), signal.SIGKILL)
-        except ProcessLookupError:
-            pass
     subprocess.run(["ip", "netns", "delete", name], stderr=subprocess.DEVNULL)
 
 

@@ -1,9 +1,44 @@
-"""What a run tells, and what it leaves."""
+"""Reports: the result of a case, the lines about it, and the logs of a failed run."""
 
 import shutil
 import sys
+import threading
+from dataclasses import dataclass, field
 
-from lab import cache_dir
+from lab.host import cache_dir
+
+
+@dataclass
+class Result:
+    """Result of a case: it has failed if there are problems."""
+
+    problems: list = field(default_factory=list)
+    report: list = field(default_factory=list)  # (heading, text), shown of a failed case
+    seconds: float = 0.0
+    note: str = ""  # shown behind the case's name
+
+
+class CaseTable:
+    """Prints each case as it ends, and counts. Threads may share it."""
+
+    def __init__(self, cases):
+        self.width = max(len(case.name) for case in cases)
+        self.count = len(cases)
+        self.failed = 0
+        self.lock = threading.Lock()
+
+    def add(self, case, result):
+        good = "refused" if getattr(case, "refused", False) else "ok"
+        word = "FAIL" if result.problems else good
+        line = f"{case.name:{self.width}}  {word:7}  {result.seconds:6.2f} s  {result.note}"
+        with self.lock:
+            print(line.rstrip(), flush=True)
+            if result.problems:
+                self.failed += 1
+                explain(result)
+
+    def print_summary(self):
+        print(f"{self.count - self.failed} passed, {self.failed} failed", flush=True)
 
 
 def explain(result):
@@ -16,9 +51,9 @@ def explain(result):
     sys.stdout.flush()
 
 
-def put_away(logs, name, keep):
+def keep_logs(logs, name, failed):
     """Keeps the logs of the last failed run, and no others."""
-    if keep:
+    if failed:
         place = cache_dir() / name
         shutil.rmtree(place, ignore_errors=True)
         shutil.move(logs, place)

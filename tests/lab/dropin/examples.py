@@ -1,11 +1,11 @@
-"""The examples of libibverbs: devices, what they tell, their events, and the pingpongs."""
+"""The programs of ibverbs-utils: devices, their attributes and events, and the pingpongs."""
 
 from dataclasses import replace
 
-from casting import SOCKETS, Case, Program
+from lab.dropin.case import SOCKETS, Case, Program
 
-NEVER = ("invalid data", "Couldn't", "Failed")
-# What one side does by itself, and rxe does not.
+FORBIDDEN = ("invalid data", "Couldn't", "Failed")
+# Options that one side has by itself, and rxe has not.
 ONE_SIDED = {
     "timestamps": ["-t"],
     "device-memory": ["-j"],
@@ -31,7 +31,7 @@ def devices():
         "alone",
         Program(("ibv_devices",), (r"roce_lo\s+[0-9a-f]{16}", r"roce_eth0\s+[0-9a-f]{16}")),
     )
-    says = (
+    lines = (
         r"hca_id:\s+roce_lo",
         r"transport:\s+InfiniBand \(0\)",
         r"state:\s+PORT_ACTIVE \(4\)",
@@ -49,12 +49,12 @@ def devices():
     yield Case(
         "devinfo",
         "alone",
-        Program(("ibv_devinfo", "-v", "-d", "{device}"), says, ("Failed", "failed")),
+        Program(("ibv_devinfo", "-v", "-d", "{device}"), lines, ("Failed", "failed")),
     )
     yield Case(
         "devinfo/all",
         "alone",
-        Program(("ibv_devinfo",), (says[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")),
+        Program(("ibv_devinfo",), (lines[0], r"hca_id:\s+roce_eth0"), ("Failed", "failed")),
     )
     yield Case(
         "devinfo/list",
@@ -64,8 +64,8 @@ def devices():
 
 
 def watch():
-    """The cable is pulled and plugged in again."""
-    says = (
+    """The link goes down and up again."""
+    lines = (
         r"roce_watch0: async event FD \d+",
         r"event_type IBV_EVENT_PORT_ERR \(10\), port 1",
         r"event_type IBV_EVENT_PORT_ACTIVE \(9\), port 1",
@@ -73,7 +73,7 @@ def watch():
     return Case(
         "asyncwatch",
         "alone",
-        Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), says, endless=True),
+        Program(("stdbuf", "-oL", "ibv_asyncwatch", "-d", "roce_watch0"), lines, endless=True),
         before=(
             "ip link add watch0 type veth peer name watch1",
             "ip addr add 10.79.0.1/24 dev watch0",
@@ -108,10 +108,11 @@ def plain():
 def options():
     for kind in ["rc", "uc", "ud", "srq"]:
         yield pingpong(kind, "loopback", "events", 300, 1024, "-c", "-e")
-        # Nothing of it is special to loopback.
+        # None of this is special to loopback.
         yield pingpong(kind, "hosts", "events", 300, 1024, "-c", "-e")
         yield pingpong(kind, "hosts", "plain", 300, 1024, "-c")
-    # Not events with timestamps: the tool takes it for an error when an event comes for what it has polled already.
+    # No events with timestamps: the tool fails at an event of completions that it has already
+    # polled.
     variants = {
         **ONE_SIDED,
         "prefetch": ["-o", "-P"],
@@ -119,8 +120,8 @@ def options():
         "new-send-events": ["-N", "-e"],
     }
     for name, words in variants.items():
-        says = (r"Max receive completion clock cycles = \d+",) if "-t" in words else ()
-        yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, says=says)
+        lines = (r"Max receive completion clock cycles = \d+",) if "-t" in words else ()
+        yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, lines=lines)
     yield pingpong("srq", "loopback", "on-demand", 300, 4096, "-c", "-o")
     yield pingpong("rc", "loopback", "long", 20_000, 64)
     for name, words in {"plain": [], "events": ["-e"], "on-demand": ["-o"]}.items():
@@ -128,13 +129,13 @@ def options():
         yield Case(
             f"pingpong/xsrq/loopback/{name}",
             "loopback",
-            Program((*common, "{server}"), never=("Failed",)),
-            Program(common, never=("Failed",)),
+            Program((*common, "{server}"), forbidden=("Failed",)),
+            Program(common, forbidden=("Failed",)),
         )
 
 
 def sockets():
-    """The same by the network stack, which packets within a host do not take by themselves."""
+    """Packets within a host through the network stack instead of shared memory."""
     for kind in ["rc", "uc", "ud", "srq"]:
         yield replace(pingpong(kind, "loopback", "sockets", 300, 4096, "-c"), variables=SOCKETS)
         yield replace(
@@ -143,7 +144,7 @@ def sockets():
 
 
 def faults():
-    """What `roce run --fault` does to both sides."""
+    """Faults of `roce run --fault`, on both sides."""
     for name, rules in {
         "loss": "drop send every 40",
         "damage": "corrupt send every 100",
@@ -152,12 +153,12 @@ def faults():
         yield replace(
             pingpong("rc", "loopback", f"fault-{name}", 300, 4096, "-c"), run=("--fault", rules)
         )
-    given_up = (r"Failed status transport retry counter exceeded \(12\) for wr_id 2",)
+    retries_exceeded = (r"Failed status transport retry counter exceeded \(12\) for wr_id 2",)
     common = ("ibv_rc_pingpong", "-d", "{device}", "-g", "{gid}")
     yield Case(
         "pingpong/rc/loopback/fault-nothing-arrives",
         "loopback",
-        Program((*common, "{server}"), given_up, status=1),
+        Program((*common, "{server}"), retries_exceeded, status=1),
         Program(common, endless=True),
         run=("--fault", "drop send tx"),
     )
@@ -168,7 +169,8 @@ def against_rxe():
         for kind in ["rc", "uc", "ud", "srq"]:
             yield pingpong(kind, place, "plain", 20, 2048, "-c")
             yield pingpong(kind, place, "events", 20, 2048, "-c", "-e")
-        # By UC no more at once than a socket holds: who has to wait for the processor loses the rest, and waits for it for ever.
+        # By UC no more at once than a socket holds: a side that is late loses the rest, and waits
+        # for it for ever.
         for kind, size in [("rc", 65539), ("uc", 16387)]:
             for mtu in [256, 512, 1024, 2048, 4096]:
                 yield pingpong(kind, place, f"mtu{mtu}", 10, size, "-c", "-m", mtu)
@@ -176,25 +178,15 @@ def against_rxe():
             yield pingpong("rc", place, f"ours-{name}", 20, 4096, "-c", ours=words)
 
 
-def pingpong(kind, place, name, count, size, *words, ours=(), says=()):
-    """`ours`: words for our side only, in a conversation with rxe."""
-    common = (
-        f"ibv_{kind}_pingpong",
-        "-d",
-        "{device}",
-        "-g",
-        "{gid}",
-        "-n",
-        count,
-        "-s",
-        size,
-        *words,
-    )
-    says = (rf"{count} iters in [\d.]+ seconds = [\d.]+ usec/iter", *says)
+def pingpong(kind, place, name, count, size, *words, ours=(), lines=()):
+    """`ours`: options of our side only, with rxe as the other one."""
+    common = (f"ibv_{kind}_pingpong", "-d", "{device}", "-g", "{gid}")
+    common += ("-n", count, "-s", size, *words)
+    lines = (rf"{count} iters in [\d.]+ seconds = [\d.]+ usec/iter", *lines)
     client, server = (ours, ()) if place == "rxe-server" else ((), ours)
     return Case(
         f"pingpong/{kind}/{place}/{name}",
         place,
-        Program((*common, *client, "{server}"), says, NEVER),
-        Program((*common, *server), says, NEVER),
+        Program((*common, *client, "{server}"), lines, FORBIDDEN),
+        Program((*common, *server), lines, FORBIDDEN),
     )

@@ -1,24 +1,31 @@
-"""Where our side runs: network namespaces, and `roce run` in them, which puts our library in the place of the stock ones."""
+"""Hosts of programs: network namespaces with our library in the place of the stock ones, by
+`roce run`, and the guest.
+"""
 
 import os
 import re
 import shutil
 import subprocess
+import time
 from pathlib import Path
 
-from casting import ready_here
-from lab import LabError, output_of
-from matrix import OurSide
-from net import HOST_IPV4, MTU, PREFIX, Namespace, Net
+from lab import proc_net
+from lab.host import ROCE_PORT, LabError, output_of
+from lab.namespaces import HOST_IPV4, MTU, PREFIX, Bridge, Namespace
+from lab.programs import GuestProgram, HostProgram
 
-# The names by which programs and dlopen ask for our one file.
+# Names by which programs and dlopen ask for our one file.
 NAMES = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"]
-
+# User and group of our programs.
 NOBODY = 65534
+# Time from the open port to the listening program, where nothing shows that it listens.
+LISTEN_DELAY = 0.3
 
 
 def place_ours(roce, library, directory):
-    """Puts both where every user can execute them, side by side, as they would be installed; returns the command."""
+    """Copies both to where every user can execute them, side by side as if installed; returns the
+    tool's path.
+    """
     place = directory / "ours"
     place.mkdir()
     shutil.copy(library, place / "libroce_abi.so")
@@ -26,7 +33,7 @@ def place_ours(roce, library, directory):
 
 
 def place_library(library, directory):
-    """Puts the library under the names of those that it replaces, for where there is no `roce run`."""
+    """Copies the library, with the names of those that it replaces, for where no `roce run` is."""
     place = directory / "roce"
     place.mkdir()
     shutil.copy(library, place / "libroce_abi.so")
@@ -34,56 +41,33 @@ def place_library(library, directory):
         (place / name).symlink_to("libroce_abi.so")
 
 
-class Home:
+class Sandbox:
     """A namespace, and programs that run in it as nobody, by `roce run`."""
 
     def __init__(self, namespace, roce):
         self.namespace, self.roce = namespace, roce
-        # What programs leave behind is neither in the way of others nor seen by them.
+        # A /tmp of its own: files of one program neither disturb others nor are seen by them.
         self.scratch = roce.parent / f"tmp-{namespace.name}"
         self.scratch.mkdir()
         self.scratch.chmod(0o1777)
-        # Where users may have no namespaces, root must be the one who sees what --sysfs shows.
-        self.nobody_sees = (
-            subprocess.run(
-                [*self.as_nobody(), "unshare", "-Urm", "true"], stderr=subprocess.DEVNULL
-            ).returncode
-            == 0
-        )
+        # Where users may have no namespaces, programs with --sysfs run as root.
+        test = [*self.as_nobody(), "unshare", "-Urm", "true"]
+        self.user_namespaces = subprocess.run(test, stderr=subprocess.DEVNULL).returncode == 0
 
     def as_nobody(self):
-        # The last setpriv: giving up root takes back what was asked for the parent's death.
-        return [
-            *self.as_root(),
-            "setpriv",
-            f"--reuid={NOBODY}",
-            f"--regid={NOBODY}",
-            "--clear-groups",
-            "--pdeathsig",
-            "KILL",
-        ]
+        # The last setpriv: the change of the user clears the signal at the parent's death.
+        user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        return [*self.as_root(), "setpriv", *user, "--pdeathsig", "KILL"]
 
     def as_root(self):
         bind = f'mount --bind {self.scratch} /tmp && exec "$@"'
         return self.namespace.command(["sh", "-c", bind, "sh"])
 
     def command(self, argv, sysfs=False, options=(), variables=()):
-        user = self.as_nobody() if self.nobody_sees or not sysfs else self.as_root()
-        return [
-            *user,
-            "env",
-            "-i",
-            "PATH=/usr/bin:/bin:/usr/sbin:/sbin",
-            "HOME=/tmp",
-            "LC_ALL=C",
-            *variables,
-            str(self.roce),
-            "run",
-            *(["--sysfs"] if sysfs else []),
-            *options,
-            "--",
-            *map(str, argv),
-        ]
+        user = self.as_nobody() if self.user_namespaces or not sysfs else self.as_root()
+        environment = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", *variables]
+        run = [str(self.roce), "run", *(["--sysfs"] if sysfs else []), *options, "--"]
+        return [*user, "env", "-i", *environment, *run, *map(str, argv)]
 
     def start(self, argv, sysfs=False, options=(), variables=(), **rest):
         argv = self.command(argv, sysfs, options, variables)
@@ -94,91 +78,131 @@ class Home:
     def output(self, argv):
         return output_of(self.command(argv))
 
-    def table(self, *names):
-        return self.namespace.output(["cat", *(f"/proc/net/{name}" for name in names)])
-
 
 class Host:
-    """A side of a conversation: a home, the device to use there and its address."""
+    """A side of a case on this machine: a sandbox, the device to use there and its address."""
 
-    def __init__(self, home, device, address):
-        self.home, self.device, self.address = home, device, address
+    def __init__(self, sandbox, device, address):
+        self.sandbox, self.device, self.address = sandbox, device, address
         self.gid_index = None
 
     def facts(self):
+        """Words of command lines."""
         if self.gid_index is None:
             self.gid_index = 0 if self.device == "roce_lo" else self.find_gid()
         return {"device": self.device, "gid": self.gid_index, "own": self.address}
 
     def find_gid(self):
-        """The index of its address in the device's GID table."""
-        shown = self.home.output(["ibv_devinfo", "-v", "-d", self.device])
+        """Index of its address in the device's GID table."""
+        shown = self.sandbox.output(["ibv_devinfo", "-v", "-d", self.device])
         for index, address in re.findall(r"GID\[ *(\d+)\]:\s*(\S+?),", shown):
             if address in (f"::ffff:{self.address}", self.address):
                 return int(index)
         raise LabError(f"{self.device} has no GID of {self.address}:\n{shown}")
 
-    def start(self, argv, path, sysfs, options, variables):
-        return OurSide(
-            self.home, argv, Path(path), sysfs=sysfs, options=options, variables=variables
-        )
+    def start(self, argv, path, case):
+        options = {"sysfs": case.sysfs, "options": case.run, "variables": case.variables}
+        return HostProgram(self.sandbox, argv, Path(path), **options)
 
     def as_root(self, command):
-        self.home.namespace.output(command.split())
+        self.sandbox.namespace.output(command.split())
 
-    def look(self, side):
-        """What the program's threads wait for, and what its devices have counted; for when it does not end."""
-        threads = Path(f"/proc/{side.process.pid}/task").glob("*")
+    def look(self, program):
+        """State of a program that does not end: its threads and the counters of its devices."""
+        threads = Path(f"/proc/{program.process.pid}/task").glob("*")
         shown = [
-            f"{(one / 'comm').read_text().strip()}: {(one / 'wchan').read_text()} {(one / 'syscall').read_text()}"
-            for one in threads
+            f"{(thread / 'comm').read_text().strip()}: "
+            f"{(thread / 'wchan').read_text()} {(thread / 'syscall').read_text()}"
+            for thread in threads
         ]
-        return "\n".join(shown) + output_of(
-            [*self.home.as_nobody(), str(self.home.roce), "devinfo", "--counters", "-v"]
-        )
+        devinfo = [str(self.sandbox.roce), "devinfo", "--counters", "-v"]
+        return "\n".join(shown) + output_of([*self.sandbox.as_nobody(), *devinfo])
 
     def ready(self, sign):
-        return ready_here(self.home, sign)
+        """True if a server is ready, by the tables of the namespace."""
+        table = self.sandbox.namespace.table
+        if sign.startswith("tcp:"):
+            return proc_net.listens(table("tcp", "tcp6"), int(sign.removeprefix("tcp:")))
+        if sign == "cm":
+            if proc_net.udp_socket(ROCE_PORT) not in table("udp", "udp6"):
+                return False
+            time.sleep(LISTEN_DELAY)
+            return True
+        return proc_net.group(sign.removeprefix("group:")) in table("igmp")
 
 
-class Pair:
+class GuestHost:
+    """The guest as a side: rxe0."""
+
+    def __init__(self, guest):
+        self.guest = guest
+        self.address = guest.ipv4
+        self.words = {"device": "rxe0", "gid": guest.gids()[guest.ipv4], "own": guest.ipv4}
+
+    def facts(self):
+        return self.words
+
+    def start(self, argv, path, case):
+        return GuestProgram(self.guest, argv)
+
+    def look(self, program):
+        """Connections of the guest, for a program that does not end."""
+        command = "rdma resource show qp; rdma resource show cm_id; cat /proc/net/tcp"
+        return self.guest.run(command)[1]
+
+    def ready(self, sign):
+        """True if a server is ready."""
+        if sign.startswith("tcp:"):
+            table = self.guest.table("tcp", "tcp6")
+            return proc_net.listens(table, int(sign.removeprefix("tcp:")))
+        if sign == "cm":
+            return "LISTEN" in self.guest.run("rdma resource show cm_id")[1]
+        return proc_net.group(sign.removeprefix("group:")) in self.guest.table("igmp")
+
+
+class HostPair:
     """Two hosts on one wire, for as long as a worker needs them: 10.78.N.1 and 10.78.N.2."""
 
     def __init__(self, number, roce):
         self.number, self.roce = number, roce
-        self.spaces, self.hosts = [], []
+        self.namespaces, self.hosts = [], []
 
     def __enter__(self):
         try:
             for suffix in "ab":
-                self.spaces.append(
-                    Namespace(f"{PREFIX}pair-{os.getpid()}-{self.number}{suffix}").__enter__()
-                )
-            first, second = self.spaces
-            first.ip(
-                "link", "add", "eth0", "type", "veth", "peer", "name", "eth0", "netns", second.name
-            )
-            for place, space in enumerate(self.spaces, 1):
+                name = f"{PREFIX}pair-{os.getpid()}-{self.number}{suffix}"
+                self.namespaces.append(Namespace(name).__enter__())
+            first, second = self.namespaces
+            peer = ["peer", "name", "eth0", "netns", second.name]
+            first.ip("link", "add", "eth0", "type", "veth", *peer)
+            for place, namespace in enumerate(self.namespaces, 1):
                 address = f"10.78.{self.number}.{place}"
-                space.ip("link", "set", "eth0", "mtu", str(MTU), "up")
-                space.ip("addr", "add", f"{address}/24", "dev", "eth0")
-                space.ip("addr", "add", f"fd78:{self.number}::{place}/64", "dev", "eth0", "nodad")
+                ipv6 = f"fd78:{self.number}::{place}/64"
+                namespace.ip("link", "set", "eth0", "mtu", str(MTU), "up")
+                namespace.ip("addr", "add", f"{address}/24", "dev", "eth0")
+                namespace.ip("addr", "add", ipv6, "dev", "eth0", "nodad")
                 # Without a route to them, no group is found.
-                space.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
-                self.hosts.append(Host(Home(space, self.roce), "roce_eth0", address))
-            self.loopback = Host(self.hosts[0].home, "roce_lo", "127.0.0.1")
+                namespace.ip("route", "add", "224.0.0.0/4", "dev", "eth0")
+                self.hosts.append(Host(Sandbox(namespace, self.roce), "roce_eth0", address))
+            self.loopback = Host(self.hosts[0].sandbox, "roce_lo", "127.0.0.1")
         except BaseException:
             self.__exit__()
             raise
         return self
 
     def __exit__(self, *_):
-        for space in self.spaces:
-            space.__exit__()
+        for namespace in self.namespaces:
+            namespace.__exit__()
+
+    def sides(self, place):
+        """(server's host, client's host) in a place."""
+        if place == "hosts":
+            return self.hosts
+        return [self.hosts[0] if place == "shared" else self.loopback] * 2
 
 
-class Stage(Net):
-    """The namespace with the bridge, on which our side meets the guest."""
+class GuestBridge(Bridge):
+    """The namespace with the bridge, and our host of cases with the guest."""
 
     def __init__(self, roce):
         super().__init__()
@@ -186,5 +210,9 @@ class Stage(Net):
 
     def set_up(self):
         super().set_up()
-        self.ip("route", "replace", "224.0.0.0/4", "dev", "br0")
-        self.host = Host(Home(self, self.roce), "roce_br0", HOST_IPV4)
+        self.host = Host(Sandbox(self, self.roce), "roce_br0", HOST_IPV4)
+
+    def sides(self, place, guest_host):
+        """(server's host, client's host) in a place."""
+        hosts = [guest_host, self.host]
+        return hosts if place == "rxe-server" else hosts[::-1]

@@ -1,14 +1,30 @@
-"""Libraries that are built on verbs: UCX, libfabric, Open MPI; and programs of our own that are compiled with stock headers."""
+"""Software on top of verbs: UCX, libfabric, Open MPI; and C programs of our own, compiled with the
+stock headers.
+"""
 
 import os
 import subprocess
 from pathlib import Path
 
-from casting import Case, Program
-from lab import LabError
+from lab.dropin.case import Case, Program
+from lab.host import LabError
 
-HERE = Path(__file__).resolve().parent
+SOURCES = Path(__file__).resolve().parent
 UCX_PORT = 13337
+UCT_TESTS = [("am_lat", "short"), ("am_bw", "bcopy"), ("am_bw", "zcopy")]
+UCT_RC_TESTS = [
+    *(("put_lat", "short"), ("put_bw", "bcopy"), ("put_bw", "zcopy")),
+    *(("get", "zcopy"), ("fadd", "short")),
+]
+# Open MPI's components: UCX for everything.
+MPI_PARAMETERS = {
+    "pml": "ucx",
+    "osc": "ucx",
+    "pml_ucx_tls": "any",
+    "pml_ucx_devices": "any",
+    "btl": "^openib",
+    "orte_tmpdir_base": "/tmp",
+}
 
 
 def middleware_cases():
@@ -19,7 +35,7 @@ def middleware_cases():
 
 
 def build(directory):
-    """Compiles our C programs with the stock headers and libraries; returns what the words of cases stand for."""
+    """Compiles our C programs; returns their paths by the words of command lines."""
     built = {}
     for name, compiler, libraries in [
         ("tutorial", "gcc", ["-libverbs"]),
@@ -28,7 +44,7 @@ def build(directory):
     ]:
         target = directory / name
         done = subprocess.run(
-            [compiler, "-Wall", "-Werror", "-O1", "-o", target, HERE / f"{name}.c", *libraries],
+            [compiler, "-Wall", "-Werror", "-O1", "-o", target, SOURCES / f"{name}.c", *libraries],
             capture_output=True,
             text=True,
             env={**os.environ, "LC_ALL": "C"},
@@ -52,7 +68,7 @@ def tutorial():
 
 
 def ucx():
-    # With UCX_TLS=rc_v it may use UD to find the peer, and so it must.
+    # With UCX_TLS=rc_v it uses UD to find the peer.
     for transport, allowed in [("rc_verbs", "rc_v"), ("ud_verbs", "ud_v")]:
         for place in ["loopback", "hosts"]:
             environment = ucx_environment(allowed)
@@ -78,44 +94,14 @@ def ucx():
             ("ucp_am_bw", 4096, 500),
             ("ucp_fadd", 8, 200),
         ]:
-            yield performance(
-                f"ucx/{transport}/loopback/{test}-{size}",
-                allowed,
-                "-t",
-                test,
-                "-s",
-                size,
-                "-n",
-                count,
-                "-w",
-                10,
-            )
-        for test, layout in [("am_lat", "short"), ("am_bw", "bcopy"), ("am_bw", "zcopy")] + [
-            ("put_lat", "short"),
-            ("put_bw", "bcopy"),
-            ("put_bw", "zcopy"),
-            ("get", "zcopy"),
-            ("fadd", "short"),
-        ] * (transport == "rc_verbs"):
+            options = ("-t", test, "-s", size, "-n", count, "-w", 10)
+            yield performance(f"ucx/{transport}/loopback/{test}-{size}", allowed, *options)
+        for test, layout in UCT_TESTS + UCT_RC_TESTS * (transport == "rc_verbs"):
             size = 8 if layout == "short" else 2048
-            yield performance(
-                f"ucx/{transport}/loopback/uct-{test}-{layout}",
-                allowed,
-                "-t",
-                test,
-                "-D",
-                layout,
-                "-s",
-                size,
-                "-n",
-                500,
-                "-w",
-                10,
-                "-x",
-                transport,
-                "-d",
-                "{device}:1",
-            )
+            options = ("-t", test, "-D", layout, "-s", size, "-n", 500, "-w", 10)
+            options += ("-x", transport, "-d", "{device}:1")
+            name = f"ucx/{transport}/loopback/uct-{test}-{layout}"
+            yield performance(name, allowed, *options)
 
 
 def ucx_environment(transport):
@@ -128,7 +114,7 @@ def performance(name, transport, *words):
         name,
         "loopback",
         Program((*common, "{server}"), (r"(.*Final:)?\s*\d+(\s+[\d.]+)+",), ("ERROR", "WARN")),
-        Program(common[: -len(words)], never=("ERROR", "WARN")),
+        Program(common[: -len(words)], forbidden=("ERROR", "WARN")),
         f"tcp:{UCX_PORT}",
         60,
         sysfs=True,
@@ -162,42 +148,14 @@ def mpi():
         ("rc_v", "shared", 4),
         ("ud_v", "shared", 4),
     ]:
+        options = ["-n", ranks, "--oversubscribe", "--allow-run-as-root"]
+        for name, value in MPI_PARAMETERS.items():
+            options += ["--mca", name, value]
+        options += ["-x", f"UCX_TLS={transport}", "-x", "UCX_NET_DEVICES={device}:1"]
         yield Case(
             f"openmpi/{transport}/{place}/allreduce",
             place,
-            Program(
-                (
-                    "mpirun",
-                    "-n",
-                    ranks,
-                    "--oversubscribe",
-                    "--allow-run-as-root",
-                    "--mca",
-                    "pml",
-                    "ucx",
-                    "--mca",
-                    "osc",
-                    "ucx",
-                    "--mca",
-                    "pml_ucx_tls",
-                    "any",
-                    "--mca",
-                    "pml_ucx_devices",
-                    "any",
-                    "--mca",
-                    "btl",
-                    "^openib",
-                    "--mca",
-                    "orte_tmpdir_base",
-                    "/tmp",
-                    "-x",
-                    f"UCX_TLS={transport}",
-                    "-x",
-                    "UCX_NET_DEVICES={device}:1",
-                    "{allreduce}",
-                ),
-                (rf"{ranks} ranks, \d+ sums, all right",),
-            ),
+            Program(("mpirun", *options, "{allreduce}"), (rf"{ranks} ranks, \d+ sums, all right",)),
             seconds=60,
             sysfs=True,
         )

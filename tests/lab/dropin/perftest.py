@@ -1,24 +1,19 @@
-"""The perftest suite: that every kind of test, of connection and of queue runs to its end and tells of every size."""
+"""The perftest suite: every kind of test, connection and queue runs to its end."""
 
 from dataclasses import replace
 
-from casting import SOCKETS, Case, Program
+from lab.dropin.case import SOCKETS, Case, Program
 
 SIZES = [2**power for power in range(1, 24)]
 DATAGRAMS = SIZES[:12]
-# Of latency, for which the tool sets a clock against the processor's: where that is emulated, or busy, it may find that they
-# disagree, and shows no time.
+# A result. Latencies may be no numbers: the tool compares a clock with the processor's, and where
+# that is emulated, or busy, it may find that they disagree.
 NUMBER = r"([\d.]+|inf|-?nan)"
-NEVER = (
-    "Failed",
-    "Couldn't",
-    "Unable",
-    "Completion with error",
-    "Problems",
-    "error 1",
-    "Conflicting",
+FORBIDDEN = (
+    *("Failed", "Couldn't", "Unable", "Completion with error"),
+    *("Problems", "error 1", "Conflicting"),
 )
-# Groups as the tool wants them: sixteen bytes.
+# Groups in the form of the tool: sixteen bytes.
 GROUP_IPV4 = "0:0:0:0:0:0:0:0:0:0:255:255:239:1:2:3"
 GROUP_IPV6 = "255:14:0:0:0:0:0:0:0:0:0:0:0:0:1:35"
 LINK_LOCAL = 0  # its GID index
@@ -34,15 +29,8 @@ def perftest_cases():
         "XRC": ["write_bw", "send_bw", "read_bw", "atomic_bw", "write_lat", "send_lat"],
     }.items():
         for tool in tools:
-            yield test(
-                tool,
-                "loopback",
-                service.lower(),
-                8 if tool.startswith("atomic") else 1024,
-                500,
-                "-c",
-                service,
-            )
+            size = 8 if tool.startswith("atomic") else 1024
+            yield test(tool, "loopback", service.lower(), size, 500, "-c", service)
     yield from unreliable()
     yield test("write_bw", "loopback", "mtu256", 65536, 100, "-m", 256)
     yield test("write_bw", "loopback", "post-list", 64, 512, "-l", 32)
@@ -53,32 +41,21 @@ def perftest_cases():
         yield replace(test(tool, "loopback", "sockets", 4096, 500), variables=SOCKETS)
         yield test(tool, "hosts", "two-hosts", 65536, 500)
     yield test("write_bw", "hosts", "ipv6", 65536, 500, "--ipv6")
-    # By the wire, for which the group must be one that leaves the host: the tool's own is of scope 1, an interface's own.
-    yield test("send_bw", "hosts", "multicast-ipv4", 1024, 500, "-c", "UD", "-g", "-M", GROUP_IPV4)
-    yield test(
-        "send_bw",
-        "hosts",
-        "multicast-ipv6",
-        1024,
-        500,
-        "-c",
-        "UD",
-        "-g",
-        "-M",
-        GROUP_IPV6,
-        "-x",
-        LINK_LOCAL,
-    )
+    # Over the wire, with a group that leaves the host: the tool's own has an interface's scope.
+    multicast = ("-c", "UD", "-g", "-M")
+    yield test("send_bw", "hosts", "multicast-ipv4", 1024, 500, *multicast, GROUP_IPV4)
+    link_local = (GROUP_IPV6, "-x", LINK_LOCAL)
+    yield test("send_bw", "hosts", "multicast-ipv6", 1024, 500, *multicast, *link_local)
     yield from against_rxe()
 
 
 def of_tool(tool):
     bandwidth, atomic = tool.endswith("bw"), tool.startswith("atomic")
     if not atomic:
-        # To show a time, the tool measures the processor's clock again for each row, of latency for half a second: so in cycles.
+        # In cycles: for times the tool measures the processor's clock for each row, of latency for
+        # half a second.
         yield test(tool, "loopback", "all", SIZES, 20, "-a", *([] if bandwidth else ["-C"]))
     size = 8 if atomic else 4096
-    words = [] if atomic else ["-s", size]
     yield test(tool, "loopback", "one", size, 1000)
     yield test(tool, "loopback", "cm", size, 500, "-R")
     if not tool.startswith("write"):
@@ -97,8 +74,9 @@ def of_tool(tool):
 
 
 def unreliable():
-    """What is sent to somebody who waits for it is no more than a socket holds: a receiver that has to wait for the processor would lose
-    the rest, and wait for it for ever."""
+    """UC and UD, with no more at once than a socket holds: a receiver that is late would lose the
+    rest, and wait for it for ever.
+    """
     yield test("write_bw", "loopback", "uc-all", SIZES, 20, "-c", "UC", "-a")
     for tool in ["write_bw", "send_bw"]:
         yield test(tool, "loopback", "uc-both-ways", 4096, 200, "-c", "UC", "-b")
@@ -117,8 +95,9 @@ def unreliable():
 
 
 def against_rxe():
-    # All sizes take the emulated guest a while: a tool in each direction. What is lost of a long READ is asked for anew, and comes
-    # behind everything that rxe has under way, hence the longer timeout.
+    # All sizes take long in the emulated guest: one tool in each direction. A lost part of a long
+    # READ is requested again, and arrives behind everything that rxe has under way, hence the
+    # longer timeout.
     for place, all_sizes in {"rxe-client": "write_bw", "rxe-server": "read_bw"}.items():
         for tool in TOOLS:
             yield test(tool, place, "one", 8 if tool.startswith("atomic") else 4096, 50)
@@ -126,16 +105,8 @@ def against_rxe():
             yield test(tool, place, "cm", 8 if tool.startswith("atomic") else 4096, 50, "-R")
         yield test(all_sizes, place, "all", SIZES, 5, "-a", "-u", 18)
         for tool in ["write_bw", "send_bw", "read_bw", "atomic_bw"]:
-            yield test(
-                tool,
-                place,
-                "16-pairs-both-ways",
-                8 if tool.startswith("atomic") else 4096,
-                10,
-                "-q",
-                16,
-                "-b",
-            )
+            size = 8 if tool.startswith("atomic") else 4096
+            yield test(tool, place, "16-pairs-both-ways", size, 10, "-q", 16, "-b")
         for tool in ["write_bw", "send_lat"]:
             yield test(tool, place, "inline", 64, 50, "-I", 64)
             yield test(tool, place, "uc", 4096, 50, "-c", "UC")
@@ -147,7 +118,7 @@ def against_rxe():
 
 
 def test(tool, place, name, size, count, *words):
-    """A row for each size, at both ends where both measure."""
+    """A case that wants a row for each size, of both programs where both measure."""
     sizes = size if isinstance(size, list) else [size]
     sized = () if isinstance(size, list) or tool.startswith("atomic") else ("-s", size)
     common = (f"ib_{tool}", "-d", "{device}", "-x", "{gid}", "-F", "-n", count, *sized, *words)
@@ -156,8 +127,8 @@ def test(tool, place, name, size, count, *words):
     return Case(
         f"perftest/{tool}/{place}/{name}",
         place,
-        Program((*common, "{server}"), rows, NEVER),
-        Program(common, rows if both else (), NEVER),
+        Program((*common, "{server}"), rows, FORBIDDEN),
+        Program(common, rows if both else (), FORBIDDEN),
         ready="cm" if "-R" in words or "-z" in words else "tcp:18515",
         seconds=90,
     )

@@ -1,6 +1,6 @@
-"""Runs one module of rdma-core's own tests and writes what came of each: a line of JSON per test.
+"""Runs one module of rdma-core's own tests and writes their outcomes, a line of JSON per test.
 
-usage: suite_runner.py TESTS_DIRECTORY MODULE RESULTS_FILE [ARGUMENT OF THE SUITE...]
+usage: pyverbs_module.py TESTS_DIRECTORY MODULE RESULTS_FILE [ARGUMENT OF THE SUITE...]
 """
 
 import json
@@ -9,13 +9,16 @@ import unittest
 
 directory, module, results = sys.argv[1:4]
 sys.argv[1:4] = []
-# As run_tests.py has it: the tests import each other as `tests.base`, and their arguments as `args_parser`.
+# As in run_tests.py: the tests import each other as `tests.base`, and their arguments as
+# `args_parser`.
 sys.path[0] = directory
 sys.path.insert(1, directory + "/tests")
 sys.dont_write_bytecode = True
 
 
-class Writing(unittest.TestResult):
+class WritingResult(unittest.TestResult):
+    """Results that are written as they come."""
+
     def __init__(self, file):
         super().__init__()
         self.file = file
@@ -62,4 +65,4 @@ with open(results, "w") as file:
     suite = unittest.defaultTestLoader.loadTestsFromModule(
         importlib.import_module("tests." + module)
     )
-    suite.run(Writing(file))
+    suite.run(WritingResult(file))

@@ -2,13 +2,13 @@
 
 import re
 
-from casting import Case, Program
-from cm import GROUP, ping_text
+from lab.dropin.case import Case, Program
+from lab.interop.cm.case import GROUP, ping_text
 
 CM = "cm"
 
 
-def connecting_cases():
+def rdmacm_cases():
     for place in ["loopback", "hosts", "rxe-client", "rxe-server"]:
         guest = place.startswith("rxe-")
         yield from rping(place, guest)

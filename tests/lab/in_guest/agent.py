@@ -1,67 +1,55 @@
-"""The guest's side of the interoperability tests: does with pyverbs what our peer (`peer/`) does with our API, by the same
-commands; `peer/src/command.rs` lists them.
+"""The guest's agent: executes with pyverbs the commands that our peer (`peer/`) executes with our
+API; `peer/src/command.rs` lists them.
 
-Runs in the guest: `agent.py PORT`, a virtio port. A line is a list of commands in JSON, and the answer is a line with a list
-of as many answers. A command that fails is answered with {"error": NAME_OF_ERRNO, "text": WHY}.
+Runs in the guest: `agent.py PORT`, a virtio port. A line is a list of commands in JSON, and the
+answer is a line with a list of as many answers. A command that fails is answered with
+{"error": NAME_OF_ERRNO, "text": REASON}.
 """
 
 import ctypes
-import errno
-import ipaddress
 import json
 import os
 import select
-import struct
 import sys
 import time
 import traceback
 
 from pyverbs import enums
-from pyverbs.addr import AH, AHAttr, GID, GlobalRoute
+from pyverbs.addr import AH
 from pyverbs.cq import CQ
 from pyverbs.device import Context
 from pyverbs.mr import MR, MW, MWBind, MWBindInfo
 from pyverbs.pd import PD
 from pyverbs.pyverbs_error import PyverbsRDMAError
-from pyverbs.qp import QP, QPAttr, QPCap, QPEx, QPInitAttr, QPInitAttrEx
+from pyverbs.qp import QP, QPCap, QPEx, QPInitAttr, QPInitAttrEx
 from pyverbs.srq import SRQ, SrqAttr, SrqInitAttr
-from pyverbs.wr import RecvWR, SGE, SendWR
+from pyverbs.wr import SGE, RecvWR, SendWR
 
-DEVICE = "rxe0"
-PORT = 1
-SYSFS = f"/sys/class/infiniband/{DEVICE}/ports/1"
-PERIOD = 251
-
-SERVICES = {"rc": enums.IBV_QPT_RC, "uc": enums.IBV_QPT_UC, "ud": enums.IBV_QPT_UD}
-MTUS = {
-    256: enums.IBV_MTU_256,
-    512: enums.IBV_MTU_512,
-    1024: enums.IBV_MTU_1024,
-    2048: enums.IBV_MTU_2048,
-    4096: enums.IBV_MTU_4096,
-}
-OPERATIONS = {
-    "send": enums.IBV_WR_SEND,
-    "send_invalidate": enums.IBV_WR_SEND_WITH_INV,
-    "local_invalidate": enums.IBV_WR_LOCAL_INV,
-    "bind_window": enums.IBV_WR_BIND_MW,
-    "write": enums.IBV_WR_RDMA_WRITE,
-    "read": enums.IBV_WR_RDMA_READ,
-    "compare_swap": enums.IBV_WR_ATOMIC_CMP_AND_SWP,
-    "fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD,
-}
-# What this rdma-core does not know yet.
-NEWER_RIGHTS = {"FLUSH_GLOBAL": 1 << 8, "FLUSH_PERSISTENT": 1 << 9}
-NEWER_COMPLETIONS = {8: "FLUSH", 9: "ATOMIC_WRITE"}
-RAW_OPCODES = {"fetch_add": enums.IBV_WR_ATOMIC_FETCH_AND_ADD, "flush": 14, "atomic_write": 15}
-
-# rxe gives programs the kernel's number of the flag, which is another one than theirs.
-WITH_INVALIDATE = 1 << 2 | enums.IBV_WC_WITH_INV
-
-WITH_IMMEDIATE = {"send": enums.IBV_WR_SEND_WITH_IMM, "write": enums.IBV_WR_RDMA_WRITE_WITH_IMM}
+import transitions
+from send_ring import SendRing, raw_request
+from translate import (
+    DEVICE,
+    MTUS,
+    OPERATIONS,
+    PORT,
+    SERVICES,
+    SYSFS,
+    WITH_IMMEDIATE,
+    address_vector,
+    c_name,
+    completion,
+    errno_name,
+    flags,
+    own_addresses,
+    pattern,
+    scatter_list,
+    swapped,
+)
 
 
 class Agent:
+    """Objects that were made by commands, and the execution of commands: `do_…`."""
+
     def __init__(self):
         self.context = Context(name=DEVICE)
         # (kind, name) -> object, in the order in which they were made
@@ -137,7 +125,7 @@ class Agent:
             "sq_sig_all": int(sq_sig_all),
         }
         if type == "rc":
-            before = Ring.addresses()
+            before = SendRing.addresses()
             mask = enums.IBV_QP_INIT_ATTR_PD | enums.IBV_QP_INIT_ATTR_SEND_OPS_FLAGS
             qp = QPEx(
                 self.context,
@@ -148,7 +136,7 @@ class Agent:
                     send_ops_flags=enums.IBV_QP_EX_WITH_RDMA_WRITE,
                 ),
             )
-            self.rings[name] = Ring(Ring.addresses() - before)
+            self.rings[name] = SendRing(SendRing.addresses() - before)
         else:
             qp = QP(self.find("pd", pd), QPInitAttr(**init))
         self.objects["qp", name] = qp
@@ -157,64 +145,8 @@ class Agent:
     def do_modify(self, qp, to):
         qp = self.find("qp", qp)
         [(state, arguments)] = to.items()
-        attr, mask = getattr(self, "to_" + state)(qp, **arguments)
+        attr, mask = getattr(transitions, state)(qp, **arguments)
         qp.modify(attr, mask | enums.IBV_QP_STATE)
-
-    def to_reset(self, _):
-        return QPAttr(qp_state=enums.IBV_QPS_RESET), 0
-
-    def to_init(self, qp, access=(), qkey=0):
-        attr = QPAttr(qp_state=enums.IBV_QPS_INIT, port_num=PORT)
-        attr.pkey_index = 0
-        mask = enums.IBV_QP_PKEY_INDEX | enums.IBV_QP_PORT
-        if qp.qp_type == enums.IBV_QPT_UD:
-            attr.qkey = qkey
-            return attr, mask | enums.IBV_QP_QKEY
-        attr.qp_access_flags = flags("IBV_ACCESS_", access)
-        return attr, mask | enums.IBV_QP_ACCESS_FLAGS
-
-    def to_rtr(self, qp, peer=None, rq_psn=0, max_dest_rd_atomic=0, min_rnr_timer=0):
-        attr = QPAttr(qp_state=enums.IBV_QPS_RTR)
-        if qp.qp_type == enums.IBV_QPT_UD:
-            return attr, 0
-        attr.ah_attr = address_vector(peer["address"])
-        attr.dest_qp_num = peer["qpn"]
-        attr.path_mtu = MTUS[peer["path_mtu"]]
-        attr.rq_psn = rq_psn
-        mask = enums.IBV_QP_AV | enums.IBV_QP_PATH_MTU | enums.IBV_QP_DEST_QPN | enums.IBV_QP_RQ_PSN
-        if qp.qp_type == enums.IBV_QPT_UC:
-            return attr, mask
-        attr.max_dest_rd_atomic = max_dest_rd_atomic
-        attr.min_rnr_timer = min_rnr_timer
-        return attr, mask | enums.IBV_QP_MAX_DEST_RD_ATOMIC | enums.IBV_QP_MIN_RNR_TIMER
-
-    def to_rts(self, qp, sq_psn, timeout=0, retry_cnt=0, rnr_retry=0, max_rd_atomic=0):
-        attr = QPAttr(qp_state=enums.IBV_QPS_RTS)
-        attr.sq_psn = sq_psn
-        if qp.qp_type != enums.IBV_QPT_RC:
-            return attr, enums.IBV_QP_SQ_PSN
-        attr.timeout = timeout
-        attr.retry_cnt = retry_cnt
-        attr.rnr_retry = rnr_retry
-        attr.max_rd_atomic = max_rd_atomic
-        return attr, (
-            enums.IBV_QP_SQ_PSN
-            | enums.IBV_QP_TIMEOUT
-            | enums.IBV_QP_RETRY_CNT
-            | enums.IBV_QP_RNR_RETRY
-            | enums.IBV_QP_MAX_QP_RD_ATOMIC
-        )
-
-    def to_resume(self, _):
-        return QPAttr(qp_state=enums.IBV_QPS_RTS), 0
-
-    def to_sqd(self, _, notify):
-        attr = QPAttr(qp_state=enums.IBV_QPS_SQD)
-        attr.en_sqd_async_notify = int(notify)
-        return attr, enums.IBV_QP_EN_SQD_ASYNC_NOTIFY
-
-    def to_err(self, _):
-        return QPAttr(qp_state=enums.IBV_QPS_ERR), 0
 
     def do_query(self, qp):
         attr, _ = self.find("qp", qp).query(enums.IBV_QP_STATE)
@@ -225,7 +157,7 @@ class Agent:
         self.objects.pop((kind, name)).close()
 
     def do_clear(self):
-        # Windows first: destroying a queue pair waits for those that are bound with it.
+        # Windows first: the destruction of a queue pair waits for those that are bound with it.
         for kind in ("mw", "qp", "ah", "mr", "srq", "cq", "pd"):
             for key in [key for key in self.objects if key[0] == kind]:
                 self.objects.pop(key).close()
@@ -240,7 +172,7 @@ class Agent:
         return {**answer, "rkeys": keys}
 
     def post_send(self, qp, ring, wr, keys):
-        """Posts one request; the key that it gives to a window, if it does, goes to `keys`."""
+        """Posts a request; if it gives a key to a window, that is added to `keys`."""
         operation = wr["op"]
         flag_bits = flags("IBV_SEND_", wr["flags"])
         if wr.get("raw") or operation not in OPERATIONS:
@@ -271,9 +203,9 @@ class Agent:
         immediate = wr.get("imm")
         if immediate is not None:
             opcode = WITH_IMMEDIATE[operation]
-        sges = pieces(wr.get("sges", []))
+        sges = scatter_list(wr.get("sges", []))
         if "inline" in wr:
-            # the library copies the bytes while it posts
+            # The library copies the bytes while it posts.
             self.inline = ctypes.create_string_buffer(
                 pattern(wr["inline"]["seed"], wr["inline"]["length"])
             )
@@ -284,7 +216,7 @@ class Agent:
         if immediate is not None:
             made.imm_data = swapped(immediate)
         if "rkey" in wr:
-            made.imm_data = wr["rkey"]  # they share a place
+            made.imm_data = wr["rkey"]  # one field for both
         remote = wr.get("remote")
         if operation in ("write", "read"):
             made.set_wr_rdma(remote["rkey"], remote["address"])
@@ -308,7 +240,7 @@ class Agent:
         queue = self.find("srq", srq) if srq else self.find("qp", qp)
         made = []
         for wr in wrs:
-            sges = pieces(wr["sges"])
+            sges = scatter_list(wr["sges"])
             made.append(RecvWR(wr_id=wr["id"], num_sge=len(sges), sg=sges))
         return post(made, queue.post_recv)
 
@@ -358,48 +290,6 @@ def link(fd):
         return ""
 
 
-def errno_name(code):
-    return errno.errorcode.get(abs(code or 0), str(code))
-
-
-def flags(prefix, names):
-    bits = 0
-    for name in names:
-        bits |= NEWER_RIGHTS.get(name) or getattr(enums, prefix + name)
-    return bits
-
-
-def pieces(sges):
-    # pyverbs wants one at least; one of no bytes does no harm
-    sges = sges or [{"address": 0, "length": 0, "lkey": 0}]
-    return [SGE(sge["address"], sge["length"], sge["lkey"]) for sge in sges]
-
-
-def own_addresses():
-    """IP address -> index in the GID table."""
-    found = {}
-    for index in range(8):
-        with open(f"{SYSFS}/gids/{index}") as file:
-            gid = ipaddress.IPv6Address(file.read().strip())
-        if int(gid) and not gid.is_link_local:
-            found[str(gid.ipv4_mapped or gid)] = index
-    return found
-
-
-def address_vector(address):
-    """The way to an IP address, from the own address of the same family."""
-    address = ipaddress.ip_address(address)
-    index = next(
-        index
-        for own, index in own_addresses().items()
-        if ipaddress.ip_address(own).version == address.version
-    )
-    if address.version == 4:
-        address = ipaddress.IPv6Address(f"::ffff:{address}")
-    route = GlobalRoute(dgid=GID(address.exploded), sgid_index=index)
-    return AHAttr(gr=route, is_global=1, port_num=PORT)
-
-
 def post(wrs, one):
     """Posts requests one by one."""
     for index, wr in enumerate(wrs):
@@ -410,96 +300,8 @@ def post(wrs, one):
     return {"posted": len(wrs)}
 
 
-def completion(wc):
-    seen = {
-        "id": wc.wr_id,
-        "qpn": wc.qp_num,
-        "status": c_name(enums.ibv_wc_status, wc.status, "IBV_WC_"),
-    }
-    if wc.status != enums.IBV_WC_SUCCESS:
-        return {**seen, "reason": f"vendor {wc.vendor_err:#x}"}
-    opcode = NEWER_COMPLETIONS.get(int(wc.opcode)) or c_name(
-        enums.ibv_wc_opcode, wc.opcode, "IBV_WC_"
-    )
-    return {
-        **seen,
-        "opcode": opcode,
-        "byte_len": wc.byte_len,
-        "invalidated": wc.imm_data if wc.wc_flags & WITH_INVALIDATE else None,
-        "imm": swapped(wc.imm_data) if wc.wc_flags & enums.IBV_WC_WITH_IMM else None,
-        "src_qp": wc.src_qp,
-    }
-
-
-class Ring:
-    """The send queue of a queue pair, as the library shares it with the kernel (`struct rxe_queue_buf`).
-
-    For what this library cannot post, or does not want to.
-    """
-
-    PRODUCER, DATA = 128, 384
-
-    def __init__(self, mapped):
-        # The receive queue's ring has smaller elements.
-        self.address = max(mapped, key=self.element_bits)
-        self.bits = self.element_bits(self.address)
-        self.mask = ctypes.c_uint32.from_address(self.address + 4).value
-        self.producer = ctypes.c_uint32.from_address(self.address + self.PRODUCER)
-
-    @staticmethod
-    def addresses():
-        """Of all queues that are mapped."""
-        with open("/proc/self/maps") as file:
-            return {int(line.split("-")[0], 16) for line in file if "/dev/infiniband/" in line}
-
-    @staticmethod
-    def element_bits(address):
-        return ctypes.c_uint32.from_address(address).value
-
-    def post(self, qp, request):
-        ctypes.memmove(
-            self.address + self.DATA + (self.producer.value << self.bits), request, len(request)
-        )
-        self.producer.value = (self.producer.value + 1) & self.mask
-        # A list of no requests: the library only rings the bell.
-        qp.wr_start()
-        qp.wr_complete()
-
-
-def raw_request(wr, flag_bits):
-    """A `struct rxe_send_wqe`."""
-    operation, remote, sges = wr["op"], wr["remote"], wr.get("sges", [])
-    header = struct.pack("<QIIII", wr["id"], 0, RAW_OPCODES[operation], flag_bits, 0)
-    data = b"".join(struct.pack("<QII", sge["address"], sge["length"], sge["lkey"]) for sge in sges)
-    length, count = sum(sge["length"] for sge in sges), len(sges)
-    if operation == "fetch_add":
-        body = struct.pack("<QQQI", remote["address"], wr["add"], 0, remote["rkey"])
-    elif operation == "atomic_write":
-        body = struct.pack("<QI", remote["address"], remote["rkey"])
-        data, count = ctypes.string_at(sges[0]["address"], 8), 0  # it carries its bytes itself
-    else:
-        flush = wr["flush"]
-        length = flush["length"]
-        placement = sum({"GLOBAL": 1, "PERSISTENT": 2}[name] for name in flush["placement"])
-        body = struct.pack(
-            "<QIIBB", remote["address"], length, remote["rkey"], placement, flush["whole"]
-        )
-    progress = struct.pack("<IIQIIIIII", 0, 0, remote["address"], 0, 0, 0, 0, 0, 0)
-    dma = struct.pack("<IIIIII", length, length, 0, count, 0, 0)
-    return header + body.ljust(120, b"\0") + progress + dma + data
-
-
-def swapped(immediate):
-    """Between a number and immediate data, whose bytes pyverbs takes as a number of this host."""
-    return int.from_bytes(immediate.to_bytes(4, "big"), sys.byteorder)
-
-
-def c_name(enumeration, value, prefix):
-    return enumeration(value).name.removeprefix(prefix)
-
-
 def gather(count, timeout, take):
-    """Takes until there are `count` or the time, in seconds, is over."""
+    """Collects until there are `count` or the time, in seconds, is over."""
     end = time.monotonic() + timeout
     taken = []
     while len(taken) < count:
@@ -510,11 +312,6 @@ def gather(count, timeout, take):
             time.sleep(0.0005)
         taken += some
     return taken
-
-
-def pattern(seed, length):
-    start = seed % PERIOD
-    return (bytes(range(PERIOD)) * (length // PERIOD + 2))[start : start + length]
 
 
 def serve(path):

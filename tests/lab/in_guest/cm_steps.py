@@ -1,7 +1,7 @@
-"""Connection management in the guest, step by step, with librdmacm: what no stock tool does.
+"""Connection management in the guest, step by step, with librdmacm: steps that no stock tool takes.
 
-Runs in the guest: `steps.py STEP...`. The host's `roce-interop-steps` (`peer/src/bin/steps.rs`) does the same steps and tells what
-they are.
+Runs in the guest: `cm_steps.py STEP...`. The host's `roce-interop-steps` (`peer/src/bin/steps.rs`)
+takes the same steps and lists them.
 """
 
 import ctypes
@@ -14,14 +14,15 @@ import time
 from ctypes import CFUNCTYPE, POINTER, byref, c_char_p, c_int, c_uint8, c_uint32, c_void_p
 
 PORT = 7174
-# As stock tools. The kernel looks again at the end of that time when it has missed the neighbour's answer.
+# As in stock tools. The kernel looks again at the end of that time if it has missed the answer of
+# ARP.
 RESOLVE_MS = 2000
 EVENT_SECONDS = 30
 COMPLETION_SECONDS = 30
 PAUSE_SECONDS = 1
 RDMA_PS_TCP = 0x0106
 RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT = 0, 3
-# 4.096 µs · 2^14, and so many repeats: what has gone is noticed soon.
+# 4.096 µs · 2^14, and few repeats, so that a vanished peer is noticed soon.
 ACK_TIMEOUT = 14
 RETRY_COUNT = 3
 IBV_QPT_RC, IBV_WR_SEND, IBV_SEND_SIGNALED = 2, 2, 2
@@ -77,19 +78,19 @@ class QpInitAttr(ctypes.Structure):
 
 
 class Id:
-    """Where in a `struct rdma_cm_id` something is."""
+    """Offsets in a `struct rdma_cm_id`."""
 
     QP, SEND_CQ, RECV_CQ = 24, 368, 384
 
 
 class Ops:
-    """Where in a `struct ibv_context` a function is."""
+    """Offsets of functions in a `struct ibv_context`."""
 
     POLL_CQ, POST_SEND, POST_RECV = 96, 208, 216
 
 
 def call(function, *arguments):
-    """What fails ends the program."""
+    """Calls a function whose failure ends the program."""
     if function(*arguments) != 0:
         raise OSError(ctypes.get_errno(), f"{function.__name__}: {os.strerror(ctypes.get_errno())}")
 
@@ -99,11 +100,13 @@ def pointer_at(address):
 
 
 def operation(context, place, *types):
-    """A function of the verbs driver; C's headers have them inline."""
+    """A function of the verbs driver, which C's headers call inline."""
     return CFUNCTYPE(c_int, *types)(pointer_at(context + place))
 
 
 class Steps:
+    """Steps by their names: `do_…`. Each works on the id that was made last."""
+
     def __init__(self):
         cm.rdma_create_event_channel.restype = POINTER(c_int)
         cm.rdma_event_str.restype = verbs.ibv_wc_status_str.restype = c_char_p
@@ -116,7 +119,7 @@ class Steps:
         self.id = made
 
     def create_qp(self):
-        """With a receive request."""
+        """Creates a queue pair with a receive request."""
         attr = QpInitAttr(
             max_send_wr=4, max_recv_wr=4, max_send_sge=1, max_recv_sge=1, qp_type=IBV_QPT_RC
         )
@@ -145,7 +148,7 @@ class Steps:
         say(f"{what}: {verbs.ibv_wc_status_str(c_int.from_buffer(wc, 8)).decode()}")
 
     def next_event(self):
-        """Waits for the next event and says which it is: its name, and its id."""
+        """Waits for the next event and prints it; returns its name and its id."""
         if not select.select([self.channel[0]], [], [], EVENT_SECONDS)[0]:
             raise TimeoutError("no event")
         taken = POINTER(Event)()
@@ -159,9 +162,9 @@ class Steps:
         )
         words = data.rstrip(b"\0").decode(errors="backslashreplace")
         say(f"{name}, error {event.status}" + (f', "{words}"' if words else ""))
-        of = event.id
+        event_id = event.id
         call(cm.rdma_ack_cm_event, taken)
-        return name, of
+        return name, event_id
 
     def param(self, words):
         return ConnParam(
@@ -179,10 +182,10 @@ class Steps:
         call(cm.rdma_listen, self.id, 0)
 
     def do_request(self, _):
-        name, of = "", None
+        name, event_id = "", None
         while name != "RDMA_CM_EVENT_CONNECT_REQUEST":
-            name, of = self.next_event()
-        self.id = c_void_p(of)
+            name, event_id = self.next_event()
+        self.id = c_void_p(event_id)
         self.create_qp()
 
     def do_to(self, address):

@@ -1,14 +1,15 @@
 #!/bin/sh
-# The stock rping in the guest, TIMES times in a row, with the exit status that it deserves.
+# The stock rping in the guest, TIMES times in a row, with an exit status that tells of the exchange.
 #
-# When it ends it destroys its event channel, on which a thread of its own still waits. When that thread wakes before the process
-# is gone, it says that its descriptor is bad and ends the process with status 255, whatever came before. If nothing else has
-# gone wrong (then there would be a line about it), this is no failure.
+# When rping ends it destroys its event channel, on which a thread of its own still waits. If that
+# thread wakes before the process has ended, it reports a bad descriptor and ends the process with
+# status 255. If there is no line about another error, this is no failure.
 #
-# What it says goes into a file of the working directory, and nothing but the shell reads it: to start a program takes long here.
+# Its errors go into a file of the working directory, and only the shell reads it: to start a program
+# takes long here.
 
-settled() {
-    rping "$@" 2>said
+run_once() {
+    rping "$@" 2>rping-errors
     status=$?
     raced=no
     wrong=no
@@ -19,7 +20,7 @@ settled() {
             'client DISCONNECT EVENT...' | 'server DISCONNECT EVENT...' | 'wait for RDMA_READ_ADV state 10') ;;
             *) wrong=yes ;;
         esac
-    done <said
+    done <rping-errors
     if [ $status = 255 ] && [ $raced = yes ] && [ $wrong = no ]; then
         status=0
     fi
@@ -28,6 +29,6 @@ settled() {
 
 left=${TIMES:-1}
 while [ "$left" -gt 0 ]; do
-    settled "$@" || exit
+    run_once "$@" || exit
     left=$((left - 1))
 done

@@ -1,231 +1,146 @@
-#!/usr/bin/env python3
-"""Tries our adapter against a real kernel rxe: `roce pingpong` against the stock tools, and verbs against verbs. See README.md."""
+"""The suite "interop": our adapter against the rxe of stock Debian kernels under QEMU."""
 
-import argparse
-import os
-import signal
-import subprocess
-import sys
-import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
-sys.dont_write_bytecode = True  # nothing of ours may lie about in the source tree
+from lab import binaries
+from lab.guest import Guest
+from lab.image import GUEST_PACKAGES, prepare
+from lab.interop.cm.case import CmCase
+from lab.interop.cm.cases import cm_cases
+from lab.interop.cm.runner import CmRunner
+from lab.interop.pingpong.cases import PingpongCase, pingpong_cases
+from lab.interop.pingpong.runner import PingpongRunner
+from lab.interop.rows.compliance import compliance_problems
+from lab.interop.rows.error_table import print_table
+from lab.interop.rows.runner import RowCase, RowRunner, row_cases
+from lab.namespaces import Bridge
+from lab.report import CaseTable, say
+from lab.requirements import KERNELS, Kernel, Packages
 
-from cm import CmCase, CmStage, cm_cases
-from compliance import compliance_problems
-from guest import Guest
-from lab import KERNELS, REPO, LabError, cache_dir, prepare
-from matrix import Matrix
-from net import Net
-from play import RowCase, Stage, row_cases
-from report import explain, put_away, say
-from scenarios import cases
-from table import print_table
-
-# The pingpongs' kernel.
+# Kernel of the pingpongs.
 PINGPONG_KERNEL = "6.1"
 
 
-def main():
-    options = parse_arguments()
-    chosen = choose(options.only)
-    if options.list:
-        print("\n".join(case.name for case in chosen))
-        return 0
-    if not chosen:
-        say(f"no case has {options.only!r} in its name; --list shows them all")
-        return 2
-    if os.geteuid() != 0:
-        say("this needs root, for packages, a network namespace and a tap device")
-        return 2
-    problems = compliance_problems()
-    if problems:
-        say("\n".join(problems))
-        return 1
-    # As with Ctrl-C, so that everything is taken down.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    signal.signal(signal.SIGHUP, lambda *_: sys.exit(129))
-
-    # A root shell does not always look where modprobe, dpkg and ip live.
-    os.environ["PATH"] += ":/usr/sbin:/sbin"
-
-    logs = Path(tempfile.mkdtemp(prefix="roce-lab-"))
-    failed = True
-    try:
-        failed = run_lab(options, chosen, logs) > 0
-    except LabError as error:
-        say(f"the lab failed: {error}")
-    except KeyboardInterrupt:
-        say("interrupted")
-    finally:
-        put_away(logs, "failed", keep=failed)
-    return 1 if failed else 0
+def cases():
+    return [*pingpong_cases(), *cm_cases(), *row_cases()]
 
 
-def parse_arguments():
-    parser = argparse.ArgumentParser(description=__doc__)
+def add_arguments(parser):
     parser.add_argument(
-        "--list", action="store_true", help="print the names of the cases and do nothing"
+        "--keep", action="store_true", help="afterwards, leave the lab up and read commands for it"
     )
-    parser.add_argument(
-        "--only",
-        metavar="SUBSTRING",
-        default="",
-        help="play only the case of this name, or all whose names contain it",
-    )
-    parser.add_argument(
-        "--keep", action="store_true", help="afterwards, leave the lab up and take commands for it"
-    )
-    return parser.parse_args()
 
 
-def choose(text):
-    every = [*cases(), *cm_cases(), *row_cases()]
-    # One whole name stands for that case alone, though others may begin with it.
-    exact = [case for case in every if case.name == text]
-    return exact or [case for case in every if text in case.name]
+def requirements(chosen):
+    return [Packages(GUEST_PACKAGES), *(Kernel(name) for name in kernels(chosen))]
 
 
-def run_lab(options, chosen, logs):
-    """Returns the number of failed cases."""
-    groups = [
-        (kernel, group)
-        for kernel in KERNELS
-        if (group := [case for case in chosen if kernel_of(case) == kernel])
-    ]
-    pingpong = (
-        our_binary("roce", "ROCE_BIN")
-        if any(not isinstance(case, RowCase) for case in chosen)
-        else None
-    )
-    if any(isinstance(case, CmCase) for case in chosen):
-        build_beside(pingpong)
-    peer = (
-        our_binary("roce-interop-peer", "ROCE_PEER")
-        if any(isinstance(case, RowCase) for case in chosen)
-        else None
-    )
-    prepared = {kernel: prepare(kernel, say) for kernel, _ in groups}
+def refusal(options, chosen):
+    """Reason why nothing can be run, if there is one."""
+    return "\n".join(compliance_problems())
+
+
+def run(options, chosen, logs):
+    """Runs the cases; returns the number of failed ones."""
+    lab = Lab(chosen, logs)
+    prepared = {kernel: prepare(kernel) for kernel in kernels(chosen)}
     started = time.monotonic()
-    failed = 0
     # The first guest works while the second one still boots.
-    with Net() as net, ThreadPoolExecutor() as pool:
+    with Bridge() as bridge, ThreadPoolExecutor() as pool:
         guests = {
-            kernel: pool.submit(boot, net, prepared[kernel], logs, number, pingpong, group)
-            for number, (kernel, group) in enumerate(groups, 2)
+            kernel: pool.submit(lab.boot, bridge, kernel, prepared[kernel], number)
+            for number, kernel in enumerate(prepared, 2)
         }
         try:
-            for kernel, group in groups:
-                guest, connecting = guests[kernel].result()
-                say(f"guest with {prepared[kernel][0].name.removeprefix('vmlinuz-')} is there")
-                failed += play_group(net, guest, connecting, kernel, pingpong, peer, logs, group)
+            for future in guests.values():
+                running = future.result()
+                say(f"guest with {running.version} is up")
+                running.run_all(lab.table)
             say(f"{len(chosen)} cases in {time.monotonic() - started:.0f} s")
-            print(f"{len(chosen) - failed} passed, {failed} failed", flush=True)
+            lab.table.print_summary()
             if options.keep:
-                take_commands(net, guest)
-            return failed
+                take_commands(bridge, running.guest)
+            return lab.table.failed
         finally:
             for future in guests.values():
                 if not future.exception():
-                    guest, connecting = future.result()
-                    if connecting:
-                        connecting.close()
-                    guest.close()
+                    future.result().close()
+
+
+def kernels(chosen):
+    """Kernels of these cases, in order."""
+    used = {kernel_of(case) for case in chosen}
+    return [kernel for kernel in KERNELS if kernel in used]
 
 
 def kernel_of(case):
-    return getattr(case, "kernel", PINGPONG_KERNEL)
+    return PINGPONG_KERNEL if isinstance(case, PingpongCase) else case.kernel
 
 
-def boot(net, prepared, logs, number, pingpong, group):
-    """A guest, and the stage for its cases of connection management, if any, on which what waits for long has begun."""
-    cases = [case for case in group if isinstance(case, CmCase)]
-    guest = Guest(net, *prepared, logs, number)
-    try:
-        connecting = CmStage(net, guest, pingpong, logs) if cases else None
-        if connecting:
-            connecting.begin_patient(cases)
-        return guest, connecting
-    except BaseException:
-        guest.close()
-        raise
+class Lab:
+    """Chosen cases, the binaries that they need, and the table of their results."""
+
+    def __init__(self, chosen, logs):
+        self.chosen, self.logs = chosen, logs
+        self.table = CaseTable(chosen)
+        types = {type(case) for case in chosen}
+        self.roce = binaries.roce() if types - {RowCase} else None
+        if CmCase in types:
+            binaries.cm_programs(self.roce.parent)
+        self.peer = binaries.interop_peer() if RowCase in types else None
+
+    def boot(self, bridge, kernel, prepared, number):
+        """Boots a guest, and starts its slow cases."""
+        group = [case for case in self.chosen if kernel_of(case) == kernel]
+        guest = Guest(bridge, *prepared, self.logs, number)
+        version = prepared[0].name.removeprefix("vmlinuz-")
+        running = RunningGuest(guest, version, kernel, group)
+        try:
+            running.create_runners(self, bridge)
+            return running
+        except BaseException:
+            running.close()
+            raise
 
 
-def our_binary(name, variable):
-    path = os.environ.get(variable)
-    if path:
-        path = Path(path).resolve()
-    else:
-        path = REPO / "target" / "release" / name
-        if not path.exists():
-            say(f"building {name}")
-            subprocess.run(["cargo", "build", "--release", "--bin", name, "--workspace"], cwd=REPO)
-    if not os.access(path, os.X_OK):
-        raise LabError(f"{path} is not there")
-    return path
+class RunningGuest:
+    """A guest, its cases, and a runner for each type of them."""
+
+    def __init__(self, guest, version, kernel, group):
+        self.guest, self.version, self.kernel, self.group = guest, version, kernel, group
+        self.runners = {}
+
+    def create_runners(self, lab, bridge):
+        types = {type(case) for case in self.group}
+        if PingpongCase in types:
+            runner = PingpongRunner(bridge, self.guest, lab.roce, lab.logs)
+            self.runners[PingpongCase] = runner
+        if CmCase in types:
+            runner = CmRunner(bridge, self.guest, lab.roce, lab.logs)
+            self.runners[CmCase] = runner
+            runner.start_slow([case for case in self.group if isinstance(case, CmCase)])
+        if RowCase in types:
+            runner = RowRunner(bridge, self.guest, self.kernel, lab.peer, lab.logs)
+            self.runners[RowCase] = runner
+
+    def run_all(self, table):
+        for case in self.group:
+            table.add(case, self.runners[type(case)].run(case))
+        if RowCase in self.runners:
+            print_table(self.kernel, self.runners[RowCase].observed)
+
+    def close(self):
+        for runner in self.runners.values():
+            runner.close()
+        self.guest.close()
 
 
-def build_beside(binary):
-    """What else connection management is tried with lies beside the tool's binary."""
-    wanted = {
-        "examples/cm_client": ["--example", "cm_client"],
-        "examples/cm_server": ["--example", "cm_server"],
-        "roce-interop-steps": ["--package", "roce-interop-peer", "--bin", "roce-interop-steps"],
-    }
-    for name, arguments in wanted.items():
-        if not (binary.parent / name).exists():
-            say(f"building {name}")
-            subprocess.run(["cargo", "build", "--release", *arguments], cwd=REPO)
-        if not os.access(binary.parent / name, os.X_OK):
-            raise LabError(f"{binary.parent / name} is not there")
-
-
-def play_group(net, guest, connecting, kernel, pingpong, peer, logs, group):
-    """Plays what is for one guest; returns the number of failed cases."""
-    width = max(len(case.name) for case in group)
-    matrix = Matrix(net, guest, pingpong, logs)
-    stage = (
-        Stage(net, guest, kernel, peer, logs)
-        if any(isinstance(case, RowCase) for case in group)
-        else None
-    )
-    failed = 0
-    try:
-        for case in group:
-            player = (
-                stage
-                if isinstance(case, RowCase)
-                else connecting
-                if isinstance(case, CmCase)
-                else matrix
-            )
-            result = player.play(case)
-            word = (
-                "FAIL"
-                if result.problems
-                else "refused"
-                if getattr(case, "refused", False)
-                else "ok"
-            )
-            print(f"{case.name:{width}}  {word:7}  {result.seconds:6.2f} s", flush=True)
-            if result.problems:
-                failed += 1
-                explain(result)
-        if stage:
-            print_table(kernel, stage.observed)
-    finally:
-        if stage:
-            stage.close()
-    return failed
-
-
-def take_commands(net, guest):
+def take_commands(bridge, guest):
     say(f"""The lab stays up until the end of input (Ctrl-D).
-    A line is run in the guest, at most for a minute. Programs: busybox, rdma, ibv_*.
+    A line is run in the guest, for at most a minute. Programs: busybox, rdma, ibv_*.
     The guest's end is {guest.ipv4} and {guest.ipv6} on rxe0, GID indexes {guest.gids()}.
-    For the host's end, in another terminal: ip netns exec {net.name} bash""")
+    For the host's end, in another terminal: ip netns exec {bridge.name} bash""")
     while True:
         try:
             line = input("guest# ")
@@ -237,7 +152,3 @@ def take_commands(net, guest):
             print(output, end="")
             if status != 0:
                 print(f"[exit status {status}]")
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,4 +1,4 @@
-"""What is tried: a list of cases, each one conversation between our tool and the stock one."""
+"""Cases of the pingpongs, each between our tool and the stock one."""
 
 from dataclasses import dataclass
 
@@ -6,26 +6,28 @@ FAMILIES = ["ipv4", "ipv6"]
 ROLES = ["server", "client"]
 MTUS = [256, 1024, 4096]
 
-# One byte, not a multiple of four (so it is padded), a whole page, and more than 16 bits of length with a rest.
+# One byte, not a multiple of four (so it is padded), a whole page, and an odd length of more
+# than 16 bits.
 SIZES = {"rc": [1, 1021, 4096, 65539], "uc": [1, 1021, 4096, 16387], "ud": [1, 1021, 4096]}
 
-
-# By chance, for a loss at fixed distances can fall on the same packet of every repetition, for ever. And the loss of
-# acknowledgements comes to an end, for the pingpongs say no goodbye: when that of the very last message is lost, the side
-# that owed it is gone, and the other one repeats in vain.
+# At random: a loss at fixed distances can fall on the same packet of every repetition, for ever.
+# And the loss of acknowledgements ends: the pingpongs end without a disconnect, so that after the
+# loss of the very last acknowledgement its sender has exited, and the other side repeats in vain.
 LOSSES = ["drop 10% times 15", "drop request 5%"]
 
 
 @dataclass(frozen=True)
-class Case:
-    kind: str  # "rc", "uc", "ud" or "srq": reliable connections with a shared receive queue
+class PingpongCase:
+    """A pingpong of our tool with the stock one."""
+
+    kind: str  # "rc", "uc", "ud"; "srq": reliable connections with a shared receive queue
     role: str  # ours; the stock tool has the other
     family: str
     mtu: int
     size: int
-    faults: tuple = ()  # rules that make our link drop packets
-    events: bool = False  # we sleep on completion events instead of polling
-    capture: bool = False  # we write a capture, which is then examined
+    faults: tuple = ()  # rules of dropped packets on our link
+    events: bool = False  # ours sleeps on completion events instead of polling
+    capture: bool = False  # ours writes a capture, which is then examined
 
     @property
     def iterations(self):
@@ -48,7 +50,7 @@ class Case:
         return "/".join(parts)
 
 
-def cases():
+def pingpong_cases():
     return [*plain(), *shared(), *lossy(), *events(), *captured()]
 
 
@@ -58,7 +60,7 @@ def plain():
             for family in FAMILIES:
                 for mtu in MTUS:
                     for size in SIZES[kind]:
-                        yield Case(kind, role, family, mtu, size)
+                        yield PingpongCase(kind, role, family, mtu, size)
 
 
 def shared():
@@ -66,24 +68,24 @@ def shared():
     for role in ROLES:
         for family in FAMILIES:
             for size in [1, 4096, 16387]:
-                yield Case("srq", role, family, 1024, size)
+                yield PingpongCase("srq", role, family, 1024, size)
 
 
 def lossy():
     for role in ROLES:
         for mtu in [1024, 4096]:
             for rule in LOSSES:
-                yield Case("rc", role, "ipv4", mtu, 65539, faults=(rule,))
+                yield PingpongCase("rc", role, "ipv4", mtu, 65539, faults=(rule,))
 
 
 def events():
     for role in ROLES:
         for family in FAMILIES:
-            yield Case("rc", role, family, 1024, 4096, events=True)
+            yield PingpongCase("rc", role, family, 1024, 4096, events=True)
 
 
 def captured():
     for role in ROLES:
         for family in FAMILIES:
             for size in [1021, 65539]:
-                yield Case("rc", role, family, 1024, size, capture=True)
+                yield PingpongCase("rc", role, family, 1024, size, capture=True)

@@ -1,4 +1,4 @@
-"""What passes between the host and a guest: RoCEv2 packets, taken from the guest's tap, with the fields that scenarios ask for."""
+"""RoCEv2 packets between the host and a guest, taken from the guest's tap."""
 
 import ctypes
 import ipaddress
@@ -7,11 +7,12 @@ import socket
 import struct
 from dataclasses import dataclass
 
+from lab.host import ROCE_PORT
+
 ETH_P_ALL = 3
 SO_RCVBUFFORCE = 33
 # A message of a megabyte in packets of 256 bytes must fit.
 BUFFER = 256 << 20
-ROCE_PORT = 4791
 
 OPERATIONS = {
     0x00: "SEND first",
@@ -42,12 +43,14 @@ OPERATIONS = {
 }
 WITH_AETH = {0x0D, 0x0F, 0x10, 0x11, 0x12}
 
-# The codes of a NAK, by the short names that the scenarios use.
+# Short names of NAK codes, as in rows.
 NAKS = {0x60: "SEQUENCE", 0x61: "INVALID", 0x62: "ACCESS", 0x63: "OPERATION", 0x64: "RD"}
 
 
 @dataclass(frozen=True)
 class Packet:
+    """A RoCEv2 packet."""
+
     source: str
     destination: str
     opcode: int
@@ -58,7 +61,7 @@ class Packet:
 
     @property
     def nak(self):
-        """The short name of what it refuses with, or nothing."""
+        """Short name of a NAK, or None."""
         if self.syndrome is None or self.syndrome >> 5 == 0:
             return None
         return "RNR" if self.syndrome >> 5 == 1 else NAKS.get(self.syndrome, f"{self.syndrome:#x}")
@@ -68,16 +71,16 @@ class Packet:
         service = ["RC", "UC", "RD", "UD"][self.opcode >> 5] if self.opcode < 0x80 else ""
         syndrome = "" if self.syndrome is None else f" syndrome {self.syndrome:#04x}"
         return (
-            f"{self.source} > {self.destination} qp {self.dest_qpn:#x} psn {self.psn:#x} {service} {name}{syndrome}"
-            f" ({self.length})"
+            f"{self.source} > {self.destination} qp {self.dest_qpn:#x} psn {self.psn:#x} "
+            f"{service} {name}{syndrome} ({self.length})"
         )
 
 
 class Tap:
-    """Everything that passes a network device of the lab."""
+    """Packets that pass a network device of the lab."""
 
-    def __init__(self, net, device):
-        with inside(net):
+    def __init__(self, namespace, device):
+        with Inside(namespace):
             self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
         self.socket.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, BUFFER)
         self.socket.setblocking(False)
@@ -100,16 +103,14 @@ class Tap:
 
 
 def parse(frame):
-    """A RoCEv2 packet, or nothing."""
+    """A RoCEv2 packet; None if the frame is no such packet."""
     (kind,) = struct.unpack_from(">H", frame, 12)
     if kind == 0x0800:
-        addresses, udp, protocol = (
-            (frame[26:30], frame[30:34]),
-            14 + (frame[14] & 15) * 4,
-            frame[23],
-        )
+        addresses, protocol = (frame[26:30], frame[30:34]), frame[23]
+        udp = 14 + (frame[14] & 15) * 4
     elif kind == 0x86DD:
-        addresses, udp, protocol = (frame[22:38], frame[38:54]), 54, frame[20]
+        addresses, protocol = (frame[22:38], frame[38:54]), frame[20]
+        udp = 54
     else:
         return None
     if protocol != socket.IPPROTO_UDP or len(frame) < udp + 20:
@@ -132,11 +133,11 @@ def parse(frame):
     )
 
 
-class inside:
-    """This thread is in the lab's network namespace while the block runs."""
+class Inside:
+    """Context in which this thread is in a network namespace."""
 
-    def __init__(self, net):
-        self.path = f"/run/netns/{net.name}"
+    def __init__(self, namespace):
+        self.path = f"/run/netns/{namespace.name}"
         self.libc = ctypes.CDLL(None, use_errno=True)
 
     def __enter__(self):

@@ -1,4 +1,6 @@
-"""The two programs that do verbs on command: our peer on the host and the agent in a guest."""
+"""Backends of exchanges: the two programs that execute verbs by commands, our peer on the host and
+the agent in a guest.
+"""
 
 import json
 import select
@@ -6,14 +8,15 @@ import socket
 import subprocess
 import time
 
-from lab import LabError, PYTHON_PATH
+from lab.host import LabError
+from lab.image import PYTHON_PATH
 
 # Longer than any `timeout` in a command.
 ANSWER_SECONDS = 30
 
 
-class Side:
-    """Commands go out and answers come in, a line of JSON each; `peer/src/command.rs` lists the commands."""
+class Backend:
+    """A program that answers commands, a line of JSON each; `peer/src/command.rs` lists them."""
 
     pending = b""
 
@@ -22,25 +25,29 @@ class Side:
         self.write(json.dumps(commands).encode() + b"\n")
         deadline = time.monotonic() + ANSWER_SECONDS
         while b"\n" not in self.pending:
-            if not select.select([self.reader], [], [], max(0, deadline - time.monotonic()))[0]:
-                raise LabError(f"{self.who} does not answer {commands}\n{self.log()}")
+            left = max(0, deadline - time.monotonic())
+            if not select.select([self.reader], [], [], left)[0]:
+                raise LabError(f"{self.label} does not answer {commands}\n{self.log()}")
             data = self.read()
             if not data:
-                raise LabError(f"{self.who} has ended in {commands}\n{self.log()}")
+                raise LabError(f"{self.label} has ended in {commands}\n{self.log()}")
             self.pending += data
         line, self.pending = self.pending.split(b"\n", 1)
         return json.loads(line)
 
 
-class Agent(Side):
-    """In a guest, with rxe."""
+class Agent(Backend):
+    """The agent in a guest, with rxe."""
+
+    ours = False
 
     def __init__(self, guest):
         self.guest = guest
-        self.who = f"the agent of guest {guest.ipv4}"
-        status, output = guest.run(
+        self.label = f"the agent of guest {guest.ipv4}"
+        command = (
             f"PYTHONPATH={PYTHON_PATH} python3 -S /agent.py /dev/vport*p2 >/tmp/agent.log 2>&1 &"
         )
+        status, output = guest.run(command)
         if status != 0:
             raise LabError(f"guest: cannot start the agent: {output}")
         self.reader = socket.socket(socket.AF_UNIX)
@@ -60,15 +67,17 @@ class Agent(Side):
         self.reader.close()
 
 
-class Peer(Side):
-    """On the host, with our adapter."""
+class Peer(Backend):
+    """Our peer on the host, with our adapter."""
 
-    def __init__(self, net, binary, address, faults, directory):
-        self.who = f"our peer at {address}"
+    ours = True
+
+    def __init__(self, bridge, binary, address, faults, directory):
+        self.label = f"our peer at {address}"
         self.errors = directory / f"peer-{address}.log"
         self.faults = faults
         with open(self.errors, "ab") as errors:
-            self.process = net.start(
+            self.process = bridge.start(
                 [binary, f"udp:{address}", "--faults", faults],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
@@ -81,7 +90,7 @@ class Peer(Side):
         try:
             self.process.stdin.write(data)
         except BrokenPipeError:
-            raise LabError(f"{self.who} has ended\n{self.log()}") from None
+            raise LabError(f"{self.label} has ended\n{self.log()}") from None
 
     def read(self):
         return self.reader.read(1 << 20)

@@ -1,8 +1,8 @@
-"""The two pingpong tools: their command lines and what they print. The one place that knows their options."""
+"""The two pingpong tools: their command lines and their output."""
 
 import re
 
-from net import HOST_IPV4, HOST_IPV6
+from lab.namespaces import HOST_IPV4, HOST_IPV6
 
 PORT = 18515  # both tools' default
 
@@ -10,20 +10,11 @@ PORT = 18515  # both tools' default
 def our_command(binary, case, guest, pcap):
     argv = [binary, "pingpong", case.kind]
     if case.role == "client":
-        # Always by IPv4: the stock server listens on the first address that the C library offers, and that is 0.0.0.0.
-        # The exchange over TCP has nothing to do with the GIDs in it.
+        # Always by IPv4: the stock server listens on the first address that the C library offers,
+        # 0.0.0.0. The exchange over TCP is independent of the GIDs in it.
         argv.append(guest.ipv4)
-    argv += [
-        "-d",
-        f"udp:{our_address(case)}",
-        "-m",
-        case.mtu,
-        "-s",
-        case.size,
-        "-n",
-        case.iterations,
-        "-c",
-    ]
+    argv += ["-d", f"udp:{our_address(case)}", "-m", case.mtu, "-s", case.size]
+    argv += ["-n", case.iterations, "-c"]
     if case.events:
         argv.append("-e")
     for rule in case.faults:
@@ -34,13 +25,8 @@ def our_command(binary, case, guest, pcap):
 
 
 def stock_command(case, guest):
-    argv = [
-        f"ibv_{case.kind}_pingpong",
-        "-d",
-        "rxe0",
-        "-g",
-        guest.gids()[guest_address(case, guest)],
-    ]
+    index = guest.gids()[guest_address(case, guest)]
+    argv = [f"ibv_{case.kind}_pingpong", "-d", "rxe0", "-g", index]
     if case.kind != "ud":
         argv += ["-m", case.mtu]
     argv += ["-s", case.size, "-n", case.iterations, "-c"]
@@ -54,11 +40,11 @@ def our_address(case):
 
 
 def guest_address(case, guest):
-    return guest.ipv4 if case.family == "ipv4" else guest.ipv6
+    return guest.address(case.family)
 
 
-def output_problems(who, case, output):
-    """What is wrong with the output of a tool that ended well."""
+def output_problems(label, case, output):
+    """Problems of the output of a tool that ended with status 0."""
     number = r"\d+\.\d\d"
     total = case.size * case.iterations * 2
     wanted = [
@@ -66,18 +52,18 @@ def output_problems(who, case, output):
         rf"{case.iterations} iters in {number} seconds = {number} usec/iter",
     ]
     problems = [
-        f"{who} did not print a line like: {line}"
+        f"{label} did not print a line like: {line}"
         for line in wanted
         if not re.search(f"^{line}$", output, re.MULTILINE)
     ]
-    # The stock tool says this and still exits with 0.
+    # The stock tool prints this and still exits with 0.
     if "invalid data" in output:
-        problems.append(f"{who} received invalid data")
+        problems.append(f"{label} received invalid data")
     return problems
 
 
 def refusal_problems(case, status, stderr):
-    """What is wrong with our tool's answer to a UD message that does not fit into one packet."""
+    """Problems of our tool's answer to a UD message that does not fit into one packet."""
     problems = []
     if status != 1:
         problems.append(f"exit status {status}, wanted 1")

@@ -1,7 +1,9 @@
-"""Examines a capture file that our tool wrote: Wireshark must understand it, and every invariant CRC must be right.
+"""Check of a capture that our tool wrote: Wireshark must understand it, and every invariant CRC
+must be right.
 
-The CRC is computed here because this Wireshark only shows it. All of it must match, in what we sent and in what rxe
-sent; so this also shows that the IPv4 identifications in the file are those of the wire.
+The CRC is computed here because this Wireshark only shows it. All of it must match, in what ours
+sent and in what rxe sent; so this also shows that the IPv4 identifications in the file are those of
+the wire.
 """
 
 import ipaddress
@@ -11,32 +13,27 @@ import zlib
 
 ETHERNET, RAW_IP, RAW_IPV4, RAW_IPV6 = 1, 101, 228, 229
 
-# Protocols that guess from the first payload bytes whether it is theirs. The pingpongs' payload is none of them, but
-# RPC over RDMA, for one, takes short ones for its own and then calls them malformed.
-GUESSING = [
-    "smc",
-    "smb_direct",
-    "rpcordma",
-    "nvme-rdma",
-    "lnet",
-    "iser",
-    "infiniband.eoib",
-    "infiniband_sdp",
-    "fcoib",
+# Protocols that are guessed from the first bytes of a payload. The pingpongs' payload is none of
+# them, but RPC over RDMA, for one, matches short ones and then calls them malformed.
+GUESSED = [
+    *("smc", "smb_direct", "rpcordma", "nvme-rdma", "lnet", "iser"),
+    *("infiniband.eoib", "infiniband_sdp", "fcoib"),
 ]
+# The frames' numbers as text.
+NUMBERS = ("-T", "fields", "-e", "frame.number")
 
 
-class Unreadable(Exception):
-    """The file is no capture, or of a kind that is not expected here."""
+class UnreadableError(Exception):
+    """A file that is no capture, or of a kind that is not expected here."""
 
 
 def capture_problems(path, addresses):
-    """What is wrong with a capture that should hold RoCEv2 packets, and only these, from each of `addresses`."""
+    """Problems of a capture that should hold RoCEv2 packets only, from each of `addresses`."""
     if not path.exists():
         return [f"there is no {path.name}"]
     try:
         return frame_problems(path) or content_problems(path, addresses)
-    except Unreadable as error:
+    except UnreadableError as error:
         return [f"{path.name}: {error}"]
 
 
@@ -46,11 +43,7 @@ def frame_problems(path):
         ("are not RoCEv2", "!infiniband"),
         ("are malformed", "_ws.malformed"),
     ]:
-        frames = (
-            tshark(path, "-Y", display_filter, "-T", "fields", "-e", "frame.number")
-            .decode()
-            .split()
-        )
+        frames = tshark(path, "-Y", display_filter, *NUMBERS).decode().split()
         if frames:
             problems.append(f"{path.name}: these frames {text}: {' '.join(frames)}")
     return problems
@@ -64,7 +57,8 @@ def content_problems(path, addresses):
         computed, found = invariant_crc(datagram)
         if computed != found:
             problems.append(
-                f"{path.name}: frame {number}: invariant CRC is {found:#010x}, should be {computed:#010x}"
+                f"{path.name}: frame {number}: "
+                f"invariant CRC is {found:#010x}, should be {computed:#010x}"
             )
     if sources != addresses:
         problems.append(
@@ -75,7 +69,7 @@ def content_problems(path, addresses):
 
 def datagrams(path):
     """The IP datagrams of a capture."""
-    # In the older format a capture is one header and then the packets, each behind a header of its own.
+    # The older format: one header, then the packets, each behind a header of its own.
     data = tshark(path, "-F", "pcap", "-w", "-")
     [link_type] = struct.unpack_from("<I", data, 20)
     at = 24
@@ -91,7 +85,7 @@ def from_link(link_type, frame):
         return frame
     if link_type == ETHERNET:
         return frame[14:]
-    raise Unreadable(f"link type {link_type} is not Ethernet and not IP")
+    raise UnreadableError(f"link type {link_type} is not Ethernet and not IP")
 
 
 def source_address(datagram):
@@ -102,8 +96,9 @@ def source_address(datagram):
 def invariant_crc(datagram):
     """(computed, found) of one RoCEv2 datagram.
 
-    The CRC is that of Ethernet. It covers everything from the IP header on, with ones in place of what may change on
-    the way, and before that eight bytes of ones where InfiniBand has its local route header.
+    The CRC is that of Ethernet. It covers everything from the IP header on, with ones in place of
+    what may change on the way, and before that eight bytes of ones where InfiniBand has its local
+    route header.
     """
     if datagram[0] >> 4 == 4:
         header = (datagram[0] & 15) * 4
@@ -123,11 +118,10 @@ def invariant_crc(datagram):
 
 
 def tshark(path, *arguments):
-    disabled = [word for name in GUESSING for word in ("--disable-protocol", name)]
+    disabled = [word for name in GUESSED for word in ("--disable-protocol", name)]
     argv = ["tshark", "-r", str(path), *disabled, *arguments]
     done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True)
     if done.returncode != 0:
-        raise Unreadable(
-            f"tshark: exit status {done.returncode}: {done.stderr.decode(errors='replace').strip()}"
-        )
+        text = done.stderr.decode(errors="replace").strip()
+        raise UnreadableError(f"tshark: exit status {done.returncode}: {text}")
     return done.stdout

@@ -1,0 +1,45 @@
+"""Binaries under test: from the environment, from `target/release`, or built there."""
+
+import os
+import subprocess
+from pathlib import Path
+
+from lab.host import REPO, LabError
+from lab.report import say
+
+RELEASE = REPO / "target" / "release"
+
+
+def roce():
+    """The tool."""
+    return find("ROCE_BIN", RELEASE / "roce", "--workspace", "--bin", "roce")
+
+
+def library():
+    """The C library."""
+    return find("ROCE_ABI", RELEASE / "libroce_abi.so", "--package", "roce-abi")
+
+
+def interop_peer():
+    """The program that executes verbs by commands."""
+    name = "roce-interop-peer"
+    return find("ROCE_PEER", RELEASE / name, "--package", name, "--bin", name)
+
+
+def cm_programs(directory):
+    """Builds the programs of connection management beside the tool's binary, in `directory`."""
+    find("", directory / "examples" / "cm_client", "--example", "cm_client")
+    find("", directory / "examples" / "cm_server", "--example", "cm_server")
+    steps = "roce-interop-steps"
+    find("", directory / steps, "--package", "roce-interop-peer", "--bin", steps)
+
+
+def find(variable, default, *cargo_arguments):
+    """Path in the environment's variable, or the default one, which is built if it is absent."""
+    path = Path(os.environ.get(variable) or default).resolve()
+    if path == default.resolve() and not path.exists():
+        say(f"building {path.name}")
+        subprocess.run(["cargo", "build", "--release", *cargo_arguments], cwd=REPO)
+    if not os.access(path, os.R_OK):
+        raise LabError(f"{path} does not exist")
+    return path

@@ -1,0 +1,1 @@
+"""The suite `dropin`: stock programs on the library."""

@@ -1,0 +1,1 @@
+"""Connection management: our tools against the stock ones on the kernel's `rdma_cm`."""

@@ -1,0 +1,1 @@
+"""`roce pingpong` against the stock pingpongs."""

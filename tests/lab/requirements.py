@@ -1,0 +1,136 @@
+"""Requirements of a run: Debian packages and downloads. Only `--install` gets what is missing."""
+
+import os
+import re
+import shutil
+import subprocess
+
+from lab.host import LabError, cache_dir, cache_lock, output_of, scratch_dir
+from lab.report import say
+
+# Kernels: name -> pattern of the Debian package, of which the newest match is taken.
+KERNELS = {
+    "6.1": r"^linux-image-6\.1\.0-[0-9]+-amd64$",
+    "6.12": r"^linux-image-6\.12\.[0-9]+\+deb12-amd64$",
+}
+
+
+class MissingError(LabError):
+    """Requirements that are missing, with the way to get them."""
+
+
+def require(requirements, install, suite):
+    """Checks the requirements of a suite. With `install`, those that are missing are installed."""
+    if shutil.which("dpkg-query") is None:
+        raise MissingError("this needs Debian 12: there is no dpkg-query")
+    with cache_lock():
+        if install:
+            for requirement in requirements:
+                if missing := requirement.missing():
+                    say(f"installing {' '.join(missing)}")
+                    requirement.install()
+        missing = [name for requirement in requirements for name in requirement.missing()]
+    if missing:
+        hint = "" if install else f"; `tests/lab/run {suite} --install` installs them"
+        raise MissingError(f"missing: {' '.join(missing)}{hint}")
+
+
+class Packages:
+    """Debian packages that must be installed."""
+
+    def __init__(self, names):
+        self.names = sorted(set(names))
+
+    def missing(self):
+        versions = package_versions(self.names)
+        return [name for name in self.names if name not in versions]
+
+    def install(self):
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        output_of(["apt-get", "update"], env=env)
+        options = ["-y", "--no-install-recommends"]
+        output_of(["apt-get", "install", *options, *self.missing()], env=env)
+
+
+class Kernel:
+    """Unpacked package of a kernel. One in the cache stays; removing it gets a newer one."""
+
+    def __init__(self, name):
+        self.name = name
+        self.tree = cache_dir() / f"kernel-{name}"
+
+    def missing(self):
+        return [] if self.tree.exists() else [self.tree.name]
+
+    def install(self):
+        # With old lists the newest package may be one that the server no longer has.
+        output_of(["apt-get", "update"])
+        with scratch_dir() as scratch:
+            unpacked = download(newest_package(KERNELS[self.name]), scratch)
+            output_of(["depmod", "-b", unpacked, modules_version(unpacked)])
+            unpacked.rename(self.tree)
+
+    @property
+    def version(self):
+        return modules_version(self.tree)
+
+    @property
+    def image(self):
+        return self.tree / "boot" / f"vmlinuz-{self.version}"
+
+
+class PyverbsTests:
+    """rdma-core's tests of the verbs. Where documentation is left out of installed packages, they
+    are taken from the downloaded package.
+    """
+
+    SHIPPED = "usr/share/doc/rdma-core/tests"
+
+    def __init__(self):
+        self.unpacked = cache_dir() / "rdma-core"
+
+    @property
+    def directory(self):
+        installed = f"/{self.SHIPPED}"
+        return installed if os.path.exists(installed) else f"{self.unpacked}/{self.SHIPPED}"
+
+    def missing(self):
+        return [] if os.path.exists(self.directory) else ["rdma-core/tests"]
+
+    def install(self):
+        with scratch_dir() as scratch:
+            download("rdma-core", scratch).rename(self.unpacked)
+
+
+def package_versions(packages):
+    """Installed packages -> version."""
+    # dpkg-query exits with 1 when one of the packages is unknown, yet prints the others.
+    shown = subprocess.run(
+        ["dpkg-query", "-W", "-f", "${db:Status-Status} ${Package} ${Version}\n", *packages],
+        capture_output=True,
+        text=True,
+    )
+    rows = [line.split() for line in shown.stdout.splitlines()]
+    return {row[1]: row[2] for row in rows if row and row[0] == "installed"}
+
+
+def newest_package(pattern):
+    listed = output_of(["apt-cache", "search", "--names-only", pattern])
+    found = [line.split()[0] for line in listed.splitlines()]
+    if not found:
+        raise LabError(f"no Debian package matches {pattern}")
+    return max(found, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])
+
+
+def download(package, scratch):
+    """Downloads and unpacks a package in a scratch directory; returns the unpacked tree."""
+    output_of(["apt-get", "download", package], cwd=scratch)
+    [deb] = scratch.glob("*.deb")
+    output_of(["dpkg", "-x", deb, scratch / "tree"])
+    return scratch / "tree"
+
+
+def modules_version(tree):
+    """Version of the kernel whose package is unpacked in `tree`."""
+    [modules] = (tree / "lib" / "modules").iterdir()
+    return modules.name
