@@ -1,0 +1,122 @@
+"""Tests of the lab itself, on a clean checkout: without root, without the network, and without any
+program that is not part of Python.
+"""
+
+import contextlib
+import io
+import subprocess
+import unittest
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from unittest import mock
+
+from lab import command_line, requirements
+from lab.interop.rows.compliance import compliance_problems
+
+
+class Requirement:
+    """A requirement that is missing until it is installed."""
+
+    def __init__(self):
+        self.installed = False
+
+    def missing(self):
+        return [] if self.installed else ["tool"]
+
+    def install(self):
+        self.installed = True
+
+
+class ListsTest(unittest.TestCase):
+    """Lists of cases."""
+
+    def names(self, suite):
+        with TemporaryDirectory() as directory:
+            cache = Path(directory) / "cache"
+            with as_user(cache):
+                status, output, _ = run(suite, "--list")
+            self.assertFalse(cache.exists())
+        self.assertEqual(status, 0)
+        return output.splitlines()
+
+    def test_names_are_different(self):
+        for suite in command_line.SUITES:
+            names = self.names(suite)
+            self.assertGreater(len(names), 100)
+            self.assertEqual(len(names), len(set(names)))
+
+    def test_a_whole_name_stands_for_one_case(self):
+        _, output, _ = run("interop", "--list", "--only", "ud/server/ipv4/mtu256/size1")
+        self.assertEqual(output.splitlines(), ["ud/server/ipv4/mtu256/size1"])
+
+
+class RefusalTest(unittest.TestCase):
+    """Runs that cannot begin."""
+
+    def test_without_root(self):
+        for suite in command_line.SUITES:
+            with TemporaryDirectory() as directory, as_user(Path(directory) / "cache"):
+                status, _, errors = run(suite)
+            self.assertEqual(status, 2)
+            self.assertEqual(errors, "this needs root, for network namespaces\n")
+
+    def test_of_an_unknown_name(self):
+        status, _, errors = run("dropin", "--only", "no such case")
+        self.assertEqual(status, 2)
+        self.assertIn("--list", errors)
+
+
+class RequirementsTest(unittest.TestCase):
+    """Requirements that are missing."""
+
+    def setUp(self):
+        directory = self.enterContext(TemporaryDirectory())
+        self.enterContext(mock.patch.dict("os.environ", ROCE_INTEROP_DIR=directory))
+        self.enterContext(mock.patch("shutil.which", return_value="/usr/bin/dpkg-query"))
+        self.enterContext(contextlib.redirect_stderr(io.StringIO()))
+
+    def test_only_the_option_installs(self):
+        requirement = Requirement()
+        with self.assertRaises(requirements.MissingError) as caught:
+            requirements.require([requirement], install=False, suite="interop")
+        self.assertEqual(
+            str(caught.exception), "missing: tool; `tests/lab/run interop --install` installs them"
+        )
+        self.assertFalse(requirement.installed)
+        requirements.require([requirement], install=True, suite="interop")
+        self.assertTrue(requirement.installed)
+
+
+class ComplianceTest(unittest.TestCase):
+    """docs/compliance.md and the rows of errors."""
+
+    def test_names(self):
+        self.assertEqual(compliance_problems(), [])
+
+
+def run(*arguments):
+    """(exit status, output, errors) of a command line."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        mock.patch("sys.argv", ["tests/lab/run", *arguments]),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        status = command_line.main()
+    return status, output.getvalue(), errors.getvalue()
+
+
+@contextlib.contextmanager
+def as_user(cache):
+    """Context of an ordinary user who starts no program, with a cache that does not exist."""
+    forbidden = AssertionError("a program was started")
+    with (
+        mock.patch("os.geteuid", return_value=1000),
+        mock.patch.object(subprocess, "Popen", side_effect=forbidden),
+        mock.patch.dict("os.environ", ROCE_INTEROP_DIR=str(cache)),
+    ):
+        yield
+
+
+if __name__ == "__main__":
+    unittest.main()
