@@ -48,7 +48,7 @@ fn answered_with_a_queue_pair() {
     talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
     talk.settle();
     let (conn, rep) = answers(&mut talk)[0];
-    assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), 0x0123_4567));
+    assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), QKey(0x0123_4567)));
     assert_eq!((rep.service_id, &rep.private_data.0[..3]), (SERVICE, &b"me\0"[..]));
     talk.assert_gone();
 }

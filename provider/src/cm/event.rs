@@ -4,7 +4,7 @@ use std::fmt;
 
 use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
-    cm::RejectReason,
+    cm::{RejectReason, without_padding},
     work::UdDestination,
 };
 
@@ -210,8 +210,7 @@ struct Used<'a>(&'a [u8]);
 
 impl fmt::Debug for Used<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let used = self.0.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-        write!(f, "{:02x?}", &self.0[..used])
+        write!(f, "{:02x?}", without_padding(self.0))
     }
 }
 

@@ -258,7 +258,7 @@ impl Routes {
             );
         };
         let private_data = rep.private_data.0.into();
-        let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: QKey(rep.qkey) });
+        let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: rep.qkey });
         self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
     }
 

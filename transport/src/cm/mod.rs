@@ -11,7 +11,6 @@ mod command;
 mod connection;
 mod event;
 mod handle;
-mod layout;
 mod message;
 mod service;
 
@@ -31,7 +30,7 @@ pub use connection::{CmState, ConnId, QpSetup};
 pub use event::CmEvent;
 pub use message::{
     About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req,
-    ReqPath, Rtu, SidrRep, SidrReq,
+    ReqPath, Rtu, SidrRep, SidrReq, without_padding,
 };
 pub use service::{IpHeader, PortSpace, ServiceId};
 
@@ -449,8 +448,8 @@ impl Cm {
         }
         let private_data = PrivateData::new(private_data).ok_or(CmError::PrivateData(136))?;
         let (status, qpn, qkey) = match receiver {
-            Ok((qpn, QKey(qkey))) => (0, qpn, qkey),
-            Err(status) => (status, Qpn::default(), 0),
+            Ok((qpn, qkey)) => (0, qpn, qkey),
+            Err(status) => (status, Qpn::default(), QKey::default()),
         };
         let (request_id, service_id) = (conn.remote_id, conn.service_id);
         let rep = SidrRep {

@@ -1,0 +1,180 @@
+//! The messages of connection management as values (12.6): parsed from and written to the 232 bytes
+//! after a MAD's header. Each message has its offsets in its own file.
+
+mod about;
+mod drep;
+mod dreq;
+mod fields;
+mod mra;
+mod private_data;
+mod rej;
+mod rep;
+mod req;
+mod rtu;
+mod sidr;
+
+use alloc::boxed::Box;
+
+use thiserror::Error;
+
+pub use about::About;
+pub use drep::Drep;
+pub use dreq::Dreq;
+use fields::{Fields, Writer};
+pub use mra::Mra;
+pub use private_data::{PrivateData, without_padding};
+pub use rej::{Rej, RejectReason};
+pub use rep::Rep;
+pub use req::{Req, ReqPath};
+pub use rtu::Rtu;
+pub use sidr::{SidrRep, SidrReq};
+
+use crate::wire::{MAD_DATA_LEN, MAD_LEN, MadHeader};
+
+/// A message with the parts of its frame that mean something.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CmMad {
+    /// Transaction ID: an answer has that of the message it answers. Messages are not matched by
+    /// it.
+    pub transaction: u64,
+    /// Options for extended connection establishment, which need not be answered.
+    pub modifier: u32,
+    /// The message.
+    pub message: Message,
+}
+
+/// A message of connection management. LAP and APR, about alternate paths, are not supported.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(missing_docs, reason = "each is named after the message it holds")]
+pub enum Message {
+    Req(Box<Req>),
+    Mra(Mra),
+    Rej(Box<Rej>),
+    Rep(Box<Rep>),
+    Rtu(Rtu),
+    Dreq(Dreq),
+    Drep(Drep),
+    SidrReq(SidrReq),
+    SidrRep(SidrRep),
+}
+
+impl Message {
+    /// The specification's name for it.
+    #[must_use]
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Req(_) => "REQ",
+            Self::Mra(_) => "MRA",
+            Self::Rej(_) => "REJ",
+            Self::Rep(_) => "REP",
+            Self::Rtu(_) => "RTU",
+            Self::Dreq(_) => "DREQ",
+            Self::Drep(_) => "DREP",
+            Self::SidrReq(_) => "SIDR_REQ",
+            Self::SidrRep(_) => "SIDR_REP",
+        }
+    }
+}
+
+/// Reason for which bytes are no message of connection management.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
+pub enum CmParseError {
+    /// Not the 256 bytes of a MAD.
+    #[error("not 256 bytes long")]
+    Length,
+    /// Another class or method, or a version that is not known.
+    #[error("not a message of connection management")]
+    Class,
+    /// A message that is not supported; LAP and APR, about alternate paths, among them.
+    #[error("message {0:#06x} is not supported")]
+    Attribute(u16),
+}
+
+impl CmMad {
+    /// A message without options.
+    #[must_use]
+    pub const fn new(transaction: u64, message: Message) -> Self {
+        Self { transaction, modifier: 0, message }
+    }
+
+    /// The message of a MAD.
+    ///
+    /// # Errors
+    /// A [`CmParseError`] for everything that is none. Reserved fields are not looked at.
+    pub fn parse(bytes: &[u8]) -> Result<Self, CmParseError> {
+        let bytes: &[u8; MAD_LEN] = bytes.try_into().map_err(|_| CmParseError::Length)?;
+        let (header, data) = bytes.split_first_chunk().ok_or(CmParseError::Length)?;
+        let header = MadHeader::parse(header);
+        let class = (header.base_version, header.class, header.class_version, header.method);
+        if class != (1, MadHeader::CM_CLASS, MadHeader::CM_VERSION, MadHeader::SEND) {
+            return Err(CmParseError::Class);
+        }
+        let data: &[u8; MAD_DATA_LEN] = data.try_into().map_err(|_| CmParseError::Length)?;
+        let b = Fields(data);
+        let message = match header.attribute {
+            Req::ATTRIBUTE => Message::Req(Box::new(Req::parse(&b))),
+            Mra::ATTRIBUTE => Message::Mra(Mra::parse(&b)),
+            Rej::ATTRIBUTE => Message::Rej(Box::new(Rej::parse(&b))),
+            Rep::ATTRIBUTE => Message::Rep(Box::new(Rep::parse(&b))),
+            Rtu::ATTRIBUTE => Message::Rtu(Rtu::parse(&b)),
+            Dreq::ATTRIBUTE => Message::Dreq(Dreq::parse(&b)),
+            Drep::ATTRIBUTE => Message::Drep(Drep::parse(&b)),
+            SidrReq::ATTRIBUTE => Message::SidrReq(SidrReq::parse(&b)),
+            SidrRep::ATTRIBUTE => Message::SidrRep(SidrRep::parse(&b)),
+            attribute => return Err(CmParseError::Attribute(attribute)),
+        };
+        Ok(Self { transaction: header.transaction, modifier: header.modifier, message })
+    }
+
+    /// The MAD of a message.
+    #[must_use]
+    pub fn encode(&self) -> [u8; MAD_LEN] {
+        let header = MadHeader {
+            base_version: 1,
+            class: MadHeader::CM_CLASS,
+            class_version: MadHeader::CM_VERSION,
+            method: MadHeader::SEND,
+            transaction: self.transaction,
+            attribute: self.message.attribute(),
+            modifier: self.modifier,
+            ..MadHeader::default()
+        };
+        let mut data = [0; MAD_DATA_LEN];
+        self.message.write(&mut Writer(&mut data));
+        let mut mad = [0; MAD_LEN];
+        mad[..MadHeader::LEN].copy_from_slice(&header.encode());
+        mad[MadHeader::LEN..].copy_from_slice(&data);
+        mad
+    }
+}
+
+impl Message {
+    const fn attribute(&self) -> u16 {
+        match self {
+            Self::Req(_) => Req::ATTRIBUTE,
+            Self::Mra(_) => Mra::ATTRIBUTE,
+            Self::Rej(_) => Rej::ATTRIBUTE,
+            Self::Rep(_) => Rep::ATTRIBUTE,
+            Self::Rtu(_) => Rtu::ATTRIBUTE,
+            Self::Dreq(_) => Dreq::ATTRIBUTE,
+            Self::Drep(_) => Drep::ATTRIBUTE,
+            Self::SidrReq(_) => SidrReq::ATTRIBUTE,
+            Self::SidrRep(_) => SidrRep::ATTRIBUTE,
+        }
+    }
+
+    fn write(&self, w: &mut Writer<'_>) {
+        match self {
+            Self::Req(req) => req.write(w),
+            Self::Mra(mra) => mra.write(w),
+            Self::Rej(rej) => rej.write(w),
+            Self::Rep(rep) => rep.write(w),
+            Self::Rtu(rtu) => rtu.write(w),
+            Self::Dreq(dreq) => dreq.write(w),
+            Self::Drep(drep) => drep.write(w),
+            Self::SidrReq(req) => req.write(w),
+            Self::SidrRep(rep) => rep.write(w),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! REJ: reject (12.6.7).
+
+use core::fmt;
+
+use super::{
+    about::About,
+    fields::{Fields, Writer},
+    private_data::PrivateData,
+};
+
+/// Reject (12.6.7).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Rej {
+    /// Communication ID of the sender; 0 when it has none.
+    pub local_id: u32,
+    /// Communication ID of the receiver.
+    pub remote_id: u32,
+    /// The message that is rejected.
+    pub about: About,
+    /// Number of bytes of `info` that mean something; seven bits.
+    pub info_length: u8,
+    /// The reason.
+    pub reason: RejectReason,
+    /// Additional reject information (ARI), as the reason defines it.
+    pub info: PrivateData<{ Rej::INFO }>,
+    /// Private data, for the program.
+    pub private_data: PrivateData<{ Rej::PRIVATE_DATA }>,
+}
+
+mod at {
+    pub(super) const LOCAL_ID: usize = 0;
+    pub(super) const REMOTE_ID: usize = 4;
+    /// Message rejected (2 bits), reserved (6).
+    pub(super) const ABOUT: usize = 8;
+    /// Length of the additional information (7 bits), reserved (1).
+    pub(super) const INFO_LENGTH: usize = 9;
+    pub(super) const REASON: usize = 10;
+    pub(super) const INFO: usize = 12;
+    pub(super) const PRIVATE_DATA: usize = 84;
+}
+
+impl Rej {
+    /// Bytes of additional information.
+    pub const INFO: usize = 72;
+    /// Bytes of private data.
+    pub const PRIVATE_DATA: usize = 148;
+
+    pub(super) const ATTRIBUTE: u16 = 0x12;
+
+    /// A rejection without additional information and private data.
+    #[must_use]
+    pub fn new(local_id: u32, remote_id: u32, about: About, reason: RejectReason) -> Self {
+        Self {
+            local_id,
+            remote_id,
+            about,
+            info_length: 0,
+            reason,
+            info: PrivateData::default(),
+            private_data: PrivateData::default(),
+        }
+    }
+
+    /// The same with additional information, of which the first [`INFO`](Self::INFO) bytes are
+    /// sent.
+    #[must_use]
+    pub fn with_info(mut self, info: &[u8]) -> Self {
+        let used = info.len().min(Self::INFO);
+        self.info_length = used as u8;
+        self.info.0[..used].copy_from_slice(&info[..used]);
+        self
+    }
+
+    pub(super) fn parse(b: &Fields<'_>) -> Self {
+        Self {
+            local_id: b.u32(at::LOCAL_ID),
+            remote_id: b.u32(at::REMOTE_ID),
+            about: About::from_upper_bits(b.u8(at::ABOUT)),
+            info_length: b.u8(at::INFO_LENGTH) >> 1,
+            reason: RejectReason(b.u16(at::REASON)),
+            info: b.data(at::INFO),
+            private_data: b.data(at::PRIVATE_DATA),
+        }
+    }
+
+    pub(super) fn write(&self, w: &mut Writer<'_>) {
+        w.u32(at::LOCAL_ID, self.local_id);
+        w.u32(at::REMOTE_ID, self.remote_id);
+        w.u8(at::ABOUT, self.about.upper_bits());
+        w.u8(at::INFO_LENGTH, self.info_length << 1);
+        w.u16(at::REASON, self.reason.0);
+        w.put(at::INFO, &self.info.0);
+        w.put(at::PRIVATE_DATA, &self.private_data.0);
+    }
+}
+
+/// Reason for which a request, or its answer, is rejected (12.6.7.2).
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct RejectReason(pub u16);
+
+impl RejectReason {
+    /// No answer came in time.
+    pub const TIMEOUT: Self = Self(4);
+    /// No connection has this communication ID.
+    pub const INVALID_COMM_ID: Self = Self(6);
+    /// No program listens.
+    pub const INVALID_SERVICE_ID: Self = Self(8);
+    /// Another transport service than the listener's.
+    pub const INVALID_TRANSPORT: Self = Self(9);
+    /// The queue pair is connected already.
+    pub const STALE_CONNECTION: Self = Self(10);
+    /// The path names an address that is not here.
+    pub const INVALID_GID: Self = Self(12);
+    /// The path MTU is more than the port carries.
+    pub const INVALID_MTU: Self = Self(26);
+    /// The program refuses.
+    pub const CONSUMER: Self = Self(28);
+    /// The vendor's options that come along are not supported.
+    pub const VENDOR_OPTION: Self = Self(35);
+}
+impl fmt::Display for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            1 => "no queue pair available",
+            3 => "no resources available",
+            4 => "timeout",
+            5 => "unsupported request",
+            6 => "invalid communication ID",
+            7 => "invalid communication instance",
+            8 => "invalid service ID",
+            9 => "invalid transport service type",
+            10 => "stale connection",
+            12 => "primary remote GID rejected",
+            13 => "primary remote LID rejected",
+            14 => "invalid primary SL",
+            15 => "invalid primary traffic class",
+            16 => "invalid primary hop limit",
+            17 => "invalid primary packet rate",
+            24 => "port and CM redirection",
+            25 => "port redirection",
+            26 => "invalid path MTU",
+            27 => "insufficient responder resources",
+            28 => "consumer reject",
+            29 => "RNR retry count reject",
+            30 => "duplicate local communication ID",
+            31 => "invalid class version",
+            32 => "invalid primary flow label",
+            35 => "vendor option not supported",
+            code => return write!(f, "reason {code}"),
+        })
+    }
+}
+
+impl fmt::Debug for RejectReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({self})", self.0)
+    }
+}

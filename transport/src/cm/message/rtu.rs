@@ -1,0 +1,44 @@
+//! RTU: ready to use (12.6.9).
+
+use super::{
+    fields::{Fields, Writer},
+    private_data::PrivateData,
+};
+
+/// Ready to use (12.6.9).
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Rtu {
+    /// Communication ID of the sender.
+    pub local_id: u32,
+    /// Communication ID of the receiver.
+    pub remote_id: u32,
+    /// Private data, for the program.
+    pub private_data: PrivateData<{ Rtu::PRIVATE_DATA }>,
+}
+
+mod at {
+    pub(super) const LOCAL_ID: usize = 0;
+    pub(super) const REMOTE_ID: usize = 4;
+    pub(super) const PRIVATE_DATA: usize = 8;
+}
+
+impl Rtu {
+    /// Bytes of private data.
+    pub const PRIVATE_DATA: usize = 224;
+
+    pub(super) const ATTRIBUTE: u16 = 0x14;
+
+    pub(super) fn parse(b: &Fields<'_>) -> Self {
+        Self {
+            local_id: b.u32(at::LOCAL_ID),
+            remote_id: b.u32(at::REMOTE_ID),
+            private_data: b.data(at::PRIVATE_DATA),
+        }
+    }
+
+    pub(super) fn write(&self, w: &mut Writer<'_>) {
+        w.u32(at::LOCAL_ID, self.local_id);
+        w.u32(at::REMOTE_ID, self.remote_id);
+        w.put(at::PRIVATE_DATA, &self.private_data.0);
+    }
+}
