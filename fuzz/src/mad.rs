@@ -14,7 +14,7 @@ use roce_transport::{
     adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, PKey, QKey, Qpn},
     cm::{
-        Accept, CmConfig, CmEvent, CmMad, CmService, ConnId, Connect, Listen, PortSpace,
+        Accept, CmConfig, CmMad, CmService, ConnEvent, ConnId, Connect, Listen, PortSpace,
         RejectReason,
     },
     event::{Disposition, DropReason},
@@ -324,7 +324,7 @@ impl Run {
             std::iter::from_fn(|| self.adapter.poll_cm_event()).take(EVENTS_MAX + 1).collect();
         assert!(events.len() <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");
         for event in events {
-            if let CmEvent::Request { conn, .. } | CmEvent::SidrRequest { conn, .. } = event {
+            if let ConnEvent::Request { conn, .. } | ConnEvent::SidrRequest { conn, .. } = event {
                 self.conns.push(conn);
             }
         }

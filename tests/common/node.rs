@@ -6,7 +6,7 @@ use roce_provider::fabric::Delivery;
 use roce_transport::{
     adapter::{Adapter, AdapterConfig, Limits, PdId, TransmitBuffer, TransmitLimits},
     addr::{AddressVector, Mtu, QKey, Qpn},
-    cm::CmEvent,
+    cm::ConnEvent,
     event::{Disposition, DropReason, Event},
     mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
     psn::Psn,
@@ -106,7 +106,7 @@ pub struct Node {
     /// Everything it has reported.
     pub events: Vec<Event>,
     /// The same of connection management.
-    pub cm_events: Vec<CmEvent>,
+    pub cm_events: Vec<ConnEvent>,
 }
 
 impl Node {

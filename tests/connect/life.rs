@@ -3,9 +3,12 @@
 use std::time::Duration;
 
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig},
+    adapter::{AcceptError, Adapter, AdapterConfig},
     addr::{Gid, Mtu},
-    cm::{About, Accept, CmError, CmEvent, CmState, Connect, Listen, PortSpace, RejectReason},
+    cm::{
+        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, PortSpace,
+        RejectReason,
+    },
     event::DropReason,
     psn::Psn,
     qp::{Init, Rtr, State},
@@ -31,14 +34,14 @@ fn both_sides_use_it_and_either_ends_it() {
             talk.disconnect(first, one);
             talk.settle();
             assert_eq!(talk.take(first), [], "the peer has not answered");
-            assert_eq!(talk.take(first.other()), [CmEvent::Disconnected { conn: other }]);
+            assert_eq!(talk.take(first.other()), [ConnEvent::Disconnected { conn: other }]);
             talk.disconnect(first.other(), other);
             talk.settle();
-            assert_eq!(talk.take(first), [CmEvent::Disconnected { conn: one }]);
+            assert_eq!(talk.take(first), [ConnEvent::Disconnected { conn: one }]);
             assert_eq!(talk.pair.node(first).adapter.cm_state(one), Some(CmState::TimeWait));
             talk.pair.run();
-            assert_eq!(talk.take(first), [CmEvent::TimeWaitExit { conn: one }]);
-            assert_eq!(talk.take(first.other()), [CmEvent::TimeWaitExit { conn: other }]);
+            assert_eq!(talk.take(first), [ConnEvent::TimeWaitExit { conn: one }]);
+            assert_eq!(talk.take(first.other()), [ConnEvent::TimeWaitExit { conn: other }]);
             talk.assert_gone();
         }
     }
@@ -114,7 +117,7 @@ fn queue_pairs_of_the_programs_own() {
     talk.pair.b.adapter.cm_accept(talk.pair.now, b, &accept(&b_qp), false).unwrap();
     talk.settle();
     assert_eq!(talk.pair.state(&b_qp), State::Init);
-    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
+    assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
     let setup = talk.pair.a.adapter.cm_qp_setup(a).unwrap();
     let rtr = Rtr::Rc {
         dest_qpn: setup.dest_qpn,
@@ -129,7 +132,7 @@ fn queue_pairs_of_the_programs_own() {
     talk.pair.a.adapter.cm_establish(a, b"ready").unwrap();
     talk.settle();
     let events = talk.take(Side::B);
-    let [CmEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else {
+    let [ConnEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else {
         panic!("{events:?}")
     };
     assert_eq!((*conn, &data.0[..6]), (b, &b"ready\0"[..]));
@@ -141,7 +144,7 @@ fn private_data_in_every_message() {
     let mut talk = Talk::new();
     let end = talk.qp(Side::A);
     let data: Vec<u8> = (1..=220).collect();
-    assert_eq!(talk.call_with(&end, SERVICE, &data[..93]), Err(CmError::PrivateData(92)));
+    assert_eq!(talk.call_with(&end, SERVICE, &data[..93]), Err(ConnError::PrivateData(92)));
     talk.call_with(&end, SERVICE, &data[..92]).unwrap();
     talk.settle();
     let (b, req) = talk.requests()[0];
@@ -149,7 +152,10 @@ fn private_data_in_every_message() {
     let end = talk.qp(Side::B);
     let now = talk.pair.now;
     let long = Accept { private_data: &data[..197], ..accept(&end) };
-    assert_eq!(talk.pair.b.adapter.cm_accept(now, b, &long, true), Err(CmError::PrivateData(196)));
+    assert_eq!(
+        talk.pair.b.adapter.cm_accept(now, b, &long, true),
+        Err(ConnError::PrivateData(196).into())
+    );
     let right = Accept { private_data: &data[..196], ..accept(&end) };
     talk.pair.b.adapter.cm_accept(now, b, &right, true).unwrap();
     talk.settle();
@@ -213,19 +219,19 @@ fn the_closest_listener() {
     let exact =
         talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 }).unwrap();
     let again = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 });
-    assert_eq!(again, Err(CmError::InUse));
+    assert_eq!(again, Err(ConnError::InUse));
     talk.call();
     talk.settle();
     assert!(
-        matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == exact)
+        matches!(talk.take(Side::B)[..], [ConnEvent::Request { listener, .. }] if listener == exact)
     );
     talk.pair.b.adapter.cm_unlisten(exact).unwrap();
-    assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(CmError::Unknown));
+    assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(ConnError::Unknown));
     talk.call();
     talk.settle();
     let any = talk.listener;
     assert!(
-        matches!(talk.take(Side::B)[..], [CmEvent::Request { listener, .. }] if listener == any)
+        matches!(talk.take(Side::B)[..], [ConnEvent::Request { listener, .. }] if listener == any)
     );
 }
 
@@ -237,7 +243,7 @@ fn nobody_there() {
     let start = talk.pair.now;
     let (a, _) = talk.call();
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     assert_eq!(talk.pair.trace.records.len(), 16);
     assert_eq!(talk.pair.now.since(start), 16 * Duration::from_nanos(4096 << 18));
     talk.assert_gone();
@@ -252,7 +258,7 @@ fn the_peer_is_gone_at_the_end() {
     talk.pair.run();
     assert_eq!(
         talk.take(Side::A),
-        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]
+        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }]
     );
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
 }
@@ -268,11 +274,11 @@ fn both_end_it_at_once() {
     talk.pair.run();
     assert_eq!(
         talk.take(Side::A),
-        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }]
+        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }]
     );
     assert_eq!(
         talk.take(Side::B),
-        [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]
+        [ConnEvent::Disconnected { conn: b }, ConnEvent::TimeWaitExit { conn: b }]
     );
     talk.assert_gone();
 }
@@ -288,7 +294,7 @@ fn a_queue_pair_that_cannot_be_moved() {
     talk.pair.b.adapter.to_reset(b_qp.qpn).unwrap();
     let now = talk.pair.now;
     let refused = talk.pair.b.adapter.cm_accept(now, b, &accept(&b_qp), true);
-    assert!(matches!(refused, Err(CmError::QueuePair(_))), "{refused:?}");
+    assert!(matches!(refused, Err(AcceptError::QueuePair(_))), "{refused:?}");
     assert_eq!(
         talk.pair.b.adapter.cm_state(b),
         Some(CmState::ReqRcvd),
@@ -297,7 +303,7 @@ fn a_queue_pair_that_cannot_be_moved() {
     talk.accept(b);
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
     talk.settle();
-    assert_eq!(talk.take(Side::A), [CmEvent::ConnectError { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::ConnectError { conn: a }]);
     let events = talk.take(Side::B);
     assert_eq!(
         (rejection(&events[0]).reason, rejection(&events[0]).about),
@@ -320,7 +326,7 @@ fn destroyed_in_every_state() {
         talk.destroy(Side::A, a);
         talk.settle();
         let events = talk.take(Side::B);
-        assert!(matches!(events[0], CmEvent::Request { .. }));
+        assert!(matches!(events[0], ConnEvent::Request { .. }));
         assert_eq!(rejection(&events[1]).reason, RejectReason::TIMEOUT);
         talk.assert_gone();
     }
@@ -340,7 +346,7 @@ fn destroyed_in_every_state() {
         let (own, others) = if side == Side::A { (a, b) } else { (b, a) };
         talk.destroy(side, own);
         talk.settle();
-        assert_eq!(talk.take(side.other()), [CmEvent::Disconnected { conn: others }]);
+        assert_eq!(talk.take(side.other()), [ConnEvent::Disconnected { conn: others }]);
         talk.destroy(side.other(), others);
         talk.pair.run();
         assert_eq!(
@@ -361,7 +367,7 @@ fn destroyed_in_every_state() {
     talk.settle();
     let events = talk.take(Side::A);
     assert!(
-        matches!(events[..], [CmEvent::Established { .. }, CmEvent::Disconnected { .. }]),
+        matches!(events[..], [ConnEvent::Established { .. }, ConnEvent::Disconnected { .. }]),
         "{events:?}"
     );
 }
@@ -372,21 +378,21 @@ fn commands_at_the_wrong_time() {
     let (a, a_qp) = talk.call();
     let now = talk.pair.now;
     let adapter = &mut talk.pair.a.adapter;
-    let state = CmError::State(CmState::ReqSent);
+    let state = ConnError::State(CmState::ReqSent);
     assert_eq!(adapter.cm_establish(a, b""), Err(state));
     assert_eq!(adapter.cm_notify(a), Err(state));
     assert_eq!(adapter.cm_reject(now, a, RejectReason::CONSUMER, b""), Err(state));
     assert_eq!(adapter.cm_disconnect(now, a, b""), Err(state));
-    assert_eq!(adapter.cm_accept(now, a, &accept(&a_qp), true), Err(state));
+    assert_eq!(adapter.cm_accept(now, a, &accept(&a_qp), true), Err(state.into()));
     assert_eq!(adapter.sidr_respond(a, Err(1), b""), Err(state));
     adapter.cm_destroy(now, a);
-    assert_eq!(adapter.cm_notify(a), Err(CmError::Unknown));
-    assert_eq!(adapter.cm_disconnect(now, a, b""), Err(CmError::Unknown));
+    assert_eq!(adapter.cm_notify(a), Err(ConnError::Unknown));
+    assert_eq!(adapter.cm_disconnect(now, a, b""), Err(ConnError::Unknown));
     for (spoil, what) in [
-        ([8, 0, 0, 0], "retry_count"),
-        ([0, 8, 0, 0], "rnr_retry"),
-        ([0, 0, 32, 0], "min_rnr_timer"),
-        ([0, 0, 0, 32], "ack_timeout"),
+        ([8, 0, 0, 0], ConnAttribute::RetryCount),
+        ([0, 8, 0, 0], ConnAttribute::RnrRetry),
+        ([0, 0, 32, 0], ConnAttribute::MinRnrTimer),
+        ([0, 0, 0, 32], ConnAttribute::AckTimeout),
     ] {
         let [retry_count, rnr_retry, min_rnr_timer, ack_timeout] = spoil;
         let call = Connect {
@@ -396,14 +402,14 @@ fn commands_at_the_wrong_time() {
             ack_timeout,
             ..connect(&a_qp, [10, 0, 0, 2].into())
         };
-        assert_eq!(adapter.cm_connect(now, &call), Err(CmError::Range(what)));
+        assert_eq!(adapter.cm_connect(now, &call), Err(ConnError::Range(what)));
     }
     let call = connect(&a_qp, "fd00::2".parse().unwrap());
-    assert_eq!(adapter.cm_connect(now, &call), Err(CmError::NoRoute));
+    assert_eq!(adapter.cm_connect(now, &call), Err(ConnError::NoRoute));
     talk.settle();
     let events = talk.take(Side::B);
     assert!(
-        matches!(events[..], [CmEvent::Request { .. }, CmEvent::Rejected { .. }]),
+        matches!(events[..], [ConnEvent::Request { .. }, ConnEvent::Rejected { .. }]),
         "{events:?}"
     );
     talk.assert_gone();
@@ -426,7 +432,7 @@ fn a_full_backlog() {
     talk.accept(waiting[0].0);
     talk.pair.run_for(Duration::from_millis(1200));
     let events = talk.take(Side::B);
-    assert!(events.iter().any(|event| matches!(event, CmEvent::Request { .. })), "{events:?}");
+    assert!(events.iter().any(|event| matches!(event, ConnEvent::Request { .. })), "{events:?}");
 }
 
 #[test]
@@ -450,15 +456,15 @@ fn a_peer_that_starts_anew() {
     talk.settle();
     let events = talk.take(Side::A);
     assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
-    assert!(matches!(events[0], CmEvent::Rejected { conn, .. } if conn == again));
-    let CmEvent::Disconnected { conn: old } = events[1] else {
+    assert!(matches!(events[0], ConnEvent::Rejected { conn, .. } if conn == again));
+    let ConnEvent::Disconnected { conn: old } = events[1] else {
         panic!("the old one is announced to end: {events:?}")
     };
     talk.disconnect(Side::A, old);
     talk.pair.run();
     assert_eq!(
         talk.take(Side::B),
-        [CmEvent::Disconnected { conn: b }, CmEvent::TimeWaitExit { conn: b }]
+        [ConnEvent::Disconnected { conn: b }, ConnEvent::TimeWaitExit { conn: b }]
     );
     talk.assert_gone();
 }
@@ -491,7 +497,7 @@ fn whoever_listens_a_little_later_is_found() {
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.settle();
-    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a));
+    assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Established { conn, .. }] if conn == a));
 }
 
 #[test]
@@ -529,5 +535,5 @@ fn a_service_that_is_offered_a_little_later_is_found() {
     assert_eq!(talk.take(Side::A), []);
     listen(&mut talk.pair.b, service, 1);
     talk.settle();
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::SidrRequest { .. }]));
+    assert!(matches!(talk.take(Side::B)[..], [ConnEvent::SidrRequest { .. }]));
 }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use roce_transport::{
-    cm::{CmEvent, CmState, Connect, Message},
+    cm::{CmState, ConnEvent, Connect, Message},
     event::DropReason,
 };
 
@@ -25,24 +25,24 @@ fn life(side: Side, fault: &str) -> Talk {
     talk.accept(b);
     talk.pair.run_for(Duration::from_secs(3));
     assert!(
-        matches!(talk.take(Side::A)[..], [CmEvent::Established { conn, .. }] if conn == a),
+        matches!(talk.take(Side::A)[..], [ConnEvent::Established { conn, .. }] if conn == a),
         "{side:?} {fault}"
     );
     assert!(
-        matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b),
+        matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, .. }] if conn == b),
         "{side:?} {fault}"
     );
     talk.disconnect(Side::A, a);
     talk.pair.run_for(Duration::from_secs(3));
-    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }], "{side:?} {fault}");
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }], "{side:?} {fault}");
     talk.disconnect(Side::B, b);
     talk.pair.run();
     assert_eq!(
         talk.take(Side::A),
-        [CmEvent::Disconnected { conn: a }, CmEvent::TimeWaitExit { conn: a }],
+        [ConnEvent::Disconnected { conn: a }, ConnEvent::TimeWaitExit { conn: a }],
         "{side:?} {fault}"
     );
-    assert_eq!(talk.take(Side::B), [CmEvent::TimeWaitExit { conn: b }], "{side:?} {fault}");
+    assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }], "{side:?} {fault}");
     talk.pair.assert_hit(rule);
     talk.assert_gone();
     talk
@@ -93,8 +93,8 @@ fn a_program_that_thinks_for_a_minute() {
     );
     talk.accept(b);
     talk.settle();
-    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Established { .. }]));
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { .. }]));
+    assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Established { .. }]));
+    assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { .. }]));
 }
 
 /// But not for ever.
@@ -103,14 +103,14 @@ fn a_program_that_never_answers() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
     // what it accepts at last leads nowhere, and it hears so
     talk.pair.allow(DropReason::CmUnknownConnection);
     talk.accept(b);
     talk.pair.run();
-    assert_eq!(talk.take(Side::B), [CmEvent::Unreachable { conn: b }]);
+    assert_eq!(talk.take(Side::B), [ConnEvent::Unreachable { conn: b }]);
     talk.assert_gone();
 }
 
@@ -127,7 +127,7 @@ fn notified_of_traffic() {
     assert_eq!(talk.take(Side::B), []);
     talk.pair.b.adapter.cm_notify(b).unwrap();
     assert!(
-        matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, private_data: None, .. }] if conn == b)
+        matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, private_data: None, .. }] if conn == b)
     );
     assert_eq!(talk.pair.b.adapter.cm_notify(b), Ok(()));
     talk.settle();
@@ -167,7 +167,7 @@ fn a_caller_that_thinks_for_a_minute() {
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.pair.run_for(Duration::from_secs(60));
-    assert!(matches!(talk.take(Side::A)[..], [CmEvent::Reply { conn, .. }] if conn == a));
+    assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::MraRepRcvd));
     assert_eq!(
         talk.pair.trace.records.len(),
@@ -176,5 +176,5 @@ fn a_caller_that_thinks_for_a_minute() {
     );
     talk.pair.a.adapter.cm_establish(a, b"").unwrap();
     talk.settle();
-    assert!(matches!(talk.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));
+    assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, .. }] if conn == b));
 }

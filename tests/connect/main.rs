@@ -17,8 +17,8 @@ use std::{net::IpAddr, time::Duration};
 use roce_transport::{
     addr::{AddressVector, Mtu, PKey},
     cm::{
-        Accept, CmError, CmEvent, CmService, ConnId, Connect, Listen, ListenerId, PortSpace, Rej,
-        Rep, Req, ServiceId,
+        Accept, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId, PortSpace,
+        Rej, Rep, Req, ServiceId,
     },
     psn::Psn,
     qp::{QpType, State},
@@ -65,7 +65,7 @@ impl Talk {
         end: &End,
         service_id: ServiceId,
         private_data: &[u8],
-    ) -> Result<ConnId, CmError> {
+    ) -> Result<ConnId, ConnError> {
         let to = self.pair.b.ip;
         let connect = Connect { service_id, private_data, ..connect(end, to) };
         self.pair.a.adapter.cm_connect(self.pair.now, &connect)
@@ -74,7 +74,7 @@ impl Talk {
     /// The requests that have come to B.
     fn requests(&mut self) -> Vec<(ConnId, Req)> {
         let request = |event| match event {
-            CmEvent::Request { conn, req, .. } => (conn, *req),
+            ConnEvent::Request { conn, req, .. } => (conn, *req),
             event => panic!("{event:?}"),
         };
         self.take(Side::B).into_iter().map(request).collect()
@@ -89,7 +89,7 @@ impl Talk {
     }
 
     /// Everything that a side has heard.
-    fn take(&mut self, side: Side) -> Vec<CmEvent> {
+    fn take(&mut self, side: Side) -> Vec<ConnEvent> {
         let node = self.pair.node(side);
         node.drain_events();
         std::mem::take(&mut node.cm_events)
@@ -103,9 +103,11 @@ impl Talk {
         let b_qp = self.accept(b);
         self.settle();
         assert!(
-            matches!(self.take(Side::A)[..], [CmEvent::Established { conn, rep: Some(_), .. }] if conn == a)
+            matches!(self.take(Side::A)[..], [ConnEvent::Established { conn, rep: Some(_), .. }] if conn == a)
         );
-        assert!(matches!(self.take(Side::B)[..], [CmEvent::Established { conn, .. }] if conn == b));
+        assert!(
+            matches!(self.take(Side::B)[..], [ConnEvent::Established { conn, .. }] if conn == b)
+        );
         assert_eq!((self.pair.state(&a_qp), self.pair.state(&b_qp)), (State::Rts, State::Rts));
         (a, b, a_qp, b_qp)
     }
@@ -174,16 +176,16 @@ fn accept(end: &End) -> Accept<'static> {
     }
 }
 
-fn rejection(event: &CmEvent) -> &Rej {
+fn rejection(event: &ConnEvent) -> &Rej {
     match event {
-        CmEvent::Rejected { rej, .. } => rej,
+        ConnEvent::Rejected { rej, .. } => rej,
         event => panic!("{event:?}"),
     }
 }
 
-fn reply(event: &CmEvent) -> &Rep {
+fn reply(event: &ConnEvent) -> &Rep {
     match event {
-        CmEvent::Established { rep: Some(rep), .. } | CmEvent::Reply { rep, .. } => rep,
+        ConnEvent::Established { rep: Some(rep), .. } | ConnEvent::Reply { rep, .. } => rep,
         event => panic!("{event:?}"),
     }
 }

@@ -2,7 +2,7 @@
 
 use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
-    cm::{CmError, CmEvent, ConnId, PortSpace, ServiceId, SidrRep, SidrReq},
+    cm::{ConnError, ConnEvent, ConnId, PortSpace, ServiceId, SidrRep, SidrReq},
     event::DropReason,
 };
 
@@ -24,7 +24,7 @@ fn ask(talk: &mut Talk, service: ServiceId, private_data: &[u8]) -> ConnId {
 
 fn questions(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
     let question = |event| match event {
-        CmEvent::SidrRequest { conn, req, .. } => (conn, *req),
+        ConnEvent::SidrRequest { conn, req, .. } => (conn, *req),
         event => panic!("{event:?}"),
     };
     talk.take(Side::B).into_iter().map(question).collect()
@@ -32,7 +32,7 @@ fn questions(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
 
 fn answers(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
     let answer = |event| match event {
-        CmEvent::SidrReply { conn, rep } => (conn, *rep),
+        ConnEvent::SidrReply { conn, rep } => (conn, *rep),
         event => panic!("{event:?}"),
     };
     talk.take(Side::A).into_iter().map(answer).collect()
@@ -108,7 +108,7 @@ fn nobody_there() {
     talk.pair.fault_from(Side::A, "drop qp 1");
     let a = ask(&mut talk, SERVICE, b"");
     talk.pair.run();
-    assert_eq!(talk.take(Side::A), [CmEvent::Unreachable { conn: a }]);
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     talk.assert_gone();
 }
 
@@ -133,16 +133,19 @@ fn bounds() {
     let av = AddressVector::new(talk.pair.b.ip.into(), 0);
     let now = talk.pair.now;
     let adapter = &mut talk.pair.a.adapter;
-    assert_eq!(adapter.sidr_request(now, SERVICE, &av, &[1; 217]), Err(CmError::PrivateData(216)));
+    assert_eq!(
+        adapter.sidr_request(now, SERVICE, &av, &[1; 217]),
+        Err(ConnError::PrivateData(216))
+    );
     let elsewhere = AddressVector::new("fd00::2".parse::<std::net::IpAddr>().unwrap().into(), 0);
-    assert_eq!(adapter.sidr_request(now, SERVICE, &elsewhere, b""), Err(CmError::NoRoute));
+    assert_eq!(adapter.sidr_request(now, SERVICE, &elsewhere, b""), Err(ConnError::NoRoute));
     let a = adapter.sidr_request(now, SERVICE, &av, &[1; 216]).unwrap();
-    assert!(matches!(adapter.sidr_respond(a, Err(1), b""), Err(CmError::State(_))));
+    assert!(matches!(adapter.sidr_respond(a, Err(1), b""), Err(ConnError::State(_))));
     talk.destroy(Side::A, a);
     talk.settle();
     let (b, _) = questions(&mut talk)[0];
     let long = talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
-    assert_eq!(long, Err(CmError::PrivateData(136)));
+    assert_eq!(long, Err(ConnError::PrivateData(136)));
     talk.pair.allow(DropReason::CmUnknownConnection);
     talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 136]).unwrap();
     talk.settle();

@@ -8,7 +8,7 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 use roce_provider::fabric::Network;
 use roce_transport::{
-    cm::{CmEvent, ConnId, RejectReason},
+    cm::{ConnEvent, ConnId, RejectReason},
     event::DropReason,
 };
 
@@ -39,7 +39,7 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
     for event in talk.take(side) {
         let now = talk.pair.now;
         match event {
-            CmEvent::Request { conn, .. } => {
+            ConnEvent::Request { conn, .. } => {
                 assert_eq!(
                     book.insert(conn, Heard { begun: true, ..Heard::default() }),
                     None,
@@ -62,7 +62,7 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                     }
                 }
             }
-            CmEvent::Established { conn, .. } => {
+            ConnEvent::Established { conn, .. } => {
                 let heard = book.get_mut(&conn).unwrap();
                 assert!(!heard.established && !heard.ended, "seed {seed}: {heard:?}");
                 heard.established = true;
@@ -75,20 +75,20 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                     _ => {}
                 }
             }
-            CmEvent::Rejected { conn, .. }
-            | CmEvent::Unreachable { conn }
-            | CmEvent::ConnectError { conn } => {
+            ConnEvent::Rejected { conn, .. }
+            | ConnEvent::Unreachable { conn }
+            | ConnEvent::ConnectError { conn } => {
                 let heard = book.get_mut(&conn).unwrap();
                 assert!(!heard.ended, "seed {seed}: {heard:?}");
                 heard.ended = true;
             }
-            CmEvent::Disconnected { conn } => {
+            ConnEvent::Disconnected { conn } => {
                 let heard = book.get_mut(&conn).unwrap();
                 assert!(!heard.ended, "seed {seed}: {heard:?}");
                 heard.ended = true;
                 let _ = talk.pair.node(side).adapter.cm_disconnect(now, conn, b"");
             }
-            CmEvent::TimeWaitExit { conn } => {
+            ConnEvent::TimeWaitExit { conn } => {
                 let heard = book.get_mut(&conn).unwrap();
                 assert!(heard.ended && !heard.left_time_wait, "seed {seed}: {heard:?}");
                 heard.left_time_wait = true;
@@ -160,7 +160,7 @@ fn conversation(seed: u64) {
         talk.pair.run();
         for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
             for event in talk.take(side) {
-                let CmEvent::Request { conn, .. } = event else {
+                let ConnEvent::Request { conn, .. } = event else {
                     panic!("seed {seed}: after its end: {event:?}")
                 };
                 book.insert(conn, Heard { destroyed: true, ..Heard::default() });

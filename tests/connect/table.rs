@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use roce_transport::{
     addr::{Gid, PKey, Qpn},
     cm::{
-        About, CmEvent, CmMad, CmState, ConnId, Connect, Drep, Dreq, Message, Mra, PrivateData,
+        About, CmMad, CmState, ConnEvent, ConnId, Connect, Drep, Dreq, Message, Mra, PrivateData,
         Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
     },
     event::{Disposition, DropReason},
@@ -223,18 +223,18 @@ fn kind(message: &Message) -> &'static str {
     }
 }
 
-fn event(event: &CmEvent) -> &'static str {
+fn event(event: &ConnEvent) -> &'static str {
     match event {
-        CmEvent::Request { .. } => "Request",
-        CmEvent::Reply { .. } => "Reply",
-        CmEvent::Established { .. } => "Established",
-        CmEvent::Rejected { .. } => "Rejected",
-        CmEvent::Unreachable { .. } => "Unreachable",
-        CmEvent::ConnectError { .. } => "ConnectError",
-        CmEvent::Disconnected { .. } => "Disconnected",
-        CmEvent::TimeWaitExit { .. } => "TimeWaitExit",
-        CmEvent::SidrRequest { .. } => "SidrRequest",
-        CmEvent::SidrReply { .. } => "SidrReply",
+        ConnEvent::Request { .. } => "Request",
+        ConnEvent::Reply { .. } => "Reply",
+        ConnEvent::Established { .. } => "Established",
+        ConnEvent::Rejected { .. } => "Rejected",
+        ConnEvent::Unreachable { .. } => "Unreachable",
+        ConnEvent::ConnectError { .. } => "ConnectError",
+        ConnEvent::Disconnected { .. } => "Disconnected",
+        ConnEvent::TimeWaitExit { .. } => "TimeWaitExit",
+        ConnEvent::SidrRequest { .. } => "SidrRequest",
+        ConnEvent::SidrReply { .. } => "SidrReply",
     }
 }
 
@@ -359,7 +359,7 @@ fn a_request_that_is_given_up() {
     assert_eq!(subject.deliver(give_up(PEER_GUID + 1)), unknown);
     assert_eq!(subject.state(), Some(CmState::ReqRcvd));
     assert_eq!(subject.deliver(give_up(PEER_GUID)), Disposition::Executed);
-    assert!(matches!(subject.talk.take(Side::B)[..], [CmEvent::Rejected { .. }]));
+    assert!(matches!(subject.talk.take(Side::B)[..], [ConnEvent::Rejected { .. }]));
     assert_eq!(subject.state(), None);
 }
 

@@ -2,7 +2,7 @@
 
 use roce_transport::{
     addr::QKey,
-    cm::{CmEvent, CmMad, CmState, Drep, Dreq, Message, PrivateData, Rej, RejectReason, Rtu},
+    cm::{CmMad, CmState, ConnEvent, Drep, Dreq, Message, PrivateData, Rej, RejectReason, Rtu},
     event::{Disposition, DropReason},
     wire::MAD_LEN,
 };
@@ -54,7 +54,7 @@ fn from_a_stranger() {
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
     assert_eq!(talk.pair.state(&b_qp), roce_transport::qp::State::Rts);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &genuine), Disposition::Executed);
-    assert_eq!(talk.take(Side::B), [CmEvent::Disconnected { conn: b }]);
+    assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
 }
 
 /// Nor can a stranger answer a request, or take the place of somebody else's queue pair.

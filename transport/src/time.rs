@@ -48,8 +48,13 @@ impl Instant {
 pub const fn ack_timeout(code: u8) -> Option<Duration> {
     match code & 0x1F {
         0 => None,
-        code => Some(Duration::from_nanos(4096 << code)),
+        code => Some(timeout(code)),
     }
+}
+
+/// The time of a 5-bit code: 4.096 µs · 2^code.
+pub(crate) const fn timeout(code: u8) -> Duration {
+    Duration::from_nanos(4096 << (code & 0x1F))
 }
 
 /// The RNR NAK timer of a 5-bit code (table "Encoding for RNR NAK timer field"), in units of 10 µs.

@@ -3,7 +3,7 @@
 use roce_transport::{
     adapter::Adapter,
     addr::Qpn,
-    cm::{self, Accept, CmService, ConnId, Connect, IpHeader, SidrRep},
+    cm::{Accept, CmService, ConnAttribute, ConnId, Connect, IpHeader, Req, SidrRep, SidrReq},
     qp::QpType,
     time::Instant,
 };
@@ -18,9 +18,9 @@ const MOST: u8 = 128;
 /// "As many as there can be."
 const ALL: u8 = u8::MAX;
 
-/// Bytes of private data that programs have in each message.
-const REQ_DATA: usize = 92 - IpHeader::LEN;
-const SIDR_REQ_DATA: usize = 216 - IpHeader::LEN;
+/// Bytes of private data that programs have in a REQ, and in a SIDR_REQ.
+const REQ_DATA: usize = Req::PRIVATE_DATA - IpHeader::LEN;
+const SIDR_REQ_DATA: usize = SidrReq::PRIVATE_DATA - IpHeader::LEN;
 
 impl CmId {
     /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its
@@ -63,8 +63,12 @@ impl CmId {
                 qpn,
                 managed,
                 starting_psn: context.random_psn(),
-                responder_resources: most("responder_resources", param.responder_resources, MOST)?,
-                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?,
+                responder_resources: most(
+                    ConnAttribute::ResponderResources,
+                    param.responder_resources,
+                    MOST,
+                )?,
+                initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?,
                 retry_count: param.retry_count,
                 rnr_retry: param.rnr_retry_count,
                 min_rnr_timer: parts.options.min_rnr_timer,
@@ -121,9 +125,13 @@ impl CmId {
             Some(asked) => Some(Accept {
                 qpn,
                 starting_psn,
-                responder_resources: most("responder_resources", param.responder_resources, MOST)?
-                    .min(asked.responder_resources),
-                initiator_depth: most("initiator_depth", param.initiator_depth, MOST)?
+                responder_resources: most(
+                    ConnAttribute::ResponderResources,
+                    param.responder_resources,
+                    MOST,
+                )?
+                .min(asked.responder_resources),
+                initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?
                     .min(asked.initiator_depth),
                 rnr_retry: param.rnr_retry_count,
                 min_rnr_timer: parts.options.min_rnr_timer,
@@ -134,11 +142,13 @@ impl CmId {
         };
         self.command(&parts, |adapter, now, conn| match &accept {
             Some(accept) => {
-                adapter.cm_accept(now, conn, accept, managed).map(|()| IdState::Accepted)
+                adapter.cm_accept(now, conn, accept, managed)?;
+                Ok(IdState::Accepted)
             }
-            None => adapter
-                .sidr_respond(conn, Ok((qpn, UDP_QKEY)), &param.private_data)
-                .map(|()| IdState::Established),
+            None => {
+                adapter.sidr_respond(conn, Ok((qpn, UDP_QKEY)), &param.private_data)?;
+                Ok(IdState::Established)
+            }
         })?;
         drop(parts);
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
@@ -167,12 +177,12 @@ impl CmId {
         self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
         let is_ud = parts.options.qp_type == QpType::Ud;
         self.command(&parts, |adapter, now, conn| {
-            let done = if is_ud {
-                adapter.sidr_respond(conn, Err(SidrRep::REJECTED), private_data)
+            if is_ud {
+                adapter.sidr_respond(conn, Err(SidrRep::REJECTED), private_data)?;
             } else {
-                adapter.cm_reject(now, conn, reason, private_data)
-            };
-            done.map(|()| IdState::Closed)
+                adapter.cm_reject(now, conn, reason, private_data)?;
+            }
+            Ok(IdState::Closed)
         })
     }
 
@@ -189,7 +199,8 @@ impl CmId {
 
     fn confirm(&self, parts: &Parts, private_data: &[u8]) -> Result<(), CmError> {
         self.command(parts, |adapter, _, conn| {
-            adapter.cm_establish(conn, private_data).map(|()| IdState::Established)
+            adapter.cm_establish(conn, private_data)?;
+            Ok(IdState::Established)
         })
     }
 
@@ -201,7 +212,10 @@ impl CmId {
     pub fn notify(&self) -> Result<(), CmError> {
         let parts = self.parts();
         self.check(&[IdState::Accepted, IdState::Established])?;
-        self.command(&parts, |adapter, _, conn| adapter.cm_notify(conn).map(|()| IdState::Accepted))
+        self.command(&parts, |adapter, _, conn| {
+            adapter.cm_notify(conn)?;
+            Ok(IdState::Accepted)
+        })
     }
 
     /// Ends a connection, or answers the peer who has (`rdma_disconnect`): the queue pair goes to
@@ -222,7 +236,8 @@ impl CmId {
             if let Some(qpn) = qpn {
                 let _ = adapter.to_error(now, qpn); // the program may have moved it
             }
-            adapter.cm_disconnect(now, conn, &[]).map(|()| state)
+            adapter.cm_disconnect(now, conn, &[])?;
+            Ok(state)
         })?;
         drop(parts);
         if state == IdState::Disconnected {
@@ -237,7 +252,7 @@ impl CmId {
     fn command(
         &self,
         parts: &Parts,
-        act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, cm::CmError>,
+        act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, CmError>,
     ) -> Result<(), CmError> {
         parts.place()?.context.inner.engine.command_shard(|shard, now| {
             let (adapter, routes) = shard.adapter_and_sink::<Routes>();
@@ -273,10 +288,10 @@ impl Parts {
     }
 }
 
-fn most(what: &'static str, asked: u8, limit: u8) -> Result<u8, CmError> {
+fn most(attribute: ConnAttribute, asked: u8, limit: u8) -> Result<u8, CmError> {
     match asked {
         ALL => Ok(limit),
-        asked if asked > limit => Err(CmError::Range(what)),
+        asked if asked > limit => Err(CmError::Range(attribute)),
         asked => Ok(asked),
     }
 }

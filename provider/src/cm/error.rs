@@ -3,8 +3,8 @@
 use std::{io, net::IpAddr};
 
 use roce_transport::{
-    adapter::{McastError, ObjectError},
-    cm as core,
+    adapter::{AcceptError, McastError, ObjectError},
+    cm::{ConnAttribute, ConnError},
     qp::{ModifyError, QpType},
 };
 use thiserror::Error;
@@ -61,10 +61,10 @@ pub enum CmError {
     PrivateData(usize),
     /// A number too large (`EINVAL`).
     #[error("{0} is out of range")]
-    Range(&'static str),
+    Range(ConnAttribute),
     /// The protocol refuses.
     #[error(transparent)]
-    Protocol(core::CmError),
+    Protocol(ConnError),
     /// An object cannot be made (`EINVAL`, or `ENOMEM` for too many).
     #[error(transparent)]
     Object(#[from] ObjectError),
@@ -96,13 +96,21 @@ pub enum CmError {
     Io(#[from] io::Error),
 }
 
-impl From<core::CmError> for CmError {
-    fn from(error: core::CmError) -> Self {
+impl From<ConnError> for CmError {
+    fn from(error: ConnError) -> Self {
         match error {
-            core::CmError::PrivateData(limit) => Self::PrivateData(limit),
-            core::CmError::Range(what) => Self::Range(what),
-            core::CmError::QueuePair(error) => Self::Modify(error),
+            ConnError::PrivateData(limit) => Self::PrivateData(limit),
+            ConnError::Range(attribute) => Self::Range(attribute),
             other => Self::Protocol(other),
+        }
+    }
+}
+
+impl From<AcceptError> for CmError {
+    fn from(error: AcceptError) -> Self {
+        match error {
+            AcceptError::Connection(error) => error.into(),
+            AcceptError::QueuePair(error) => Self::Modify(error),
         }
     }
 }
@@ -121,16 +129,17 @@ impl CmError {
     #[must_use]
     pub fn errno(&self) -> i32 {
         match self {
-            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(core::CmError::InUse) => {
+            Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(ConnError::InUse) => {
                 libc::EADDRINUSE
             }
             Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => libc::EADDRNOTAVAIL,
             Self::Family(_) => libc::EAFNOSUPPORT,
             Self::NoListenDevice(_) => libc::ENODEV,
             Self::Open(error) => open_errno(error),
-            Self::Object(ObjectError::TooMany { .. })
-            | Self::Protocol(core::CmError::TooMany(_)) => libc::ENOMEM,
-            Self::Protocol(core::CmError::NoRoute) => libc::EHOSTUNREACH,
+            Self::Object(ObjectError::TooMany { .. }) | Self::Protocol(ConnError::TooMany(_)) => {
+                libc::ENOMEM
+            }
+            Self::Protocol(ConnError::NoRoute) => libc::EHOSTUNREACH,
             Self::Region(RegionError::Memory(error)) => {
                 error.raw_os_error().unwrap_or(libc::ENOMEM)
             }

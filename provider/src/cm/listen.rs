@@ -65,7 +65,7 @@ impl CmId {
             });
             // another process that has the same addresses does, or somebody past this one's table
             // of ports
-            if result == Err(roce_transport::cm::CmError::InUse) && own.is_none() {
+            if result == Err(roce_transport::cm::ConnError::InUse) && own.is_none() {
                 in_use = true;
                 continue;
             }

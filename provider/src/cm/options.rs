@@ -1,6 +1,9 @@
 //! Options of an id (`rdma_set_option`), each with a setter of its own.
 
-use roce_transport::{cm::PortSpace, qp::QpType};
+use roce_transport::{
+    cm::{ConnAttribute, PortSpace},
+    qp::QpType,
+};
 
 use super::{CmError, CmId, IdState};
 use crate::Context;
@@ -70,7 +73,7 @@ impl CmId {
     /// [`CmError::Range`].
     pub fn set_ack_timeout(&self, code: u8) -> Result<(), CmError> {
         if code > 31 {
-            return Err(CmError::Range("ack_timeout"));
+            return Err(CmError::Range(ConnAttribute::AckTimeout));
         }
         self.parts().options.ack_timeout = code;
         Ok(())
@@ -85,7 +88,7 @@ impl CmId {
     /// [`CmError::Range`].
     pub fn set_min_rnr_timer(&self, code: u8) -> Result<(), CmError> {
         if code > 31 {
-            return Err(CmError::Range("min_rnr_timer"));
+            return Err(CmError::Range(ConnAttribute::MinRnrTimer));
         }
         self.parts().options.min_rnr_timer = code;
         Ok(())

@@ -13,7 +13,7 @@ use roce_transport::{
     adapter::Adapter,
     addr::{AddressVector, Gid, QKey, Qpn},
     cm::{
-        CmError, CmEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId,
+        ConnError, ConnEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId,
         SidrRep, SidrReq,
     },
     event::Event,
@@ -116,14 +116,14 @@ impl Routes {
     /// listen on yet. Where somebody else listens for the same it does not.
     ///
     /// # Errors
-    /// [`CmError::InUse`] when that is so everywhere.
+    /// [`ConnError::InUse`] when that is so everywhere.
     pub(super) fn listen(
         &mut self,
         id: &Arc<Shared>,
         device: usize,
         adapter: &mut Adapter,
         link: &mut dyn Link,
-    ) -> Result<(), CmError> {
+    ) -> Result<(), ConnError> {
         let Some(listening) = id.state().listening else { return Ok(()) };
         let Listening { service_id, backlog, .. } = listening;
         let own: Vec<IpAddr> = adapter
@@ -154,11 +154,11 @@ impl Routes {
                         .insert(name, Listener { id: id.clone(), device, address, service_id });
                     listens = true;
                 }
-                Err(CmError::InUse) => in_use = true,
+                Err(ConnError::InUse) => in_use = true,
                 Err(error) => return Err(error),
             }
         }
-        if in_use && !listens { Err(CmError::InUse) } else { Ok(()) }
+        if in_use && !listens { Err(ConnError::InUse) } else { Ok(()) }
     }
 
     pub(super) fn unlisten(
@@ -325,26 +325,26 @@ impl EventSink for Routes {
     /// Takes an event of the adapter to its id.
     fn on_cm_event(
         &mut self,
-        event: CmEvent,
+        event: ConnEvent,
         adapter: &mut Adapter,
         now: Instant,
-    ) -> Option<CmEvent> {
+    ) -> Option<ConnEvent> {
         match event {
-            CmEvent::Request { listener, conn, req, remote, local } => {
+            ConnEvent::Request { listener, conn, req, remote, local } => {
                 self.ask(
                     &Arrived { listener, conn, asked: Asked::Connection(req), remote, local },
                     adapter,
                     now,
                 );
             }
-            CmEvent::SidrRequest { listener, conn, req, remote, local } => {
+            ConnEvent::SidrRequest { listener, conn, req, remote, local } => {
                 self.ask(
                     &Arrived { listener, conn, asked: Asked::Service(req), remote, local },
                     adapter,
                     now,
                 );
             }
-            CmEvent::Reply { conn, rep } => {
+            ConnEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
                 self.emit(
                     conn,
@@ -354,7 +354,7 @@ impl EventSink for Routes {
                     param,
                 );
             }
-            CmEvent::Established { conn, rep, private_data } => {
+            ConnEvent::Established { conn, rep, private_data } => {
                 let param = match (rep, private_data) {
                     (Some(rep), _) => Param::Conn(of_reply(&rep)),
                     (None, Some(data)) => Param::Private(data.0.into()),
@@ -368,7 +368,7 @@ impl EventSink for Routes {
                     param,
                 );
             }
-            CmEvent::Rejected { conn, rej } => {
+            ConnEvent::Rejected { conn, rej } => {
                 self.fail_qp(conn, adapter, now);
                 let param = Param::Private(rej.private_data.0.into());
                 self.emit(
@@ -382,7 +382,7 @@ impl EventSink for Routes {
                     self.forget(conn);
                 }
             }
-            CmEvent::Unreachable { conn } => {
+            ConnEvent::Unreachable { conn } => {
                 self.emit(
                     conn,
                     IdState::Closed,
@@ -392,7 +392,7 @@ impl EventSink for Routes {
                 );
                 self.forget(conn);
             }
-            CmEvent::ConnectError { conn } => {
+            ConnEvent::ConnectError { conn } => {
                 self.fail_qp(conn, adapter, now);
                 self.emit(
                     conn,
@@ -403,7 +403,7 @@ impl EventSink for Routes {
                 );
                 self.forget(conn);
             }
-            CmEvent::Disconnected { conn } => {
+            ConnEvent::Disconnected { conn } => {
                 self.emit(
                     conn,
                     IdState::Disconnected,
@@ -412,7 +412,7 @@ impl EventSink for Routes {
                     Param::None,
                 );
             }
-            CmEvent::TimeWaitExit { conn } => {
+            ConnEvent::TimeWaitExit { conn } => {
                 self.emit(
                     conn,
                     IdState::Closed,
@@ -422,7 +422,7 @@ impl EventSink for Routes {
                 );
                 self.forget(conn);
             }
-            CmEvent::SidrReply { conn, rep } => {
+            ConnEvent::SidrReply { conn, rep } => {
                 self.answered(conn, &rep);
                 self.forget(conn);
             }

@@ -5,7 +5,7 @@ use std::any::Any;
 
 use roce_transport::{
     adapter::Adapter,
-    cm::CmEvent,
+    cm::ConnEvent,
     event::{Counters, Event},
     time::Instant,
 };
@@ -23,10 +23,10 @@ pub(crate) trait EventSink: Any + Send {
     /// Takes an event of connection management, and returns it if it is not for this sink.
     fn on_cm_event(
         &mut self,
-        event: CmEvent,
+        event: ConnEvent,
         adapter: &mut Adapter,
         now: Instant,
-    ) -> Option<CmEvent> {
+    ) -> Option<ConnEvent> {
         let _ = (adapter, now);
         Some(event)
     }
@@ -61,7 +61,7 @@ impl Sinks {
     }
 
     /// Takes an event of connection management to the sink that it is for.
-    pub(super) fn on_cm_event(&mut self, event: CmEvent, adapter: &mut Adapter, now: Instant) {
+    pub(super) fn on_cm_event(&mut self, event: ConnEvent, adapter: &mut Adapter, now: Instant) {
         self.0.iter_mut().try_fold(event, |event, sink| sink.on_cm_event(event, adapter, now));
     }
 }

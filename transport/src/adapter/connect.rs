@@ -4,12 +4,14 @@
 //! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
 //! 12.9.8 (what moves when).
 
+use thiserror::Error;
+
 use super::{Adapter, TransmitBuffer};
 use crate::{
     addr::{AddressVector, PKey, QKey, Qpn},
     cm::{
-        Accept, Arrival, CmError, CmEvent, CmMad, CmPath, CmState, ConnId, Connect, Listen,
-        ListenerId, Outgoing, QpSetup, RejectReason, ServiceId, Taken,
+        Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, Connect, Listen,
+        ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
     qp::{Built, MAX_RD_ATOMIC, ModifyError, QpType, Rtr, Rts},
@@ -17,31 +19,43 @@ use crate::{
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
 };
 
+/// Reason for which a request is not accepted. It still waits, unless it is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+pub enum AcceptError {
+    /// Connection management refuses.
+    #[error(transparent)]
+    Connection(#[from] ConnError),
+    /// The queue pair could not be moved.
+    #[error("the queue pair could not be moved: {0}")]
+    QueuePair(#[from] ModifyError),
+}
+
 impl Adapter {
     // Commands.
 
-    /// Waits for requests for a service (`rdma_listen`).
+    /// Listens for requests for a service (`rdma_listen`).
     ///
     /// # Errors
-    /// [`CmError::InUse`] when somebody waits for the same on the same address.
-    pub fn cm_listen(&mut self, listen: Listen) -> Result<ListenerId, CmError> {
+    /// [`ConnError::InUse`] when there is a listener for the same on the same address.
+    pub fn cm_listen(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
         self.cm.listen(listen)
     }
 
     /// Ends a listener. Requests that have come already stay.
     ///
     /// # Errors
-    /// [`CmError::Unknown`].
-    pub fn cm_unlisten(&mut self, listener: ListenerId) -> Result<(), CmError> {
+    /// [`ConnError::Unknown`].
+    pub fn cm_unlisten(&mut self, listener: ListenerId) -> Result<(), ConnError> {
         self.cm.unlisten(listener)
     }
 
-    /// Asks a peer for a connection (`rdma_connect`). [`CmEvent`]s tell what becomes of it.
+    /// Requests a connection (`rdma_connect`). [`ConnEvent`]s report what becomes of it.
     ///
     /// # Errors
-    /// [`CmError::NoRoute`], [`CmError::PrivateData`], [`CmError::Range`], [`CmError::TooMany`].
-    pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, CmError> {
-        let path = self.gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(CmError::NoRoute)?;
+    /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
+    /// [`ConnError::TooMany`].
+    pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, ConnError> {
+        let path = self.gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
         self.cm.connect(now, connect, path, &mut self.rng)
     }
 
@@ -49,76 +63,79 @@ impl Adapter {
     /// to RTS before.
     ///
     /// # Errors
-    /// [`CmError::QueuePair`]: the request still waits, and can be rejected; [`CmError::State`], [`CmError::Unknown`],
-    /// [`CmError::PrivateData`], [`CmError::Range`].
+    /// [`AcceptError::QueuePair`]: the request still waits, and can be rejected;
+    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`],
+    /// [`ConnError::Range`].
     pub fn cm_accept(
         &mut self,
         now: Instant,
         conn: ConnId,
         accept: &Accept<'_>,
         managed: bool,
-    ) -> Result<(), CmError> {
+    ) -> Result<(), AcceptError> {
         self.cm.prepare(conn, accept)?;
         if managed {
-            let setup = self.cm.qp_setup(conn).ok_or(CmError::Unknown)?;
-            self.move_qp(now, &setup).map_err(CmError::QueuePair)?;
+            let setup = self.cm.qp_setup(conn).ok_or(ConnError::Unknown)?;
+            self.move_qp(now, &setup)?;
         }
         self.cm.accept(now, conn);
         Ok(())
     }
 
-    /// Says that the own queue pair is ready, after [`CmEvent::Reply`] (`rdma_establish`, and
+    /// Confirms that the own queue pair is ready, after [`ConnEvent::Reply`] (`rdma_establish`, and
     /// `rdma_accept` on the active side).
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
-    pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), CmError> {
-        self.cm.ready(conn, private_data)
+    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
+    pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), ConnError> {
+        self.cm.establish(conn, private_data)
     }
 
-    /// Says that the peer's queue pair has been heard before its last message was (`rdma_notify`).
+    /// Reports that the peer's queue pair has been heard before its last message was
+    /// (`rdma_notify`).
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Unknown`].
-    pub fn cm_notify(&mut self, conn: ConnId) -> Result<(), CmError> {
+    /// [`ConnError::State`], [`ConnError::Unknown`].
+    pub fn cm_notify(&mut self, conn: ConnId) -> Result<(), ConnError> {
         self.cm.notify(conn)
     }
 
     /// Refuses a request or a reply (`rdma_reject`).
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
+    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn cm_reject(
         &mut self,
         now: Instant,
         conn: ConnId,
         reason: RejectReason,
         private_data: &[u8],
-    ) -> Result<(), CmError> {
-        self.cm.reject(now, conn, reason, &[], private_data)
+    ) -> Result<(), ConnError> {
+        self.cm.reject(now, conn, reason, private_data)
     }
 
     /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's
     /// to move.
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
+    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn cm_disconnect(
         &mut self,
         now: Instant,
         conn: ConnId,
         private_data: &[u8],
-    ) -> Result<(), CmError> {
+    ) -> Result<(), ConnError> {
         self.cm.disconnect(now, conn, private_data)
     }
 
-    /// Ends a connection or question in whatever state; nothing is heard of it any more
+    /// Ends a connection or a service ID resolution in any state, without further events
     /// (`rdma_destroy_id`).
     pub fn cm_destroy(&mut self, now: Instant, conn: ConnId) {
         self.cm.destroy(now, conn);
     }
 
-    /// Asks who receives datagrams for a service (`rdma_connect` on a datagram id).
+    /// Requests the queue pair that receives a service's datagrams (`rdma_connect` on a datagram
+    /// id).
     ///
     /// # Errors
     /// As for [`cm_connect`](Self::cm_connect).
@@ -128,53 +145,53 @@ impl Adapter {
         service_id: ServiceId,
         av: &AddressVector,
         private_data: &[u8],
-    ) -> Result<ConnId, CmError> {
-        let path = self.gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(CmError::NoRoute)?;
-        let way = CmPath { path, pkey: self.pkeys.get(0).unwrap_or_default() };
-        self.cm.ask(now, service_id, private_data, way, &mut self.rng)
+    ) -> Result<ConnId, ConnError> {
+        let path = self.gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+        let path = CmPath { path, pkey: self.pkeys.get(0).unwrap_or_default() };
+        self.cm.sidr_request(now, service_id, private_data, path, &mut self.rng)
     }
 
-    /// Answers such a question: with a queue pair and its key, or with a status other than 0
+    /// Answers such a request: with a queue pair and its key, or with a status other than 0
     /// (`rdma_accept`, `rdma_reject`).
     ///
     /// # Errors
-    /// [`CmError::State`], [`CmError::Unknown`], [`CmError::PrivateData`].
+    /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn sidr_respond(
         &mut self,
         conn: ConnId,
         receiver: Result<(Qpn, QKey), u8>,
         private_data: &[u8],
-    ) -> Result<(), CmError> {
-        self.cm.answer(conn, receiver, private_data)
+    ) -> Result<(), ConnError> {
+        self.cm.sidr_respond(conn, receiver, private_data)
     }
 
-    /// Where a connection stands; `None` when it is gone.
+    /// State of a connection or of a service ID resolution; `None` when it is gone.
     #[must_use]
     pub fn cm_state(&self, conn: ConnId) -> Option<CmState> {
         self.cm.state(conn)
     }
 
-    /// Connections and questions that exist, those in their time wait included.
+    /// Number of connections and service ID resolutions, those in their time wait included.
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.cm.count()
     }
 
-    /// What moves a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from the peer's
-    /// request, or its reply, on, and until the connection is established.
+    /// Attributes that move a connection's queue pair to RTR and RTS (`rdma_init_qp_attr`): from
+    /// the peer's request, or its reply, on, and until the connection is established.
     #[must_use]
     pub fn cm_qp_setup(&self, conn: ConnId) -> Option<QpSetup> {
         self.cm.qp_setup(conn)
     }
 
     /// The next event of connection management.
-    pub fn poll_cm_event(&mut self) -> Option<CmEvent> {
+    pub fn poll_cm_event(&mut self) -> Option<ConnEvent> {
         self.cm.poll_event()
     }
 
     // Queue pairs.
 
-    /// From INIT to RTS, as both sides have agreed.
+    /// Moves a queue pair from INIT to RTS, as both sides have agreed.
     fn move_qp(&mut self, now: Instant, setup: &QpSetup) -> Result<(), ModifyError> {
         let QpSetup {
             qpn,
@@ -222,7 +239,7 @@ impl Adapter {
         self.to_rts(now, qpn, &rts)
     }
 
-    /// The peer has accepted: our queue pair follows, and the peer hears of it.
+    /// The peer has accepted: moves the own queue pair, too, and tells the peer.
     fn follow(&mut self, now: Instant, conn: ConnId) {
         let moved = match self.cm.qp_setup(conn) {
             Some(setup) => self.move_qp(now, &setup).is_ok(),
@@ -269,12 +286,17 @@ impl Adapter {
         let back = AddressVector::new(net.src.into(), sgid_index);
         let path =
             self.gids.path(&back, Qpn::GSI, Qpn::GSI).ok_or(DropReason::DestinationAddress)?;
-        let way = CmPath { path, pkey };
-        let mut arrival =
-            Arrival { now, way, sgid_index, port_mtu: self.gids.port_mtu(), rng: &mut self.rng };
-        match self.cm.handle(&mad, &mut arrival)? {
-            Taken::Done => {}
-            Taken::Replied(conn) => self.follow(now, conn),
+        let mut arrival = Arrival {
+            now,
+            path: CmPath { path, pkey },
+            sgid_index,
+            port_mtu: self.gids.port_mtu(),
+            transaction: mad.transaction,
+            rng: &mut self.rng,
+        };
+        match self.cm.handle(&mad.message, &mut arrival)? {
+            ReplyOutcome::Handled => {}
+            ReplyOutcome::MoveQueuePair(conn) => self.follow(now, conn),
         }
         Ok(Disposition::Executed)
     }
@@ -293,14 +315,14 @@ impl Adapter {
 
     /// Writes the next message of connection management to `slot`.
     fn build_mad(&mut self, slot: &mut [u8]) -> Option<Built> {
-        let Outgoing { way, mad } = self.cm.poll_transmit()?;
+        let OutgoingMad { path, mad } = self.cm.poll_transmit()?;
         let mut bth =
             Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
-        bth.pkey = way.pkey;
+        bth.pkey = path.pkey;
         self.gsi_psn = self.gsi_psn.plus(1);
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());
-        Some(Built::new(length + MAD_LEN, way.path))
+        Some(Built::new(length + MAD_LEN, path.path))
     }
 }

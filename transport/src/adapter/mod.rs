@@ -46,6 +46,7 @@ pub use crate::{
     pkeys::{PKeyTable, PKeyTableSize},
 };
 pub use config::{AdapterConfig, Limits, ObjectError};
+pub use connect::AcceptError;
 pub use groups::McastError;
 pub use receipt::{IcrcCheck, Receipt};
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};

@@ -1,207 +1,173 @@
-//! One connection, from the first message to the end of its time wait, or one question for a
-//! datagram service.
+//! One connection, from the first message to the end of its time wait.
 
 use alloc::boxed::Box;
-use core::{net::IpAddr, time::Duration};
+use core::{mem, time::Duration};
 
 use super::{
-    ListenerId,
+    command::ListenerId,
     message::{CmMad, Message, Rep, Req},
-    service::ServiceId,
+    path::CmPath,
+    qp_setup::{Local, QpSetup},
+    resend::Resend,
+    state::{CmState, Trigger, is_edge},
 };
-use crate::{
-    addr::{AddressVector, Mtu, PKey, Qpn},
-    gids::Path,
-    psn::Psn,
-    time::Instant,
-};
-
-/// Names a connection, and is the communication ID that its peer gets to see. Not used again soon
-/// after its end.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct ConnId(pub(super) u32);
-
-/// Where a connection stands (12.9.5 to 12.9.7; for datagrams 12.11).
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum CmState {
-    /// Active: the request is on its way.
-    ReqSent,
-    /// Active: the peer has the request and needs more time.
-    MraReqRcvd,
-    /// Active: the reply is here; the program is to use it or not.
-    RepRcvd,
-    /// Passive: a request is here; the program is to accept it or not.
-    ReqRcvd,
-    /// Passive: the reply is on its way.
-    RepSent,
-    /// Passive: the peer has the reply and needs more time.
-    MraRepRcvd,
-    /// Both sides may use it.
-    Established,
-    /// The end is announced.
-    DreqSent,
-    /// The peer has announced the end.
-    DreqRcvd,
-    /// Over; its name and its queue pair's must not be used while packets of it may be under way.
-    TimeWait,
-    /// A question for a datagram service is on its way.
-    SidrReqSent,
-    /// A question is here; the program is to answer it.
-    SidrReqRcvd,
-}
-
-/// How messages get to a peer.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct CmPath {
-    pub(crate) path: Path,
-    /// The partition that they are sent in.
-    pub(crate) pkey: PKey,
-}
-
-impl CmPath {
-    pub(crate) const fn peer(&self) -> IpAddr {
-        self.path.dst
-    }
-
-    pub(crate) const fn own(&self) -> IpAddr {
-        self.path.src
-    }
-}
+use crate::addr::{AddressVector, Qpn};
 
 /// A connection.
 pub(super) struct Connection {
-    pub(super) state: CmState,
-    pub(super) way: CmPath,
+    pub(super) state: ConnState,
+    pub(super) path: CmPath,
+    /// Own queue pair; 0 before a passive side has named it.
     pub(super) local_qpn: Qpn,
-    /// The peer's name for it, and the peer; 0 before they are known.
-    pub(super) remote_id: u32,
-    pub(super) remote_guid: u64,
-    pub(super) remote_qpn: Qpn,
     pub(super) transaction: u64,
-    /// For a datagram service: which.
-    pub(super) service_id: ServiceId,
-    /// The listener in whose backlog it still counts.
-    pub(super) pending: Option<ListenerId>,
-    /// Nobody wants to hear of it any more.
+    /// True once the program has no more interest in it.
     pub(super) abandoned: bool,
-    /// How long packets of it may be under way after its end.
+    /// Time for which packets of it may be under way after its end.
     pub(super) time_wait: Duration,
-    pub(super) resend: Option<Resend>,
-    /// When it has something to do: sends again, gives up, ends.
-    pub(super) deadline: Option<Instant>,
-    pub(super) setup: Option<Box<Setup>>,
 }
 
-/// A message that is sent until it is answered.
-pub(super) struct Resend {
-    pub(super) mad: Box<CmMad>,
-    pub(super) left: u8,
-    /// Once nobody has listened at the peer: until when it is asked again.
-    pub(super) until: Option<Instant>,
+/// State of a connection with all that only this state has. [`CmState`] names the states; the edges
+/// between them stand in [`EDGES`](super::EDGES).
+pub(super) enum ConnState {
+    ReqSent(Requested),
+    MraReqRcvd(Requested),
+    RepRcvd(Replied),
+    ReqRcvd(Received),
+    RepSent(Accepted),
+    MraRepRcvd(Accepted),
+    Established(Remote),
+    DreqSent(Remote, Resend),
+    DreqRcvd(Remote),
+    TimeWait(Remote),
 }
 
-/// What both sides have said of a connection until it is established.
-pub(super) struct Setup {
+/// The peer's names: its communication ID, its adapter, its queue pair.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Remote {
+    pub(super) id: u32,
+    pub(super) guid: u64,
+    pub(super) qpn: Qpn,
+}
+
+/// The request, and what goes with it on this side.
+pub(super) struct Terms {
     pub(super) req: Req,
-    pub(super) rep: Rep,
     pub(super) av: AddressVector,
-    /// Of an active side: its queue pair is one of the same adapter, which is moved when the reply
-    /// comes.
-    pub(super) managed: bool,
+    /// RNR NAK timer's code of the own queue pair.
     pub(super) min_rnr_timer: u8,
 }
 
-/// What moves a queue pair to RTR and RTS for a connection.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct QpSetup {
-    /// The queue pair.
-    pub qpn: Qpn,
-    /// The peer's.
-    pub dest_qpn: Qpn,
-    /// The path MTU, where its code is valid.
-    pub path_mtu: Option<Mtu>,
-    /// The first PSN expected.
-    pub rq_psn: Psn,
-    /// The first PSN sent.
-    pub sq_psn: Psn,
-    /// The way.
-    pub av: AddressVector,
-    /// READs and atomics answered at once.
-    pub max_dest_rd_atomic: u8,
-    /// READs and atomics outstanding at once.
-    pub max_rd_atomic: u8,
-    /// The acknowledge timeout's code.
-    pub timeout: u8,
-    /// Retries.
-    pub retry_cnt: u8,
-    /// Retries after RNR NAKs.
-    pub rnr_retry: u8,
-    /// RNR NAK timer's code.
-    pub min_rnr_timer: u8,
+/// Active side: the request waits for its answer.
+pub(super) struct Requested {
+    pub(super) terms: Box<Terms>,
+    /// True if the own queue pair is one of the same adapter, which is moved when the reply comes.
+    pub(super) managed: bool,
+    pub(super) resend: Resend,
 }
 
-impl Connection {
-    pub(super) fn new(state: CmState, way: CmPath) -> Self {
-        Self {
-            state,
-            way,
-            local_qpn: Qpn::default(),
-            remote_id: 0,
-            remote_guid: 0,
-            remote_qpn: Qpn::default(),
-            transaction: 0,
-            service_id: ServiceId::default(),
-            pending: None,
-            abandoned: false,
-            time_wait: Duration::ZERO,
-            resend: None,
-            deadline: None,
-            setup: None,
+/// Active side: the reply is here.
+pub(super) struct Replied {
+    pub(super) remote: Remote,
+    pub(super) terms: Box<Terms>,
+    pub(super) rep: Box<Rep>,
+}
+
+/// Passive side: the request is here, and counts in a listener's backlog.
+pub(super) struct Received {
+    pub(super) remote: Remote,
+    pub(super) listener: ListenerId,
+    pub(super) terms: Box<Terms>,
+    /// The reply, as far as it is prepared.
+    pub(super) rep: Box<Rep>,
+}
+
+/// Passive side: the reply waits for its answer.
+pub(super) struct Accepted {
+    pub(super) remote: Remote,
+    pub(super) terms: Box<Terms>,
+    pub(super) rep: Box<Rep>,
+    pub(super) resend: Resend,
+}
+
+impl ConnState {
+    pub(super) const fn name(&self) -> CmState {
+        match self {
+            Self::ReqSent(_) => CmState::ReqSent,
+            Self::MraReqRcvd(_) => CmState::MraReqRcvd,
+            Self::RepRcvd(_) => CmState::RepRcvd,
+            Self::ReqRcvd(_) => CmState::ReqRcvd,
+            Self::RepSent(_) => CmState::RepSent,
+            Self::MraRepRcvd(_) => CmState::MraRepRcvd,
+            Self::Established(_) => CmState::Established,
+            Self::DreqSent(..) => CmState::DreqSent,
+            Self::DreqRcvd(_) => CmState::DreqRcvd,
+            Self::TimeWait(_) => CmState::TimeWait,
         }
     }
 
-    /// Whether a message from this address may be about it.
-    pub(super) fn is_with(&self, peer: IpAddr, own: IpAddr) -> bool {
-        (self.way.peer(), self.way.own()) == (peer, own)
+    /// The peer's names, once they are known.
+    pub(super) const fn remote(&self) -> Option<&Remote> {
+        match self {
+            Self::ReqSent(_) | Self::MraReqRcvd(_) => None,
+            Self::RepRcvd(replied) => Some(&replied.remote),
+            Self::ReqRcvd(received) => Some(&received.remote),
+            Self::RepSent(accepted) | Self::MraRepRcvd(accepted) => Some(&accepted.remote),
+            Self::Established(remote)
+            | Self::DreqSent(remote, _)
+            | Self::DreqRcvd(remote)
+            | Self::TimeWait(remote) => Some(remote),
+        }
     }
 
-    /// Whether the peer called, not we.
-    pub(super) fn is_passive(&self) -> bool {
-        matches!(self.state, CmState::ReqRcvd | CmState::RepSent | CmState::MraRepRcvd)
+    /// The message that waits for an answer.
+    pub(super) const fn resend_mut(&mut self) -> Option<&mut Resend> {
+        match self {
+            Self::ReqSent(requested) | Self::MraReqRcvd(requested) => Some(&mut requested.resend),
+            Self::RepSent(accepted) | Self::MraRepRcvd(accepted) => Some(&mut accepted.resend),
+            Self::DreqSent(_, resend) => Some(resend),
+            _ => None,
+        }
+    }
+}
+
+impl Connection {
+    /// The peer's communication ID; 0 before it is known.
+    pub(super) fn remote_id(&self) -> u32 {
+        self.state.remote().map_or(0, |remote| remote.id)
     }
 
-    pub(super) fn message(&self, message: Message) -> CmMad {
-        CmMad { transaction: self.transaction, modifier: 0, message }
+    /// A message in the exchange that set the connection up, or that ends it.
+    pub(super) const fn mad(&self, message: Message) -> CmMad {
+        CmMad::new(self.transaction, message)
     }
 
-    /// What its queue pair needs, once both sides have spoken. What one side can answer the other
-    /// may have outstanding.
+    /// Moves along an edge. `next` is given the old state and makes the new one of it.
+    pub(super) fn advance(&mut self, on: Trigger, next: impl FnOnce(ConnState) -> ConnState) {
+        let from = self.state.name();
+        let state = mem::replace(&mut self.state, ConnState::TimeWait(Remote::default()));
+        self.state = next(state);
+        let to = self.state.name();
+        debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
+    }
+
+    /// What the own queue pair needs: on the passive side from the request on, on the active side
+    /// from the reply on, and until the connection is established.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
-        let Setup { req, rep, av, min_rnr_timer, .. } = &**self.setup.as_ref()?;
-        let passive = self.is_passive();
-        let (own_psn, peer_psn, dest_qpn, rnr_retry) = if passive {
-            (rep.starting_psn, req.starting_psn, req.local_qpn, req.rnr_retry)
-        } else {
-            (req.starting_psn, rep.starting_psn, rep.local_qpn, rep.rnr_retry)
-        };
-        let (answers, asks) = if passive {
-            (rep.responder_resources, rep.initiator_depth)
-        } else {
-            (rep.initiator_depth, rep.responder_resources)
-        };
-        Some(QpSetup {
+        let local = |terms: &Terms| Local {
             qpn: self.local_qpn,
-            dest_qpn,
-            path_mtu: Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu),
-            rq_psn: own_psn,
-            sq_psn: peer_psn,
-            av: *av,
-            max_dest_rd_atomic: answers,
-            max_rd_atomic: asks,
-            timeout: req.primary.ack_timeout,
-            retry_cnt: req.retry_count,
-            rnr_retry,
-            min_rnr_timer: *min_rnr_timer,
-        })
+            av: terms.av,
+            min_rnr_timer: terms.min_rnr_timer,
+        };
+        match &self.state {
+            ConnState::RepRcvd(Replied { terms, rep, .. }) => {
+                Some(QpSetup::active(local(terms), &terms.req, rep))
+            }
+            ConnState::ReqRcvd(Received { terms, rep, .. })
+            | ConnState::RepSent(Accepted { terms, rep, .. })
+            | ConnState::MraRepRcvd(Accepted { terms, rep, .. }) => {
+                Some(QpSetup::passive(local(terms), &terms.req, rep))
+            }
+            _ => None,
+        }
     }
 }

@@ -1,28 +1,27 @@
-//! What a program hears of its connections.
+//! Events of connections and of service ID resolutions.
 
 use alloc::boxed::Box;
 use core::net::IpAddr;
 
 use super::{
-    command::ListenerId,
-    connection::ConnId,
-    message::{PrivateData, Rej, Rep, Req, SidrRep, SidrReq},
+    command::{ConnId, ListenerId},
+    message::{PrivateData, Rej, Rep, Req, Rtu, SidrRep, SidrReq},
 };
 
-/// What a program hears of its connections.
+/// An event of a connection, or of a service ID resolution.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum CmEvent {
-    /// Someone wants to connect. Answer with accept, reject or destroy.
+pub enum ConnEvent {
+    /// A peer requests a connection. Answer with accept, reject or destroy.
     Request {
-        /// Who listens.
+        /// The listener that the request is for.
         listener: ListenerId,
         /// The new connection.
         conn: ConnId,
         /// The request.
         req: Box<Req>,
-        /// Where it came from.
+        /// Source address of the request.
         remote: IpAddr,
-        /// Which address of ours it came to.
+        /// Own address that it came to.
         local: IpAddr,
     },
     /// The peer has accepted a connection whose queue pair the program moves itself. Answer with
@@ -39,19 +38,19 @@ pub enum CmEvent {
         conn: ConnId,
         /// The peer's reply, on the active side.
         rep: Option<Box<Rep>>,
-        /// What came with the peer's RTU, on the passive side.
-        private_data: Option<Box<PrivateData<224>>>,
+        /// Private data of the peer's RTU, on the passive side.
+        private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
-    /// The peer does not want to, or not any more. The connection is gone.
+    /// The peer refuses the connection, or takes back what it said. The connection is gone.
     Rejected {
         /// The connection.
         conn: ConnId,
         /// The rejection.
         rej: Box<Rej>,
     },
-    /// No answer came. The connection is gone.
+    /// No answer came. The connection or the resolution is gone.
     Unreachable {
-        /// The connection.
+        /// The connection or the resolution.
         conn: ConnId,
     },
     /// The peer accepted, but the own queue pair could not be moved. The peer has been told; the
@@ -71,24 +70,25 @@ pub enum CmEvent {
         /// The connection.
         conn: ConnId,
     },
-    /// Someone asks for a datagram service. Answer with `sidr_respond` or destroy.
+    /// A peer resolves the service ID of a datagram service (SIDR_REQ). Answer with `sidr_respond`
+    /// or destroy.
     SidrRequest {
-        /// Who listens.
+        /// The listener that the request is for.
         listener: ListenerId,
-        /// Names the question.
+        /// Name of the resolution.
         conn: ConnId,
-        /// The question.
+        /// The request.
         req: Box<SidrReq>,
-        /// Where it came from.
+        /// Source address of the request.
         remote: IpAddr,
-        /// Which address of ours it came to.
+        /// Own address that it came to.
         local: IpAddr,
     },
-    /// The answer to a question. It is gone.
+    /// The answer to a service ID resolution request (SIDR_REP). The resolution is gone.
     SidrReply {
-        /// The question.
+        /// Name of the resolution.
         conn: ConnId,
-        /// The answer; its status tells whether there is such a service.
+        /// The answer; its status tells if there is such a service.
         rep: Box<SidrRep>,
     },
 }

@@ -1,0 +1,228 @@
+//! The active side of setting a connection up: request, reply, ready to use.
+
+use alloc::boxed::Box;
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::RngCore;
+
+use super::{
+    arrival::Arrival,
+    command::{CmService, ConnId, Connect},
+    common::Common,
+    connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
+    connections::Connections,
+    error::{ConnAttribute, ConnError, check_limits, private_data},
+    event::ConnEvent,
+    message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
+    path::CmPath,
+    state::Trigger,
+};
+use crate::{
+    event::DropReason,
+    gids::Path,
+    time::{Instant, timeout},
+};
+
+/// Further step after a reply that came.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ReplyOutcome {
+    /// None: the program has been told, or the message was answered.
+    Handled,
+    /// The own queue pair is to be moved; `complete` or
+    /// `fail` follows.
+    MoveQueuePair(ConnId),
+}
+
+impl Connections {
+    pub(super) fn connect(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        connect: &Connect<'_>,
+        path: Path,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<ConnId, ConnError> {
+        let private_data = private_data(connect.private_data)?;
+        check_limits(&[
+            (ConnAttribute::RetryCount, connect.retry_count, 7),
+            (ConnAttribute::RnrRetry, connect.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, connect.min_rnr_timer, 31),
+            (ConnAttribute::AckTimeout, connect.ack_timeout, 31),
+        ])?;
+        let local_id = common.take_id(rng)?;
+        let req = Req { local_id, private_data, ..request(common, connect, &path) };
+        let (path, transaction) = (CmPath { path, pkey: connect.pkey }, rng.next_u64());
+        let mad = CmMad::new(transaction, Message::Req(Box::new(req)));
+        let requested = Requested {
+            terms: Box::new(Terms { req, av: connect.av, min_rnr_timer: connect.min_rnr_timer }),
+            managed: connect.managed,
+            resend: common.send_until_answered(now, local_id, path, mad),
+        };
+        let conn = Connection {
+            state: ConnState::ReqSent(requested),
+            path,
+            local_qpn: connect.qpn,
+            transaction,
+            abandoned: false,
+            time_wait: timeout(connect.ack_timeout),
+        };
+        self.conns.insert(local_id, conn);
+        Ok(ConnId(local_id))
+    }
+
+    pub(super) fn on_rep(
+        &mut self,
+        common: &mut Common,
+        rep: &Rep,
+        arrival: &Arrival<'_>,
+    ) -> Result<ReplyOutcome, DropReason> {
+        let id = rep.remote_id;
+        let conn = self.find_own(id, arrival)?;
+        if !conn.state.name().expects(Trigger::Rep) {
+            return Err(DropReason::CmWrongState);
+        }
+        let managed = match &conn.state {
+            ConnState::ReqSent(requested) | ConnState::MraReqRcvd(requested) => requested.managed,
+            _ => return self.on_repeated_rep(common, rep),
+        };
+        let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
+        // The peer's queue pair is connected to another one of this side already (12.9.8.3.1).
+        let key = (arrival.peer(), remote.guid, remote.qpn);
+        if let Some(&stale) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
+            self.refuse_rep(common, rep, stale, arrival);
+            return Ok(ReplyOutcome::Handled);
+        }
+        common.deadlines.clear(id);
+        let conn = self.find_own(id, arrival)?;
+        conn.advance(Trigger::Rep, |state| match state {
+            ConnState::ReqSent(Requested { terms, .. })
+            | ConnState::MraReqRcvd(Requested { terms, .. }) => {
+                ConnState::RepRcvd(Replied { remote, terms, rep: Box::new(*rep) })
+            }
+            other => other,
+        });
+        self.index(id, arrival.peer(), &remote);
+        if managed {
+            return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));
+        }
+        self.emit(common, id, |conn| ConnEvent::Reply { conn, rep: Box::new(*rep) });
+        Ok(ReplyOutcome::Handled)
+    }
+
+    fn on_repeated_rep(&self, common: &mut Common, rep: &Rep) -> Result<ReplyOutcome, DropReason> {
+        let id = rep.remote_id;
+        let conn = self.conns.get(&id).filter(|conn| conn.remote_id() == rep.local_id);
+        let conn = conn.ok_or(DropReason::CmWrongState)?;
+        if matches!(conn.state, ConnState::RepRcvd(_)) {
+            self.send_mra(common, id, About::Rep);
+        } else {
+            // the RTU was lost
+            send_rtu(common, id, conn, PrivateData::default());
+        }
+        Ok(ReplyOutcome::Handled)
+    }
+
+    /// Rejects a reply that names a queue pair which the connection `stale` has, and ends both.
+    fn refuse_rep(&mut self, common: &mut Common, rep: &Rep, stale: u32, arrival: &Arrival<'_>) {
+        let id = rep.remote_id;
+        let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
+        common.answer(arrival, Message::Rej(Box::new(rej)));
+        self.end_stale(common, arrival.now, stale);
+        self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
+        self.remove(common, Trigger::Rep, id);
+    }
+
+    /// Answers a reply: the own queue pair is ready.
+    pub(super) fn establish(
+        &mut self,
+        common: &mut Common,
+        id: ConnId,
+        bytes: &[u8],
+    ) -> Result<(), ConnError> {
+        let conn = self.get_mut(id)?;
+        let ConnState::RepRcvd(Replied { remote, .. }) = conn.state else {
+            return Err(ConnError::State(conn.state.name()));
+        };
+        let private_data = private_data(bytes)?;
+        conn.advance(Trigger::Establish, |_| ConnState::Established(remote));
+        send_rtu(common, id.0, conn, private_data);
+        Ok(())
+    }
+
+    /// The same for a connection whose queue pair the adapter has moved: the program is told.
+    pub(super) fn complete(&mut self, common: &mut Common, id: ConnId) {
+        let rep = match self.get_mut(id) {
+            Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),
+            _ => return,
+        };
+        if self.establish(common, id, &[]).is_ok() {
+            let rep = Some(rep);
+            self.emit(common, id.0, |conn| ConnEvent::Established {
+                conn,
+                rep,
+                private_data: None,
+            });
+        }
+    }
+
+    /// The peer has accepted, but the own queue pair could not be moved.
+    pub(super) fn fail(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+        if self.reject(common, now, id, RejectReason::CONSUMER, &[]).is_ok() {
+            self.emit(common, id.0, |conn| ConnEvent::ConnectError { conn });
+            if let Some(conn) = self.conns.get_mut(&id.0) {
+                conn.abandoned = true;
+            }
+        }
+    }
+}
+
+/// A request without communication ID and private data.
+fn request(common: &Common, connect: &Connect<'_>, path: &Path) -> Req {
+    let (transport, extended_transport) = match connect.service {
+        CmService::Rc => (0, 0),
+        CmService::Uc => (1, 0),
+        CmService::Xrc => (3, 1),
+    };
+    Req {
+        service_id: connect.service_id,
+        local_ca_guid: common.guid,
+        local_qpn: connect.qpn,
+        responder_resources: connect.responder_resources,
+        initiator_depth: connect.initiator_depth,
+        remote_response_timeout: common.config.response_timeout,
+        transport,
+        extended_transport,
+        starting_psn: connect.starting_psn,
+        local_response_timeout: common.config.response_timeout,
+        retry_count: connect.retry_count,
+        pkey: connect.pkey,
+        path_mtu: connect.path_mtu as u8,
+        rnr_retry: connect.rnr_retry,
+        max_cm_retries: common.config.max_retries,
+        srq: connect.srq,
+        primary: ReqPath {
+            local_lid: 0xFFFF,
+            remote_lid: 0xFFFF,
+            local_gid: path.src.into(),
+            remote_gid: connect.av.dgid,
+            flow_label: connect.av.flow_label & 0xF_FFFF,
+            rate: 0,
+            traffic_class: connect.av.traffic_class,
+            hop_limit: if connect.av.hop_limit == 0 { 64 } else { connect.av.hop_limit },
+            service_level: 0,
+            subnet_local: false,
+            ack_timeout: connect.ack_timeout,
+        },
+        ..Req::default()
+    }
+}
+
+fn send_rtu(
+    common: &mut Common,
+    id: u32,
+    conn: &Connection,
+    private_data: PrivateData<{ Rtu::PRIVATE_DATA }>,
+) {
+    let rtu = Rtu { local_id: id, remote_id: conn.remote_id(), private_data };
+    common.send(conn.path, conn.transaction, Message::Rtu(rtu));
+}

@@ -1,0 +1,38 @@
+//! Settings of connection management.
+
+use core::{ops::RangeInclusive, time::Duration};
+
+/// Settings of connection management.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct CmConfig {
+    /// Communication IDs to draw from; all but 0 by default. A narrower range lets several adapters
+    /// share an address.
+    pub ids: RangeInclusive<u32>,
+    /// Time until a message that has no answer is sent again: the five-bit code of 4.096 µs ·
+    /// 2^code. 18 (1.07 s) by default.
+    pub response_timeout: u8,
+    /// Number of times that a message is sent again, 0..=15. 15 by default.
+    pub max_retries: u8,
+    /// Additional time for a program that has not answered a request yet, which the peer is told
+    /// (MRA) when it sends the request again: a five-bit code. 24 (69 s) by default.
+    pub service_timeout: u8,
+    /// Time for which a peer at which no program listens yet gets the request again, every 10 ms,
+    /// before its refusal is reported. Zero by default. Programs that start both sides at the same
+    /// moment need it: they rely on resolving addresses to take some milliseconds.
+    pub listen_grace: Duration,
+    /// Connections at once, those in their time wait included. 65,536 by default.
+    pub max_connections: usize,
+}
+
+impl Default for CmConfig {
+    fn default() -> Self {
+        Self {
+            ids: 1..=u32::MAX,
+            response_timeout: 18,
+            max_retries: 15,
+            service_timeout: 24,
+            listen_grace: Duration::ZERO,
+            max_connections: 1 << 16,
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! All connections, and the ways to find one.
+
+use alloc::collections::BTreeMap;
+use core::net::IpAddr;
+
+use hashbrown::HashMap;
+
+use super::{
+    arrival::Arrival,
+    command::ConnId,
+    common::Common,
+    connection::{ConnState, Connection, Remote},
+    error::ConnError,
+    event::ConnEvent,
+    message::{About, Message, Mra, PrivateData},
+    state::{CmState, Trigger, is_edge},
+};
+use crate::{
+    addr::Qpn,
+    event::DropReason,
+    hash::IdHasher,
+    time::{Instant, timeout},
+};
+
+/// All connections, and the ways to find one. Setting up stands in `active` and `passive`, ending
+/// in `release`.
+#[derive(Default)]
+pub(super) struct Connections {
+    pub(super) conns: HashMap<u32, Connection, IdHasher>,
+    /// Connections by the peer's address, adapter and communication ID. The address is part of the
+    /// key so that no other host can take the peer's place.
+    pub(super) by_remote_id: BTreeMap<(IpAddr, u64, u32), u32>,
+    /// Connections by the peer's address, adapter and queue pair.
+    pub(super) by_remote_qpn: BTreeMap<(IpAddr, u64, Qpn), u32>,
+}
+
+impl Connections {
+    // Getters.
+
+    pub(super) fn state(&self, id: ConnId) -> Option<CmState> {
+        self.conns.get(&id.0).map(|conn| conn.state.name())
+    }
+
+    pub(super) fn get_mut(&mut self, id: ConnId) -> Result<&mut Connection, ConnError> {
+        self.conns.get_mut(&id.0).ok_or(ConnError::Unknown)
+    }
+
+    /// The connection that a message is about: both sides' communication IDs fit, and it comes from
+    /// the connection's peer.
+    pub(super) fn find(
+        &mut self,
+        own: u32,
+        remote: u32,
+        arrival: &Arrival<'_>,
+    ) -> Result<&mut Connection, DropReason> {
+        let conn = self.conns.get_mut(&own).filter(|conn| conn.remote_id() == remote);
+        let conn = conn.ok_or(DropReason::CmUnknownConnection)?;
+        arrival.check_peer(&conn.path)?;
+        Ok(conn)
+    }
+
+    /// The same for an answer, which may be the first message with the peer's communication ID.
+    pub(super) fn find_own(
+        &mut self,
+        own: u32,
+        arrival: &Arrival<'_>,
+    ) -> Result<&mut Connection, DropReason> {
+        let conn = self.conns.get_mut(&own).ok_or(DropReason::CmUnknownConnection)?;
+        arrival.check_peer(&conn.path)?;
+        Ok(conn)
+    }
+
+    // Both sides.
+
+    /// More time for an answer.
+    pub(super) fn on_mra(
+        &mut self,
+        common: &mut Common,
+        mra: &Mra,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let conn = self.find_own(mra.remote_id, arrival)?;
+        let trigger = match mra.about {
+            About::Req => Trigger::MraOfReq,
+            About::Rep if conn.remote_id() == mra.local_id => Trigger::MraOfRep,
+            _ => return Err(DropReason::CmWrongState),
+        };
+        if !conn.state.name().expects(trigger) {
+            return Err(DropReason::CmWrongState);
+        }
+        conn.advance(trigger, |state| match state {
+            ConnState::ReqSent(requested) => ConnState::MraReqRcvd(requested),
+            ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
+            same => same,
+        });
+        let wait = timeout(mra.service_timeout) + timeout(common.config.response_timeout);
+        common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+        Ok(())
+    }
+
+    /// Sends a request or a reply again, reports that it had no answer, or ends a time wait.
+    pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let path = conn.path;
+        if let Some(resend) = conn.state.resend_mut()
+            && common.resend(now, id, path, resend)
+        {
+            return;
+        }
+        match conn.state {
+            ConnState::TimeWait(_) => {
+                self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
+                self.remove(common, Trigger::Timeout, id);
+            }
+            ConnState::DreqSent(..) => {
+                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
+                self.enter_time_wait(common, Trigger::Timeout, now, id);
+            }
+            _ => {
+                self.emit(common, id, |conn| ConnEvent::Unreachable { conn });
+                self.remove(common, Trigger::Timeout, id);
+            }
+        }
+    }
+
+    /// Has the peer wait longer (12.9.8.6).
+    pub(super) fn send_mra(&self, common: &mut Common, id: u32, about: About) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let mra = Mra {
+            local_id: id,
+            remote_id: conn.remote_id(),
+            about,
+            service_timeout: common.config.service_timeout,
+            private_data: PrivateData::default(),
+        };
+        common.send(conn.path, conn.transaction, Message::Mra(mra));
+    }
+
+    /// Reports what happens to a connection, unless the program has no more interest.
+    pub(super) fn emit(
+        &self,
+        common: &mut Common,
+        id: u32,
+        event: impl FnOnce(ConnId) -> ConnEvent,
+    ) {
+        if self.conns.get(&id).is_some_and(|conn| !conn.abandoned) {
+            common.emit(id, event);
+        }
+    }
+
+    /// Makes a connection findable by the peer's names.
+    pub(super) fn index(&mut self, id: u32, peer: IpAddr, remote: &Remote) {
+        self.by_remote_id.insert((peer, remote.guid, remote.id), id);
+        self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
+    }
+
+    /// Nothing more is sent or expected, but the names stay taken for a while.
+    pub(super) fn enter_time_wait(
+        &mut self,
+        common: &mut Common,
+        on: Trigger,
+        now: Instant,
+        id: u32,
+    ) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let remote = conn.state.remote().copied().unwrap_or_default();
+        conn.advance(on, |_| ConnState::TimeWait(remote));
+        common.deadlines.set(id, now.plus(conn.time_wait));
+    }
+
+    /// The connection is gone, with everything that is known of it.
+    pub(super) fn remove(&mut self, common: &mut Common, on: Trigger, id: u32) {
+        common.release_id(id);
+        let Some(Connection { state, path, .. }) = self.conns.remove(&id) else { return };
+        let from = state.name();
+        debug_assert!(is_edge(Some(from), on, None), "{from:?} / {on:?} > gone");
+        if let ConnState::ReqRcvd(received) = &state {
+            common.listeners.leave_backlog(received.listener);
+        }
+        if let Some(remote) = state.remote() {
+            let peer = path.peer();
+            forget(&mut self.by_remote_id, &(peer, remote.guid, remote.id), id);
+            forget(&mut self.by_remote_qpn, &(peer, remote.guid, remote.qpn), id);
+        }
+    }
+}
+
+/// Removes an entry if it is that of `id`.
+fn forget<K: Ord>(map: &mut BTreeMap<K, u32>, key: &K, id: u32) {
+    if map.get(key) == Some(&id) {
+        map.remove(key);
+    }
+}

@@ -1,0 +1,83 @@
+//! Listeners and their backlogs.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::net::IpAddr;
+
+use super::{
+    command::{Listen, ListenerId},
+    error::ConnError,
+    service::ServiceId,
+};
+
+/// Listeners by name and by service.
+#[derive(Default)]
+pub(super) struct Listeners {
+    next: u32,
+    by_id: BTreeMap<ListenerId, Listener>,
+    by_service: BTreeMap<ServiceId, Vec<ListenerId>>,
+}
+
+struct Listener {
+    listen: Listen,
+    /// Requests that wait for the program.
+    pending: usize,
+}
+
+impl Listeners {
+    pub(super) fn add(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
+        let Self { by_service, by_id, .. } = self;
+        let same = by_service.entry(listen.service_id).or_default();
+        if same
+            .iter()
+            .any(|id| by_id.get(id).is_some_and(|own| own.listen.address == listen.address))
+        {
+            return Err(ConnError::InUse);
+        }
+        let id = ListenerId(self.next);
+        self.next += 1;
+        same.push(id);
+        by_id.insert(id, Listener { listen, pending: 0 });
+        Ok(id)
+    }
+
+    /// Ends a listener. Requests that wait for its program go on waiting for it.
+    pub(super) fn remove(&mut self, id: ListenerId) -> Result<(), ConnError> {
+        let Listener { listen, .. } = self.by_id.remove(&id).ok_or(ConnError::Unknown)?;
+        if let Some(same) = self.by_service.get_mut(&listen.service_id) {
+            same.retain(|&own| own != id);
+            if same.is_empty() {
+                self.by_service.remove(&listen.service_id);
+            }
+        }
+        Ok(())
+    }
+
+    /// The listener for a service on this address: one for the address goes before one for any.
+    pub(super) fn find(&self, service_id: ServiceId, address: IpAddr) -> Option<ListenerId> {
+        let of = |address| {
+            let mut ids = self.by_service.get(&service_id)?.iter();
+            ids.find(|id| self.by_id.get(id).is_some_and(|own| own.listen.address == address))
+                .copied()
+        };
+        of(Some(address)).or_else(|| of(None))
+    }
+
+    /// True if one more request may wait.
+    pub(super) fn has_room(&self, id: ListenerId) -> bool {
+        self.by_id.get(&id).is_some_and(|own| own.pending < own.listen.backlog)
+    }
+
+    /// Counts a request that waits.
+    pub(super) fn enter_backlog(&mut self, id: ListenerId) {
+        if let Some(listener) = self.by_id.get_mut(&id) {
+            listener.pending += 1;
+        }
+    }
+
+    /// A request does not wait any more.
+    pub(super) fn leave_backlog(&mut self, id: ListenerId) {
+        if let Some(listener) = self.by_id.get_mut(&id) {
+            listener.pending -= 1;
+        }
+    }
+}

@@ -1,0 +1,234 @@
+//! The passive side of setting a connection up: request, reply, ready to use.
+
+use alloc::boxed::Box;
+
+use super::{
+    arrival::Arrival,
+    command::{Accept, ConnId, ListenerId},
+    common::Common,
+    connection::{Accepted, ConnState, Connection, Received, Remote, Terms},
+    connections::Connections,
+    error::{ConnAttribute, ConnError, check_limits, private_data},
+    event::ConnEvent,
+    message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
+    state::Trigger,
+};
+use crate::{
+    addr::{AddressVector, Gid, Mtu, Qpn},
+    event::DropReason,
+    time::{Instant, timeout},
+};
+
+/// Time that an own queue pair may take to acknowledge, as replies say: 4.096 µs · 2^15, 134 ms, as
+/// rxe has it.
+const TARGET_ACK_DELAY: u8 = 15;
+
+/// Reason to reject a request, and a byte of additional information.
+type Refusal = (RejectReason, Option<u8>);
+
+impl Connections {
+    pub(super) fn on_req(
+        &mut self,
+        common: &mut Common,
+        req: &Req,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let (peer, guid) = (arrival.peer(), req.local_ca_guid);
+        if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
+            return self.on_repeated_req(common, id, req, arrival);
+        }
+        // A queue pair that is connected cannot ask for another connection: its owner has started
+        // anew, and the old connection is stale (12.9.8.3.1).
+        if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
+            refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
+            self.end_stale(common, arrival.now, id);
+            return Ok(());
+        }
+        match listener_for(common, req, arrival) {
+            Ok(listener) => self.admit(common, req, listener, arrival),
+            Err(refusal) => {
+                refuse(common, req, arrival, refusal);
+                Ok(())
+            }
+        }
+    }
+
+    fn on_repeated_req(
+        &self,
+        common: &mut Common,
+        id: u32,
+        req: &Req,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let conn = self.conns.get(&id).ok_or(DropReason::CmUnknownConnection)?;
+        arrival.check_peer(&conn.path)?;
+        match &conn.state {
+            // the program has not answered yet
+            ConnState::ReqRcvd(_) => self.send_mra(common, id, About::Req),
+            // the reply was lost, or has crossed this
+            ConnState::RepSent(accepted) | ConnState::MraRepRcvd(accepted) => {
+                common.enqueue(conn.path, accepted.resend.mad.clone());
+            }
+            ConnState::TimeWait(_) => {
+                refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
+            }
+            _ => return Err(DropReason::CmWrongState),
+        }
+        Ok(())
+    }
+
+    /// Takes in a request, if there is room: a listener's backlog and all connections are limited.
+    fn admit(
+        &mut self,
+        common: &mut Common,
+        req: &Req,
+        listener: ListenerId,
+        arrival: &mut Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let id = common.admit(listener, arrival)?;
+        let (peer, local) = (arrival.peer(), arrival.own());
+        let remote = Remote { id: req.local_id, guid: req.local_ca_guid, qpn: req.local_qpn };
+        let av = AddressVector {
+            flow_label: req.primary.flow_label,
+            traffic_class: req.primary.traffic_class,
+            ..AddressVector::new(peer.into(), arrival.sgid_index)
+        };
+        let received = Received {
+            remote,
+            listener,
+            terms: Box::new(Terms { req: *req, av, min_rnr_timer: 0 }),
+            rep: Box::default(),
+        };
+        let conn = Connection {
+            state: ConnState::ReqRcvd(received),
+            path: arrival.path,
+            local_qpn: Qpn::default(),
+            transaction: arrival.transaction,
+            abandoned: false,
+            time_wait: timeout(req.primary.ack_timeout),
+        };
+        self.conns.insert(id, conn);
+        self.index(id, peer, &remote);
+        let req = Box::new(*req);
+        self.emit(common, id, |conn| ConnEvent::Request {
+            listener,
+            conn,
+            req,
+            remote: peer,
+            local,
+        });
+        Ok(())
+    }
+
+    /// Notes what the program answers to a request, so that `qp_setup`
+    /// knows.
+    pub(super) fn prepare(
+        &mut self,
+        common: &Common,
+        id: ConnId,
+        accept: &Accept<'_>,
+    ) -> Result<(), ConnError> {
+        let conn = self.get_mut(id)?;
+        let ConnState::ReqRcvd(Received { remote, terms, rep, .. }) = &mut conn.state else {
+            return Err(ConnError::State(conn.state.name()));
+        };
+        let private_data = private_data(accept.private_data)?;
+        check_limits(&[
+            (ConnAttribute::RnrRetry, accept.rnr_retry, 7),
+            (ConnAttribute::MinRnrTimer, accept.min_rnr_timer, 31),
+        ])?;
+        terms.min_rnr_timer = accept.min_rnr_timer;
+        **rep = Rep {
+            local_id: id.0,
+            remote_id: remote.id,
+            local_qpn: accept.qpn,
+            starting_psn: accept.starting_psn,
+            responder_resources: accept.responder_resources,
+            initiator_depth: accept.initiator_depth,
+            target_ack_delay: TARGET_ACK_DELAY,
+            rnr_retry: accept.rnr_retry,
+            srq: accept.srq,
+            local_ca_guid: common.guid,
+            private_data,
+            ..Rep::default()
+        };
+        conn.local_qpn = accept.qpn;
+        Ok(())
+    }
+
+    /// Sends what was [prepared](Self::prepare).
+    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+        let Ok(conn) = self.get_mut(id) else { return };
+        let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
+        common.listeners.leave_backlog(*listener);
+        let mad = conn.mad(Message::Rep(rep.clone()));
+        let resend = common.send_until_answered(now, id.0, conn.path, mad);
+        conn.advance(Trigger::Accept, |state| match state {
+            ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
+                ConnState::RepSent(Accepted { remote, terms, rep, resend })
+            }
+            other => other,
+        });
+    }
+
+    pub(super) fn on_rtu(
+        &mut self,
+        common: &mut Common,
+        rtu: &Rtu,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let conn = self.find(rtu.remote_id, rtu.local_id, arrival)?;
+        if !conn.state.name().expects(Trigger::Rtu) {
+            return Err(DropReason::CmWrongState);
+        }
+        self.confirm(common, Trigger::Rtu, rtu.remote_id, Some(Box::new(rtu.private_data)));
+        Ok(())
+    }
+
+    /// The peer's queue pair has been heard, so its RTU was lost or is late (`rdma_notify`).
+    pub(super) fn notify(&mut self, common: &mut Common, id: ConnId) -> Result<(), ConnError> {
+        match self.get_mut(id)?.state {
+            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) => {
+                self.confirm(common, Trigger::Notify, id.0, None);
+                Ok(())
+            }
+            ConnState::Established(_) => Ok(()),
+            ref state => Err(ConnError::State(state.name())),
+        }
+    }
+
+    /// The peer has the reply: both sides may use the connection.
+    fn confirm(
+        &mut self,
+        common: &mut Common,
+        on: Trigger,
+        id: u32,
+        private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
+    ) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let remote = conn.state.remote().copied().unwrap_or_default();
+        conn.advance(on, |_| ConnState::Established(remote));
+        common.deadlines.clear(id);
+        self.emit(common, id, |conn| ConnEvent::Established { conn, rep: None, private_data });
+    }
+}
+
+/// The listener for a request that can be served.
+fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Refusal> {
+    let listener = common.listeners.find(req.service_id, arrival.own());
+    let listener = listener.ok_or((RejectReason::INVALID_SERVICE_ID, None))?;
+    if req.primary.remote_gid != Gid::from(arrival.own()) {
+        return Err((RejectReason::INVALID_GID, None));
+    }
+    let mtu = Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu);
+    match mtu.filter(|&mtu| mtu <= arrival.port_mtu) {
+        Some(_) => Ok(listener),
+        None => Err((RejectReason::INVALID_MTU, Some(arrival.port_mtu as u8))),
+    }
+}
+
+/// Rejects a request that never becomes a connection.
+fn refuse(common: &mut Common, req: &Req, arrival: &Arrival<'_>, (reason, info): Refusal) {
+    let rej = Rej::new(0, req.local_id, About::Req, reason).with_info(info.as_slice());
+    common.answer(arrival, Message::Rej(Box::new(rej)));
+}

@@ -1,0 +1,23 @@
+//! The path of messages to a peer.
+
+use core::net::IpAddr;
+
+use crate::{addr::PKey, gids::Path};
+
+/// The path of messages to a peer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct CmPath {
+    pub(crate) path: Path,
+    /// Partition that they are sent in.
+    pub(crate) pkey: PKey,
+}
+
+impl CmPath {
+    pub(crate) const fn peer(&self) -> IpAddr {
+        self.path.dst
+    }
+
+    pub(crate) const fn own(&self) -> IpAddr {
+        self.path.src
+    }
+}

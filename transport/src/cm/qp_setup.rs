@@ -1,0 +1,78 @@
+//! What both sides have agreed on for their queue pairs.
+
+use super::message::{Rep, Req};
+use crate::{
+    addr::{AddressVector, Mtu, Qpn},
+    psn::Psn,
+};
+
+/// Attributes that move a queue pair to RTR and RTS for a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QpSetup {
+    /// Own queue pair.
+    pub qpn: Qpn,
+    /// Queue pair of the peer.
+    pub dest_qpn: Qpn,
+    /// Path MTU, where its code is valid.
+    pub path_mtu: Option<Mtu>,
+    /// First PSN expected.
+    pub rq_psn: Psn,
+    /// First PSN sent.
+    pub sq_psn: Psn,
+    /// Path to the peer.
+    pub av: AddressVector,
+    /// READs and atomics answered at once.
+    pub max_dest_rd_atomic: u8,
+    /// READs and atomics outstanding at once.
+    pub max_rd_atomic: u8,
+    /// Acknowledge timeout's code.
+    pub timeout: u8,
+    /// Retries.
+    pub retry_cnt: u8,
+    /// Retries after RNR NAKs.
+    pub rnr_retry: u8,
+    /// RNR NAK timer's code.
+    pub min_rnr_timer: u8,
+}
+
+/// What a side knows of its queue pair besides the messages.
+#[derive(Clone, Copy)]
+pub(super) struct Local {
+    pub(super) qpn: Qpn,
+    pub(super) av: AddressVector,
+    pub(super) min_rnr_timer: u8,
+}
+
+impl QpSetup {
+    /// That of the active side. What one side can answer the other may have outstanding.
+    pub(super) fn active(local: Local, req: &Req, rep: &Rep) -> Self {
+        Self {
+            dest_qpn: rep.local_qpn,
+            rq_psn: req.starting_psn,
+            sq_psn: rep.starting_psn,
+            max_dest_rd_atomic: rep.initiator_depth,
+            max_rd_atomic: rep.responder_resources,
+            rnr_retry: rep.rnr_retry,
+            ..Self::passive(local, req, rep)
+        }
+    }
+
+    /// That of the passive side.
+    pub(super) fn passive(local: Local, req: &Req, rep: &Rep) -> Self {
+        Self {
+            qpn: local.qpn,
+            dest_qpn: req.local_qpn,
+            path_mtu: Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu),
+            rq_psn: rep.starting_psn,
+            sq_psn: req.starting_psn,
+            av: local.av,
+            max_dest_rd_atomic: rep.responder_resources,
+            max_rd_atomic: rep.initiator_depth,
+            timeout: req.primary.ack_timeout,
+            retry_cnt: req.retry_count,
+            rnr_retry: req.rnr_retry,
+            min_rnr_timer: local.min_rnr_timer,
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! The end of connections: rejection, release, destruction.
+
+use alloc::boxed::Box;
+
+use super::{
+    arrival::Arrival,
+    command::ConnId,
+    common::Common,
+    connection::{ConnState, Connection},
+    connections::Connections,
+    error::{ConnError, private_data},
+    event::ConnEvent,
+    message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
+    state::{CmState, Trigger},
+};
+use crate::{event::DropReason, time::Instant};
+
+impl Connections {
+    // Rejection.
+
+    /// Refuses a request, or a reply. The connection is gone.
+    pub(super) fn reject(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        id: ConnId,
+        reason: RejectReason,
+        bytes: &[u8],
+    ) -> Result<(), ConnError> {
+        let conn = self.get_mut(id)?;
+        let about = match conn.state {
+            ConnState::ReqRcvd(_) => About::Req,
+            ConnState::RepRcvd(_) => About::Rep,
+            ref state => return Err(ConnError::State(state.name())),
+        };
+        let private_data = private_data(bytes)?;
+        let rej = Rej { private_data, ..Rej::new(id.0, conn.remote_id(), about, reason) };
+        common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
+        if about == About::Rep {
+            // the peer's queue pair may have sent already
+            self.enter_time_wait(common, Trigger::Reject, now, id.0);
+        } else {
+            self.remove(common, Trigger::Reject, id.0);
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_rej(
+        &mut self,
+        common: &mut Common,
+        rej: &Rej,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let id = self.rejected(rej, arrival)?;
+        let conn = self.find_own(id, arrival)?;
+        // before the reply the peer's ID is not known, and a REJ of a REQ may come without one
+        if conn.state.remote().is_some_and(|remote| remote.id != rej.local_id) {
+            return Err(DropReason::CmUnknownConnection);
+        }
+        if !conn.state.name().expects(Trigger::Rej) {
+            return Err(DropReason::CmWrongState);
+        }
+        if let ConnState::ReqSent(requested) = &mut conn.state
+            && rej.reason == RejectReason::INVALID_SERVICE_ID
+            && common.retry_later(arrival.now, id, &mut requested.resend)
+        {
+            return Ok(());
+        }
+        // once both sides have spoken, either queue pair may have sent something
+        let has_replied = !matches!(
+            conn.state,
+            ConnState::ReqSent(_) | ConnState::MraReqRcvd(_) | ConnState::ReqRcvd(_)
+        );
+        self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(*rej) });
+        if has_replied {
+            self.enter_time_wait(common, Trigger::Rej, arrival.now, id);
+        } else {
+            self.remove(common, Trigger::Rej, id);
+        }
+        Ok(())
+    }
+
+    /// The connection that a rejection is about. A peer that gives up waiting for a reply does not
+    /// know this side's communication ID; it gives its adapter's GUID.
+    fn rejected(&self, rej: &Rej, arrival: &Arrival<'_>) -> Result<u32, DropReason> {
+        if self.conns.contains_key(&rej.remote_id) {
+            return Ok(rej.remote_id);
+        }
+        let gives_up = rej.reason == RejectReason::TIMEOUT && rej.info_length >= 8;
+        let guid = rej.info.0.first_chunk().filter(|_| gives_up);
+        let by_guid = |guid: &[u8; 8]| {
+            self.by_remote_id.get(&(arrival.peer(), u64::from_be_bytes(*guid), rej.local_id))
+        };
+        guid.and_then(by_guid).copied().ok_or(DropReason::CmUnknownConnection)
+    }
+
+    // Release.
+
+    /// Announces the end, or answers the peer's announcement.
+    pub(super) fn disconnect(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        id: ConnId,
+        bytes: &[u8],
+    ) -> Result<(), ConnError> {
+        let conn = self.get_mut(id)?;
+        match conn.state {
+            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
+                let private_data = private_data(bytes)?;
+                let remote = conn.state.remote().copied().unwrap_or_default();
+                let mad = conn.mad(Message::Dreq(Dreq {
+                    local_id: id.0,
+                    remote_id: remote.id,
+                    remote_qpn: remote.qpn,
+                    private_data,
+                }));
+                let resend = common.send_until_answered(now, id.0, conn.path, mad);
+                conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
+            }
+            ConnState::DreqRcvd(remote) => {
+                let private_data = private_data(bytes)?;
+                let drep = Drep { local_id: id.0, remote_id: remote.id, private_data };
+                common.send(conn.path, conn.transaction, Message::Drep(drep));
+                self.enter_time_wait(common, Trigger::Disconnect, now, id.0);
+            }
+            ConnState::DreqSent(..) | ConnState::TimeWait(_) => {}
+            ref state => return Err(ConnError::State(state.name())),
+        }
+        Ok(())
+    }
+
+    /// Announces the end of a connection whose queue pair the peer uses for another one now. In
+    /// states in which there is no end to announce, does nothing.
+    pub(super) fn end_stale(&mut self, common: &mut Common, now: Instant, id: u32) {
+        let _ = self.disconnect(common, now, ConnId(id), &[]);
+    }
+
+    pub(super) fn on_dreq(
+        &mut self,
+        common: &mut Common,
+        dreq: &Dreq,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let id = dreq.remote_id;
+        let conn = match self.find(id, dreq.local_id, arrival) {
+            Ok(conn) => conn,
+            // of a connection that is long gone; its peer still waits for an answer
+            Err(DropReason::CmUnknownConnection) => {
+                answer_dreq(common, dreq, arrival);
+                return Ok(());
+            }
+            Err(reason) => return Err(reason),
+        };
+        if conn.local_qpn != dreq.remote_qpn {
+            return Err(DropReason::CmUnknownConnection);
+        }
+        match conn.state {
+            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
+                let remote = conn.state.remote().copied().unwrap_or_default();
+                conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
+                conn.transaction = arrival.transaction;
+                let abandoned = conn.abandoned;
+                common.deadlines.clear(id);
+                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
+                if abandoned {
+                    let _ = self.disconnect(common, arrival.now, ConnId(id), &[]);
+                }
+            }
+            // both announce the end at once
+            ConnState::DreqSent(..) => {
+                answer_dreq(common, dreq, arrival);
+                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
+                self.enter_time_wait(common, Trigger::Dreq, arrival.now, id);
+            }
+            ConnState::TimeWait(_) => answer_dreq(common, dreq, arrival),
+            _ => return Err(DropReason::CmWrongState),
+        }
+        Ok(())
+    }
+
+    pub(super) fn on_drep(
+        &mut self,
+        common: &mut Common,
+        drep: &Drep,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let conn = self.find(drep.remote_id, drep.local_id, arrival)?;
+        if !conn.state.name().expects(Trigger::Drep) {
+            return Err(DropReason::CmWrongState);
+        }
+        self.emit(common, drep.remote_id, |conn| ConnEvent::Disconnected { conn });
+        self.enter_time_wait(common, Trigger::Drep, arrival.now, drep.remote_id);
+        Ok(())
+    }
+
+    // Destruction.
+
+    /// The program has no more interest: the peer gets the answer that it may still wait for.
+    pub(super) fn destroy(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+        let Ok(conn) = self.get_mut(id) else { return };
+        conn.abandoned = true;
+        // each of these is allowed in its state and carries no private data, so none can fail
+        let _ = match conn.state.name() {
+            CmState::ReqRcvd | CmState::RepRcvd => {
+                self.reject(common, now, id, RejectReason::CONSUMER, &[])
+            }
+            CmState::ReqSent | CmState::MraReqRcvd => {
+                give_up(common, id.0, conn);
+                self.remove(common, Trigger::Destroy, id.0);
+                Ok(())
+            }
+            _ => self.disconnect(common, now, id, &[]),
+        };
+    }
+}
+
+/// Tells the peer that its answer is not waited for any more. It finds the connection by this
+/// adapter's GUID.
+fn give_up(common: &mut Common, id: u32, conn: &Connection) {
+    let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
+        .with_info(&common.guid.to_be_bytes());
+    common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
+}
+
+/// Confirms the end of a connection that this side has ended, too, or does not have any more.
+fn answer_dreq(common: &mut Common, dreq: &Dreq, arrival: &Arrival<'_>) {
+    let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
+    let drep = Drep { local_id, remote_id, private_data: PrivateData::default() };
+    common.answer(arrival, Message::Drep(drep));
+}

@@ -1,0 +1,41 @@
+//! Messages that are sent again until they are answered.
+
+use alloc::boxed::Box;
+use core::time::Duration;
+
+use super::message::CmMad;
+use crate::time::Instant;
+
+/// Time after which a peer at which no program listens gets its request again.
+pub(super) const RETRY_DELAY: Duration = Duration::from_millis(10);
+
+/// A message that is sent again until it is answered.
+pub(super) struct Resend {
+    pub(super) mad: Box<CmMad>,
+    /// Times that it will be sent again.
+    left: u8,
+    /// End of the grace for a peer at which no program listens; set by its first refusal.
+    until: Option<Instant>,
+}
+
+impl Resend {
+    pub(super) const fn new(mad: Box<CmMad>, left: u8) -> Self {
+        Self { mad, left, until: None }
+    }
+
+    /// The message, if it is to be sent once more.
+    pub(super) fn next(&mut self) -> Option<Box<CmMad>> {
+        self.left = self.left.checked_sub(1)?;
+        Some(self.mad.clone())
+    }
+
+    /// True if a request that found no listener is to be sent again after [`RETRY_DELAY`].
+    pub(super) fn outlasts_refusal(&mut self, now: Instant, grace: Duration) -> bool {
+        let until = *self.until.get_or_insert(now.plus(grace));
+        if until <= now {
+            return false;
+        }
+        self.left += 1; // it was answered, after all
+        true
+    }
+}
