@@ -470,7 +470,7 @@ fn a_peer_that_starts_anew() {
 }
 
 /// A asks again, for a while, where nobody listens yet.
-fn patient() -> Talk {
+pub(crate) fn patient() -> Talk {
     let mut pair = Pair::new();
     let mut config = AdapterConfig::new([9; 32]);
     config.cm.listen_grace = Duration::from_millis(100);

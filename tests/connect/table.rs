@@ -1,18 +1,21 @@
-//! Every state and every message: what is answered, what state follows, what the program hears.
+//! Every state and every message, command and deadline: the answer, the next state, the event for
+//! the program. All that happens is an edge of the table, and every edge of the table happens.
 
 use std::fmt::Write as _;
 
 use roce_transport::{
-    addr::{Gid, PKey, Qpn},
+    adapter::AcceptError,
+    addr::{AddressVector, Gid, PKey, Qpn},
     cm::{
-        About, CmMad, CmState, ConnEvent, ConnId, Connect, Drep, Dreq, Message, Mra, PrivateData,
-        Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
+        About, CmMad, CmState, ConnError, ConnEvent, ConnId, Connect, Drep, Dreq, EDGES, Edge,
+        Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
+        Trigger,
     },
     event::{Disposition, DropReason},
     psn::Psn,
 };
 
-use super::{SERVICE, Talk, accept, connect, hand};
+use super::{SERVICE, Talk, accept, connect, hand, life::patient};
 use crate::common::Side;
 
 /// The peer that the test plays: its name for the connection, its adapter, its queue pair.
@@ -36,7 +39,10 @@ fn mad(message: Message) -> CmMad {
 
 impl Subject {
     fn active() -> Self {
-        let mut talk = Talk::new();
+        Self::active_in(Talk::new())
+    }
+
+    fn active_in(mut talk: Talk) -> Self {
         let end = talk.qp(Side::A);
         let to = talk.pair.b.ip;
         let call = Connect { managed: false, ..connect(&end, to) };
@@ -77,6 +83,35 @@ impl Subject {
         subject
     }
 
+    /// The same side with a service ID resolution of its own, instead of the connection.
+    fn resolving(mut self) -> Self {
+        let av = AddressVector::new(self.talk.pair.b.ip.into(), 0);
+        let now = self.talk.pair.now;
+        self.conn = self.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
+        let Message::SidrReq(req) = hand::sent(&mut self.talk.pair, Side::A).remove(0).message
+        else {
+            unreachable!()
+        };
+        self.id = req.request_id;
+        self
+    }
+
+    /// A service ID resolution request has come.
+    fn resolved() -> Self {
+        let mut talk = Talk::new();
+        let req = SidrReq {
+            request_id: PEER_ID,
+            pkey: PKey::DEFAULT,
+            service_id: SERVICE,
+            private_data: PrivateData::default(),
+        };
+        hand::deliver(&mut talk.pair, Side::B, &mad(Message::SidrReq(req)));
+        let events = talk.take(Side::B);
+        let [ConnEvent::SidrRequest { conn, .. }] = events[..] else { panic!("{events:?}") };
+        let end = talk.qp(Side::B);
+        Self { talk, side: Side::B, conn, id: 0, qpn: end.qpn }
+    }
+
     fn deliver(&mut self, message: Message) -> Disposition {
         hand::deliver(&mut self.talk.pair, self.side, &mad(message))
     }
@@ -111,20 +146,8 @@ impl Subject {
             "DreqSent" => ended(after(Self::accepted(), &["RTU"])),
             "DreqRcvd" => after(Self::accepted(), &["RTU", "DREQ"]),
             "TimeWait" => ended(after(Self::accepted(), &["RTU", "DREQ"])),
-            "SidrReqSent" => {
-                let mut subject = Self::active();
-                let av = roce_transport::addr::AddressVector::new(subject.talk.pair.b.ip.into(), 0);
-                let now = subject.talk.pair.now;
-                subject.conn =
-                    subject.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
-                let Message::SidrReq(req) =
-                    hand::sent(&mut subject.talk.pair, Side::A).remove(0).message
-                else {
-                    unreachable!()
-                };
-                subject.id = req.request_id;
-                subject
-            }
+            "SidrReqSent" => Self::active().resolving(),
+            "SidrReqRcvd" => Self::resolved(),
             "gone" => {
                 let mut subject = Self::accepted();
                 subject.talk.pair.b.adapter.cm_destroy(subject.talk.pair.now, subject.conn);
@@ -145,6 +168,32 @@ impl Subject {
     fn state(&mut self) -> Option<CmState> {
         let conn = self.conn;
         self.talk.pair.node(self.side).adapter.cm_state(conn)
+    }
+
+    /// Gives a command. Returns false if it is refused for the state.
+    fn command(&mut self, command: Trigger) -> bool {
+        let (now, conn) = (self.talk.pair.now, self.conn);
+        let end = self.talk.qp(self.side);
+        let adapter = &mut self.talk.pair.node(self.side).adapter;
+        let result = match command {
+            Trigger::Accept => match adapter.cm_accept(now, conn, &accept(&end), false) {
+                Err(AcceptError::QueuePair(error)) => panic!("{error}"),
+                Err(AcceptError::Connection(error)) => Err(error),
+                Ok(()) => Ok(()),
+            },
+            Trigger::Establish => adapter.cm_establish(conn, b""),
+            Trigger::Notify => adapter.cm_notify(conn),
+            Trigger::Reject => adapter.cm_reject(now, conn, RejectReason::CONSUMER, b""),
+            Trigger::Disconnect => adapter.cm_disconnect(now, conn, b""),
+            Trigger::SidrRespond => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), b""),
+            Trigger::Destroy => {
+                adapter.cm_destroy(now, conn);
+                Ok(())
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!(matches!(result, Ok(()) | Err(ConnError::State(_))), "{command:?}: {result:?}");
+        result.is_ok()
     }
 
     /// A message of the peer's about the connection.
@@ -295,9 +344,38 @@ SidrReqSent / DREQ + DREP > SidrReqSent
 SidrReqSent / SIDR_REP ! SidrReply > gone
 ";
 
-#[test]
-fn every_state_and_every_message() {
-    let mut found = String::from("\n");
+const COMMANDS: [Trigger; 7] = [
+    Trigger::Accept,
+    Trigger::Establish,
+    Trigger::Notify,
+    Trigger::Reject,
+    Trigger::Disconnect,
+    Trigger::SidrRespond,
+    Trigger::Destroy,
+];
+
+fn trigger(name: &str) -> Trigger {
+    match name {
+        "REQ" => Trigger::Req,
+        "MRA of REQ" => Trigger::MraOfReq,
+        "MRA of REP" => Trigger::MraOfRep,
+        "REP" => Trigger::Rep,
+        "RTU" => Trigger::Rtu,
+        "REJ" => Trigger::Rej,
+        "DREQ" => Trigger::Dreq,
+        "DREP" => Trigger::Drep,
+        "SIDR_REP" => Trigger::SidrRep,
+        other => panic!("{other}"),
+    }
+}
+
+fn has_edge_from(state: Option<CmState>, on: Trigger) -> bool {
+    EDGES.iter().any(|&(from, trigger, _)| (from, trigger) == (state, on))
+}
+
+/// Delivers every message in every state. Returns the edges taken, and writes down what happened.
+fn by_messages(found: &mut String) -> Vec<Edge> {
+    let mut taken = Vec::new();
     for state in STATES {
         for name in MESSAGES {
             let passive_only = matches!(
@@ -317,12 +395,19 @@ fn every_state_and_every_message() {
             let sent = hand::sent(&mut subject.talk.pair, subject.side);
             let events = subject.talk.take(subject.side);
             let after = subject.state();
+            let edge = (before, trigger(name), after);
             if let Disposition::Dropped(reason) = disposition {
                 let expected = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
                 assert!(expected.contains(&reason), "{state} / {name}: {reason:?}");
                 assert_eq!((sent.len(), events.len(), after), (0, 0, before), "{state} / {name}");
+                assert!(!has_edge_from(before, edge.1), "{state} / {name} is in the table");
                 continue;
             }
+            // a DREQ that comes before the peer's name is known is about another connection
+            let is_about_another =
+                name == "DREQ" && after == before && !has_edge_from(before, edge.1);
+            assert!(EDGES.contains(&edge) || is_about_another, "{edge:?} is not in the table");
+            taken.push(edge);
             write!(found, "{state} / {name}").unwrap();
             for mad in &sent {
                 write!(found, " + {}", kind(&mad.message)).unwrap();
@@ -336,7 +421,128 @@ fn every_state_and_every_message() {
             }
         }
     }
+    taken
+}
+
+/// Gives every command in every state. It is refused if the table has no edge for it.
+fn by_commands() -> Vec<Edge> {
+    let mut taken = Vec::new();
+    for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
+        for command in COMMANDS {
+            let mut subject = Subject::in_state(state);
+            let before = subject.state();
+            let done = subject.command(command);
+            let edge = (before, command, subject.state());
+            assert_eq!(done, has_edge_from(before, command), "{state} / {command:?}");
+            assert!(if done { EDGES.contains(&edge) } else { edge.2 == before }, "{edge:?}");
+            taken.extend(done.then_some(edge));
+        }
+    }
+    taken
+}
+
+/// Lets time pass in every state, until there is no deadline any more.
+fn by_timeouts() -> Vec<Edge> {
+    let mut taken = Vec::new();
+    for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
+        let mut subject = Subject::in_state(state);
+        let before = subject.state();
+        assert_eq!(
+            subject.talk.pair.node(subject.side).adapter.poll_timeout().is_some(),
+            has_edge_from(before, Trigger::Timeout),
+            "{state}"
+        );
+        while let Some(at) = subject.talk.pair.node(subject.side).adapter.poll_timeout() {
+            let before = subject.state();
+            subject.talk.pair.node(subject.side).adapter.handle_timeout(at);
+            let edge = (before, Trigger::Timeout, subject.state());
+            assert!(EDGES.contains(&edge), "{edge:?} is not in the table");
+            taken.push(edge);
+        }
+    }
+    taken
+}
+
+/// The edges that begin a connection or a service ID resolution.
+fn by_beginnings() -> Vec<Edge> {
+    [
+        (Trigger::Connect, "ReqSent"),
+        (Trigger::Req, "ReqRcvd"),
+        (Trigger::SidrRequest, "SidrReqSent"),
+        (Trigger::SidrReq, "SidrReqRcvd"),
+    ]
+    .map(|(trigger, state)| (None, trigger, Subject::in_state(state).state()))
+    .into()
+}
+
+/// Messages whose edge depends on more than the state.
+fn by_circumstances() -> Vec<Edge> {
+    let mut taken = Vec::new();
+    let mut deliver = |subject: &mut Subject, trigger: Trigger, message: Message| {
+        let before = subject.state();
+        assert_eq!(subject.deliver(message), Disposition::Executed);
+        taken.push((before, trigger, subject.state()));
+    };
+    // no program listens yet
+    let mut subject = Subject::active_in(patient());
+    let rej = Rej::new(PEER_ID, subject.id, About::Req, RejectReason::INVALID_SERVICE_ID);
+    deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
+    let mut subject = Subject::active_in(patient()).resolving();
+    let (request_id, status) = (subject.id, SidrRep::NO_SERVICE);
+    let rep = SidrRep { request_id, status, service_id: SERVICE, ..SidrRep::default() };
+    deliver(&mut subject, Trigger::SidrRep, Message::SidrRep(rep));
+    // the peer gives up
+    let mut subject = Subject::in_state("ReqRcvd");
+    let rej = Rej::new(PEER_ID, 0, About::Other, RejectReason::TIMEOUT)
+        .with_info(&PEER_GUID.to_be_bytes());
+    deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
+    // the peer's queue pair is connected already
+    for waits in [false, true] {
+        let Subject { talk, .. } = Subject::in_state("Established, active");
+        let mut subject = Subject::active_in(talk);
+        if waits {
+            let mra = subject.message("MRA of REQ");
+            assert_eq!(subject.deliver(mra), Disposition::Executed);
+        }
+        let Message::Rep(mut rep) = subject.message("REP") else { unreachable!() };
+        rep.local_id ^= 1;
+        deliver(&mut subject, Trigger::Rep, Message::Rep(rep));
+    }
+    taken
+}
+
+#[test]
+fn every_state_and_every_message() {
+    let mut found = String::from("\n");
+    by_messages(&mut found);
     assert_eq!(found, EXPECTED);
+}
+
+#[test]
+fn every_state_and_every_command() {
+    by_commands();
+}
+
+#[test]
+fn every_state_and_time() {
+    by_timeouts();
+}
+
+/// The table has no edge that nothing takes, nor one twice.
+#[test]
+fn every_edge_is_taken() {
+    let mut taken = by_messages(&mut String::new());
+    taken.extend(by_commands());
+    taken.extend(by_timeouts());
+    taken.extend(by_beginnings());
+    taken.extend(by_circumstances());
+    for (index, edge) in EDGES.iter().enumerate() {
+        assert!(taken.contains(edge), "nothing takes {edge:?}");
+        assert!(!EDGES[..index].contains(edge), "{edge:?} stands in the table twice");
+    }
+    for state in CmState::ALL {
+        assert!(EDGES.iter().any(|&(_, _, to)| to == Some(state)), "nothing leads to {state:?}");
+    }
 }
 
 /// Who gives up waiting for a reply has not heard our name: it gives its adapter's GUID.
