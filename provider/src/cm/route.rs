@@ -13,8 +13,8 @@ use roce_transport::{
     adapter::Adapter,
     addr::{AddressVector, Gid, QKey, Qpn},
     cm::{
-        ConnError, ConnEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req, ServiceId,
-        SidrRep, SidrReq,
+        ConnError, ConnEvent, ConnId, IpHeader, Listen, ListenerId, RejectReason, Rep, Req,
+        ServiceId, SidrRep, SidrReq,
     },
     event::Event,
     qp::QpType,

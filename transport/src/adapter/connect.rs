@@ -8,12 +8,13 @@ use thiserror::Error;
 
 use super::{Adapter, TransmitBuffer};
 use crate::{
-    addr::{AddressVector, PKey, QKey, Qpn},
+    addr::{AddressVector, PKey, QKey},
     cm::{
         Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, Connect, Listen,
         ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
+    ids::Qpn,
     qp::{Built, MAX_RD_ATOMIC, ModifyError, QpType, Rtr, Rts},
     time::Instant,
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},

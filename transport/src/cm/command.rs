@@ -4,7 +4,8 @@ use core::net::IpAddr;
 
 use super::service::ServiceId;
 use crate::{
-    addr::{AddressVector, Mtu, PKey, Qpn},
+    addr::{AddressVector, Mtu, PKey},
+    ids::Qpn,
     psn::Psn,
 };
 

@@ -11,7 +11,7 @@ use super::{
     resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
-use crate::addr::{AddressVector, Qpn};
+use crate::{addr::AddressVector, ids::Qpn};
 
 /// A connection.
 pub(super) struct Connection {

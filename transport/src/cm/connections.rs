@@ -16,9 +16,9 @@ use super::{
     state::{CmState, Trigger, is_edge},
 };
 use crate::{
-    addr::Qpn,
     event::DropReason,
     hash::IdHasher,
+    ids::Qpn,
     time::{Instant, timeout},
 };
 

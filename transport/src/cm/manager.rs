@@ -19,12 +19,7 @@ use super::{
     sidr::Sidr,
     state::{CmState, Trigger},
 };
-use crate::{
-    addr::{QKey, Qpn},
-    event::DropReason,
-    gids::Path,
-    time::Instant,
-};
+use crate::{addr::QKey, event::DropReason, gids::Path, ids::Qpn, time::Instant};
 
 /// Connection management of one adapter.
 ///

@@ -14,8 +14,9 @@ use super::{
     state::Trigger,
 };
 use crate::{
-    addr::{AddressVector, Gid, Mtu, Qpn},
+    addr::{AddressVector, Gid, Mtu},
     event::DropReason,
+    ids::Qpn,
     time::{Instant, timeout},
 };
 

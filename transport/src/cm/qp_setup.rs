@@ -2,7 +2,8 @@
 
 use super::message::{Rep, Req};
 use crate::{
-    addr::{AddressVector, Mtu, Qpn},
+    addr::{AddressVector, Mtu},
+    ids::Qpn,
     psn::Psn,
 };
 

@@ -19,12 +19,7 @@ use super::{
     service::ServiceId,
     state::{CmState, Trigger, is_edge},
 };
-use crate::{
-    addr::{QKey, Qpn},
-    event::DropReason,
-    hash::IdHasher,
-    time::Instant,
-};
+use crate::{addr::QKey, event::DropReason, hash::IdHasher, ids::Qpn, time::Instant};
 
 /// All service ID resolutions.
 #[derive(Default)]

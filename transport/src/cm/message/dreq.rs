@@ -4,7 +4,7 @@ use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
 };
-use crate::addr::Qpn;
+use crate::ids::Qpn;
 
 /// Request for communication release (12.6.10).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

@@ -4,10 +4,7 @@ use super::{
     fields::{Fields, Writer},
     private_data::PrivateData,
 };
-use crate::{
-    addr::{QKey, Qpn},
-    psn::Psn,
-};
+use crate::{addr::QKey, ids::Qpn, psn::Psn};
 
 /// Reply to request for communication (12.6.8).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]

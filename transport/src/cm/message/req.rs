@@ -5,8 +5,9 @@ use super::{
     private_data::PrivateData,
 };
 use crate::{
-    addr::{Gid, PKey, QKey, Qpn},
+    addr::{Gid, PKey, QKey},
     cm::service::ServiceId,
+    ids::Qpn,
     psn::Psn,
 };
 

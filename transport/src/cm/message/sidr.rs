@@ -5,8 +5,9 @@ use super::{
     private_data::PrivateData,
 };
 use crate::{
-    addr::{PKey, QKey, Qpn},
+    addr::{PKey, QKey},
     cm::service::ServiceId,
+    ids::Qpn,
 };
 
 /// Service ID resolution request: a query for the queue pair that receives a service's datagrams
