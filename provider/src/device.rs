@@ -377,7 +377,7 @@ pub(crate) fn open_link(
         seed,
     } = options;
     let Surroundings { watch, publisher, sys_image_guid } = surroundings;
-    let link = if faults == FaultPlan::default() {
+    let mut link = if faults == FaultPlan::default() {
         link
     } else {
         Box::new(FaultyLink::new(link, &faults, fault_seed))
@@ -399,7 +399,7 @@ pub(crate) fn open_link(
         cm,
         ..AdapterConfig::new(seed)
     };
-    if let Some(partition) = link.partition() {
+    if let Some(partition) = link.sharing().and_then(|sharing| sharing.partition()) {
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
     let mut adapter = Adapter::new(config);

@@ -83,10 +83,12 @@ impl Shard {
     }
 
     /// The link's totals, those that it keeps itself among them.
-    pub(crate) fn link_counters(&self) -> LinkCounters {
+    pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
-        totals.shared_runs += self.link.shared_runs();
-        totals.forwarded += self.link.forwarded();
+        if let Some(sharing) = self.link.sharing() {
+            totals.shared_runs += sharing.shared_runs();
+            totals.forwarded += sharing.forwarded();
+        }
         totals
     }
 

@@ -16,7 +16,7 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Datagram, Link};
+use super::{Datagram, Link, MulticastLink};
 use crate::{
     Context, OpenError, OpenOptions, PortAttr,
     bind::BindError,
@@ -207,6 +207,20 @@ impl Link for FabricLink {
         Ok(inbox.len())
     }
 
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        vec![self.descriptor.as_fd()]
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.fabric.lock().network.poll_timeout()
+    }
+
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
+        Some(self)
+    }
+}
+
+impl MulticastLink for FabricLink {
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
         let mut shared = self.fabric.lock();
         let node = shared.nodes.get_mut(&self.address).ok_or(io::ErrorKind::NotConnected)?;
@@ -218,13 +232,5 @@ impl Link for FabricLink {
         if let Some(node) = self.fabric.lock().nodes.get_mut(&self.address) {
             node.groups.remove(&group);
         }
-    }
-
-    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        vec![self.descriptor.as_fd()]
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.fabric.lock().network.poll_timeout()
     }
 }

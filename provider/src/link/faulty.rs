@@ -4,14 +4,11 @@ use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
-    cm::ServiceId,
-    share::IdPartition,
     time::Instant,
     wire::NetHeader,
 };
 
-use super::{Datagram, Link};
-use crate::bind::BindError;
+use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink};
 use crate::fabric::{Direction, FaultPlan, Network};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.
@@ -96,14 +93,6 @@ impl Link for FaultyLink {
         Ok(count)
     }
 
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.inner.join(group)
-    }
-
-    fn leave(&mut self, group: IpAddr) {
-        self.inner.leave(group);
-    }
-
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.inner.descriptors()
     }
@@ -116,43 +105,23 @@ impl Link for FaultyLink {
         self.inner.unpark();
     }
 
-    fn shared_runs(&self) -> u64 {
-        self.inner.shared_runs()
-    }
-
-    fn forwarded(&self) -> u64 {
-        self.inner.forwarded()
-    }
-
-    fn partition(&self) -> Option<IdPartition> {
-        self.inner.partition()
-    }
-
-    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.inner.claim(service, address)
-    }
-
-    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.inner.is_claimed(service, address)
-    }
-
-    fn release(&mut self, service: ServiceId, address: IpAddr) {
-        self.inner.release(service, address);
-    }
-
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.inner.add_address(address, interface)
-    }
-
-    fn remove_address(&mut self, address: IpAddr) {
-        self.inner.remove_address(address);
-    }
-
     fn deadline(&self) -> Option<Instant> {
         [self.inner.deadline(), self.outward.poll_timeout(), self.inward.poll_timeout()]
             .into_iter()
             .flatten()
             .min()
+    }
+
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
+        self.inner.multicast()
+    }
+
+    fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
+        self.inner.sharing()
+    }
+
+    fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
+        self.inner.address_set()
     }
 }
 

@@ -1,4 +1,8 @@
 //! Links: what carries datagrams between an adapter and the world.
+//!
+//! [`Link`] is the interface between the two. [`UdpLink`] uses sockets, [`Fabric`] a simulated
+//! network inside the process; a program can
+//! [open a device on a link of its own](crate::Device::with_link).
 
 mod capture;
 mod capture_file;
@@ -26,119 +30,175 @@ pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub use udp::{Locality, UdpLink};
 
-/// Messages of a link that [`Link::receive`] hands over at a time, if there are so many.
+/// Number of messages of a link that one call of [`Link::receive`] hands over, if there are so
+/// many.
 pub const BATCH: usize = 16;
 
-/// Carries batches of datagrams. The engine calls it under the adapter's lock, so it must not wait
-/// for packets.
+/// A carrier of datagrams: UDP payloads of RoCEv2 packets, with the fields of their IP and UDP
+/// headers.
+///
+/// The engine calls every method under the adapter's lock, so none may wait: sockets do not block,
+/// and [`receive`](Self::receive) returns at once when there is nothing. A link must hand over
+/// payloads unchanged, and the fields that the ICRC covers as they were sent: addresses, source
+/// port, and the identification of IPv4 if it is known.
+///
+/// [`Device::with_link`](crate::Device::with_link) has an example.
 pub trait Link: Send {
-    /// The addresses it sends from and receives on.
+    /// Addresses that it sends from and receives on: the first entries of the device's GID table.
     fn addresses(&self) -> Vec<IpAddr>;
 
-    /// How long the runs may be that it is given.
+    /// Limits of the runs that [`send`](Self::send) is given.
     fn limits(&self) -> TransmitLimits;
 
-    /// Which UDP source port its packets have.
+    /// UDP source port of the packets that it sends.
     fn source_port(&self) -> SourcePort;
 
     /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be
     /// sent are lost, as on a wire.
     ///
     /// # Errors
-    /// The last thing that went wrong, with the rest sent all the same.
+    /// The last error, with the rest sent all the same.
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
 
-    /// Hands over what has arrived, some at a time; returns how many messages there were, each a
-    /// datagram or a run of them. Fewer than [`BATCH`]: there are no more for now.
+    /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
+    /// or a run of them. Fewer than [`BATCH`]: there are no more for now.
     ///
     /// # Errors
-    /// When the link cannot be read.
+    /// When the link cannot be read. After 64 such calls in a row the link counts as lost.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
-
-    /// Receives what is sent to this multicast group from now on, its own datagrams included: of
-    /// every datagram one copy, however many of its own addresses are on the network where the
-    /// group is. To join again changes nothing.
-    ///
-    /// # Errors
-    /// When the link has no multicast, no address of the group's family, or the system refuses.
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        let _ = group;
-        Err(io::ErrorKind::Unsupported.into())
-    }
-
-    /// Receives nothing more for this group.
-    fn leave(&mut self, group: IpAddr) {
-        let _ = group;
-    }
 
     /// Descriptors that become readable when something has arrived. They stay the same but for the
     /// addresses that are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;
 
-    /// Told before someone sleeps on the descriptors: until [`unpark`](Self::unpark) they become
-    /// readable when something arrives, which they need not while nobody waits for it. Returns
-    /// whether there is nothing to receive already. Sleepers are counted.
+    /// Time at which [`receive`](Self::receive) is to be called although no descriptor is readable.
+    fn deadline(&self) -> Option<Instant> {
+        None
+    }
+
+    /// Called before a thread sleeps on the descriptors: from now on, until
+    /// [`unpark`](Self::unpark), they must become readable when something arrives. Calls are
+    /// counted. Returns true if there is nothing to receive already.
     fn park(&mut self) -> bool {
         true
     }
 
-    /// One of those who slept is awake again.
+    /// Called when a thread that slept is awake again.
     fn unpark(&mut self) {}
 
-    /// Runs handed to other devices of this host without the network stack.
-    fn shared_runs(&self) -> u64 {
-        0
-    }
-
-    /// Datagrams handed on to other processes of this host that have the same address.
-    fn forwarded(&self) -> u64 {
-        0
-    }
-
-    /// Which part of an address's numbers the adapter on this link must keep to; `None`: it has
-    /// them all.
-    fn partition(&self) -> Option<IdPartition> {
+    /// Multicast groups, if it has them.
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
         None
     }
 
-    /// The adapter listens for a service at one of its addresses, so that requests for it are to
-    /// come here.
+    /// Addresses and memory shared with other processes, if it shares any.
+    fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
+        None
+    }
+
+    /// Addresses that come and go, if they do.
+    fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
+        None
+    }
+}
+
+/// Capability of a link: multicast groups.
+pub trait MulticastLink {
+    /// Receives what is sent to this multicast group from now on, its own datagrams included: of
+    /// every datagram one copy, however many of its own addresses are on the network where the
+    /// group is. Joining again changes nothing.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] when another process that has the same address does so already.
-    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        let _ = (service, address);
-        Ok(())
-    }
+    /// When the link has no address of the group's family, or the system refuses.
+    fn join(&mut self, group: IpAddr) -> io::Result<()>;
 
-    /// Whether another process that has the same address listens for a service.
-    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        let _ = (service, address);
-        false
-    }
+    /// Receives nothing more for this group.
+    fn leave(&mut self, group: IpAddr);
+}
 
-    /// It listens for it no more.
-    fn release(&mut self, service: ServiceId, address: IpAddr) {
-        let _ = (service, address);
-    }
-
+/// Capability of a link: addresses that change while it is open.
+pub trait AddressSetLink {
     /// Begins to use another address, of the interface with this index. Its descriptor is new among
-    /// [`descriptors`](Self::descriptors).
+    /// [`Link::descriptors`].
     ///
     /// # Errors
-    /// See [`BindError`]. A link whose addresses are fixed refuses all others.
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        let _ = interface;
-        Err(BindError::NotLocal(address))
-    }
+    /// See [`BindError`].
+    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError>;
 
     /// Stops using an address that the host does not have any more.
-    fn remove_address(&mut self, address: IpAddr) {
-        let _ = address;
+    fn remove_address(&mut self, address: IpAddr);
+}
+
+/// Capability of a link: memory, and perhaps addresses, shared with other processes of this host.
+pub trait SharingLink {
+    /// Partition of an address's numbers that the adapter on this link must keep to; `None`: it has
+    /// them all.
+    fn partition(&self) -> Option<IdPartition>;
+
+    /// Has requests for a service at one of the own addresses come to this process.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::AddrInUse`] when another process listens for the service at this address.
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()>;
+
+    /// True if another process listens for the service at this address.
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool;
+
+    /// Gives a service back.
+    fn release(&mut self, service: ServiceId, address: IpAddr);
+
+    /// Number of runs that went to other processes through shared memory, not through the network
+    /// stack.
+    fn shared_runs(&self) -> u64;
+
+    /// Number of datagrams forwarded to other processes of this host that have the same address.
+    fn forwarded(&self) -> u64;
+}
+
+/// Capabilities for their users, with what holds for a link that lacks one.
+impl dyn Link + '_ {
+    /// See [`MulticastLink::join`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] for a link without multicast.
+    pub(crate) fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.multicast().ok_or(io::ErrorKind::Unsupported)?.join(group)
     }
 
-    /// When it wants [`receive`](Self::receive) to be called although no descriptor is readable.
-    fn deadline(&self) -> Option<Instant> {
-        None
+    /// See [`MulticastLink::leave`].
+    pub(crate) fn leave(&mut self, group: IpAddr) {
+        if let Some(multicast) = self.multicast() {
+            multicast.leave(group);
+        }
+    }
+
+    /// See [`AddressSetLink::add_address`]. A link whose addresses are fixed has no other.
+    pub(crate) fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+        let addresses = self.address_set().ok_or(BindError::NotLocal(address))?;
+        addresses.add_address(address, interface)
+    }
+
+    /// See [`AddressSetLink::remove_address`].
+    pub(crate) fn remove_address(&mut self, address: IpAddr) {
+        if let Some(addresses) = self.address_set() {
+            addresses.remove_address(address);
+        }
+    }
+
+    /// See [`SharingLink::claim`]. An address that is not shared is this process's.
+    pub(crate) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        self.sharing().map_or(Ok(()), |sharing| sharing.claim(service, address))
+    }
+
+    /// See [`SharingLink::is_claimed`].
+    pub(crate) fn is_claimed(&mut self, service: ServiceId, address: IpAddr) -> bool {
+        self.sharing().is_some_and(|sharing| sharing.is_claimed(service, address))
+    }
+
+    /// See [`SharingLink::release`].
+    pub(crate) fn release(&mut self, service: ServiceId, address: IpAddr) {
+        if let Some(sharing) = self.sharing() {
+            sharing.release(service, address);
+        }
     }
 }

@@ -40,7 +40,7 @@ use rustix::{
 };
 use socket2::Socket;
 
-use super::{BATCH, Datagram, DatagramMeta};
+use super::{BATCH, Datagram, DatagramMeta, SharingLink};
 use crate::{bind::BindError, readiness::wait};
 use address::{ForwardHeader, Grant, Role, SharedAddresses};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
@@ -279,26 +279,6 @@ impl ShmLink {
         self.addresses.choose_slot(first)
     }
 
-    pub(super) const fn partition(&self) -> Option<IdPartition> {
-        self.addresses.partition()
-    }
-
-    /// Listens for a service at an address, which one process can.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::AddrInUse`].
-    pub(super) fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.addresses.claim(service, address)
-    }
-
-    pub(super) fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.addresses.is_claimed(service, address)
-    }
-
-    pub(super) fn release(&mut self, service: ServiceId, address: IpAddr) {
-        self.addresses.release(service, address);
-    }
-
     /// Whether another process reads the UDP socket of this address.
     pub(super) fn is_peer(&self, address: IpAddr) -> bool {
         self.addresses.is_peer(address)
@@ -308,11 +288,6 @@ impl ShmLink {
     /// one.
     pub(super) fn forward(&mut self, datagram: &Datagram<'_>) -> bool {
         self.addresses.forward(datagram)
-    }
-
-    /// Datagrams handed on to other processes with the same address.
-    pub(super) const fn forwarded(&self) -> u64 {
-        self.addresses.forwarded()
     }
 
     /// The address is this link's no more.
@@ -389,11 +364,6 @@ impl ShmLink {
             self.outgoing.insert(key, Outgoing::None(now.plus(ASK_AGAIN)));
         }
         Some(result)
-    }
-
-    /// Runs handed to others since the link was opened.
-    pub(super) const fn sent_runs(&self) -> u64 {
-        self.sent_runs
     }
 
     /// When it wants to be [attended](Self::attend) to although its descriptor is not readable.
@@ -592,6 +562,32 @@ impl ShmLink {
             self.incoming.iter().for_each(|incoming| incoming.reader.set_asleep(false));
         }
         self.look_at = Instant::ZERO;
+    }
+}
+
+impl SharingLink for ShmLink {
+    fn partition(&self) -> Option<IdPartition> {
+        self.addresses.partition()
+    }
+
+    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
+        self.addresses.claim(service, address)
+    }
+
+    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
+        self.addresses.is_claimed(service, address)
+    }
+
+    fn release(&mut self, service: ServiceId, address: IpAddr) {
+        self.addresses.release(service, address);
+    }
+
+    fn shared_runs(&self) -> u64 {
+        self.sent_runs
+    }
+
+    fn forwarded(&self) -> u64 {
+        self.addresses.forwarded()
     }
 }
 

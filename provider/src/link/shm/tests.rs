@@ -80,7 +80,7 @@ fn packets_take_the_short_way_once_it_is_there() {
         ]
     );
     assert!(b.are_settled());
-    assert_eq!(a.sent_runs(), 2);
+    assert_eq!(a.shared_runs(), 2);
     // what the sender trusted for the receiver is told
     for checksum_verified in [false, true] {
         a.send(at(2), b"abc", &[run(ends, 3, 0..3)]).unwrap().unwrap();

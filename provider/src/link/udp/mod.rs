@@ -13,14 +13,12 @@ use std::{
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
     addr::ROCE_UDP_PORT,
-    cm::ServiceId,
-    share::IdPartition,
     time::Instant,
     wire::{Ident, NetHeader},
 };
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::{Datagram, Link, shm::ShmLink};
+use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
 use crate::bind::BindError;
 use groups::Groups;
 use message::{Outgoing, Receiver};
@@ -324,54 +322,8 @@ impl Link for UdpLink {
         self.look_at = Instant::ZERO; // it may be the sockets that have woken it
     }
 
-    fn shared_runs(&self) -> u64 {
-        self.shm.as_ref().map_or(0, ShmLink::sent_runs)
-    }
-
-    fn forwarded(&self) -> u64 {
-        self.shm.as_ref().map_or(0, ShmLink::forwarded)
-    }
-
-    fn partition(&self) -> Option<IdPartition> {
-        self.shm.as_ref().and_then(ShmLink::partition)
-    }
-
-    fn claim(&mut self, service: ServiceId, address: IpAddr) -> io::Result<()> {
-        self.shm.as_mut().map_or(Ok(()), |shm| shm.claim(service, address))
-    }
-
-    fn is_claimed(&self, service: ServiceId, address: IpAddr) -> bool {
-        self.shm.as_ref().is_some_and(|shm| shm.is_claimed(service, address))
-    }
-
-    fn release(&mut self, service: ServiceId, address: IpAddr) {
-        if let Some(shm) = &mut self.shm {
-            shm.release(service, address);
-        }
-    }
-
     fn deadline(&self) -> Option<Instant> {
         self.shm.as_ref().and_then(ShmLink::deadline)
-    }
-
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.groups.join(group, &self.ports)
-    }
-
-    fn leave(&mut self, group: IpAddr) {
-        self.groups.leave(group);
-    }
-
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.ports.push(Port::open(address, interface, self.shm.as_mut(), false)?);
-        Ok(())
-    }
-
-    fn remove_address(&mut self, address: IpAddr) {
-        self.ports.retain(|port| port.address != address);
-        if let Some(shm) = &mut self.shm {
-            shm.forget(address);
-        }
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
@@ -382,6 +334,42 @@ impl Link for UdpLink {
             .chain([self.groups.descriptor()])
             .chain(self.shm.as_ref().map(ShmLink::descriptor))
             .collect()
+    }
+
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
+        Some(self)
+    }
+
+    fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
+        self.shm.as_mut().map(|shm| shm as _)
+    }
+
+    fn address_set(&mut self) -> Option<&mut dyn AddressSetLink> {
+        Some(self)
+    }
+}
+
+impl MulticastLink for UdpLink {
+    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+        self.groups.join(group, &self.ports)
+    }
+
+    fn leave(&mut self, group: IpAddr) {
+        self.groups.leave(group);
+    }
+}
+
+impl AddressSetLink for UdpLink {
+    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+        self.ports.push(Port::open(address, interface, self.shm.as_mut(), false)?);
+        Ok(())
+    }
+
+    fn remove_address(&mut self, address: IpAddr) {
+        self.ports.retain(|port| port.address != address);
+        if let Some(shm) = &mut self.shm {
+            shm.forget(address);
+        }
     }
 }
 
