@@ -34,6 +34,8 @@ use crate::{
     region::Section,
     sync::Mutex,
 };
+#[cfg(test)]
+pub(crate) use shard::LOST_AFTER;
 pub(crate) use shard::Shard;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};
 

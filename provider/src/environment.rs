@@ -15,23 +15,16 @@
 //! uses, and one that tests with a perfect network must not fail because somebody has exported a
 //! variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 
-use std::{collections::BTreeSet, env, path::PathBuf};
+use std::{collections::BTreeSet, env};
 
 use thiserror::Error;
 
-use crate::{Device, OpenError, OpenOptions, fabric::FaultSyntaxError};
-
-/// The variable that names the devices.
-pub const DEVICES: &str = "ROCE_DEVICES";
-/// The variable that names a file for captures.
-pub const PCAP: &str = "ROCE_PCAP";
-/// The variable that says what goes wrong.
-pub const FAULT: &str = "ROCE_FAULT";
-/// The variable with the seed of the faults.
-pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
-
-/// The variable that has every packet take the network stack.
-pub const SOCKETS_ONLY: &str = "ROCE_SOCKETS_ONLY";
+pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, PCAP, SOCKETS_ONLY};
+use crate::{
+    device::{self, Device, OpenError, OpenOptions},
+    fabric::FaultSyntaxError,
+    variables::pcap,
+};
 
 /// What is wrong with the environment: one line that says what to do. The C library prints it and
 /// has no device then.
@@ -72,7 +65,7 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
         .collect::<Result<Vec<_>, _>>()
         .map_err(EnvironmentError::Device)?;
     if named.is_empty() {
-        return Ok(crate::devices());
+        return Ok(device::devices());
     }
     let mut names = BTreeSet::new();
     Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
@@ -102,16 +95,6 @@ pub fn parse_seed(text: &str) -> Option<u64> {
     }
 }
 
-/// The file that `ROCE_PCAP` names.
-pub(crate) fn pcap() -> Option<PathBuf> {
-    env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from)
-}
-
-/// Whether every packet is to take the network stack.
-pub(crate) fn sockets_only() -> bool {
-    env::var_os(SOCKETS_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
-}
-
 /// A variable's value; empty if there is none.
 fn text(variable: &'static str) -> Result<String, EnvironmentError> {
     let value = env::var_os(variable).unwrap_or_default();
@@ -128,7 +111,7 @@ mod tests {
 
     #[test]
     fn devices_are_named_in_any_way_and_each_once() {
-        let all: Vec<_> = crate::devices().iter().map(|device| device.name().to_owned()).collect();
+        let all: Vec<_> = device::devices().iter().map(|device| device.name().to_owned()).collect();
         assert_eq!(names(""), all);
         assert_eq!(names(" , \t"), all);
         assert_eq!(names("roce_lo"), ["roce_lo"]);

@@ -29,6 +29,7 @@ mod region;
 mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio;
+mod variables;
 mod verbs;
 
 pub use counters::LinkCounters;

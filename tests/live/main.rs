@@ -20,6 +20,7 @@ mod foreign;
 mod memory;
 mod misuse;
 mod multicast;
+mod own_link;
 mod process;
 mod sharing;
 mod shm;

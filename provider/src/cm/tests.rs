@@ -23,8 +23,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use super::{event::Param, route::Routes, shared::Shared, *};
 use crate::{
-    Context, OpenOptions, PortAttr,
-    device::{Surroundings, open_link},
+    Context, Device, OpenOptions,
     link::{Datagram, Fabric, Link},
 };
 
@@ -214,15 +213,7 @@ fn a_device_is_lost() {
     let fails = Arc::new(AtomicBool::new(false));
     let descriptor = eventfd(1, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).unwrap();
     let link = Failing { descriptor, fails: fails.clone() };
-    let port = PortAttr::new(true, Mtu::B1024);
-    let context = open_link(
-        "failing".into(),
-        port,
-        Box::new(link),
-        Surroundings::default(),
-        OpenOptions::default(),
-    )
-    .unwrap();
+    let context = Device::with_link("failing", link, Mtu::B1024, OpenOptions::default()).unwrap();
     let channel = EventChannel::new().unwrap();
     let (listener, client) = (channel.create_id(PortSpace::Tcp), channel.create_id(PortSpace::Udp));
     listener.set_context(&context).unwrap();

@@ -1,33 +1,32 @@
 //! Devices: what can be opened on this host, and opening it.
 
-use std::{
-    io,
-    net::{IpAddr, Ipv4Addr},
-    path::PathBuf,
-    sync::{Arc, Weak, atomic::AtomicUsize},
-};
+mod error;
+mod fabric;
+mod open;
+mod options;
+
+use std::net::{IpAddr, Ipv4Addr};
 
 use pnet_datalink::NetworkInterface;
-use rand_chacha::ChaCha12Rng;
-use rand_core::{RngCore, SeedableRng};
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, PKeyTable},
+    adapter::Limits,
     addr::{Gid, Mtu},
-    cm::CmConfig,
 };
-use thiserror::Error;
 
 use crate::{
     bind::BindError,
-    engine::{CounterSink, Engine, Parts, Progress, Sinks},
-    environment,
+    engine::Progress,
     fabric::FaultPlan,
-    link::{CaptureFile, FaultyLink, Link, Locality, NullLink, Observer, UdpLink},
+    link::{Link, Locality, NullLink, UdpLink},
     port::{Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
-    sync::Mutex,
-    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
+    variables,
+    verbs::{Context, DeviceAttr, Guid},
 };
+pub use error::OpenError;
+pub(crate) use open::open_contexts;
+use open::{Surroundings, open_link, random_seed};
+pub use options::OpenOptions;
 
 /// A device that can be opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -58,84 +57,6 @@ pub struct DeviceAddress {
     pub ip: IpAddr,
     /// Index of its interface.
     pub interface: u32,
-}
-
-/// How a device is opened.
-#[derive(Debug, Default)]
-pub struct OpenOptions {
-    /// Who moves packets. By default the program's calls, and a background thread when there are
-    /// none.
-    pub progress: Progress,
-    /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the
-    /// environment names the file.
-    ///
-    /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign.
-    /// The file is made with the first packet. A file that this process has written before, or that
-    /// another that still runs is writing, is not touched: then it is `name.2.pcapng` instead of
-    /// `name.pcapng`, and so on. One of a process that has ended is overwritten.
-    pub pcap: Option<PathBuf>,
-    /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it.
-    /// Without it, packets between devices of the same user on this host go through memory that the
-    /// two processes share. The variable `ROCE_SOCKETS_ONLY` of the environment, if it is anything
-    /// but empty or 0, says the same for all devices. The device then has its addresses for itself,
-    /// while others share them with whatever other process of the same user opens them.
-    pub sockets_only: bool,
-    /// Sees every datagram.
-    pub observer: Option<Box<dyn Observer>>,
-    /// What is to go wrong on the way to and from the link. By default nothing. With faults,
-    /// packets leave one by one.
-    pub faults: FaultPlan,
-    /// Where the faults' chance comes from; the same seed gives the same faults to the same
-    /// datagrams.
-    pub fault_seed: u64,
-    /// The P_Key table: the partitions that the adapter is a member of. By default full membership
-    /// of the default partition, 0xFFFF.
-    pub pkeys: PKeyTable,
-    /// Sizes; the defaults are generous.
-    pub limits: Limits,
-    /// How connection management works: how long and how often a peer is asked.
-    pub cm: CmConfig,
-    /// Where all random numbers come from. By default 32 bytes from the operating system; a given
-    /// seed makes every key and number predictable, which is for tests only.
-    pub seed: Option<[u8; 32]>,
-}
-
-/// Why a device cannot be opened.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum OpenError {
-    /// No device has this name.
-    #[error(
-        "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
-    )]
-    NoSuchDevice(String),
-    /// What follows `udp:` is no IP address.
-    #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
-    NoAddress(String),
-    /// An address cannot be used.
-    #[error(transparent)]
-    Bind(#[from] BindError),
-    /// The interface's MTU is too small for the smallest path MTU.
-    #[error(
-        "the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes"
-    )]
-    MtuTooSmall {
-        /// The device.
-        device: String,
-        /// Its interface's MTU.
-        link_mtu: u32,
-    },
-    /// The capture file cannot be written.
-    #[error("cannot write the capture {path}: {source}")]
-    Capture {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// The system refuses something else: descriptors, threads, random numbers.
-    #[error("cannot start the device: {0}")]
-    System(#[from] io::Error),
 }
 
 /// The devices of this host (`ibv_get_device_list`): one for loopback, then one per interface that
@@ -303,7 +224,7 @@ impl Device {
         }
         let first = self.addresses.first().map(|address| address.ip);
         let locality = match options.progress {
-            _ if options.sockets_only || environment::sockets_only() => Locality::Network,
+            _ if options.sockets_only || variables::sockets_only() => Locality::Network,
             // a program that does nothing for a while would keep others from what is theirs
             Progress::Manual => Locality::SharedMemory,
             // as unpredictable as all other numbers
@@ -335,6 +256,114 @@ impl Device {
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 
+    /// Opens a device with this name on a link of the program's own: a tunnel, a raw socket, a
+    /// simulation. Its port is active and carries packets with up to `mtu` bytes of payload; its
+    /// GID table has the link's addresses. Faults, captures and observers of `options` work as with
+    /// any other device.
+    ///
+    /// ```
+    /// use std::{
+    ///     io,
+    ///     net::IpAddr,
+    ///     os::{fd::{AsFd, BorrowedFd}, unix::net::UnixDatagram},
+    /// };
+    ///
+    /// use roce_provider::{
+    ///     Device, OpenOptions,
+    ///     link::{BATCH, Datagram, Link},
+    ///     transport::{
+    ///         adapter::{SourcePort, Transmit, TransmitLimits},
+    ///         addr::{Mtu, ROCE_UDP_PORT},
+    ///         time::Instant,
+    ///         wire::{Ident, NetHeader},
+    ///     },
+    /// };
+    ///
+    /// /// A wire between two devices: one end of a pair of sockets.
+    /// struct Wire {
+    ///     own: IpAddr,
+    ///     peer: IpAddr,
+    ///     socket: UnixDatagram,
+    /// }
+    ///
+    /// impl Link for Wire {
+    ///     fn addresses(&self) -> Vec<IpAddr> {
+    ///         vec![self.own]
+    ///     }
+    ///
+    ///     fn limits(&self) -> TransmitLimits {
+    ///         TransmitLimits::SINGLE // every run is one datagram
+    ///     }
+    ///
+    ///     fn source_port(&self) -> SourcePort {
+    ///         SourcePort::Fixed(ROCE_UDP_PORT)
+    ///     }
+    ///
+    ///     fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+    ///         for run in runs.iter().filter(|run| run.dst == self.peer) {
+    ///             let _ = self.socket.send(&bytes[run.range.clone()]); // a full socket loses it
+    ///         }
+    ///         Ok(())
+    ///     }
+    ///
+    ///     fn receive(
+    ///         &mut self,
+    ///         _: Instant,
+    ///         sink: &mut dyn FnMut(&Datagram<'_>),
+    ///     ) -> io::Result<usize> {
+    ///         let net = NetHeader {
+    ///             src: self.peer,
+    ///             dst: self.own,
+    ///             src_port: ROCE_UDP_PORT,
+    ///             traffic_class: 0,
+    ///             hop_limit: 64,
+    ///             ident: Ident::Known { id: 0, dont_fragment: true },
+    ///         };
+    ///         let mut buffer = [0; 8192];
+    ///         for count in 0..BATCH {
+    ///             match self.socket.recv(&mut buffer) {
+    ///                 Ok(length) => sink(&Datagram::new(&net, &buffer[..length])),
+    ///                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(count),
+    ///                 Err(error) => return Err(error),
+    ///             }
+    ///         }
+    ///         Ok(BATCH)
+    ///     }
+    ///
+    ///     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+    ///         vec![self.socket.as_fd()]
+    ///     }
+    /// }
+    ///
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let (one, two) = UnixDatagram::pair()?;
+    /// one.set_nonblocking(true)?;
+    /// two.set_nonblocking(true)?;
+    /// let (a, b) = ("10.0.0.1".parse()?, "10.0.0.2".parse()?);
+    /// let wires = [
+    ///     Wire { own: a, peer: b, socket: one },
+    ///     Wire { own: b, peer: a, socket: two },
+    /// ];
+    /// for wire in wires {
+    ///     let context = Device::with_link("wire", wire, Mtu::B4096, OpenOptions::default())?;
+    ///     assert_eq!((context.name(), context.gids().len()), ("wire", 1));
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// [`OpenError::System`] and [`OpenError::Capture`].
+    pub fn with_link(
+        name: &str,
+        link: impl Link + 'static,
+        mtu: Mtu,
+        options: OpenOptions,
+    ) -> Result<Context, OpenError> {
+        let port = PortAttr::new(true, mtu);
+        open_link(name.into(), port, Box::new(link), Surroundings::default(), options)
+    }
+
     /// Opens it as one that has no network: its port is down and stays so, and it has no GIDs. For
     /// those who only want to look at it while another program has its addresses.
     ///
@@ -348,136 +377,5 @@ impl Device {
     }
 }
 
-/// What an adapter has besides its link; nothing by default, as on a network inside the process.
-#[derive(Default)]
-pub(crate) struct Surroundings {
-    pub(crate) watch: Option<Watch>,
-    pub(crate) publisher: Option<Box<dyn CounterSink>>,
-    pub(crate) sys_image_guid: Guid,
-}
-
-/// Opens an adapter on a link of the caller's choice.
-pub(crate) fn open_link(
-    name: String,
-    port: PortAttr,
-    link: Box<dyn Link>,
-    surroundings: Surroundings,
-    options: OpenOptions,
-) -> Result<Context, OpenError> {
-    let OpenOptions {
-        progress,
-        pcap,
-        sockets_only: _,
-        observer,
-        faults,
-        fault_seed,
-        pkeys,
-        limits,
-        cm,
-        seed,
-    } = options;
-    let Surroundings { watch, publisher, sys_image_guid } = surroundings;
-    let mut link = if faults == FaultPlan::default() {
-        link
-    } else {
-        Box::new(FaultyLink::new(link, &faults, fault_seed))
-    };
-    let seed = seed.map_or_else(random_seed, Ok)?;
-    let observer = match pcap.or_else(environment::pcap) {
-        Some(path) => {
-            let capture = CaptureFile::new(&path, &name)
-                .map_err(|source| OpenError::Capture { path, source })?;
-            Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
-        }
-        None => observer,
-    };
-    let mut config = AdapterConfig {
-        port_mtu: port.active_mtu,
-        source_port: link.source_port(),
-        pkeys,
-        limits,
-        cm,
-        ..AdapterConfig::new(seed)
-    };
-    if let Some(partition) = link.sharing().and_then(|sharing| sharing.partition()) {
-        (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
-    }
-    let mut adapter = Adapter::new(config);
-    adapter.set_port(port.active, port.active_mtu);
-    adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
-    while adapter.poll_event().is_some() {} // how it starts is no news
-    let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
-    let events = Arc::new(AsyncQueue::new()?);
-    let mut sinks = Sinks::default();
-    sinks.of::<ObjectEvents>().add_reader(&events);
-    let engine =
-        Engine::start(Parts { adapter, link, observer, sinks, watch, publisher }, progress)?;
-    let context = Context {
-        inner: Arc::new(ContextInner {
-            engine,
-            events,
-            name,
-            port,
-            attr,
-            device_memory: AtomicUsize::new(0),
-        }),
-    };
-    let mut open = OPEN.lock();
-    open.retain(|other| other.strong_count() > 0);
-    open.push(Arc::downgrade(&context.inner));
-    Ok(context)
-}
-
-fn random_seed() -> io::Result<[u8; 32]> {
-    let mut seed = [0; 32];
-    getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
-    Ok(seed)
-}
-
-/// Every open device of the process, for those who look for one by its address.
-static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
-
-/// Devices that are open, the oldest first.
-pub(crate) fn open_contexts() -> Vec<Context> {
-    let open = OPEN.lock();
-    let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
-    contexts.filter(Context::is_of_this_process).collect()
-}
-
-/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's
-/// keys and numbers, of which it tells nothing.
-fn node_guid(seed: [u8; 32]) -> Guid {
-    let mut rng = ChaCha12Rng::from_seed(seed);
-    rng.set_stream(1);
-    let mut guid = [0; 8];
-    rng.fill_bytes(&mut guid);
-    guid[0] = guid[0] & !1 | 2;
-    Guid(guid)
-}
-
-/// A capture and the program's own observer.
-struct Both {
-    capture: CaptureFile,
-    other: Option<Box<dyn Observer>>,
-}
-
-impl Observer for Both {
-    fn observe(&mut self, observed: &crate::link::Observed<'_>) {
-        self.capture.observe(observed);
-        if let Some(other) = &mut self.other {
-            other.observe(observed);
-        }
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_guid_tells_nothing_of_the_adapters_numbers() {
-        let seed = [7; 32];
-        let first = Adapter::new(AdapterConfig::new(seed)).random_psn().get().to_le_bytes();
-        assert_ne!(node_guid(seed).0[1..3], first[1..3]);
-    }
-}
+mod tests;

@@ -1,5 +1,4 @@
-//! A network inside the process: devices on it need no sockets, and its faults are chosen by the
-//! program.
+//! A network inside the process, whose faults the program chooses. Devices on it need no sockets.
 
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
@@ -11,16 +10,13 @@ use std::{
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
-    addr::Mtu,
     time::Instant,
 };
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::{Datagram, Link, MulticastLink};
 use crate::{
-    Context, OpenError, OpenOptions, PortAttr,
     bind::BindError,
-    device::{Surroundings, open_link},
     fabric::{Delivery, FaultPlan, Faults, Network},
     sync::Mutex,
 };
@@ -68,23 +64,6 @@ impl Fabric {
                 nodes: BTreeMap::new(),
             })),
         }
-    }
-
-    /// Opens a device with this address on the network; its port carries 4,096 bytes of payload.
-    ///
-    /// # Errors
-    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and
-    /// [`OpenError::Capture`].
-    pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
-        let link = self.link(address)?;
-        let port = PortAttr::new(true, Mtu::B4096);
-        open_link(
-            format!("fabric:{address}"),
-            port,
-            Box::new(link),
-            Surroundings::default(),
-            options,
-        )
     }
 
     /// A link with this address.

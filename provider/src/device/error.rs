@@ -1,0 +1,45 @@
+//! Errors of opening a device.
+
+use std::{io, path::PathBuf};
+
+use thiserror::Error;
+
+use crate::bind::BindError;
+
+/// Why a device cannot be opened.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// No device has this name.
+    #[error(
+        "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
+    )]
+    NoSuchDevice(String),
+    /// What follows `udp:` is no IP address.
+    #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
+    NoAddress(String),
+    /// An address cannot be used.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// The interface's MTU is too small for the smallest path MTU.
+    #[error(
+        "the MTU {link_mtu} of {device} is too small: 336 bytes are needed for packets of 256 bytes"
+    )]
+    MtuTooSmall {
+        /// The device.
+        device: String,
+        /// Its interface's MTU.
+        link_mtu: u32,
+    },
+    /// The capture file cannot be written.
+    #[error("cannot write the capture {path}: {source}")]
+    Capture {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The system refuses something else: descriptors, threads, random numbers.
+    #[error("cannot start the device: {0}")]
+    System(#[from] io::Error),
+}

@@ -1,0 +1,20 @@
+//! Devices on a simulated network.
+
+use std::net::IpAddr;
+
+use roce_transport::addr::Mtu;
+
+use super::{Device, OpenError, OpenOptions};
+use crate::{link::Fabric, verbs::Context};
+
+impl Fabric {
+    /// Opens a device with this address on the network; its port carries 4,096 bytes of payload.
+    ///
+    /// # Errors
+    /// [`OpenError::Bind`] when another device has the address; [`OpenError::System`] and
+    /// [`OpenError::Capture`].
+    pub fn open(&self, address: IpAddr, options: OpenOptions) -> Result<Context, OpenError> {
+        let link = self.link(address)?;
+        Device::with_link(&format!("fabric:{address}"), link, Mtu::B4096, options)
+    }
+}

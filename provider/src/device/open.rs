@@ -1,0 +1,158 @@
+//! Opening a device on a link.
+
+use std::{
+    io,
+    sync::{Arc, Weak, atomic::AtomicUsize},
+};
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig},
+    addr::Gid,
+};
+
+use super::{OpenError, OpenOptions};
+use crate::{
+    engine::{CounterSink, Engine, Parts, Sinks},
+    fabric::FaultPlan,
+    link::{CaptureFile, FaultyLink, Link, Observed, Observer},
+    port::{PortAttr, Watch},
+    sync::Mutex,
+    variables,
+    verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
+};
+
+/// What an adapter has besides its link; nothing by default, as on a network inside the process.
+#[derive(Default)]
+pub(super) struct Surroundings {
+    pub(super) watch: Option<Watch>,
+    pub(super) publisher: Option<Box<dyn CounterSink>>,
+    pub(super) sys_image_guid: Guid,
+}
+
+/// Opens an adapter on a link of the caller's choice.
+pub(super) fn open_link(
+    name: String,
+    port: PortAttr,
+    link: Box<dyn Link>,
+    surroundings: Surroundings,
+    options: OpenOptions,
+) -> Result<Context, OpenError> {
+    let OpenOptions {
+        progress,
+        pcap,
+        sockets_only: _,
+        observer,
+        faults,
+        fault_seed,
+        pkeys,
+        limits,
+        cm,
+        seed,
+    } = options;
+    let Surroundings { watch, publisher, sys_image_guid } = surroundings;
+    let mut link = if faults == FaultPlan::default() {
+        link
+    } else {
+        Box::new(FaultyLink::new(link, &faults, fault_seed))
+    };
+    let seed = seed.map_or_else(random_seed, Ok)?;
+    let observer = match pcap.or_else(variables::pcap) {
+        Some(path) => {
+            let capture = CaptureFile::new(&path, &name)
+                .map_err(|source| OpenError::Capture { path, source })?;
+            Some(Box::new(Both { capture, other: observer }) as Box<dyn Observer>)
+        }
+        None => observer,
+    };
+    let mut config = AdapterConfig {
+        port_mtu: port.active_mtu,
+        source_port: link.source_port(),
+        pkeys,
+        limits,
+        cm,
+        ..AdapterConfig::new(seed)
+    };
+    if let Some(partition) = link.sharing().and_then(|sharing| sharing.partition()) {
+        (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
+    }
+    let mut adapter = Adapter::new(config);
+    adapter.set_port(port.active, port.active_mtu);
+    adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
+    while adapter.poll_event().is_some() {} // how it starts is no news
+    let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
+    let events = Arc::new(AsyncQueue::new()?);
+    let mut sinks = Sinks::default();
+    sinks.of::<ObjectEvents>().add_reader(&events);
+    let engine =
+        Engine::start(Parts { adapter, link, observer, sinks, watch, publisher }, progress)?;
+    let context = Context {
+        inner: Arc::new(ContextInner {
+            engine,
+            events,
+            name,
+            port,
+            attr,
+            device_memory: AtomicUsize::new(0),
+        }),
+    };
+    let mut open = OPEN.lock();
+    open.retain(|other| other.strong_count() > 0);
+    open.push(Arc::downgrade(&context.inner));
+    Ok(context)
+}
+
+pub(super) fn random_seed() -> io::Result<[u8; 32]> {
+    let mut seed = [0; 32];
+    getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(seed)
+}
+
+/// Every open device of the process, for those who look for one by its address.
+static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
+
+/// Devices that are open, the oldest first.
+pub(crate) fn open_contexts() -> Vec<Context> {
+    let open = OPEN.lock();
+    let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
+    contexts.filter(Context::is_of_this_process).collect()
+}
+
+/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's
+/// keys and numbers, of which it tells nothing.
+fn node_guid(seed: [u8; 32]) -> Guid {
+    let mut rng = ChaCha12Rng::from_seed(seed);
+    rng.set_stream(1);
+    let mut guid = [0; 8];
+    rng.fill_bytes(&mut guid);
+    guid[0] = guid[0] & !1 | 2;
+    Guid(guid)
+}
+
+/// A capture and the program's own observer.
+struct Both {
+    capture: CaptureFile,
+    other: Option<Box<dyn Observer>>,
+}
+
+impl Observer for Both {
+    fn observe(&mut self, observed: &Observed<'_>) {
+        self.capture.observe(observed);
+        if let Some(other) = &mut self.other {
+            other.observe(observed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_guid_tells_nothing_of_the_adapters_numbers() {
+        let seed = [7; 32];
+        let first = Adapter::new(AdapterConfig::new(seed)).random_psn().get().to_le_bytes();
+        assert_ne!(node_guid(seed).0[1..3], first[1..3]);
+    }
+}

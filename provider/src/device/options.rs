@@ -1,0 +1,50 @@
+//! Options of opening a device.
+
+use std::path::PathBuf;
+
+use roce_transport::{
+    adapter::{Limits, PKeyTable},
+    cm::CmConfig,
+};
+
+use crate::{engine::Progress, fabric::FaultPlan, link::Observer};
+
+/// How a device is opened.
+#[derive(Debug, Default)]
+pub struct OpenOptions {
+    /// Who moves packets. By default the program's calls, and a background thread when there are
+    /// none.
+    pub progress: Progress,
+    /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the
+    /// environment names the file.
+    ///
+    /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign.
+    /// The file is made with the first packet. A file that this process has written before, or that
+    /// another that still runs is writing, is not touched: then it is `name.2.pcapng` instead of
+    /// `name.pcapng`, and so on. One of a process that has ended is overwritten.
+    pub pcap: Option<PathBuf>,
+    /// Every packet takes the network stack, where tcpdump, packet filters and `tc` meet it.
+    /// Without it, packets between devices of the same user on this host go through memory that the
+    /// two processes share. The variable `ROCE_SOCKETS_ONLY` of the environment, if it is anything
+    /// but empty or 0, says the same for all devices. The device then has its addresses for itself,
+    /// while others share them with whatever other process of the same user opens them.
+    pub sockets_only: bool,
+    /// Sees every datagram.
+    pub observer: Option<Box<dyn Observer>>,
+    /// What is to go wrong on the way to and from the link. By default nothing. With faults,
+    /// packets leave one by one.
+    pub faults: FaultPlan,
+    /// Where the faults' chance comes from; the same seed gives the same faults to the same
+    /// datagrams.
+    pub fault_seed: u64,
+    /// The P_Key table: the partitions that the adapter is a member of. By default full membership
+    /// of the default partition, 0xFFFF.
+    pub pkeys: PKeyTable,
+    /// Sizes; the defaults are generous.
+    pub limits: Limits,
+    /// How connection management works: how long and how often a peer is asked.
+    pub cm: CmConfig,
+    /// Where all random numbers come from. By default 32 bytes from the operating system; a given
+    /// seed makes every key and number predictable, which is for tests only.
+    pub seed: Option<[u8; 32]>,
+}
