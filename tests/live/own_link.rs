@@ -31,12 +31,9 @@ struct Wire {
     from_peer: Receiver<(NetHeader, Vec<u8>)>,
     wake_peer: UnixStream,
     woken: UnixStream,
-    sent: u32,
-    /// Every datagram with a number that this divides is lost.
-    lossy: Option<u32>,
 }
 
-fn wire(lossy: Option<u32>) -> [Wire; 2] {
+fn wire() -> [Wire; 2] {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
     let ((wake_b, woken_b), (wake_a, woken_a)) =
         (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
@@ -49,8 +46,6 @@ fn wire(lossy: Option<u32>) -> [Wire; 2] {
         from_peer,
         wake_peer,
         woken,
-        sent: 0,
-        lossy,
     };
     [end(1, to_b, from_b, wake_b, woken_a), end(2, to_a, from_a, wake_a, woken_b)]
 }
@@ -71,11 +66,8 @@ impl Link for Wire {
     fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         for run in runs {
             for (index, datagram) in bytes[run.range.clone()].chunks(run.segment).enumerate() {
-                self.sent += 1;
-                if self.lossy.is_none_or(|every| !self.sent.is_multiple_of(every)) {
-                    let packet = (run.net_header(index), datagram.to_vec());
-                    self.to_peer.send(packet).map_err(|_| io::ErrorKind::BrokenPipe)?;
-                }
+                let packet = (run.net_header(index), datagram.to_vec());
+                self.to_peer.send(packet).map_err(|_| io::ErrorKind::BrokenPipe)?;
             }
         }
         let _ = self.wake_peer.write(&[0]); // a full socket is readable already
@@ -95,8 +87,7 @@ impl Link for Wire {
     }
 }
 
-fn open(wire: Wire, progress: Progress) -> Context {
-    let options = OpenOptions { progress, ..OpenOptions::default() };
+fn open(wire: Wire, options: OpenOptions) -> Context {
     Device::with_link("wire", wire, Mtu::B1024, options).unwrap()
 }
 
@@ -120,13 +111,14 @@ fn exchange(a: &Side, b: &Side) {
 
 #[test]
 fn messages_go_over_a_link_of_the_programs_own() {
-    for lossy in [None, Some(20)] {
-        let (a, b) = wire(lossy).map(|wire| Side::on(open(wire, Progress::Automatic))).into();
+    for faults in ["", "drop 5%, reorder 5%"] {
+        let options = || OpenOptions { faults: faults.parse().unwrap(), ..OpenOptions::default() };
+        let (a, b) = wire().map(|wire| Side::on(open(wire, options()))).into();
         assert_eq!((a.context.name(), a.context.active_mtu()), ("wire", Mtu::B1024));
         connect(&a, &b);
         exchange(&a, &b);
         let retransmitted = a.context.counters().retransmitted_packets;
-        assert!(lossy.is_none() || retransmitted > 0, "what was lost comes again");
+        assert!(faults.is_empty() || retransmitted > 0, "what was lost comes again");
         assert_eq!(a.context.link_counters().shared_runs, 0);
     }
 }
@@ -134,7 +126,12 @@ fn messages_go_over_a_link_of_the_programs_own() {
 /// Nothing moves but in the program's own calls.
 #[test]
 fn a_link_of_the_programs_own_can_be_moved_by_hand() {
-    let (a, b) = wire(None).map(|wire| Side::on(open(wire, Progress::Manual))).into();
+    let (a, b) = wire()
+        .map(|wire| {
+            let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+            Side::on(open(wire, options))
+        })
+        .into();
     connect(&a, &b);
     a.memory.write_at(0, b"by hand").unwrap();
     a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..7))]).unwrap();
@@ -152,8 +149,8 @@ fn a_link_of_the_programs_own_can_be_moved_by_hand() {
 
 #[test]
 fn what_a_link_lacks_is_refused() {
-    let [wire, _other] = wire(None);
-    let context = open(wire, Progress::Automatic);
+    let [wire, _other] = wire();
+    let context = open(wire, OpenOptions::default());
     let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(4, None).unwrap());
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
     let group: IpAddr = [239, 1, 1, 1].into();

@@ -28,7 +28,7 @@ use super::{
     claim::{ClaimTable, Entry},
     ring::{LONGEST, RunHeader, Writer},
     sender::ShmSender,
-    socket::{receive_with, send_with},
+    socket::{mapped, receive_with, send_with},
 };
 
 /// What a peer can say in one message: its partition and its services.
@@ -448,7 +448,7 @@ impl ForwardHeader {
             Ident::Likely(id) => (0, id),
             Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
         };
-        note[..16].copy_from_slice(&super::mapped(net.src).octets());
+        note[..16].copy_from_slice(&mapped(net.src).octets());
         note[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
         note[18..20].copy_from_slice(&id.to_ne_bytes());
         note[20] = kind;

@@ -45,7 +45,7 @@ use crate::{bind::BindError, readiness::wait};
 use address::{ForwardHeader, Grant, Role, SharedAddresses};
 use ring::{Broken, LONGEST, Reader, RunHeader, Writer};
 use sender::ShmSender;
-use socket::{connect, is_over, is_same_user, receive_with, send_with, watch};
+use socket::{connect, is_over, is_same_user, mapped, receive_with, send_with, watch};
 
 /// How often a link that nobody sleeps on looks whether others come or go.
 const LOOK: Duration = Duration::from_millis(1);
@@ -682,13 +682,6 @@ fn request_grant(
     watch(epoll, &socket)?;
     send_with(&socket, &HELLO_SHARE, &[wakeup.as_fd()])?;
     Ok(socket)
-}
-
-fn mapped(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
 }
 
 #[cfg(test)]

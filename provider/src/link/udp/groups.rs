@@ -13,7 +13,10 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::event::{Timespec, epoll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{Port, RECEIVE_BUFFER, message};
+use super::{
+    message,
+    port::{Port, RECEIVE_BUFFER},
+};
 
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
@@ -120,20 +123,4 @@ fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
         (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
     }
     Ok(socket)
-}
-
-/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
-/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
-/// multicast cannot be set so, and then sending fails, and is counted.
-pub(super) fn configure_sending(socket: &Socket, own: IpAddr, interface: u32) {
-    let _ = match own {
-        IpAddr::V4(own) => socket
-            .set_multicast_if_v4(&own)
-            .and_then(|()| socket.set_multicast_loop_v4(true))
-            .and_then(|()| socket.set_multicast_ttl_v4(64)),
-        IpAddr::V6(_) => socket
-            .set_multicast_if_v6(interface)
-            .and_then(|()| socket.set_multicast_loop_v6(true))
-            .and_then(|()| socket.set_multicast_hops_v6(64)),
-    };
 }

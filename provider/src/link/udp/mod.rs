@@ -2,10 +2,11 @@
 
 mod groups;
 mod message;
+mod port;
 
 use std::{
     fmt, io,
-    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr},
     os::fd::{AsFd, BorrowedFd},
     time::Duration,
 };
@@ -16,18 +17,17 @@ use roce_transport::{
     time::Instant,
     wire::{Ident, NetHeader},
 };
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::Socket;
 
 use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
 use crate::bind::BindError;
 use groups::Groups;
 use message::{Outgoing, Receiver};
+use port::Port;
 
 /// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the
 /// receiver.
 const MAX_RUN: usize = 65_487;
-/// Asked of the kernel; it grants what its limit allows.
-const RECEIVE_BUFFER: usize = 4 << 20;
 /// When packets come by a shorter way, too, and none has come by the sockets lately, these are
 /// looked at when the silence has become an eighth longer, but this often at least: looking costs
 /// more than such a packet.
@@ -51,13 +51,6 @@ pub enum Locality {
         /// is.
         partition: u8,
     },
-}
-
-struct Port {
-    socket: Socket,
-    address: IpAddr,
-    /// Index of its interface; 0 where the address alone says it.
-    interface: u32,
 }
 
 /// The link that needs no privilege: one UDP socket per local address.
@@ -163,59 +156,6 @@ impl fmt::Debug for UdpLink {
             .field("addresses", &self.addresses())
             .field("limits", &self.limits)
             .finish_non_exhaustive()
-    }
-}
-
-impl Port {
-    fn open(
-        address: IpAddr,
-        interface: u32,
-        shm: Option<&mut ShmLink>,
-        exclusive: bool,
-    ) -> Result<Self, BindError> {
-        let bind = || {
-            Self::socket(address, interface).map_err(|source| match source.kind() {
-                io::ErrorKind::AddrInUse => BindError::Taken(address),
-                io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
-                _ => BindError::System { address, source },
-            })
-        };
-        let socket = match shm {
-            Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
-            None => bind()?,
-        };
-        Ok(Self { socket, address, interface })
-    }
-
-    /// Whether no other process reads its socket.
-    fn is_read_here(&self, shm: Option<&ShmLink>) -> bool {
-        !shm.is_some_and(|shm| shm.is_peer(self.address))
-    }
-
-    fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
-        let socket = Socket::new(
-            Domain::for_address(SocketAddr::new(address, 0)),
-            Type::DGRAM,
-            Some(Protocol::UDP),
-        )?;
-        // a smaller buffer than asked for only means more loss under load
-        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
-        let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
-        message::configure(&socket, address.is_ipv6())?;
-        groups::configure_sending(&socket, address, interface);
-        socket.bind(&Self::socket_address(address, interface).into())?;
-        Ok(socket)
-    }
-
-    /// A link-local address means something only together with an interface.
-    fn socket_address(address: IpAddr, interface: u32) -> SocketAddr {
-        match address {
-            IpAddr::V4(v4) => SocketAddrV4::new(v4, ROCE_UDP_PORT).into(),
-            IpAddr::V6(v6) => {
-                let scope = if v6.is_unicast_link_local() { interface } else { 0 };
-                SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, scope).into()
-            }
-        }
     }
 }
 
