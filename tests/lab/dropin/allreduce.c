@@ -1,4 +1,4 @@
-/* Sums over two ranks and more, of one element and of many, each of which is looked at. */
+/* Sums over two ranks and more, of one element and of many, each of which is checked. */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

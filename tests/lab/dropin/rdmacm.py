@@ -6,14 +6,14 @@ from lab.dropin.case import Case, Program
 from lab.interop.cm.case import GROUP, ping_text
 
 CM = "cm"
+DONE = ("data transfers complete", "test complete", "return status 0")
 
 
 def rdmacm_cases():
     for place in ["loopback", "hosts", "rxe-client", "rxe-server"]:
         guest = place.startswith("rxe-")
         yield from rping(place, guest)
-        yield from ucmatose(place, guest)
-        yield from udaddy(place, guest)
+        yield from transfers(place, guest)
         yield mckey(place)
         yield from samples(place, guest)
         if not guest:
@@ -61,48 +61,34 @@ def rping(place, guest):
         )
 
 
-def ucmatose(place, guest):
-    done = ("data transfers complete", "test complete", "return status 0")
+def transfers(place, guest):
+    """Connections of ucmatose and datagram services of udaddy."""
     variants = {
-        "one": ["-C", 10, "-S", 100],
-        "migrate": ["-c", 5, "-C", 20, "-S", 9001, "-m"],
-        "64-at-once": ["-c", 64, "-C", 2],
+        "ucmatose": {
+            "one": ["-C", 10, "-S", 100],
+            "migrate": ["-c", 5, "-C", 20, "-S", 9001, "-m"],
+            "64-at-once": ["-c", 64, "-C", 2],
+        },
+        "udaddy": {"one": ["-C", 10], "four": ["-c", 4, "-C", 5, "-S", 1000]},
     }
     if guest:
-        del variants["64-at-once"]
-    for name, words in variants.items():
-        yield Case(
-            f"ucmatose/{place}/{name}",
-            place,
-            Program(("ucmatose", *words, "-s", "{server}"), done),
-            Program(("ucmatose", *words, "-b", "{own}"), done),
-            CM,
-        )
-
-
-def udaddy(place, guest):
-    done = ("data transfers complete", "test complete", "return status 0")
-    for name, words in {"one": ["-C", 10], "four": ["-c", 4, "-C", 5, "-S", 1000]}.items():
-        yield Case(
-            f"udaddy/{place}/{name}",
-            place,
-            Program(("udaddy", *words, "-s", "{server}"), done),
-            Program(("udaddy", *words, "-b", "{own}"), done),
-            CM,
-        )
+        del variants["ucmatose"]["64-at-once"]
+    for tool, named in variants.items():
+        for name, words in named.items():
+            client = Program((tool, *words, "-s", "{server}"), DONE)
+            server = Program((tool, *words, "-b", "{own}"), DONE)
+            yield Case(f"{tool}/{place}/{name}", place, client, server, CM)
 
 
 def mckey(place):
-    done = ("data transfers complete", "test complete", "return status 0")
     common = ("mckey", "-m", GROUP, "-C", 10, "-b")
-    sender = (
-        "127.0.0.2" if place == "loopback" else "{own}"
-    )  # on loopback each process has an address of its own
+    # On loopback each process has an address of its own.
+    sender = "127.0.0.2" if place == "loopback" else "{own}"
     return Case(
         f"mckey/{place}",
         place,
-        Program((*common, sender, "-s"), done),
-        Program((*common, "{own}"), done),
+        Program((*common, sender, "-s"), DONE),
+        Program((*common, "{own}"), DONE),
         f"group:{GROUP}",
     )
 

@@ -1,5 +1,6 @@
-/* The program that everybody writes first: open a device, make the objects, tell the peer by TCP what it must know, bring the
- * queue pair to RTS, write into the peer's memory with immediate data, and look at what the peer wrote into ours.
+/* The program of every tutorial: opens a device, makes the objects, exchanges addresses with the
+ * peer by TCP, brings the queue pair to RTS, writes into the peer's memory with immediate data, and
+ * checks the bytes that the peer wrote into ours.
  *
  * usage: tutorial DEVICE GID_INDEX [SERVER]
  */
@@ -15,7 +16,7 @@
 #define TCP_PORT 18516
 #define LENGTH 65536
 
-/* What the peer must know of this side. */
+/* Address of a side, for its peer. */
 struct endpoint {
     uint64_t address;
     uint32_t rkey;
@@ -75,9 +76,12 @@ static struct ibv_context *open_device(const char *name)
 
 static void to_init(struct ibv_qp *qp)
 {
-    struct ibv_qp_attr attr = { .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE };
+    struct ibv_qp_attr attr = {
+        .qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE,
+    };
+    int mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
 
-    check(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS), "INIT");
+    check(!ibv_modify_qp(qp, &attr, mask), "INIT");
 }
 
 static void to_rtr(struct ibv_qp *qp, int gid_index, const struct endpoint *peer)
@@ -89,22 +93,27 @@ static void to_rtr(struct ibv_qp *qp, int gid_index, const struct endpoint *peer
         .rq_psn = peer->psn,
         .max_dest_rd_atomic = 1,
         .min_rnr_timer = 12,
-        .ah_attr = { .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 } },
+        .ah_attr = {
+            .is_global = 1, .port_num = 1, .grh = { .sgid_index = gid_index, .hop_limit = 64 },
+        },
     };
+    int mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+               IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER;
 
     memcpy(attr.ah_attr.grh.dgid.raw, peer->gid, 16);
-    check(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER), "RTR");
+    check(!ibv_modify_qp(qp, &attr, mask), "RTR");
 }
 
 static void to_rts(struct ibv_qp *qp, uint32_t psn)
 {
     struct ibv_qp_attr attr = {
-        .qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
+        .qp_state = IBV_QPS_RTS, .sq_psn = psn,
+        .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 1,
     };
+    int mask = IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
+               IBV_QP_MAX_QP_RD_ATOMIC;
 
-    check(!ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY |
-                         IBV_QP_MAX_QP_RD_ATOMIC), "RTS");
+    check(!ibv_modify_qp(qp, &attr, mask), "RTS");
 }
 
 /* Waits for our write's completion and for the peer's; returns the immediate data. */
@@ -121,7 +130,8 @@ static uint32_t take_both(struct ibv_cq *cq)
         if (!number)
             continue;
         if (wc.status != IBV_WC_SUCCESS) {
-            fprintf(stderr, "request %lu: %s\n", (unsigned long)wc.wr_id, ibv_wc_status_str(wc.status));
+            fprintf(stderr, "request %lu: %s\n", (unsigned long)wc.wr_id,
+                    ibv_wc_status_str(wc.status));
             exit(1);
         }
         if (wc.opcode == IBV_WC_RECV_RDMA_WITH_IMM) {
@@ -158,7 +168,8 @@ int main(int argc, char **argv)
     struct ibv_pd *pd = ibv_alloc_pd(context);
     check(pd != NULL, "ibv_alloc_pd");
     uint8_t *buffer = calloc(2, LENGTH), *incoming = buffer + LENGTH;
-    struct ibv_mr *mr = ibv_reg_mr(pd, buffer, 2 * LENGTH, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
+    struct ibv_mr *mr = ibv_reg_mr(pd, buffer, 2 * LENGTH,
+                                   IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE);
     check(mr != NULL, "ibv_reg_mr");
     struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, NULL, 0);
     check(cq != NULL, "ibv_create_cq");
@@ -189,7 +200,8 @@ int main(int argc, char **argv)
         buffer[at] = byte(seed, at);
     struct ibv_sge sge = { .addr = (uintptr_t)buffer, .length = LENGTH, .lkey = mr->lkey };
     struct ibv_send_wr send = {
-        .wr_id = 2, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_SIGNALED,
+        .wr_id = 2, .sg_list = &sge, .num_sge = 1,
+        .opcode = IBV_WR_RDMA_WRITE_WITH_IMM, .send_flags = IBV_SEND_SIGNALED,
         .imm_data = htonl(seed), .wr.rdma = { .remote_addr = peer.address, .rkey = peer.rkey },
     }, *bad_send;
     check(!ibv_post_send(qp, &send, &bad_send), "ibv_post_send");
@@ -205,7 +217,7 @@ int main(int argc, char **argv)
             return 1;
         }
     printf("the peer wrote %d bytes, all as they should be\n", LENGTH);
-    exchange(tcp, &go, &go, 1); /* nobody goes while the other may still repeat its write */
+    exchange(tcp, &go, &go, 1); /* none ends while the other may repeat its write */
 
     check(!ibv_destroy_qp(qp), "ibv_destroy_qp");
     check(!ibv_destroy_cq(cq), "ibv_destroy_cq");

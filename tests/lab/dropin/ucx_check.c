@@ -1,5 +1,5 @@
-/* Tagged messages of many sizes, both ways, and puts into the peer's memory, over whatever transport UCX is told to take; every
- * byte is looked at. The processes find each other by TCP.
+/* Tagged messages of many sizes, both ways, and puts into the peer's memory, over the transport
+ * that UCX is configured for; every byte is checked. The processes find each other by TCP.
  *
  * usage: ucx_check [SERVER]
  */
@@ -43,21 +43,22 @@ static void connect_tcp(const char *server)
     check(tcp >= 0, "accept");
 }
 
-/* Gives what the other side may need to know, in any length, and takes the same of it. */
+/* Exchanges data of any length with the other side. */
 static void *exchange(const void *mine, uint64_t length)
 {
     uint64_t theirs;
     void *data;
 
-    check(write(tcp, &length, sizeof length) == sizeof length && write(tcp, mine, length) == (ssize_t)length, "write");
+    check(write(tcp, &length, sizeof length) == sizeof length, "write");
+    check(write(tcp, mine, length) == (ssize_t)length, "write");
     check(recv(tcp, &theirs, sizeof theirs, MSG_WAITALL) == sizeof theirs, "recv");
     data = malloc(theirs);
     check(recv(tcp, data, theirs, MSG_WAITALL) == (ssize_t)theirs, "recv");
     return data;
 }
 
-/* Waits for the other side without letting our own requests lie. */
-static void meet(void)
+/* Waits for the other side; our own requests make progress meanwhile. */
+static void barrier(void)
 {
     char go = 'g';
 
@@ -103,19 +104,25 @@ int main(int argc, char **argv)
     uint32_t mine = server ? 1000 : 2000, peers = server ? 2000 : 1000;
     int messages = 0, puts_done = 0;
 
-    ucp_params_t features = { .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG | UCP_FEATURE_RMA };
+    ucp_params_t features = {
+        .field_mask = UCP_PARAM_FIELD_FEATURES, .features = UCP_FEATURE_TAG | UCP_FEATURE_RMA,
+    };
     ucp_config_t *config;
     ucp_context_h context;
     check(ucp_config_read(NULL, NULL, &config) == UCS_OK, "ucp_config_read");
     check(ucp_init(&features, config, &context) == UCS_OK, "ucp_init");
-    ucp_worker_params_t threads = { .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE };
+    ucp_worker_params_t threads = {
+        .field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE, .thread_mode = UCS_THREAD_MODE_SINGLE,
+    };
     check(ucp_worker_create(context, &threads, &worker) == UCS_OK, "ucp_worker_create");
 
     connect_tcp(server);
     ucp_address_t *address;
     size_t length;
     check(ucp_worker_get_address(worker, &address, &length) == UCS_OK, "ucp_worker_get_address");
-    ucp_ep_params_t to_peer = { .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = exchange(address, length) };
+    ucp_ep_params_t to_peer = {
+        .field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS, .address = exchange(address, length),
+    };
     ucp_ep_h endpoint;
     check(ucp_ep_create(worker, &to_peer, &endpoint) == UCS_OK, "ucp_ep_create");
 
@@ -134,22 +141,24 @@ int main(int argc, char **argv)
     }
 
     ucp_mem_map_params_t region = {
-        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH, .address = window, .length = LARGEST,
+        .field_mask = UCP_MEM_MAP_PARAM_FIELD_ADDRESS | UCP_MEM_MAP_PARAM_FIELD_LENGTH,
+        .address = window, .length = LARGEST,
     };
     ucp_mem_h memory;
     void *packed;
     check(ucp_mem_map(context, &region, &memory) == UCS_OK, "ucp_mem_map");
     check(ucp_rkey_pack(context, memory, &packed, &length) == UCS_OK, "ucp_rkey_pack");
     ucp_rkey_h key;
-    check(ucp_ep_rkey_unpack(endpoint, exchange(packed, length), &key) == UCS_OK, "ucp_ep_rkey_unpack");
+    check(ucp_ep_rkey_unpack(endpoint, exchange(packed, length), &key) == UCS_OK,
+          "ucp_ep_rkey_unpack");
     uint64_t here = (uintptr_t)window, *there = exchange(&here, sizeof here);
     for (size_t size = 1; size <= LARGEST; size = size * 5 + 3) {
         fill(out, size, mine + size);
         await(ucp_put_nbx(endpoint, out, size, *there, key, &plain), "a put");
         await(ucp_ep_flush_nbx(endpoint, &plain), "flushing");
-        meet();
+        barrier();
         look(window, size, peers + size, "a put");
-        meet();
+        barrier();
         puts_done++;
     }
     printf("%d messages and %d puts, all right\n", messages, puts_done);
@@ -157,7 +166,7 @@ int main(int argc, char **argv)
     ucp_rkey_destroy(key);
     ucp_mem_unmap(context, memory);
     await(ucp_ep_close_nbx(endpoint, &plain), "closing");
-    meet();
+    barrier();
     ucp_worker_destroy(worker);
     ucp_cleanup(context);
     return 0;

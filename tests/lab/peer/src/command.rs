@@ -1,15 +1,15 @@
-//! The commands, as they come in.
+//! Commands as they come in.
 
 use std::net::IpAddr;
 
 use serde::Deserialize;
 
-/// What can be asked for. Objects are named by whoever makes them; rights and flags by their names
-/// in C, without prefix.
+/// A command. The command that makes an object names it; rights and flags have their names in C,
+/// without prefix.
 #[derive(Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
 pub(crate) enum Command {
-    /// What the device is and has: `{addresses, active_mtu, kind}`.
+    /// Attributes of the device: `{addresses, active_mtu, kind}`.
     Hello {},
     Pd {
         name: String,
@@ -42,20 +42,7 @@ pub(crate) enum Command {
         limit: u32,
     },
     /// `{qpn}`.
-    Qp {
-        name: String,
-        pd: String,
-        #[serde(rename = "type")]
-        qp_type: String,
-        send_cq: String,
-        recv_cq: String,
-        #[serde(default)]
-        srq: Option<String>,
-        #[serde(default)]
-        caps: Caps,
-        #[serde(default)]
-        sq_sig_all: bool,
-    },
+    Qp(CreateQp),
     /// A transition with exactly the attributes that it takes: `{"to": {"init": {"access": []}}}`.
     Modify {
         qp: String,
@@ -65,13 +52,13 @@ pub(crate) enum Command {
     Query {
         qp: String,
     },
-    /// `{posted, rkeys}`: the keys that binds have given to windows; and with it `{error, text}` of
-    /// the request after those.
+    /// `{posted, rkeys}`, the latter of the windows that were bound; and `{error, text}` of the
+    /// request after those, if it was refused.
     Send {
         qp: String,
         wrs: Vec<Request>,
     },
-    /// `{posted}` and the same, to a queue pair's own queue or a shared one.
+    /// The same without `rkeys`, to a queue pair's own queue or a shared one.
     Recv {
         #[serde(default)]
         qp: Option<String>,
@@ -79,13 +66,13 @@ pub(crate) enum Command {
         srq: Option<String>,
         wrs: Vec<Receive>,
     },
-    /// Completions, as soon as there are `count` or the time, in seconds, is over.
+    /// Completions, until there are `count` or the time, in seconds, is over.
     Poll {
         cq: String,
         count: usize,
         timeout: f64,
     },
-    /// Asynchronous events, in the same way: `[{event}]`, ours with a `reason`.
+    /// Asynchronous events in the same way: `[{event}]`, ours with a `reason`.
     Events {
         count: usize,
         timeout: f64,
@@ -97,8 +84,7 @@ pub(crate) enum Command {
         length: usize,
         seed: usize,
     },
-    /// Whether `length` bytes are what `fill` writes: `{differs}`, the first place that is not, or
-    /// nothing.
+    /// `{differs}`: first place of `length` bytes that is not as `fill` writes it, or null.
     Differs {
         mr: String,
         offset: usize,
@@ -116,7 +102,7 @@ pub(crate) enum Command {
         mr: String,
         offset: usize,
     },
-    /// All counters that there are, by name.
+    /// All counters by name.
     Counters {},
     /// Destroys one object.
     Destroy {
@@ -124,6 +110,23 @@ pub(crate) enum Command {
     },
     /// Destroys all objects, and takes all events.
     Clear {},
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct CreateQp {
+    pub(crate) name: String,
+    pub(crate) pd: String,
+    #[serde(rename = "type")]
+    pub(crate) qp_type: String,
+    pub(crate) send_cq: String,
+    pub(crate) recv_cq: String,
+    #[serde(default)]
+    pub(crate) srq: Option<String>,
+    #[serde(default)]
+    pub(crate) caps: Caps,
+    #[serde(default)]
+    pub(crate) sq_sig_all: bool,
 }
 
 #[derive(Deserialize)]
@@ -205,7 +208,7 @@ pub(crate) struct Request {
     pub(crate) op: String,
     #[serde(default)]
     pub(crate) sges: Vec<Piece>,
-    /// Instead of `sges`: so many bytes as `fill` writes them, inline.
+    /// Bytes as `fill` writes them, inline, instead of `sges`.
     #[serde(default)]
     pub(crate) inline: Option<Inline>,
     pub(crate) flags: Vec<String>,
@@ -228,12 +231,13 @@ pub(crate) struct Request {
     pub(crate) bind: Option<Bind>,
     #[serde(default)]
     pub(crate) flush: Option<Flush>,
-    /// rxe's library would refuse it: the agent gives it to the kernel itself. Nothing here.
+    /// Requests that rxe's library would refuse, and that the agent gives to the kernel itself.
+    /// Without effect here.
     #[serde(default, rename = "raw")]
     pub(crate) _raw: bool,
 }
 
-/// What a window is bound to.
+/// Part of a region that a window is bound to.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Bind {

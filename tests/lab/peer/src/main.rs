@@ -1,10 +1,9 @@
-//! Our side of the interoperability tests: does with our API what the guest's agent (`agent.py`)
-//! does with pyverbs, by the same commands, so that a scenario runs with either of them in either
-//! role.
+//! Our side of the interoperability tests: executes with our API the commands that the guest's
+//! agent (`agent.py`) executes with pyverbs, so that a row runs with either of them in either role.
 //!
 //! A line on standard input is a list of commands in JSON, and the answer is a line with a list of
-//! as many answers. A command that fails is answered with `{"error": NAME_OF_ERRNO, "text": WHY}`
-//! and has changed nothing. See `command` for what there is.
+//! as many answers. A command that fails is answered with `{"error": NAME_OF_ERRNO, "text": REASON}`
+//! and has changed nothing. `command` lists them.
 
 mod command;
 mod objects;
@@ -21,10 +20,10 @@ use crate::objects::{Failure, Objects};
 struct Arguments {
     /// The device, such as udp:10.77.0.1
     device: String,
-    /// What goes wrong on the link, such as "drop 5%"
+    /// Faults of the link, such as "drop 5%"
     #[arg(long, default_value = "")]
     faults: FaultPlan,
-    /// Where the chance of the faults comes from
+    /// Seed of the faults
     #[arg(long, default_value_t = 0)]
     seed: u64,
 }

@@ -1,4 +1,4 @@
-//! The objects that were made by commands, and carrying commands out.
+//! Objects that were made by commands, and the execution of commands.
 
 use std::{
     collections::HashMap,
@@ -15,11 +15,11 @@ use roce::{
 use serde_json::{Value, json};
 
 use crate::{
-    command::{Command, Peer, Transition},
+    command::{Command, CreateQp, Peer, Receive, Request, Transition},
     translate,
 };
 
-/// The period of what `fill` writes: prime, so that no two packets of a message are alike.
+/// Period of the bytes that `fill` writes: prime, so that no two packets of a message are alike.
 const PERIOD: usize = 251;
 
 /// A command that was refused.
@@ -33,8 +33,8 @@ impl Failure {
         Self { errno, text: text.to_string() }
     }
 
-    /// A command that makes no sense, which is the scenario's fault.
-    pub(crate) fn nonsense(text: impl Display) -> Self {
+    /// A command that is malformed, which is the row's fault.
+    pub(crate) fn malformed(text: impl Display) -> Self {
         Self::new("EPROTO", text)
     }
 
@@ -78,11 +78,11 @@ impl From<SrqError> for Failure {
 
 impl From<MemoryFault> for Failure {
     fn from(_: MemoryFault) -> Self {
-        Self::nonsense("outside of the region")
+        Self::malformed("outside of the region")
     }
 }
 
-/// Everything that has a name.
+/// All objects by their names.
 #[derive(Default)]
 struct Named {
     pds: HashMap<String, ProtectionDomain>,
@@ -112,12 +112,7 @@ impl Objects {
                 self.named.pds.insert(name, self.context.alloc_pd()?);
                 Ok(json!({}))
             }
-            Command::Mr { name, pd, length, access } => {
-                let region = self.pd(&pd)?.allocate(length, translate::access(&access)?)?;
-                let answer = json!({"lkey": region.lkey().0, "rkey": region.rkey().0, "address": region.address()});
-                self.named.mrs.insert(name, region);
-                Ok(answer)
-            }
+            Command::Mr { name, pd, length, access } => self.create_mr(name, &pd, length, &access),
             Command::Window { name, pd, window_type } => {
                 let window_type =
                     if window_type == 1 { WindowType::Type1 } else { WindowType::Type2B };
@@ -137,43 +132,13 @@ impl Objects {
                 find(&self.named.srqs, &srq)?.set_limit(limit)?;
                 Ok(json!({}))
             }
-            Command::Qp { name, pd, qp_type, send_cq, recv_cq, srq, caps, sq_sig_all } => {
-                let attr = QpInitAttr {
-                    qp_type: translate::qp_type(&qp_type)?,
-                    send_cq: find(&self.named.cqs, &send_cq)?.clone(),
-                    recv_cq: find(&self.named.cqs, &recv_cq)?.clone(),
-                    srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
-                    caps: translate::caps(&caps),
-                    sq_sig_all,
-                    // the other side is rxe
-                    quirks: Quirks { rxe_flush: true },
-                };
-                let qp = self.pd(&pd)?.create_qp(&attr)?;
-                let answer = json!({"qpn": qp.qpn().get()});
-                self.named.qps.insert(name, qp);
-                Ok(answer)
-            }
+            Command::Qp(create) => self.create_qp(create),
             Command::Modify { qp, to } => self.modify(&qp, to),
             Command::Query { qp } => {
                 Ok(json!({"state": find(&self.named.qps, &qp)?.query().state.to_string()}))
             }
-            Command::Send { qp, wrs } => {
-                let wrs: Vec<_> =
-                    wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
-                let posted = find(&self.named.qps, &qp)?.post_send(&wrs);
-                let mut answer = post_answer(wrs.len(), posted);
-                answer["rkeys"] = json!(translate::bound_keys(&wrs));
-                Ok(answer)
-            }
-            Command::Recv { qp, srq, wrs } => {
-                let wrs: Vec<_> = wrs.iter().map(translate::receive).collect();
-                let posted = match (qp, srq) {
-                    (Some(qp), None) => find(&self.named.qps, &qp)?.post_recv(&wrs),
-                    (None, Some(srq)) => find(&self.named.srqs, &srq)?.post_recv(&wrs),
-                    _ => return Err(Failure::nonsense("recv needs a qp or an srq")),
-                };
-                Ok(post_answer(wrs.len(), posted))
-            }
+            Command::Send { qp, wrs } => self.send(&qp, &wrs),
+            Command::Recv { qp, srq, wrs } => self.recv(qp.as_deref(), srq.as_deref(), &wrs),
             Command::Poll { cq, count, timeout } => {
                 let cq = find(&self.named.cqs, &cq)?.clone();
                 Ok(gather(count, timeout, || cq.poll_one().map(|wc| translate::completion(&wc))))
@@ -214,6 +179,52 @@ impl Objects {
                 Ok(json!({}))
             }
         }
+    }
+
+    fn create_mr(&mut self, name: String, pd: &str, length: usize, access: &[String]) -> Answer {
+        let region = self.pd(pd)?.allocate(length, translate::access(access)?)?;
+        let answer = json!({
+            "lkey": region.lkey().0, "rkey": region.rkey().0, "address": region.address(),
+        });
+        self.named.mrs.insert(name, region);
+        Ok(answer)
+    }
+
+    fn create_qp(&mut self, create: CreateQp) -> Answer {
+        let CreateQp { name, pd, qp_type, send_cq, recv_cq, srq, caps, sq_sig_all } = create;
+        let attr = QpInitAttr {
+            qp_type: translate::qp_type(&qp_type)?,
+            send_cq: find(&self.named.cqs, &send_cq)?.clone(),
+            recv_cq: find(&self.named.cqs, &recv_cq)?.clone(),
+            srq: srq.map(|srq| find(&self.named.srqs, &srq).cloned()).transpose()?,
+            caps: translate::caps(&caps),
+            sq_sig_all,
+            // The other side is rxe.
+            quirks: Quirks { rxe_flush: true },
+        };
+        let qp = self.pd(&pd)?.create_qp(&attr)?;
+        let answer = json!({"qpn": qp.qpn().get()});
+        self.named.qps.insert(name, qp);
+        Ok(answer)
+    }
+
+    fn send(&self, qp: &str, wrs: &[Request]) -> Answer {
+        let wrs: Vec<_> =
+            wrs.iter().map(|wr| translate::request(wr, self)).collect::<Result<_, _>>()?;
+        let posted = find(&self.named.qps, qp)?.post_send(&wrs);
+        let mut answer = post_answer(wrs.len(), posted);
+        answer["rkeys"] = json!(translate::bound_keys(&wrs));
+        Ok(answer)
+    }
+
+    fn recv(&self, qp: Option<&str>, srq: Option<&str>, wrs: &[Receive]) -> Answer {
+        let wrs: Vec<_> = wrs.iter().map(translate::receive).collect();
+        let posted = match (qp, srq) {
+            (Some(qp), None) => find(&self.named.qps, qp)?.post_recv(&wrs),
+            (None, Some(srq)) => find(&self.named.srqs, srq)?.post_recv(&wrs),
+            _ => return Err(Failure::malformed("recv needs a qp or an srq")),
+        };
+        Ok(post_answer(wrs.len(), posted))
     }
 
     fn hello(&self) -> Value {
@@ -257,7 +268,7 @@ impl Objects {
                 qp.to_rts(match qp_type {
                     QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
                     QpType::Uc => Rts::Uc { sq_psn },
-                    _ => Rts::Ud { sq_psn }, // of no other service are there any
+                    _ => Rts::Ud { sq_psn }, // There are no others.
                 })?;
             }
             Transition::Resume {} => qp.to_rts(Rts::Resume)?,
@@ -308,7 +319,7 @@ fn find<'a, T>(map: &'a HashMap<String, T>, name: &str) -> Result<&'a T, Failure
 }
 
 fn unknown(name: &str) -> Failure {
-    Failure::nonsense(format!("there is no {name} of this kind"))
+    Failure::malformed(format!("there is no {name} of this kind"))
 }
 
 fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
@@ -320,7 +331,7 @@ fn post_answer(count: usize, posted: Result<(), BadWorkRequest>) -> Value {
     }
 }
 
-/// Takes until there are `count` or the time is over.
+/// Collects until there are `count` or the time is over.
 fn gather(count: usize, timeout: f64, mut take: impl FnMut() -> Option<Value>) -> Value {
     let end = Instant::now() + Duration::from_secs_f64(timeout);
     let mut taken = Vec::new();

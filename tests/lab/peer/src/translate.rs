@@ -1,4 +1,4 @@
-//! Between the commands' words and our types.
+//! Translation between the commands' words and our types.
 
 use std::{fmt::Debug, net::IpAddr};
 
@@ -23,7 +23,7 @@ pub(crate) fn qp_type(name: &str) -> Result<QpType, Failure> {
         "rc" => Ok(QpType::Rc),
         "uc" => Ok(QpType::Uc),
         "ud" => Ok(QpType::Ud),
-        _ => Err(Failure::nonsense(format!("no service {name}"))),
+        _ => Err(Failure::malformed(format!("no service {name}"))),
     }
 }
 
@@ -38,10 +38,10 @@ pub(crate) fn caps(caps: &Caps) -> QpCaps {
 }
 
 pub(crate) fn mtu(bytes: u32) -> Result<Mtu, Failure> {
-    Mtu::from_bytes(bytes).ok_or_else(|| Failure::nonsense(format!("no path MTU of {bytes}")))
+    Mtu::from_bytes(bytes).ok_or_else(|| Failure::malformed(format!("no path MTU of {bytes}")))
 }
 
-/// The way to `address`, from the own address of the same family.
+/// Address vector of `address`, from the own address of the same family.
 pub(crate) fn address_vector(address: IpAddr, context: &Context) -> Result<AddressVector, Failure> {
     let own = context
         .gids()
@@ -64,7 +64,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
     let remote = || -> Result<Remote, Failure> {
         let place = wr
             .remote
-            .ok_or_else(|| Failure::nonsense(format!("{} needs a remote place", wr.op)))?;
+            .ok_or_else(|| Failure::malformed(format!("{} needs a remote place", wr.op)))?;
         Ok(Remote { address: place.address, rkey: RKey(place.rkey) })
     };
     let immediate = wr.imm.map(|imm| Immediate(imm.to_be_bytes()));
@@ -90,7 +90,8 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
         "bind_window" => SendOp::BindWindow(bind(wr, objects)?),
         "atomic_write" => SendOp::AtomicWrite { remote: remote()? },
         "flush" => {
-            let flush = wr.flush.as_ref().ok_or_else(|| Failure::nonsense("a flush of what?"))?;
+            let flush =
+                wr.flush.as_ref().ok_or_else(|| Failure::malformed("flush needs a `flush`"))?;
             let placement = flush
                 .placement
                 .iter()
@@ -103,7 +104,7 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
                 whole,
             }
         }
-        op => return Err(Failure::nonsense(format!("no operation {op}"))),
+        op => return Err(Failure::malformed(format!("no operation {op}"))),
     };
     let data = match wr.inline {
         Some(inline) => Data::inline(&pattern(inline.seed, inline.length)),
@@ -114,12 +115,12 @@ pub(crate) fn request(wr: &Request, objects: &Objects) -> Result<SendWr, Failure
 }
 
 fn bind(wr: &Request, objects: &Objects) -> Result<WindowBind, Failure> {
-    let bind = wr.bind.as_ref().ok_or_else(|| Failure::nonsense("a bind of what?"))?;
+    let bind = wr.bind.as_ref().ok_or_else(|| Failure::malformed("bind_window needs a `bind`"))?;
     let (window, region) = (objects.window(&bind.window)?, objects.region(&bind.region)?);
     Ok(window.bind_to(region, bind.offset, bind.length, access(&bind.access)?))
 }
 
-/// The keys that requests to bind windows have in them.
+/// Keys of the windows that these requests bind.
 pub(crate) fn bound_keys(wrs: &[SendWr]) -> Vec<u32> {
     let keys = wrs.iter().filter_map(|wr| match wr.op {
         SendOp::BindWindow(bind) => Some(bind.rkey.0),
@@ -129,7 +130,7 @@ pub(crate) fn bound_keys(wrs: &[SendWr]) -> Vec<u32> {
 }
 
 fn known<T>(value: Option<T>, what: &str, name: &str) -> Result<T, Failure> {
-    value.ok_or_else(|| Failure::nonsense(format!("no {what} {name}")))
+    value.ok_or_else(|| Failure::malformed(format!("no {what} {name}")))
 }
 
 pub(crate) fn post_errno(error: PostError) -> &'static str {
@@ -169,7 +170,7 @@ pub(crate) fn event(event: &AsyncEvent) -> Value {
     json!({"event": name, "reason": event.to_string()})
 }
 
-/// The name in C of one of our enumerations' values: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
+/// Name in C of an enumeration's value: `RnrRetryExcErr` is `RNR_RETRY_EXC_ERR`.
 fn c_name(value: &impl Debug) -> String {
     let mut name = String::new();
     for (at, letter) in format!("{value:?}").chars().enumerate() {

@@ -30,7 +30,8 @@ INVALID = Expect(
     nak="INVALID",
     events_b="QP_REQ_ERR",
 )
-LOST = "rxe 6.12 loses the status of what fails on its own side"
+LOST = "rxe 6.12 loses the status of an error on its own side"
+LOST_STATUS = {"a": "ok flush flush"}
 
 
 def bad_request(name, wr, expect, **more):

@@ -2,7 +2,16 @@
 
 from dataclasses import replace
 
-from lab.interop.rows.errors.common import GOOD, LOST, OWN, SIZE, UNTOUCHED, bad_request, on_far
+from lab.interop.rows.errors.common import (
+    GOOD,
+    LOST,
+    LOST_STATUS,
+    OWN,
+    SIZE,
+    UNTOUCHED,
+    bad_request,
+    on_far,
+)
 from lab.interop.rows.row import UNKNOWN_KEY, End, Expect, Place, Region, Row, Wr
 
 # The bad request is refused when it is posted, and the one behind it is not posted.
@@ -24,7 +33,7 @@ def local_buffers():
         f"rxe 6.1 tells a bad key from bad bounds; {LOST}; after a local error 6.1 drops "
         "acknowledgements, and nothing completes any more, so the bad request is posted alone"
     )
-    bounds = {"from-rxe@6.12": {"a": "ok flush flush"}}
+    bounds = {"from-rxe@6.12": LOST_STATUS}
     key = bounds | {"from-rxe@6.1": {"a": "ok LOC_QP_OP_ERR flush"}}
     # rxe checks the destination when data arrive; the SEND behind may have left by then.
     late = {"from-rxe": {"b": "ok|ok ok"}}

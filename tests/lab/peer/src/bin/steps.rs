@@ -1,5 +1,5 @@
-//! Our side of connection management, step by step: what no tool does, against the same steps with
-//! librdmacm in a guest (`steps.py`).
+//! Connection management in steps that no tool takes, against the same steps with librdmacm in a
+//! guest (`cm_steps.py`).
 
 use std::{
     net::{IpAddr, Ipv4Addr},
@@ -16,10 +16,10 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const PORT: u16 = 7174;
 const RESOLVE: Duration = Duration::from_secs(5);
-/// Enough for what comes at all.
+/// Time limit of an event or a completion.
 const LIMIT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_secs(1);
-/// 4.096 µs · 2^14, and so many repeats: what has gone is noticed soon.
+/// 4.096 µs · 2^14, and few repeats, so that a vanished peer is noticed soon.
 const ACK_TIMEOUT: u8 = 14;
 const RETRY_COUNT: u8 = 3;
 
@@ -27,23 +27,23 @@ const RETRY_COUNT: u8 = 3;
 struct Arguments {
     /// The device, such as udp:10.77.0.1
     device: String,
-    /// Where all random numbers come from: two programs with the same seed and the same steps have
-    /// the same names and numbers
+    /// Seed of all random numbers: two programs with the same seed and the same steps have the same
+    /// GUID, ids and numbers
     #[arg(long)]
     seed: Option<u8>,
-    /// What to do, one after the other
+    /// Steps, one after the other
     #[arg(required = true)]
     steps: Vec<Step>,
 }
 
-/// A step. Each works on the id that was made last, and says what has come.
+/// A step. Each works on the id that was made last, and prints what has arrived.
 #[derive(Clone)]
 enum Step {
     /// `listen`: waits for requests from now on.
     Listen,
     /// `request`: waits for one, and makes a queue pair for it, with a receive request.
     Request,
-    /// `to:ADDRESS`: finds the way there, and makes a queue pair, with a receive request.
+    /// `to:ADDRESS`: resolves address and route, and makes a queue pair, with a receive request.
     To(IpAddr),
     /// `connect`, `connect:WORDS`: the words are private data.
     Connect(Vec<u8>),
@@ -54,16 +54,16 @@ enum Step {
     Disconnect,
     /// `event`: waits for the next one.
     Event,
-    /// `send`: a message of no bytes, and waits for its completion.
+    /// `send`: sends a message of no bytes, and waits for its completion.
     Send,
     /// `received`: waits for the completion of the receive request.
     Received,
     DestroyQp,
     /// `pause`: for a second.
     Pause,
-    /// `draw`: takes a random number for nothing, so that all later ones are others. Only here.
+    /// `draw`: draws an unused random number, so that all later ones are others. Only here.
     Draw,
-    /// `die`: ends without a goodbye. Only here, for the kernel says goodbye for its programs.
+    /// `die`: exits without a DREQ. Only here: the kernel sends a DREQ for its programs.
     Die,
 }
 
@@ -154,7 +154,7 @@ impl Side {
             Step::DestroyQp => self.id.destroy_qp(),
             Step::Pause => std::thread::sleep(PAUSE),
             Step::Draw => drop(self.context.random_psn()),
-            // nothing is dropped
+            // Nothing is dropped.
             Step::Die => std::process::exit(0),
         }
         Ok(())
@@ -173,7 +173,7 @@ impl Side {
         Ok(qp.post_recv(&[RecvWr::new(0, [])])?)
     }
 
-    /// Waits for the next event, and says what it is.
+    /// Waits for the next event, and prints it.
     fn next_event(&self) -> Result<CmEvent> {
         let event = self.channel.wait(Some(LIMIT))?;
         let data = event.private_data();
@@ -188,7 +188,7 @@ fn param(private_data: Vec<u8>) -> ConnParam {
     ConnParam { private_data, retry_count: RETRY_COUNT, ..ConnParam::default() }
 }
 
-/// Waits for a completion, and says how it went.
+/// Waits for a completion, and prints its status.
 fn complete(what: &str, cq: Option<CompletionQueue>) -> Result<()> {
     let cq = cq.ok_or("no queue pair")?;
     let end = Instant::now() + LIMIT;
