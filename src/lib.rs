@@ -82,7 +82,10 @@ pub use roce_provider::{
 };
 pub use roce_transport as transport;
 pub use roce_transport::{
-    adapter::{Limits, McastError, ObjectError, PKeyTable, PKeyTableSize},
+    adapter::{
+        Limits, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize, PKeyTable,
+        PKeyTableSize,
+    },
     addr::{AddressVector, Gid, Mtu, PKey, QKey, Qpn, StaticRate},
     event::{Counter, Counters, Disposition, DropReason},
     mem::{

@@ -10,8 +10,9 @@ use std::{
 use roce::{
     Access, AddressVector, AhFromWcError, BadWorkRequest, CompletionQueue, Context, CqModeration,
     Data, Device, DeviceMemoryError, Gid, GidType, Init, Limits, MemoryFault, NotifyKind,
-    ObjectError, OpenOptions, PKey, PostError, Progress, QKey, QpCaps, QpInitAttr, QpType, Qpn,
-    QueuePair, RecvWr, Rtr, Rts, SendWr, SrqAttr, State, Wc, link::Fabric, published_counters,
+    ObjectError, ObjectKind, OpenOptions, PKey, PostError, Progress, QKey, QpCaps, QpInitAttr,
+    QpType, Qpn, QueuePair, RecvWr, Rtr, Rts, SendWr, SrqAttr, State, Wc, link::Fabric,
+    published_counters,
 };
 use roce_transport::{psn::Psn, wire::GRH_LEN};
 
@@ -272,7 +273,10 @@ fn handles_make_room_when_they_go() {
     let (first, second) = (make().unwrap(), make().unwrap());
     let copy = first.clone();
     drop(first);
-    assert_eq!(make().err(), Some(ObjectError::TooMany { what: "address handles", limit: 2 }));
+    assert_eq!(
+        make().err(),
+        Some(ObjectError::TooMany { what: ObjectKind::AddressHandle, limit: 2 })
+    );
     drop((copy, second));
     let _again = (make().unwrap(), make().unwrap());
 }

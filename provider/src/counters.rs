@@ -4,6 +4,7 @@ use roce_transport::event::Counter;
 
 /// Totals of a link since it was opened.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct LinkCounters {
     /// Calls that sent something.
     pub send_calls: u64,

@@ -29,6 +29,7 @@ use crate::{
 /// What is wrong with the environment: one line that says what to do. The C library prints it and
 /// has no device then.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum EnvironmentError {
     /// A device that there is not.
     #[error("{DEVICES}: {0}")]

@@ -18,6 +18,7 @@ pub(crate) const GID_TABLE_LEN: u16 = 256;
 
 /// A device's port (`ibv_port_attr`); every device has one, number 1.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct PortAttr {
     /// Whether its interface is up and has a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
     pub active: bool,
@@ -63,6 +64,7 @@ impl PortAttr {
 
 /// An entry of a GID table (`ibv_gid_entry`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct GidEntry {
     /// The GID: an address of the device.
     pub gid: Gid,

@@ -35,6 +35,7 @@ const UNFINISHED: &str = "new";
 
 /// The counters of a device that is open now, in this process or in another.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
 pub struct Published {
     /// The device's name.
     pub device: String,
@@ -54,6 +55,7 @@ pub struct Published {
 
 /// A counter of a device that is open now.
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct PublishedCounter {
     /// Its name.
     pub name: String,

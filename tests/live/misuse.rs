@@ -4,13 +4,13 @@
 use std::{net::IpAddr, ops::Range, sync::Arc, time::Duration};
 
 use roce::{
-    Access, AddressVector, AhFromWcError, BadWorkRequest, ChannelError, CompletionQueue,
+    Access, AddressVector, AhFromWcError, Attribute, BadWorkRequest, ChannelError, CompletionQueue,
     ConnectError, Context, CqModeration, Data, DeviceMemoryError, Endpoint, Gid, Init, Limits,
-    McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError, OpenOptions,
-    PostError, ProtectionDomain, Psn, QKey, QpCaps, QpInfo, QpInitAttr, QpType, Qpn, QueuePair,
-    RKey, RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts, SendFlags, SendWr,
-    SharedReceiveQueue, SrqAttr, SrqError, SrqInfo, State, UdDestination, Wc, WindowType,
-    link::Fabric,
+    McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError, ObjectKind,
+    ObjectSize, OpenOptions, PostError, ProtectionDomain, Psn, QKey, QpCaps, QpInfo, QpInitAttr,
+    QpType, Qpn, QueuePair, RKey, RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts,
+    SendFlags, SendWr, SharedReceiveQueue, SrqAttr, SrqError, SrqInfo, State, UdDestination, Wc,
+    WindowType, link::Fabric,
 };
 
 use super::ALL;
@@ -103,7 +103,7 @@ fn worlds() -> (World, World) {
     (World::on(&fabric, "10.0.0.1"), World::on(&fabric, "10.0.0.2"))
 }
 
-const fn too_many(what: &'static str, limit: usize) -> ObjectError {
+const fn too_many(what: ObjectKind, limit: usize) -> ObjectError {
     ObjectError::TooMany { what, limit }
 }
 
@@ -126,18 +126,18 @@ fn up_to<T>(
 #[test]
 fn more_than_there_may_be() {
     let (a, _) = worlds();
-    up_to(&a, 1, too_many("protection domains", 2), || a.context.alloc_pd());
-    up_to(&a, 1, too_many("XRC domains", 1), || a.context.open_xrcd());
-    up_to(&a, 2, too_many("completion queues", 3), || a.context.create_cq(1, None));
-    up_to(&a, 2, too_many("memory windows", 2), || a.pd.alloc_window(WindowType::Type1));
-    up_to(&a, 1, too_many("shared receive queues", 2), || {
+    up_to(&a, 1, too_many(ObjectKind::ProtectionDomain, 2), || a.context.alloc_pd());
+    up_to(&a, 1, too_many(ObjectKind::XrcDomain, 1), || a.context.open_xrcd());
+    up_to(&a, 2, too_many(ObjectKind::CompletionQueue, 3), || a.context.create_cq(1, None));
+    up_to(&a, 2, too_many(ObjectKind::MemoryWindow, 2), || a.pd.alloc_window(WindowType::Type1));
+    up_to(&a, 1, too_many(ObjectKind::SharedReceiveQueue, 2), || {
         a.pd.create_srq(SrqAttr { max_wr: 1, max_sge: 1 })
     });
-    up_to(&a, 2, too_many("queue pairs", 3), || a.pd.create_qp(&a.attr(QpType::Uc)));
+    up_to(&a, 2, too_many(ObjectKind::QueuePair, 3), || a.pd.create_qp(&a.attr(QpType::Uc)));
     let way = AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0);
-    up_to(&a, 1, too_many("address handles", 1), || a.pd.create_ah(way));
+    up_to(&a, 1, too_many(ObjectKind::AddressHandle, 1), || a.pd.create_ah(way));
     let xrcd = a.context.open_xrcd().unwrap();
-    up_to(&a, 2, too_many("queue pairs", 3), || xrcd.create_target());
+    up_to(&a, 2, too_many(ObjectKind::QueuePair, 3), || xrcd.create_target());
     let regions = [(); 3].map(|()| a.pd.allocate(8, ALL).unwrap());
     assert!(matches!(
         a.refused(|| a.pd.allocate(8, ALL)),
@@ -155,24 +155,24 @@ fn more_than_there_may_be() {
 fn sizes() {
     let (a, _) = worlds();
     for capacity in [0, 65, usize::MAX] {
-        let wrong = ObjectError::Size { what: "completions", least: 1, limit: 64 };
+        let wrong = ObjectError::Size { what: ObjectSize::Completions, least: 1, limit: 64 };
         assert_eq!(a.refused(|| a.context.create_cq(capacity, None)), wrong);
         assert_eq!(a.refused(|| a.cq.resize(capacity)), wrong);
     }
     let size = |what, least, limit| ObjectError::Size { what, least, limit };
     for (attr, error) in [
-        (SrqAttr { max_wr: 0, max_sge: 1 }, size("max_wr", 1, 8)),
-        (SrqAttr { max_wr: 9, max_sge: 1 }, size("max_wr", 1, 8)),
-        (SrqAttr { max_wr: 1, max_sge: 3 }, size("max_sge", 0, 2)),
+        (SrqAttr { max_wr: 0, max_sge: 1 }, size(ObjectSize::MaxWr, 1, 8)),
+        (SrqAttr { max_wr: 9, max_sge: 1 }, size(ObjectSize::MaxWr, 1, 8)),
+        (SrqAttr { max_wr: 1, max_sge: 3 }, size(ObjectSize::MaxSge, 0, 2)),
     ] {
         assert_eq!(a.refused(|| a.pd.create_srq(attr)), error);
     }
     for (caps, error) in [
-        (QpCaps { max_send_wr: 9, ..CAPS }, size("max_send_wr", 0, 8)),
-        (QpCaps { max_recv_wr: 9, ..CAPS }, size("max_recv_wr", 0, 8)),
-        (QpCaps { max_send_sge: 3, ..CAPS }, size("max_send_sge", 0, 2)),
-        (QpCaps { max_recv_sge: 3, ..CAPS }, size("max_recv_sge", 0, 2)),
-        (QpCaps { max_inline_data: 17, ..CAPS }, size("max_inline_data", 0, 16)),
+        (QpCaps { max_send_wr: 9, ..CAPS }, size(ObjectSize::MaxSendWr, 0, 8)),
+        (QpCaps { max_recv_wr: 9, ..CAPS }, size(ObjectSize::MaxRecvWr, 0, 8)),
+        (QpCaps { max_send_sge: 3, ..CAPS }, size(ObjectSize::MaxSendSge, 0, 2)),
+        (QpCaps { max_recv_sge: 3, ..CAPS }, size(ObjectSize::MaxRecvSge, 0, 2)),
+        (QpCaps { max_inline_data: 17, ..CAPS }, size(ObjectSize::MaxInlineData, 0, 16)),
     ] {
         assert_eq!(a.refused(|| a.pd.create_qp(&QpInitAttr { caps, ..a.attr(QpType::Rc) })), error);
     }
@@ -353,8 +353,14 @@ fn transitions() {
     for (rtr, error) in [
         (Rtr::Ud, ModifyError::WrongService(QpType::Rc)),
         (Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }, ModifyError::WrongService(QpType::Rc)),
-        (with(path_mtu, av, 129, 1), ModifyError::Range { what: "max_dest_rd_atomic", limit: 128 }),
-        (with(path_mtu, av, 1, 32), ModifyError::Range { what: "min_rnr_timer", limit: 31 }),
+        (
+            with(path_mtu, av, 129, 1),
+            ModifyError::Range { attribute: Attribute::MaxDestRdAtomic, limit: 128 },
+        ),
+        (
+            with(path_mtu, av, 1, 32),
+            ModifyError::Range { attribute: Attribute::MinRnrTimer, limit: 31 },
+        ),
         (with(path_mtu, AddressVector { sgid_index: 7, ..av }, 1, 1), ModifyError::GidIndex(7)),
         (
             with(path_mtu, AddressVector { dgid: group, ..av }, 1, 1),
@@ -371,13 +377,13 @@ fn transitions() {
         rnr_retry,
         max_rd_atomic,
     };
-    for (rts, what, limit) in [
-        (rts(32, 7, 7, 1), "timeout", 31),
-        (rts(14, 8, 7, 1), "retry_cnt", 7),
-        (rts(14, 7, 8, 1), "rnr_retry", 7),
-        (rts(14, 7, 7, 129), "max_rd_atomic", 128),
+    for (rts, attribute, limit) in [
+        (rts(32, 7, 7, 1), Attribute::Timeout, 31),
+        (rts(14, 8, 7, 1), Attribute::RetryCnt, 7),
+        (rts(14, 7, 8, 1), Attribute::RnrRetry, 7),
+        (rts(14, 7, 7, 129), Attribute::MaxRdAtomic, 128),
     ] {
-        assert_eq!(a.refused(|| qp.to_rts(rts)), ModifyError::Range { what, limit });
+        assert_eq!(a.refused(|| qp.to_rts(rts)), ModifyError::Range { attribute, limit });
     }
     assert_eq!(
         a.refused(|| qp.to_rts(Rts::Uc { sq_psn: Psn::new(0) })),

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, ObjectError},
+    adapter::{Adapter, AdapterConfig, Limits, ObjectError, ObjectKind},
     addr::{QKey, Qpn},
     event::{Disposition, DropReason, Refusal},
     mem::{Access, MrAttr, RKey, RegisterError, WindowBind, WindowId, WindowType},
@@ -291,7 +291,9 @@ fn forged_notifications_change_nothing() {
     half.expect_nothing();
     let after = half.node.adapter.query_qp(half.qp.qpn).unwrap();
     assert_eq!(after.congestion.cnp_received, 1000);
-    assert_eq!(roce_transport::qp::QpInfo { congestion: before.congestion, ..after }, before);
+    let mut otherwise = after;
+    otherwise.congestion = before.congestion;
+    assert_eq!(otherwise, before);
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }
 
@@ -355,7 +357,7 @@ fn every_resource_has_a_limit() {
     for _ in 0..3 {
         let pds = [(); 2].map(|()| adapter.alloc_pd().unwrap());
         let too_many = |what, limit| ObjectError::TooMany { what, limit };
-        assert_eq!(adapter.alloc_pd(), Err(too_many("protection domains", 2)));
+        assert_eq!(adapter.alloc_pd(), Err(too_many(ObjectKind::ProtectionDomain, 2)));
         let attr = || MrAttr {
             memory: std::sync::Arc::new(roce_transport::mem::HeapMemory::new(8)),
             address: 0,
@@ -366,15 +368,21 @@ fn every_resource_has_a_limit() {
         let windows = [(); 2].map(|()| adapter.alloc_window(pds[0], WindowType::Type1).unwrap());
         assert_eq!(
             adapter.alloc_window(pds[0], WindowType::Type2B),
-            Err(too_many("memory windows", 2))
+            Err(too_many(ObjectKind::MemoryWindow, 2))
         );
         let cqs = [(); 2].map(|()| adapter.create_cq(16).unwrap());
-        assert_eq!(adapter.create_cq(16).map(|_| ()), Err(too_many("completion queues", 2)));
+        assert_eq!(
+            adapter.create_cq(16).map(|_| ()),
+            Err(too_many(ObjectKind::CompletionQueue, 2))
+        );
         let srq = SrqAttr { max_wr: 4, max_sge: 2 };
         let srqs = [(); 2].map(|()| adapter.create_srq(pds[0], srq).unwrap());
-        assert_eq!(adapter.create_srq(pds[0], srq), Err(too_many("shared receive queues", 2)));
+        assert_eq!(
+            adapter.create_srq(pds[0], srq),
+            Err(too_many(ObjectKind::SharedReceiveQueue, 2))
+        );
         let xrcd = adapter.open_xrcd().unwrap();
-        assert_eq!(adapter.open_xrcd(), Err(too_many("XRC domains", 1)));
+        assert_eq!(adapter.open_xrcd(), Err(too_many(ObjectKind::XrcDomain, 1)));
         let caps = QpCaps {
             max_send_wr: 4,
             max_recv_wr: 4,
@@ -393,7 +401,7 @@ fn every_resource_has_a_limit() {
             quirks: Default::default(),
         };
         let qps = [(); 2].map(|()| adapter.create_qp(init(caps)).unwrap());
-        assert_eq!(adapter.create_qp(init(caps)), Err(too_many("queue pairs", 2)));
+        assert_eq!(adapter.create_qp(init(caps)), Err(too_many(ObjectKind::QueuePair, 2)));
         for caps in [
             QpCaps { max_send_wr: 5, ..caps },
             QpCaps { max_recv_wr: 5, ..caps },

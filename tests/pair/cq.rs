@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use roce_transport::{
-    adapter::ObjectError,
+    adapter::{ObjectError, ObjectSize},
     event::{DropReason, Event},
     qp::{ModifyError, QpInit, QpType, State},
     time::Instant,
@@ -65,7 +65,7 @@ fn the_new_size_is_where_it_overflows() {
 fn sizes_that_are_refused() {
     let mut half = Half::reset(Options { cqe: 4, ..Options::default() });
     let (cq, limit) = (half.qp.recv_cq.id(), half.node.adapter.limits().max_cqe);
-    let refused = Err(ObjectError::Size { what: "completions", least: 1, limit });
+    let refused = Err(ObjectError::Size { what: ObjectSize::Completions, least: 1, limit });
     assert_eq!(half.node.adapter.resize_cq(cq, 0), refused);
     assert_eq!(half.node.adapter.resize_cq(cq, limit + 1), refused);
     assert_eq!(half.node.adapter.resize_cq(CqId(77), 4), Err(ObjectError::Unknown));
@@ -216,7 +216,7 @@ fn new_moderation_delivers_what_was_put_off() {
     assert!(arrival(&mut half, &mut psn, false), "without moderation each one wakes");
     let too_long =
         CqModeration { count: 0, period: CqModeration::MAX_PERIOD + Duration::from_micros(1) };
-    let refused = ObjectError::Size { what: "cq_period in µs", least: 0, limit: 65_535 };
+    let refused = ObjectError::Size { what: ObjectSize::CqPeriod, least: 0, limit: 65_535 };
     assert_eq!(half.node.adapter.moderate_cq(cq, too_long), Err(refused));
     assert_eq!(
         half.node.adapter.moderate_cq(CqId(99), CqModeration::default()),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use roce_transport::{
-    adapter::{Adapter, AdapterConfig, Limits, ObjectError},
+    adapter::{Adapter, AdapterConfig, Limits, ObjectError, ObjectKind, ObjectSize},
     addr::AddressVector,
     mem::{Access, HeapMemory, MrAttr, RegisterError, WindowId, WindowType},
     qp::{QpCaps, QpInit, QpType},
@@ -17,7 +17,7 @@ fn granting(limits: Limits) -> Node {
     Node::granting(limits, [10, 0, 0, 1].into(), 1, UDP_SEGMENT)
 }
 
-fn too_many(what: &'static str, limit: usize) -> ObjectError {
+fn too_many(what: ObjectKind, limit: usize) -> ObjectError {
     ObjectError::TooMany { what, limit }
 }
 
@@ -42,14 +42,14 @@ fn limits_that_cannot_be_kept_are_not_promised() {
     node.pd = pd;
     let mut create = || adapter.create_qp(init(&node, &cq));
     (0..5).for_each(|_| assert!(create().is_ok()));
-    assert_eq!(create(), Err(too_many("queue pairs", 5)));
+    assert_eq!(create(), Err(too_many(ObjectKind::QueuePair, 5)));
 }
 
 #[test]
 fn protection_domains() {
     let mut node = granting(Limits { max_pd: 2, ..Limits::default() });
     let second = node.adapter.alloc_pd().unwrap();
-    assert_eq!(node.adapter.alloc_pd(), Err(too_many("protection domains", 2)));
+    assert_eq!(node.adapter.alloc_pd(), Err(too_many(ObjectKind::ProtectionDomain, 2)));
     node.adapter.dealloc_pd(second).unwrap();
     node.adapter.alloc_pd().unwrap();
 }
@@ -57,11 +57,11 @@ fn protection_domains() {
 #[test]
 fn completion_queues() {
     let mut node = granting(Limits { max_cq: 1, max_cqe: 8, ..Limits::default() });
-    let size = ObjectError::Size { what: "completions", least: 1, limit: 8 };
+    let size = ObjectError::Size { what: ObjectSize::Completions, least: 1, limit: 8 };
     assert_eq!(node.adapter.create_cq(9).err(), Some(size));
     assert_eq!(node.adapter.create_cq(0).err(), Some(size));
     let first = node.adapter.create_cq(8).unwrap();
-    assert_eq!(node.adapter.create_cq(8).err(), Some(too_many("completion queues", 1)));
+    assert_eq!(node.adapter.create_cq(8).err(), Some(too_many(ObjectKind::CompletionQueue, 1)));
     node.adapter.destroy_cq(first.id()).unwrap();
     node.adapter.create_cq(8).unwrap();
 }
@@ -71,7 +71,7 @@ fn queue_pairs() {
     let mut node = granting(Limits { max_qp: 1, ..Limits::default() });
     let cq = node.adapter.create_cq(8).unwrap();
     let first = node.adapter.create_qp(init(&node, &cq)).unwrap();
-    assert_eq!(node.adapter.create_qp(init(&node, &cq)), Err(too_many("queue pairs", 1)));
+    assert_eq!(node.adapter.create_qp(init(&node, &cq)), Err(too_many(ObjectKind::QueuePair, 1)));
     node.adapter.destroy_qp(first).unwrap();
     node.adapter.create_qp(init(&node, &cq)).unwrap();
 }
@@ -91,11 +91,11 @@ fn sizes_of_queue_pairs() {
     let mut try_caps = |caps| node.adapter.create_qp(QpInit { caps, ..init(&node, &cq) });
     try_caps(most).unwrap();
     for (what, caps, limit) in [
-        ("max_send_wr", QpCaps { max_send_wr: 17, ..most }, 16),
-        ("max_recv_wr", QpCaps { max_recv_wr: 17, ..most }, 16),
-        ("max_send_sge", QpCaps { max_send_sge: 4, ..most }, 3),
-        ("max_recv_sge", QpCaps { max_recv_sge: 4, ..most }, 3),
-        ("max_inline_data", QpCaps { max_inline_data: 101, ..most }, 100),
+        (ObjectSize::MaxSendWr, QpCaps { max_send_wr: 17, ..most }, 16),
+        (ObjectSize::MaxRecvWr, QpCaps { max_recv_wr: 17, ..most }, 16),
+        (ObjectSize::MaxSendSge, QpCaps { max_send_sge: 4, ..most }, 3),
+        (ObjectSize::MaxRecvSge, QpCaps { max_recv_sge: 4, ..most }, 3),
+        (ObjectSize::MaxInlineData, QpCaps { max_inline_data: 101, ..most }, 100),
     ] {
         assert_eq!(try_caps(caps), Err(ObjectError::Size { what, least: 0, limit }));
     }
@@ -108,14 +108,17 @@ fn shared_receive_queues() {
     let size = |what, least, limit| ObjectError::Size { what, least, limit };
     assert_eq!(
         node.adapter.create_srq(node.pd, SrqAttr { max_wr: 17, ..attr }),
-        Err(size("max_wr", 1, 16))
+        Err(size(ObjectSize::MaxWr, 1, 16))
     );
     assert_eq!(
         node.adapter.create_srq(node.pd, SrqAttr { max_sge: 4, ..attr }),
-        Err(size("max_sge", 0, 3))
+        Err(size(ObjectSize::MaxSge, 0, 3))
     );
     let first = node.adapter.create_srq(node.pd, attr).unwrap();
-    assert_eq!(node.adapter.create_srq(node.pd, attr), Err(too_many("shared receive queues", 1)));
+    assert_eq!(
+        node.adapter.create_srq(node.pd, attr),
+        Err(too_many(ObjectKind::SharedReceiveQueue, 1))
+    );
     node.adapter.destroy_srq(first).unwrap();
     node.adapter.create_srq(node.pd, attr).unwrap();
 }
@@ -136,7 +139,7 @@ fn xrc_domains() {
     // the node has one already
     let mut node = granting(Limits { max_xrcd: 2, ..Limits::default() });
     let first = node.adapter.open_xrcd().unwrap();
-    assert_eq!(node.adapter.open_xrcd(), Err(too_many("XRC domains", 2)));
+    assert_eq!(node.adapter.open_xrcd(), Err(too_many(ObjectKind::XrcDomain, 2)));
     node.adapter.close_xrcd(first).unwrap();
     node.adapter.open_xrcd().unwrap();
 }
@@ -147,7 +150,7 @@ fn memory_windows() {
     let first = node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
     assert_eq!(
         node.adapter.alloc_window(node.pd, WindowType::Type1),
-        Err(too_many("memory windows", 1))
+        Err(too_many(ObjectKind::MemoryWindow, 1))
     );
     node.adapter.dealloc_window(WindowId::of(first)).unwrap();
     node.adapter.alloc_window(node.pd, WindowType::Type1).unwrap();
@@ -158,7 +161,7 @@ fn address_handles() {
     let mut node = granting(Limits { max_ah: 1, ..Limits::default() });
     let av = AddressVector::new(node.ip.into(), 0);
     let first = node.adapter.create_ah(node.pd, &av).unwrap();
-    assert_eq!(node.adapter.create_ah(node.pd, &av), Err(too_many("address handles", 1)));
+    assert_eq!(node.adapter.create_ah(node.pd, &av), Err(too_many(ObjectKind::AddressHandle, 1)));
     node.adapter.destroy_ah(first).unwrap();
     node.adapter.create_ah(node.pd, &av).unwrap();
 }

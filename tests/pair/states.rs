@@ -7,7 +7,7 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     mem::LKey,
     psn::Psn,
-    qp::{EDGES, Init, ModifyError, PostError, QpType, QpUpdate, Rtr, Rts, State},
+    qp::{Attribute, EDGES, Init, ModifyError, PostError, QpType, QpUpdate, Rtr, Rts, State},
     time::Instant,
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
@@ -183,8 +183,14 @@ fn attributes_are_checked_before_anything_changes() {
         ((group, Mtu::B1024, 1, 1), ModifyError::MulticastPeer(group.dgid)),
         ((AddressVector { sgid_index: 1, ..av }, Mtu::B1024, 1, 1), ModifyError::GidIndex(1)),
         ((other_family, Mtu::B1024, 1, 1), ModifyError::GidIndex(0)),
-        ((av, Mtu::B1024, 129, 1), ModifyError::Range { what: "max_dest_rd_atomic", limit: 128 }),
-        ((av, Mtu::B1024, 1, 32), ModifyError::Range { what: "min_rnr_timer", limit: 31 }),
+        (
+            (av, Mtu::B1024, 129, 1),
+            ModifyError::Range { attribute: Attribute::MaxDestRdAtomic, limit: 128 },
+        ),
+        (
+            (av, Mtu::B1024, 1, 32),
+            ModifyError::Range { attribute: Attribute::MinRnrTimer, limit: 31 },
+        ),
         (good, ModifyError::WrongService(QpType::Ud)),
     ] {
         let rtr = Rtr::Rc {
@@ -208,15 +214,15 @@ fn attributes_are_checked_before_anything_changes() {
         assert_eq!(node.state(rc.qpn), State::Init);
     }
     let rtr = in_state(&mut node, QpType::Rc, State::Rtr).unwrap();
-    for (timeout, retry_cnt, rnr_retry, max_rd_atomic, what, limit) in [
-        (32, 0, 0, 0, "timeout", 31),
-        (0, 8, 0, 0, "retry_cnt", 7),
-        (0, 0, 8, 0, "rnr_retry", 7),
-        (0, 0, 0, 129, "max_rd_atomic", 128),
+    for (timeout, retry_cnt, rnr_retry, max_rd_atomic, attribute, limit) in [
+        (32, 0, 0, 0, Attribute::Timeout, 31),
+        (0, 8, 0, 0, Attribute::RetryCnt, 7),
+        (0, 0, 8, 0, Attribute::RnrRetry, 7),
+        (0, 0, 0, 129, Attribute::MaxRdAtomic, 128),
     ] {
         let rts = Rts::Rc { sq_psn: Psn::new(0), timeout, retry_cnt, rnr_retry, max_rd_atomic };
         let result = node.adapter.to_rts(Instant::ZERO, rtr.qpn, &rts);
-        assert_eq!(result, Err(ModifyError::Range { what, limit }));
+        assert_eq!(result, Err(ModifyError::Range { attribute, limit }));
     }
     let reset = in_state(&mut node, QpType::Rc, State::Reset).unwrap();
     let init = Init { pkey_index: 2, ..Init::default() };

@@ -8,7 +8,9 @@ use roce_transport::{
     event::{Disposition, DropReason, Event, Refusal},
     mem::RKey,
     psn::Psn,
-    qp::{Init, ModifyError, PostError, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
+    qp::{
+        Attribute, Init, ModifyError, PostError, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State,
+    },
     time::Instant,
     wire::{Bth, Ext, Headers, NakCode, Opcode, Operation as Op, Service, Syndrome, XrcEth},
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, SrqId, WcStatus},
@@ -311,7 +313,7 @@ fn attributes_of_the_other_kind_are_refused() {
         rnr_retry,
         max_rd_atomic,
     };
-    let range = |what, limit| Err(ModifyError::Range { what, limit });
+    let range = |attribute, limit| Err(ModifyError::Range { attribute, limit });
     for (qp_type, right, wrong) in [
         (QpType::XrcInitiator, initiator, [target(1, 1), rc]),
         (QpType::XrcTarget, target(1, 1), [initiator, rc]),
@@ -324,8 +326,11 @@ fn attributes_of_the_other_kind_are_refused() {
             assert_eq!(adapter.to_rtr(qpn, &wrong), Err(ModifyError::WrongService(qp_type)));
         }
         if qp_type == QpType::XrcTarget {
-            assert_eq!(adapter.to_rtr(qpn, &target(129, 1)), range("max_dest_rd_atomic", 128));
-            assert_eq!(adapter.to_rtr(qpn, &target(1, 32)), range("min_rnr_timer", 31));
+            assert_eq!(
+                adapter.to_rtr(qpn, &target(129, 1)),
+                range(Attribute::MaxDestRdAtomic, 128)
+            );
+            assert_eq!(adapter.to_rtr(qpn, &target(1, 32)), range(Attribute::MinRnrTimer, 31));
         }
         adapter.to_rtr(qpn, &right).unwrap();
         let rts = |adapter: &mut Adapter, rts: Rts| adapter.to_rts(Instant::ZERO, qpn, &rts);
@@ -335,17 +340,17 @@ fn attributes_of_the_other_kind_are_refused() {
         match qp_type {
             QpType::XrcInitiator => {
                 assert_eq!((rts(adapter, receives(1)), rts(adapter, plain)), (service, service));
-                assert_eq!(rts(adapter, sends(32, 0, 0, 0)), range("timeout", 31));
-                assert_eq!(rts(adapter, sends(0, 8, 0, 0)), range("retry_cnt", 7));
-                assert_eq!(rts(adapter, sends(0, 0, 8, 0)), range("rnr_retry", 7));
-                assert_eq!(rts(adapter, sends(0, 0, 0, 129)), range("max_rd_atomic", 128));
+                assert_eq!(rts(adapter, sends(32, 0, 0, 0)), range(Attribute::Timeout, 31));
+                assert_eq!(rts(adapter, sends(0, 8, 0, 0)), range(Attribute::RetryCnt, 7));
+                assert_eq!(rts(adapter, sends(0, 0, 8, 0)), range(Attribute::RnrRetry, 7));
+                assert_eq!(rts(adapter, sends(0, 0, 0, 129)), range(Attribute::MaxRdAtomic, 128));
             }
             QpType::XrcTarget => {
                 assert_eq!(
                     (rts(adapter, sends(1, 1, 1, 1)), rts(adapter, plain)),
                     (service, service)
                 );
-                assert_eq!(rts(adapter, receives(32)), range("timeout", 31));
+                assert_eq!(rts(adapter, receives(32)), range(Attribute::Timeout, 31));
             }
             _ => assert_eq!(
                 (rts(adapter, sends(1, 1, 1, 1)), rts(adapter, receives(1))),

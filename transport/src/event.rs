@@ -18,6 +18,7 @@ pub use crate::work::Refusal;
 /// pair that took it. Path migration does not exist in RoCE, so there is neither
 /// `IBV_EVENT_PATH_MIG` nor `IBV_EVENT_PATH_MIG_ERR`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Event {
     /// A completion arrived in a queue that was armed for it. Internal to the owner of the
     /// completion channel.

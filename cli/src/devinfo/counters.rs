@@ -29,7 +29,7 @@ pub(super) fn run(device: Option<&str>, verbose: bool, as_json: bool) -> Result<
 fn print(published: &Published, verbose: bool) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
-    let Published { device, pid, program, gids, opened, updated, counters } = published;
+    let Published { device, pid, program, gids, opened, updated, counters, .. } = published;
     println!("hca_id:\t{device}");
     println!("\t{:<32}{program} (process {pid})", "opened by:");
     println!("\t{:<32}{:.0} s", "open since:", ago(*opened));
@@ -38,7 +38,7 @@ fn print(published: &Published, verbose: bool) {
         println!("\t{:<32}{gid}", format!("GID[{index:3}]:"));
     }
     let shown: Vec<_> = counters.iter().filter(|counter| verbose || counter.value > 0).collect();
-    for PublishedCounter { name, explanation, value } in &shown {
+    for PublishedCounter { name, explanation, value, .. } in &shown {
         println!("\t{name:<24}{value:>16}  {explanation}");
     }
     if shown.len() < counters.len() {
@@ -48,8 +48,8 @@ fn print(published: &Published, verbose: bool) {
 }
 
 fn to_json(published: &Published) -> Value {
-    let Published { device, pid, program, gids, opened, updated, counters } = published;
-    let counter = |PublishedCounter { name, explanation, value }: &PublishedCounter| {
+    let Published { device, pid, program, gids, opened, updated, counters, .. } = published;
+    let counter = |PublishedCounter { name, explanation, value, .. }: &PublishedCounter| {
         (name.clone(), json!({ "value": value, "explanation": explanation }))
     };
     json!({

@@ -3,7 +3,7 @@
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
 use roce_transport::{
-    adapter::{ObjectError, PdId},
+    adapter::{ObjectError, ObjectKind, ObjectSize, PdId},
     addr::{AddressVector, Mtu, QKey, Qpn},
     mem::{Access, HeapMemory, Memory, MrAttr, RegisterError, Reregister, WindowId, WindowType},
     psn::Psn,
@@ -22,7 +22,7 @@ const TYPES: [WindowType; 3] = [WindowType::Type1, WindowType::Type2A, WindowTyp
 /// Completions that no queue of all these requests can be short of.
 const CQE: usize = 1024;
 
-const fn too_many(what: &'static str, limit: usize) -> Result<(), ObjectError> {
+const fn too_many(what: ObjectKind, limit: usize) -> Result<(), ObjectError> {
     Err(ObjectError::TooMany { what, limit })
 }
 
@@ -32,7 +32,8 @@ impl Side {
     pub(super) fn alloc_pd(&mut self) {
         let before = self.snapshot();
         let full = self.pds.len() == LIMITS.max_pd;
-        let expected = if full { too_many("protection domains", LIMITS.max_pd) } else { Ok(()) };
+        let expected =
+            if full { too_many(ObjectKind::ProtectionDomain, LIMITS.max_pd) } else { Ok(()) };
         let result = self.adapter.alloc_pd();
         if let Some(pd) = self.judge(&before, result, Some(expected)) {
             assert!(!self.pds.contains(&pd));
@@ -154,7 +155,8 @@ impl Side {
         let Some(pd) = self.pd(argument >> 2) else { return };
         let before = self.snapshot();
         let full = self.windows.len() == LIMITS.max_mw;
-        let expected = if full { too_many("memory windows", LIMITS.max_mw) } else { Ok(()) };
+        let expected =
+            if full { too_many(ObjectKind::MemoryWindow, LIMITS.max_mw) } else { Ok(()) };
         let result = self.adapter.alloc_window(pd, TYPES[usize::from(argument & 3) % 3]);
         if let Some(rkey) = self.judge(&before, result, Some(expected)) {
             self.windows.push(Window { rkey, pd });
@@ -187,7 +189,9 @@ impl Side {
         let before = self.snapshot();
         let expected = match () {
             () if sgid_index != 0 => Err(ObjectError::GidIndex(sgid_index)),
-            () if self.ahs.len() == LIMITS.max_ah => too_many("address handles", LIMITS.max_ah),
+            () if self.ahs.len() == LIMITS.max_ah => {
+                too_many(ObjectKind::AddressHandle, LIMITS.max_ah)
+            }
             () => Ok(()),
         };
         let result = self.adapter.create_ah(pd, &AddressVector::new(other.ip.into(), sgid_index));
@@ -201,7 +205,8 @@ impl Side {
         match argument & 3 {
             0 => {
                 let full = self.xrcds.len() == LIMITS.max_xrcd;
-                let expected = if full { too_many("XRC domains", LIMITS.max_xrcd) } else { Ok(()) };
+                let expected =
+                    if full { too_many(ObjectKind::XrcDomain, LIMITS.max_xrcd) } else { Ok(()) };
                 let result = self.adapter.open_xrcd();
                 if let Some(xrcd) = self.judge(&before, result, Some(expected)) {
                     self.xrcds.push(xrcd);
@@ -219,7 +224,8 @@ impl Side {
             2 => {
                 let Some(&xrcd) = self.xrcds.first() else { return };
                 let full = self.qps.len() + self.targets.len() == LIMITS.max_qp;
-                let expected = if full { too_many("queue pairs", LIMITS.max_qp) } else { Ok(()) };
+                let expected =
+                    if full { too_many(ObjectKind::QueuePair, LIMITS.max_qp) } else { Ok(()) };
                 let result = self.adapter.create_xrc_target(xrcd);
                 if let Some(qpn) = self.judge(&before, result, Some(expected)) {
                     self.targets.push((qpn, xrcd));
@@ -267,8 +273,11 @@ impl Side {
                 0xFF => LIMITS.max_cqe + 1,
                 _ => CQE + usize::from(argument),
             };
-            let wrong =
-                Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe });
+            let wrong = Err(ObjectError::Size {
+                what: ObjectSize::Completions,
+                least: 1,
+                limit: LIMITS.max_cqe,
+            });
             let expected = if (1..=LIMITS.max_cqe).contains(&capacity) { Ok(()) } else { wrong };
             let result = self.adapter.resize_cq(id, capacity);
             self.judge(&before, result, Some(expected));
@@ -291,10 +300,12 @@ impl Side {
             _ => CQE,
         };
         let expected = match () {
-            () if capacity != CQE => {
-                Err(ObjectError::Size { what: "completions", least: 1, limit: LIMITS.max_cqe })
-            }
-            () if live == LIMITS.max_cq => too_many("completion queues", LIMITS.max_cq),
+            () if capacity != CQE => Err(ObjectError::Size {
+                what: ObjectSize::Completions,
+                least: 1,
+                limit: LIMITS.max_cqe,
+            }),
+            () if live == LIMITS.max_cq => too_many(ObjectKind::CompletionQueue, LIMITS.max_cq),
             () => Ok(()),
         };
         let before = self.snapshot();
@@ -329,12 +340,12 @@ impl Side {
                 limit: limit_,
             })
         };
-        let error = size("max_wr", max_wr, 1, LIMITS.max_qp_wr)
-            .or_else(|| size("max_sge", max_sge, 0, LIMITS.max_sge));
+        let error = size(ObjectSize::MaxWr, max_wr, 1, LIMITS.max_qp_wr)
+            .or_else(|| size(ObjectSize::MaxSge, max_sge, 0, LIMITS.max_sge));
         let expected = match error {
             Some(error) => Err(error),
             None if self.srqs.len() == LIMITS.max_srq => {
-                too_many("shared receive queues", LIMITS.max_srq)
+                too_many(ObjectKind::SharedReceiveQueue, LIMITS.max_srq)
             }
             None => Ok(()),
         };
@@ -421,11 +432,11 @@ impl Side {
         let too_large =
             |what, limit: u32| Err(ObjectError::Size { what, least: 0, limit: limit as usize });
         let expected = match () {
-            () if sizes >= 0xF8 => too_large("max_send_wr", LIMITS.max_qp_wr),
-            () if sizes >= 0xF0 => too_large("max_inline_data", LIMITS.max_inline_data),
+            () if sizes >= 0xF8 => too_large(ObjectSize::MaxSendWr, LIMITS.max_qp_wr),
+            () if sizes >= 0xF0 => too_large(ObjectSize::MaxInlineData, LIMITS.max_inline_data),
             () if !send.live || !recv.live => Err(ObjectError::Unknown),
             () if self.qps.len() + self.targets.len() == LIMITS.max_qp => {
-                too_many("queue pairs", LIMITS.max_qp)
+                too_many(ObjectKind::QueuePair, LIMITS.max_qp)
             }
             () => Ok(()),
         };

@@ -52,11 +52,10 @@ impl Dm {
 impl From<DeviceMemoryError> for Errno {
     fn from(error: DeviceMemoryError) -> Self {
         match error {
-            DeviceMemoryError::Size { length: 0, .. }
-            | DeviceMemoryError::Range(_)
-            | DeviceMemoryError::OtherDevice => Self::INVAL,
+            DeviceMemoryError::Size { length: 0, .. } => Self::INVAL,
             DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => Self::NOMEM,
             DeviceMemoryError::Region(error) => error.into(),
+            _ => Self::INVAL,
         }
     }
 }

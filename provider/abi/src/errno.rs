@@ -104,6 +104,7 @@ impl From<RegionError> for Errno {
             RegionError::Memory(source) => source.into(),
             RegionError::Register(error) => error.into(),
             RegionError::Unreachable(_) => Self(libc::EFAULT),
+            _ => Self::INVAL,
         }
     }
 }

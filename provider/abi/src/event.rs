@@ -25,10 +25,9 @@ enum About {
     Device,
 }
 
-/// `ibv_event_type`, and what the event is about; none for what is internal.
+/// `ibv_event_type`, and what the event is about; none for what C has no number for.
 fn translate(event: AsyncEvent) -> Option<(c_uint, About)> {
     Some(match event {
-        AsyncEvent::Completion(_) => return None,
         AsyncEvent::CqError(cq) => (0, About::Cq(cq.0)),
         AsyncEvent::QpFatal(qpn) => (1, About::Qp(qpn.get())),
         AsyncEvent::QpRequestError(qpn, _) => (2, About::Qp(qpn.get())),
@@ -42,6 +41,7 @@ fn translate(event: AsyncEvent) -> Option<(c_uint, About)> {
         AsyncEvent::SrqLimitReached(srq) => (15, About::Srq(srq.get())),
         AsyncEvent::LastWqeReached(qpn) => (16, About::Qp(qpn.get())),
         AsyncEvent::GidChange => (18, About::Port),
+        _ => return None,
     })
 }
 

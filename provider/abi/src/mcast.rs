@@ -32,6 +32,7 @@ impl From<AttachError> for Errno {
         match error {
             AttachError::Adapter(error) => error.into(),
             AttachError::Join { source, .. } => source.into(),
+            _ => Self::INVAL,
         }
     }
 }

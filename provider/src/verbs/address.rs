@@ -37,6 +37,7 @@ impl Drop for AhInner {
 
 /// Why no address handle can be made from a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum AhFromWcError {
     /// Not of a datagram, or a failure.
     #[error("only the completion of a received datagram tells where it came from")]

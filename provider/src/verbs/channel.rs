@@ -26,6 +26,7 @@ pub struct CompletionChannel {
 
 /// Why no event came.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ChannelError {
     /// The time was over.
     #[error("no completion in the given time")]

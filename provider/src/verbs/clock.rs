@@ -7,6 +7,7 @@ use roce_transport::time::Instant;
 /// The adapter's clock and the time of day, read at once (`ibv_values_ex` with
 /// `IBV_VALUES_MASK_RAW_CLOCK`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct ClockValues {
     /// What the timestamps of completions count: nanoseconds, never backwards, the same for every
     /// device of the process.

@@ -23,6 +23,7 @@ pub struct Endpoint {
 
 /// Why a queue pair cannot be connected.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum ConnectError {
     /// No own GID of the peer's address family.
     #[error("this device has no address of the same family as the peer's {0}")]

@@ -30,6 +30,7 @@ struct Source {
 
 /// A counter, and whose it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct CounterValue {
     /// The queue pair; `None`: the device.
     pub qpn: Option<Qpn>,

@@ -77,6 +77,7 @@ impl fmt::Display for AtomicCap {
 /// What a device tells of itself (`ibv_device_attr_ex`). Everything of which there is only so much
 /// is in [`limits`](Self::limits), and is refused beyond.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
 pub struct DeviceAttr {
     /// The version of this software.
     pub fw_ver: &'static str,

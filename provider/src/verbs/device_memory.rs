@@ -40,6 +40,7 @@ impl Drop for DmInner {
 
 /// Why there is no device memory, or no region of it.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum DeviceMemoryError {
     /// Nothing asked for, or more than is left.
     #[error(

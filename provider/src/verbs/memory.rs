@@ -34,6 +34,7 @@ impl Drop for RegionInner {
 
 /// Why memory cannot be registered.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum RegionError {
     /// The system has no memory to give.
     #[error("cannot allocate the memory: {0}")]

@@ -9,6 +9,7 @@ use super::queue_pair::QueuePair;
 
 /// Why a queue pair cannot be attached to a multicast group. Nothing has changed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum AttachError {
     /// The adapter refuses.
     #[error(transparent)]

@@ -4,7 +4,7 @@ use alloc::sync::Arc;
 
 use super::{
     Adapter,
-    config::{ObjectError, limit, size},
+    error::{ObjectError, ObjectKind, ObjectSize, limit, size},
 };
 use crate::{
     event::Event,
@@ -20,8 +20,8 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Size`], [`ObjectError::TooMany`].
     pub fn create_cq(&mut self, capacity: usize) -> Result<Arc<CompletionQueue>, ObjectError> {
-        size("completions", capacity, 1, self.limits.max_cqe)?;
-        limit("completion queues", self.cqs.len(), self.limits.max_cq)?;
+        size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)?;
+        limit(ObjectKind::CompletionQueue, self.cqs.len(), self.limits.max_cq)?;
         let entry = self.cqs.vacant_entry();
         let cq = Arc::new(CompletionQueue::new(CqId(entry.key() as u32), capacity));
         entry.insert(cq.clone());
@@ -59,7 +59,7 @@ impl Adapter {
     /// [`ObjectError::Unknown`]. Nothing has changed then.
     pub fn resize_cq(&mut self, id: CqId, capacity: usize) -> Result<(), ObjectError> {
         let cq = self.cq(id)?;
-        size("completions", capacity, 1, self.limits.max_cqe)?;
+        size(ObjectSize::Completions, capacity, 1, self.limits.max_cqe)?;
         if cq.has_overrun() {
             return Err(ObjectError::Overrun);
         }
@@ -76,8 +76,11 @@ impl Adapter {
         let cq = self.cq(id)?;
         let limit = usize::from(u16::MAX);
         let period = u16::try_from(moderation.period.as_micros());
-        let period =
-            period.map_err(|_| ObjectError::Size { what: "cq_period in µs", least: 0, limit })?;
+        let period = period.map_err(|_| ObjectError::Size {
+            what: ObjectSize::CqPeriod,
+            least: 0,
+            limit,
+        })?;
         if cq.moderate(moderation.count, period) {
             self.events.push_back(Event::Completion(id));
         }

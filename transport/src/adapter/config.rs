@@ -1,7 +1,5 @@
 //! What an adapter is made from, and how much it grants.
 
-use thiserror::Error;
-
 use crate::{addr::Mtu, cm::CmConfig, gids::SourcePort, pkeys::PKeyTable};
 
 /// How much of everything an adapter holds, and the largest sizes it grants.
@@ -115,65 +113,5 @@ impl AdapterConfig {
             cm: CmConfig::default(),
             guid: u64::from_be_bytes(core::array::from_fn(|i| seed[i])),
         }
-    }
-}
-
-/// Why an object cannot be made or destroyed. Nothing has changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
-pub enum ObjectError {
-    /// As many exist as may.
-    #[error("no more than {limit} {what} can exist")]
-    TooMany {
-        /// The kind of object.
-        what: &'static str,
-        /// How many may exist.
-        limit: usize,
-    },
-    /// A size beyond what the adapter grants, or zero where that makes no sense.
-    #[error("{what} must be within {least}..={limit}")]
-    Size {
-        /// The size.
-        what: &'static str,
-        /// Its least value.
-        least: usize,
-        /// Its greatest value.
-        limit: usize,
-    },
-    /// A completion queue holds more completions than would fit.
-    #[error("it holds {0} completions, more than would fit")]
-    Held(usize),
-    /// The completion queue has overflowed and takes nothing more.
-    #[error("the completion queue has overflowed; make a new one")]
-    Overrun,
-    /// No such entry of the GID table, or one of another address family than the destination's.
-    #[error(
-        "GID index {0} does not exist or is of another address family than the destination's GID"
-    )]
-    GidIndex(u16),
-    /// The object does not exist (any more).
-    #[error("no such object")]
-    Unknown,
-    /// The parts do not go together.
-    #[error("{0}")]
-    Mismatch(&'static str),
-    /// Another object still uses it.
-    #[error("still in use")]
-    InUse,
-}
-
-pub(super) fn limit(what: &'static str, exist: usize, limit: usize) -> Result<(), ObjectError> {
-    if exist < limit { Ok(()) } else { Err(ObjectError::TooMany { what, limit }) }
-}
-
-pub(super) fn size(
-    what: &'static str,
-    value: usize,
-    least: usize,
-    limit: usize,
-) -> Result<(), ObjectError> {
-    if (least..=limit).contains(&value) {
-        Ok(())
-    } else {
-        Err(ObjectError::Size { what, least, limit })
     }
 }

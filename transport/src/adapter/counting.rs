@@ -1,7 +1,7 @@
 //! Counters of one queue pair: kept for those that someone asked for, as differences of the
 //! adapter's.
 
-use super::{Adapter, config::ObjectError};
+use super::{Adapter, error::ObjectError};
 use crate::{event::Counters, ids::Qpn, wire::Packet};
 
 impl Adapter {

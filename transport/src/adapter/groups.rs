@@ -9,6 +9,7 @@ use crate::{addr::Gid, qp::QpType};
 
 /// Why a queue pair cannot be attached to a group, or detached. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum McastError {
     /// There is no such queue pair (`EINVAL`).
     #[error("no such queue pair")]

@@ -19,6 +19,7 @@ mod completion;
 mod config;
 mod connect;
 mod counting;
+mod error;
 mod groups;
 mod multicast;
 mod objects;
@@ -45,8 +46,9 @@ pub use crate::{
     mem::PdId,
     pkeys::{PKeyTable, PKeyTableSize},
 };
-pub use config::{AdapterConfig, Limits, ObjectError};
+pub use config::{AdapterConfig, Limits};
 pub use connect::AcceptError;
+pub use error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize};
 pub use groups::McastError;
 pub use receipt::{IcrcCheck, Receipt};
 pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};

@@ -6,7 +6,7 @@ use rand_core::RngCore;
 
 use super::{
     Adapter,
-    config::{ObjectError, limit, size},
+    error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
 };
 use crate::{
     addr::AddressVector,
@@ -22,7 +22,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`].
     pub fn alloc_pd(&mut self) -> Result<PdId, ObjectError> {
-        limit("protection domains", self.pds.len(), self.limits.max_pd)?;
+        limit(ObjectKind::ProtectionDomain, self.pds.len(), self.limits.max_pd)?;
         Ok(PdId(self.pds.insert(()) as u32))
     }
 
@@ -100,7 +100,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit("memory windows", self.regions.window_count(), self.limits.max_mw)?;
+        limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
         Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
@@ -126,7 +126,7 @@ impl Adapter {
         if av.dgid.is_zero() || self.gids.path(av, Qpn::default(), Qpn::default()).is_none() {
             return Err(ObjectError::GidIndex(av.sgid_index));
         }
-        limit("address handles", self.ahs.len(), self.limits.max_ah)?;
+        limit(ObjectKind::AddressHandle, self.ahs.len(), self.limits.max_ah)?;
         Ok(AhId(self.ahs.insert(pd) as u32))
     }
 
@@ -177,12 +177,12 @@ impl Adapter {
         attr: SrqAttr,
         xrc: Option<XrcPart>,
     ) -> Result<SrqId, ObjectError> {
-        size("max_wr", attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
-        size("max_sge", attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
+        size(ObjectSize::MaxWr, attr.max_wr as usize, 1, self.limits.max_qp_wr as usize)?;
+        size(ObjectSize::MaxSge, attr.max_sge as usize, 0, self.limits.max_sge as usize)?;
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        limit("shared receive queues", self.srqs.len(), self.limits.max_srq)?;
+        limit(ObjectKind::SharedReceiveQueue, self.srqs.len(), self.limits.max_srq)?;
         let id = loop {
             let id = SrqId::new(self.rng.next_u32());
             if !self.srqs.contains_key(&id) {
@@ -203,7 +203,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`].
     pub fn open_xrcd(&mut self) -> Result<XrcdId, ObjectError> {
-        limit("XRC domains", self.xrcds.len(), self.limits.max_xrcd)?;
+        limit(ObjectKind::XrcDomain, self.xrcds.len(), self.limits.max_xrcd)?;
         Ok(XrcdId(self.xrcds.insert(()) as u32))
     }
 
@@ -312,12 +312,12 @@ impl Adapter {
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
-        size("max_send_wr", caps.max_send_wr as usize, 0, max_wr)?;
-        size("max_recv_wr", caps.max_recv_wr as usize, 0, max_wr)?;
-        size("max_send_sge", caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
-        size("max_recv_sge", caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
+        size(ObjectSize::MaxSendWr, caps.max_send_wr as usize, 0, max_wr)?;
+        size(ObjectSize::MaxRecvWr, caps.max_recv_wr as usize, 0, max_wr)?;
+        size(ObjectSize::MaxSendSge, caps.max_send_sge as usize, 0, self.limits.max_sge as usize)?;
+        size(ObjectSize::MaxRecvSge, caps.max_recv_sge as usize, 0, self.limits.max_sge as usize)?;
         size(
-            "max_inline_data",
+            ObjectSize::MaxInlineData,
             caps.max_inline_data as usize,
             0,
             self.limits.max_inline_data as usize,
@@ -330,15 +330,13 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         if qp_type == QpType::XrcTarget {
-            return Err(ObjectError::Mismatch(
-                "an XRC target is made in an XRC domain, without queues",
-            ));
+            return Err(ObjectMismatch::TargetWithQueues.into());
         }
         if is_initiator && srq.is_some() {
-            return Err(ObjectError::Mismatch("an XRC initiator receives nothing"));
+            return Err(ObjectMismatch::InitiatorWithSrq.into());
         }
         if srq.and_then(|id| self.srqs.get(&id)).is_some_and(|srq| srq.xrc.is_some()) {
-            return Err(ObjectError::Mismatch("an XRC SRQ serves XRC targets only"));
+            return Err(ObjectMismatch::XrcSrq.into());
         }
         if send_cq.has_overrun() || recv_cq.as_ref().is_some_and(|cq| cq.has_overrun()) {
             return Err(ObjectError::Overrun);
@@ -382,7 +380,7 @@ impl Adapter {
     fn insert_qp(&mut self, common: Common) -> Result<Qpn, ObjectError> {
         let numbers =
             self.qpns.end().checked_sub(*self.qpns.start()).map_or(0, |span| span as usize + 1);
-        limit("queue pairs", self.qps.len(), self.limits.max_qp)?;
+        limit(ObjectKind::QueuePair, self.qps.len(), self.limits.max_qp)?;
         let qpn = loop {
             let qpn = Qpn::new(self.qpns.start() + self.rng.next_u32() % numbers as u32);
             if !self.by_qpn.contains_key(&qpn) {

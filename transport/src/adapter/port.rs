@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Adapter, PKeyTable, config::ObjectError};
+use super::{Adapter, PKeyTable, error::ObjectError};
 use crate::{
     addr::{Gid, Mtu},
     event::Event,

@@ -51,6 +51,7 @@ impl Access {
 
 /// Why an access to memory is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum AccessError {
     /// No region has this key.
     #[error("key {0:#010x} names no region")]

@@ -45,6 +45,7 @@ pub struct Reregister {
 
 /// Why a region cannot be registered, changed or deregistered. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// The protection domain does not exist.
     #[error("the protection domain does not exist")]

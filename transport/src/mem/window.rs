@@ -44,6 +44,7 @@ pub struct WindowBind {
 
 /// Why a window cannot be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum WindowError {
     /// No window has such a key.
     #[error("key {0:#010x} is not that of a memory window")]

@@ -7,6 +7,7 @@ use crate::addr::{Gid, Mtu};
 
 /// Why a queue pair cannot be changed as asked. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum ModifyError {
     /// There is no such queue pair.
     #[error("no such queue pair")]
@@ -66,10 +67,10 @@ pub enum ModifyError {
         port: Mtu,
     },
     /// A number too large.
-    #[error("{what} must not be more than {limit}")]
+    #[error("{attribute} must not be more than {limit}")]
     Range {
         /// The attribute.
-        what: &'static str,
+        attribute: Attribute,
         /// Its greatest value.
         limit: u32,
     },
@@ -77,6 +78,7 @@ pub enum ModifyError {
 
 /// Why a request cannot be posted. Nothing has been posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum PostError {
     /// There is no such queue pair.
     #[error("no such queue pair")]

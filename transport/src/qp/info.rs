@@ -14,6 +14,7 @@ use crate::{
 
 /// What a queue pair tells of itself (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub struct QpInfo {
     /// Its number.
     pub qpn: Qpn,
@@ -61,6 +62,7 @@ pub struct QpInfo {
 
 /// Signs of congestion that a queue pair has seen since it was made or reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+#[non_exhaustive]
 pub struct CongestionCounters {
     /// Packets that arrived with "congestion experienced" in their IP header.
     pub ecn_marked: u64,

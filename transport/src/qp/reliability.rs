@@ -1,6 +1,6 @@
 //! Timers, counters and limits of a reliable connection.
 
-use super::{attr::MAX_RD_ATOMIC, error::ModifyError, update::QpUpdate};
+use super::{attr::MAX_RD_ATOMIC, error::ModifyError, state::Attribute, update::QpUpdate};
 
 /// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its
 /// halves make of them does not show the codes any more, and goes when the queue pair fails.
@@ -27,16 +27,16 @@ impl Reliability {
     }
 
     pub(super) fn check(&self) -> Result<(), ModifyError> {
-        for (what, value, limit) in [
-            ("timeout", self.timeout, 31),
-            ("retry_cnt", self.retry_cnt, 7),
-            ("rnr_retry", self.rnr_retry, 7),
-            ("max_rd_atomic", self.max_rd_atomic, MAX_RD_ATOMIC),
-            ("max_dest_rd_atomic", self.max_dest_rd_atomic, MAX_RD_ATOMIC),
-            ("min_rnr_timer", self.min_rnr_timer, 31),
+        for (attribute, value, limit) in [
+            (Attribute::Timeout, self.timeout, 31),
+            (Attribute::RetryCnt, self.retry_cnt, 7),
+            (Attribute::RnrRetry, self.rnr_retry, 7),
+            (Attribute::MaxRdAtomic, self.max_rd_atomic, MAX_RD_ATOMIC),
+            (Attribute::MaxDestRdAtomic, self.max_dest_rd_atomic, MAX_RD_ATOMIC),
+            (Attribute::MinRnrTimer, self.min_rnr_timer, 31),
         ] {
             if value > limit {
-                return Err(ModifyError::Range { what, limit: limit.into() });
+                return Err(ModifyError::Range { attribute, limit: limit.into() });
             }
         }
         Ok(())

@@ -36,6 +36,7 @@ pub struct SrqInfo {
 
 /// Why a shared receive queue cannot be changed as asked. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
 pub enum SrqError {
     /// There is no such queue.
     #[error("no such shared receive queue")]
