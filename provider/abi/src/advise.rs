@@ -9,20 +9,11 @@ use roce_provider::transport::mem::Access;
 
 use crate::{
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_pd, ibv_sge},
+    layout::{consts::*, ibv_pd, ibv_sge},
     mr::Region,
     object::Object,
     pd::Pd,
 };
-
-/// `IBV_ADVISE_MR_ADVICE_PREFETCH`, `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`,
-/// `IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT`.
-const PREFETCH: c_uint = 0;
-const PREFETCH_WRITE: c_uint = 1;
-const PREFETCH_NO_FAULT: c_uint = 2;
-
-/// `IBV_ADVISE_MR_FLAG_FLUSH`: to wait until the pages are there, which is done in any case.
-const FLUSH: u32 = 1;
 
 /// `ibv_advise_mr`. `EFAULT` for what is not inside its region, `ENOENT` for an unknown key,
 /// `EPERM` for one of another protection domain or of a region that is not for writing.
@@ -35,15 +26,21 @@ pub(crate) unsafe extern "C" fn advise_mr(
 ) -> c_int {
     let advise = || {
         let object = Pd::get(pd)?;
-        if flags & !FLUSH != 0 || number == 0 || parts.is_null() {
+        // IBV_ADVISE_MR_FLAG_FLUSH: to wait until the pages are there, which is done in any case
+        if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || number == 0 || parts.is_null() {
             return Err(Errno::INVAL);
         }
-        if !matches!(advice, PREFETCH | PREFETCH_WRITE | PREFETCH_NO_FAULT) {
+        if !matches!(
+            advice,
+            IBV_ADVISE_MR_ADVICE_PREFETCH
+                | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
+                | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
+        ) {
             return Err(Errno::NOTSUPP);
         }
         let mut parts = slice::from_raw_parts(parts, number as usize).iter();
         parts.try_for_each(|part| {
-            let region = object.home.family.region((*pd).handle, part.lkey)?;
+            let region = Region::find(&object.ctx.command_file, (*pd).handle, part.lkey)?;
             fetch(&region, part, advice)
         })
     };
@@ -52,7 +49,9 @@ pub(crate) unsafe extern "C" fn advise_mr(
 
 fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
     let Some(region) = region.memory() else { return Err(Errno::INVAL) };
-    if advice == PREFETCH_WRITE && !region.access().contains(Access::LOCAL_WRITE) {
+    if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
+        && !region.access().contains(Access::LOCAL_WRITE)
+    {
         return Err(Errno(libc::EPERM));
     }
     let outside = Errno(libc::EFAULT);
@@ -63,7 +62,11 @@ fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
         .ok_or(outside)?;
     let end = start.checked_add(part.length as usize).ok_or(outside)?;
     // what is there already needs no fetching
-    if advice == PREFETCH_NO_FAULT { Ok(()) } else { Ok(region.prefetch(start..end)?) }
+    if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
+        Ok(())
+    } else {
+        Ok(region.prefetch(start..end)?)
+    }
 }
 
 #[cfg(test)]
@@ -76,7 +79,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        layout::verbs::ibv_mr,
+        layout::ibv_mr,
         mr::{alloc_null_mr, ibv_dereg_mr, ibv_reg_mr},
         testing::{Allocated, Opened},
     };
@@ -129,11 +132,14 @@ mod tests {
         let pd = Allocated::new(&context);
         let mr = region(&pd, true);
         assert_eq!(is_there(mr), [false, false]);
-        assert_eq!(advise(&pd, PREFETCH_NO_FAULT, 0, mr, 0..8192), 0);
+        assert_eq!(advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT, 0, mr, 0..8192), 0);
         assert_eq!(is_there(mr), [false, false]);
-        assert_eq!(advise(&pd, PREFETCH, FLUSH, mr, 5000..5001), 0);
+        assert_eq!(
+            advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, IBV_ADVISE_MR_FLAG_FLUSH, mr, 5000..5001),
+            0
+        );
         assert_eq!(is_there(mr), [false, true]);
-        assert_eq!(advise(&pd, PREFETCH_WRITE, 0, mr, 0..8192), 0);
+        assert_eq!(advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, mr, 0..8192), 0);
         assert_eq!(is_there(mr), [true, true]);
         free(mr);
     }
@@ -144,18 +150,35 @@ mod tests {
         let (pd, other) = (Allocated::new(&context), Allocated::new(&context));
         let (mr, read_only) = (region(&pd, true), region(&pd, false));
         for range in [-1..1, 8191..8193, 8193..8194] {
-            assert_eq!(advise(&pd, PREFETCH, 0, mr, range.clone()), libc::EFAULT, "{range:?}");
+            assert_eq!(
+                advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, mr, range.clone()),
+                libc::EFAULT,
+                "{range:?}"
+            );
         }
-        assert_eq!(advise(&pd, PREFETCH, 2, mr, 0..1), libc::EINVAL);
+        assert_eq!(advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 2, mr, 0..1), libc::EINVAL);
         assert_eq!(advise(&pd, 3, 0, mr, 0..1), libc::EOPNOTSUPP);
-        assert_eq!(advise(&other, PREFETCH, 0, mr, 0..1), libc::EPERM);
-        assert_eq!(advise(&pd, PREFETCH_WRITE, 0, read_only, 0..1), libc::EPERM);
-        assert_eq!(advise(&pd, PREFETCH, 0, read_only, 0..1), 0);
-        assert_eq!(unsafe { advise_mr(pd.0, PREFETCH, 0, null_mut(), 0) }, libc::EINVAL);
+        assert_eq!(advise(&other, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, mr, 0..1), libc::EPERM);
+        assert_eq!(
+            advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE, 0, read_only, 0..1),
+            libc::EPERM
+        );
+        assert_eq!(advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, read_only, 0..1), 0);
+        assert_eq!(
+            unsafe { advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, null_mut(), 0) },
+            libc::EINVAL
+        );
         let mut unknown = ibv_sge { addr: 0, length: 1, lkey: unsafe { !(*mr).lkey } };
-        assert_eq!(unsafe { advise_mr(pd.0, PREFETCH, 0, &raw mut unknown, 1) }, libc::ENOENT);
+        assert_eq!(
+            unsafe { advise_mr(pd.0, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, &raw mut unknown, 1) },
+            libc::ENOENT
+        );
         let null = unsafe { alloc_null_mr(pd.0) };
-        assert_eq!(advise(&pd, PREFETCH, 0, null, 0..1), libc::EINVAL, "it has no pages");
+        assert_eq!(
+            advise(&pd, IBV_ADVISE_MR_ADVICE_PREFETCH, 0, null, 0..1),
+            libc::EINVAL,
+            "it has no pages"
+        );
         assert_eq!(unsafe { ibv_dereg_mr(null) }, 0);
         free(mr);
         free(read_only);

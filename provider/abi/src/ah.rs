@@ -1,21 +1,17 @@
-//! Address handles, and the vectors in them.
+//! Address handles.
 
 use std::{cell::UnsafeCell, ffi::c_int};
 
-use roce_provider::{
-    AddressHandle,
-    transport::addr::{AddressVector, Gid, StaticRate},
-};
+use roce_provider::AddressHandle;
 
 use crate::{
     context::Ctx,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{
-        ibv_ah, ibv_ah_attr, ibv_context, ibv_gid, ibv_global_route, ibv_grh, ibv_pd, ibv_wc,
-    },
+    layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
     object::{Object, User},
     pd::Pd,
+    translate::address,
 };
 
 /// An address handle as programs hold it.
@@ -31,45 +27,11 @@ unsafe impl Object for Ah {
     type C = ibv_ah;
 }
 
-/// What C says of the way to a peer. There is no other than by GID, and one port.
-pub(crate) fn vector(attr: &ibv_ah_attr) -> Result<AddressVector> {
-    if attr.is_global == 0 || attr.port_num != 1 {
-        return Err(Errno::INVAL);
-    }
-    let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr.grh;
-    Ok(AddressVector {
-        dgid: Gid(dgid.raw),
-        sgid_index: sgid_index.into(),
-        flow_label,
-        traffic_class,
-        hop_limit,
-        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Errno::INVAL)?,
-    })
-}
-
-/// The same the other way round.
-pub(crate) const fn attributes(av: &AddressVector) -> ibv_ah_attr {
-    let AddressVector { dgid, sgid_index, flow_label, traffic_class, hop_limit, static_rate } = *av;
-    ibv_ah_attr {
-        grh: ibv_global_route {
-            dgid: ibv_gid { raw: dgid.0 },
-            flow_label,
-            sgid_index: sgid_index as u8, // the table has at most 256 entries
-            hop_limit,
-            traffic_class,
-        },
-        static_rate: static_rate as u8,
-        is_global: 1,
-        port_num: 1,
-        ..ibv_ah_attr::zeroed()
-    }
-}
-
 unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
     let pd = Pd::get(pd)?;
-    let handle = pd.domain.create_ah(vector(attr)?)?;
-    let c = ibv_ah { context: pd.context(), pd: pd.c(), handle: pd.home.new_handle() };
-    Ok(Ah { c: UnsafeCell::new(c), handle, _pd: pd.users.add() }.hand_out())
+    let handle = pd.domain.create_ah(address::from_c(attr)?)?;
+    let c = ibv_ah { context: pd.context(), pd: pd.c(), handle: pd.ctx.new_handle() };
+    Ok(Ah { c: UnsafeCell::new(c), handle, _pd: pd.users.add() }.into_raw())
 }
 
 unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
@@ -78,15 +40,13 @@ unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *
 
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     let free = Ah::get(ah).map(|_| ());
-    errno::status(free.map(|()| drop(Ah::take_back(ah))))
+    errno::status(free.map(|()| drop(Ah::from_raw(ah))))
 }
 
-/// `IBV_WC_GRH`.
-const GRH: u32 = 1;
-/// What answers may cost in hops: as many as there can be.
+/// Hop limit of answers: the highest.
 const HOP_LIMIT: u8 = 0xFF;
 
-/// The way back to whoever sent the datagram that `wc` and the 40 bytes in front of it tell of.
+/// Path back to the sender of the datagram that `wc` and the 40 bytes in front of it describe.
 unsafe fn reply_path(
     context: *mut ibv_context,
     port: u8,
@@ -104,11 +64,12 @@ unsafe fn reply_path(
         port_num: port,
         ..ibv_ah_attr::zeroed()
     };
-    if wc.wc_flags & GRH == 0 {
+    if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(link);
     }
     let area = grh.cast::<[u8; size_of::<ibv_grh>()]>().as_ref().ok_or(Errno::INVAL)?;
-    let mut attr = attributes(&ctx.home.context.init_ah_from_wc(area).map_err(|_| Errno::INVAL)?);
+    let mut attr =
+        address::to_c(&ctx.inner.context.init_ah_from_wc(area).map_err(|_| Errno::INVAL)?);
     attr.grh.hop_limit = HOP_LIMIT;
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
 }

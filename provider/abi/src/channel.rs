@@ -2,7 +2,7 @@
 
 use std::{
     cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
+    ffi::{c_int, c_void},
     os::fd::{AsFd, AsRawFd},
     sync::{
         Arc,
@@ -13,13 +13,12 @@ use std::{
 use roce_provider::CompletionChannel;
 
 use crate::{
-    context::{self, Ctx, Home},
-    cq::Cq,
+    context::{ContextInner, Ctx},
     errno::{self, Result},
-    event::wait_readable,
     export::export,
-    layout::verbs::{ibv_comp_channel, ibv_context, ibv_cq},
+    layout::{ibv_comp_channel, ibv_context, ibv_cq},
     object::{Object, Users},
+    wait::{blocking, wait_readable},
 };
 
 /// A completion channel as programs hold it.
@@ -27,7 +26,7 @@ use crate::{
 pub(crate) struct Channel {
     c: UnsafeCell<ibv_comp_channel>,
     pub(crate) channel: CompletionChannel,
-    pub(crate) home: Arc<Home>,
+    pub(crate) ctx: Arc<ContextInner>,
     /// The completion queues that tell it.
     pub(crate) users: Users,
 }
@@ -39,10 +38,10 @@ unsafe impl Object for Channel {
 
 impl Channel {
     fn new(ctx: &Ctx) -> Result<Self> {
-        let channel = ctx.home.context.create_channel()?;
-        context::blocking(&channel)?;
+        let channel = ctx.inner.context.create_channel()?;
+        blocking(&channel)?;
         let c = ibv_comp_channel { context: ctx.c(), fd: channel.as_fd().as_raw_fd(), refcnt: 0 };
-        Ok(Self { c: UnsafeCell::new(c), channel, home: ctx.home.clone(), users: Users::default() })
+        Ok(Self { c: UnsafeCell::new(c), channel, ctx: ctx.inner.clone(), users: Users::default() })
     }
 
     /// The next queue that has an event, which is now taken.
@@ -50,7 +49,7 @@ impl Channel {
         loop {
             let cq = self.channel.poll()?;
             // a queue that is being destroyed has no events any more
-            if let Some(cq) = self.home.take_event(|named| named.cqs.get(&cq.id().0).copied()) {
+            if let Some(cq) = self.ctx.take_event(|objects| objects.cqs.get(&cq.id().0).copied()) {
                 return Some(cq as *mut ibv_cq);
             }
         }
@@ -67,12 +66,12 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
-    errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.hand_out())))
+    errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.into_raw())))
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
-    errno::status(free.map(|()| drop(Channel::take_back(channel))))
+    errno::status(free.map(|()| drop(Channel::from_raw(channel))))
 }
 
 /// A thread may be cancelled while it waits here: nothing of ours is under way then.
@@ -97,10 +96,4 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     }
 }
 
-pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
-    if let Ok(object) = Cq::get(cq) {
-        object.home.acknowledge(cq as usize, number);
-    }
-}
-
-export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event, ibv_ack_cq_events);
+export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

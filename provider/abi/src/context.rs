@@ -6,22 +6,21 @@ use std::{
     ffi::c_int,
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, MutexGuard},
 };
 
 use roce_provider::{AsyncEvents, Context, OpenError};
 
 use crate::{
-    advise, counters, cq, cq_ex,
+    command_file::CommandFile,
     device::Dev,
-    dm, domain,
     errno::{self, Errno, Result},
     export::export,
-    import::Family,
-    layout::verbs::{ibv_context, ibv_device, verbs_context},
-    modify, mr, mw,
+    layout::{ibv_context, verbs_context},
+    message,
     object::Object,
-    port, post, qp, srq, xrc,
+    sync::{Condvar, Mutex},
+    wait::blocking,
 };
 
 /// A context as programs hold it: a pointer to the last member of the structure at its start.
@@ -29,41 +28,67 @@ use crate::{
 pub(crate) struct Ctx {
     verbs: UnsafeCell<verbs_context>,
     pub(crate) dev: &'static Dev,
-    pub(crate) home: Arc<Home>,
+    pub(crate) inner: Arc<ContextInner>,
     _imported_by: Option<OwnedFd>,
 }
 
-/// What the objects of a context need of it.
-pub(crate) struct Home {
+/// The part of a context that its objects share.
+pub(crate) struct ContextInner {
     pub(crate) context: Context,
     pub(crate) events: AsyncEvents,
-    /// What asynchronous events can be about: the program's pointers, as numbers, by the adapter's
-    /// names.
-    pub(crate) named: Mutex<Named>,
-    /// Told when every event about some object is acknowledged.
-    pub(crate) acknowledged: Condvar,
-    /// What it has in common with the contexts that were imported from it.
-    pub(crate) family: Arc<Family>,
+    pub(crate) command_file: Arc<CommandFile>,
+    objects: Mutex<Objects>,
+    /// Notified when every event about some object is acknowledged.
+    acknowledged: Condvar,
 }
 
-/// Programs' pointers to objects, by the adapter's names for them.
+/// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
 #[derive(Default)]
-pub(crate) struct Named {
+pub(crate) struct Objects {
     pub(crate) cqs: HashMap<u32, usize>,
     pub(crate) qps: HashMap<u32, usize>,
     pub(crate) srqs: HashMap<u32, usize>,
-    /// How many events about an object the program has taken and not acknowledged.
-    pub(crate) unacknowledged: HashMap<usize, u32>,
+    /// Number of events about an object that the program has taken and not acknowledged.
+    unacknowledged: HashMap<usize, u32>,
 }
 
-impl Home {
-    pub(crate) fn named(&self) -> MutexGuard<'_, Named> {
-        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+impl ContextInner {
+    /// Number for a new object's `handle`.
+    pub(crate) fn new_handle(&self) -> u32 {
+        self.command_file.new_handle()
     }
 
-    /// A number for a new object's `handle`.
-    pub(crate) fn new_handle(&self) -> u32 {
-        self.family.new_handle()
+    pub(crate) fn objects(&self) -> MutexGuard<'_, Objects> {
+        self.objects.lock()
+    }
+
+    /// Takes an event about the object that `find` finds the program's pointer to. `None`: there is
+    /// no such object here.
+    pub(crate) fn take_event(&self, find: impl FnOnce(&Objects) -> Option<usize>) -> Option<usize> {
+        let mut objects = self.objects();
+        let pointer = find(&objects)?;
+        *objects.unacknowledged.entry(pointer).or_default() += 1;
+        Some(pointer)
+    }
+
+    /// Acknowledges so many events about an object.
+    pub(crate) fn acknowledge(&self, pointer: usize, number: u32) {
+        let mut objects = self.objects();
+        let Some(left) = objects.unacknowledged.get_mut(&pointer) else { return };
+        *left = left.saturating_sub(number);
+        if *left == 0 {
+            objects.unacknowledged.remove(&pointer);
+            self.acknowledged.notify_all();
+        }
+    }
+
+    /// For an object that is being destroyed: after `remove` there are no more events about it, and
+    /// those that the program has taken are waited for until it has acknowledged them.
+    pub(crate) fn remove_object(&self, pointer: usize, remove: impl FnOnce(&mut Objects)) {
+        let mut objects = self.objects();
+        remove(&mut objects);
+        let outstanding = |objects: &mut Objects| objects.unacknowledged.contains_key(&pointer);
+        drop(self.acknowledged.wait_while(objects, outstanding));
     }
 }
 
@@ -76,22 +101,23 @@ impl Ctx {
         Ok(&*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>())
     }
 
-    /// What programs hold of it.
+    /// The structure that programs see.
     pub(crate) fn c(&self) -> *mut ibv_context {
         // SAFETY: The member lies inside.
         unsafe { &raw mut (*self.verbs.get()).context }
     }
 
-    /// One of `family` on a device that has been opened for it; if it is imported, then by this
-    /// descriptor, which belongs to it from then on.
+    /// A context of the device of `command_file`, which has been opened for it, with these
+    /// operations. An imported one owns the descriptor that it is imported by.
     pub(crate) fn open(
-        dev: &'static Dev,
         opened: Result<Context, OpenError>,
-        family: Arc<Family>,
+        operations: verbs_context,
+        command_file: Arc<CommandFile>,
         imported_by: Option<c_int>,
     ) -> Result<*mut ibv_context> {
+        let dev = command_file.dev;
         let context = opened.map_err(|error| {
-            crate::say(&format!("cannot open {}: {error}", dev.device().name()));
+            message::print(&format!("cannot open {}: {error}", dev.device().name()));
             Errno::from(error)
         })?;
         let events =
@@ -104,84 +130,32 @@ impl Ctx {
                 }
             };
         let async_fd = events.as_fd().as_raw_fd();
-        let home =
-            Home { context, events, named: Mutex::default(), acknowledged: Condvar::new(), family };
-        let mut verbs = operations();
+        let mut verbs = operations;
         verbs.sz = size_of::<verbs_context>();
         verbs.context.device = dev.c();
-        verbs.context.cmd_fd = imported_by.unwrap_or(home.family.command());
+        verbs.context.cmd_fd = imported_by.unwrap_or(command_file.descriptor());
         verbs.context.async_fd = async_fd;
         verbs.context.num_comp_vectors = 1;
         verbs.context.mutex = libc::PTHREAD_MUTEX_INITIALIZER;
         verbs.context.abi_compat = usize::MAX as *mut _;
-        // SAFETY: Whoever imports a context gives it the descriptor.
+        // SAFETY: The program gives the descriptor to the context that it imports.
         let _imported_by =
             imported_by.map(|descriptor| unsafe { OwnedFd::from_raw_fd(descriptor) });
+        let inner = ContextInner {
+            context,
+            events,
+            command_file,
+            objects: Mutex::default(),
+            acknowledged: Condvar::new(),
+        };
         let context = Box::new(Self {
             verbs: UnsafeCell::new(verbs),
             dev,
-            home: Arc::new(home),
+            inner: Arc::new(inner),
             _imported_by,
         });
         Ok(Box::leak(context).c())
     }
-}
-
-/// Makes reading a descriptor wait, as programs expect until they say otherwise.
-pub(crate) fn blocking(descriptor: &impl AsFd) -> std::io::Result<()> {
-    let descriptor = descriptor.as_fd().as_raw_fd();
-    // SAFETY: An open descriptor.
-    let done = unsafe {
-        let flags = libc::fcntl(descriptor, libc::F_GETFL);
-        libc::fcntl(descriptor, libc::F_SETFL, flags & !libc::O_NONBLOCK)
-    };
-    if done == -1 { Err(std::io::Error::last_os_error()) } else { Ok(()) }
-}
-
-/// The operations that are reached through a context and not by name. What is not set is not
-/// supported, and says so by itself.
-fn operations() -> verbs_context {
-    let mut verbs = verbs_context::zeroed();
-    verbs.query_port = Some(port::query_port);
-    verbs.query_device_ex = Some(port::query_device_ex);
-    verbs.create_cq_ex = Some(cq_ex::create_cq_ex);
-    verbs.modify_cq = Some(cq_ex::modify_cq);
-    verbs.alloc_td = Some(domain::alloc_td);
-    verbs.dealloc_td = Some(domain::dealloc_td);
-    verbs.alloc_parent_domain = Some(domain::alloc_parent_domain);
-    verbs.alloc_dm = Some(dm::alloc_dm);
-    verbs.free_dm = Some(dm::free_dm);
-    verbs.reg_dm_mr = Some(dm::reg_dm_mr);
-    verbs.alloc_null_mr = Some(mr::alloc_null_mr);
-    verbs.advise_mr = Some(advise::advise_mr);
-    verbs.create_counters = Some(counters::create_counters);
-    verbs.destroy_counters = Some(counters::destroy_counters);
-    verbs.attach_counters_point_flow = Some(counters::attach_counters_point_flow);
-    verbs.read_counters = Some(counters::read_counters);
-    verbs.query_rt_values = Some(port::query_rt_values);
-    verbs.context.ops.poll_cq = Some(cq::poll_cq);
-    verbs.context.ops.req_notify_cq = Some(cq::req_notify_cq);
-    verbs.context.ops.post_send = Some(post::post_send);
-    verbs.context.ops.post_recv = Some(post::post_recv);
-    verbs.context.ops.post_srq_recv = Some(post::post_srq_recv);
-    verbs.context.ops.alloc_mw = Some(mw::alloc_mw);
-    verbs.context.ops.bind_mw = Some(mw::bind_mw);
-    verbs.context.ops.dealloc_mw = Some(mw::dealloc_mw);
-    verbs.create_qp_ex = Some(qp::create_qp_ex);
-    verbs.open_qp = Some(qp::open_qp);
-    verbs.modify_qp_rate_limit = Some(modify::modify_qp_rate_limit);
-    verbs.create_srq_ex = Some(srq::create_srq_ex);
-    verbs.get_srq_num = Some(srq::get_srq_num);
-    verbs.open_xrcd = Some(xrc::open_xrcd);
-    verbs.close_xrcd = Some(xrc::close_xrcd);
-    verbs
-}
-
-unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
-    errno::pointer(
-        Dev::get(device)
-            .and_then(|dev| Ctx::open(dev, dev.open_or_down(), Family::new(dev)?, None)),
-    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
@@ -189,10 +163,10 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
         Err(error) => return errno::status(Err(error)),
     };
-    let Ctx { dev, home, .. } = *Box::from_raw(ctx);
-    drop(home);
+    let Ctx { dev, inner, .. } = *Box::from_raw(ctx);
+    drop(inner);
     dev.close();
     0
 }
 
-export!(ibv_open_device, ibv_close_device);
+export!(ibv_close_device);

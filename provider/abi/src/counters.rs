@@ -3,28 +3,25 @@
 
 use std::{
     cell::UnsafeCell,
-    ffi::{c_int, c_uint, c_void},
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    ffi::{c_int, c_void},
+    sync::Arc,
 };
 
 use crate::{
-    context::{Ctx, Home},
+    context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr},
+    layout::{
+        consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
+    },
     object::Object,
+    sync::Mutex,
 };
-
-/// `IBV_COUNTER_PACKETS`.
-const PACKETS: c_uint = 0;
-
-/// `IBV_READ_COUNTERS_ATTR_PREFER_CACHED`.
-const PREFER_CACHED: u32 = 1;
 
 /// A counters object as programs hold it.
 #[repr(C)]
 pub(crate) struct Counters {
     c: UnsafeCell<ibv_counters>,
-    home: Arc<Home>,
+    ctx: Arc<ContextInner>,
     attached: Mutex<Vec<Attached>>,
 }
 
@@ -41,11 +38,7 @@ unsafe impl Object for Counters {
 
 impl Counters {
     fn packets(&self) -> u64 {
-        self.home.context.counters().received_packets
-    }
-
-    fn attached(&self) -> MutexGuard<'_, Vec<Attached>> {
-        self.attached.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ctx.context.counters().received_packets
     }
 }
 
@@ -58,15 +51,15 @@ pub(crate) unsafe extern "C" fn create_counters(
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
         }
-        let (c, home) = (UnsafeCell::new(ibv_counters { context }), ctx.home.clone());
-        Ok(Counters { c, home, attached: Mutex::default() }.hand_out())
+        let (c, ctx) = (UnsafeCell::new(ibv_counters { context }), ctx.inner.clone());
+        Ok(Counters { c, ctx, attached: Mutex::default() }.into_raw())
     };
     errno::pointer(Ctx::get(context).and_then(create))
 }
 
 /// `ibv_destroy_counters`.
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
-    errno::status(Counters::get(counters).map(|_| drop(Counters::take_back(counters))))
+    errno::status(Counters::get(counters).map(|_| drop(Counters::from_raw(counters))))
 }
 
 /// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
@@ -81,10 +74,10 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
         if !flow.is_null() || attr.comp_mask != 0 {
             return Err(Errno::INVAL);
         }
-        if attr.counter_desc != PACKETS {
+        if attr.counter_desc != IBV_COUNTER_PACKETS {
             return Err(Errno::NOTSUPP);
         }
-        counters.attached().push(Attached { index: attr.index, before: counters.packets() });
+        counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });
         Ok(())
     };
     errno::status(Counters::get(counters).and_then(attach))
@@ -98,8 +91,8 @@ pub(crate) unsafe extern "C" fn read_counters(
     flags: u32,
 ) -> c_int {
     let read = |counters: &Counters| -> Result<()> {
-        let attached = counters.attached();
-        if flags & !PREFER_CACHED != 0
+        let attached = counters.attached.lock();
+        if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0
             || values.is_null()
             || attached.iter().any(|attached| attached.index >= number)
         {
@@ -136,16 +129,28 @@ mod tests {
                 let mut attr = ibv_counter_attach_attr { counter_desc, index: 2, comp_mask };
                 attach_counters_point_flow(counters, &raw mut attr, flow)
             };
-            assert_eq!(attach(PACKETS, 0, 8 as *mut c_void), libc::EINVAL, "there are no flows");
-            assert_eq!(attach(PACKETS, 1, null_mut()), libc::EINVAL);
+            assert_eq!(
+                attach(IBV_COUNTER_PACKETS, 0, 8 as *mut c_void),
+                libc::EINVAL,
+                "there are no flows"
+            );
+            assert_eq!(attach(IBV_COUNTER_PACKETS, 1, null_mut()), libc::EINVAL);
             assert_eq!(attach(1, 0, null_mut()), libc::EOPNOTSUPP, "bytes are not counted");
-            assert_eq!(attach(PACKETS, 0, null_mut()), 0);
+            assert_eq!(attach(IBV_COUNTER_PACKETS, 0, null_mut()), 0);
 
             let mut values = [u64::MAX; 3];
             assert_eq!(read_counters(counters, values.as_mut_ptr(), 2, 0), libc::EINVAL, "no room");
             assert_eq!(read_counters(counters, values.as_mut_ptr(), 3, 2), libc::EINVAL);
             assert_eq!(values, [u64::MAX; 3]);
-            assert_eq!(read_counters(counters, values.as_mut_ptr(), 3, PREFER_CACHED), 0);
+            assert_eq!(
+                read_counters(
+                    counters,
+                    values.as_mut_ptr(),
+                    3,
+                    IBV_READ_COUNTERS_ATTR_PREFER_CACHED
+                ),
+                0
+            );
             assert_eq!(values[..2], [u64::MAX; 2]);
             assert_ne!(values[2], u64::MAX);
             assert_eq!(destroy_counters(counters), 0);

@@ -2,21 +2,24 @@
 
 use std::{
     cell::UnsafeCell,
-    ffi::{c_int, c_void},
+    ffi::{c_int, c_uint, c_void},
     sync::Arc,
 };
 
-use roce_provider::{CompletionQueue, transport::work::NotifyKind};
+use roce_provider::{
+    CompletionQueue,
+    transport::work::{NotifyKind, Wc},
+};
 
 use crate::{
+    batch::Batch,
     channel::{self, Channel},
-    context::{Ctx, Home},
-    cq_ex::Batch,
+    context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
+    layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     object::{Object, User, Users},
-    wc,
+    translate::wc,
 };
 
 /// A completion queue as programs hold it. All of them are extended ones, which start with the
@@ -25,13 +28,14 @@ use crate::{
 pub(crate) struct Cq {
     c: UnsafeCell<ibv_cq_ex>,
     pub(crate) cq: CompletionQueue,
-    pub(crate) home: Arc<Home>,
+    pub(crate) ctx: Arc<ContextInner>,
     /// The queue pairs and shared receive queues that complete here.
     pub(crate) users: Users,
     _channel: Option<User>,
     /// The parent domain that it was made with.
     pub(crate) parent: Option<User>,
-    pub(crate) batch: Batch,
+    /// The completion that the program is at between `ibv_start_poll` and `ibv_end_poll`.
+    pub(crate) batch: Batch<Wc>,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
@@ -53,32 +57,33 @@ impl Cq {
             return Err(Errno::INVAL);
         }
         let told = Channel::get_optional(channel);
-        if told.is_some_and(|told| !Arc::ptr_eq(&told.home, &ctx.home)) {
+        if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
             return Err(Errno(libc::EBADF));
         }
-        let cq = ctx.home.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
+        let cq = ctx.inner.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
         let c = ibv_cq_ex {
             context,
             channel,
             cq_context,
-            handle: ctx.home.new_handle(),
+            handle: ctx.inner.new_handle(),
             cqe: cq.capacity() as c_int,
             mutex: libc::PTHREAD_MUTEX_INITIALIZER,
             cond: libc::PTHREAD_COND_INITIALIZER,
             ..ibv_cq_ex::zeroed()
         };
         let _channel = told.map(|told| told.users.add());
-        let (home, users, batch) = (ctx.home.clone(), Users::default(), Batch::new(true));
-        Ok(Self { c: UnsafeCell::new(c), cq, home, users, _channel, parent: None, batch })
+        let (ctx, users, batch) =
+            (ctx.inner.clone(), Users::default(), Batch::single_threaded(Wc::UNUSED));
+        Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
     /// Hands it to the program, and its events from now on.
     pub(crate) fn start(self) -> *mut ibv_cq {
-        let (home, id) = (self.home.clone(), self.cq.id().0);
-        let pointer = self.hand_out();
+        let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
+        let pointer = self.into_raw();
         // SAFETY: Its own members, and a channel that it keeps.
         unsafe { channel::count((*pointer).channel, 1) };
-        home.named().cqs.insert(id, pointer as usize);
+        ctx.objects().cqs.insert(id, pointer as usize);
         pointer
     }
 }
@@ -100,13 +105,13 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let free = Cq::get(cq).and_then(|object| {
         object.users.none_left()?;
         let id = object.cq.id().0;
-        object.home.forget(cq as usize, |named| {
-            named.cqs.remove(&id);
+        object.ctx.remove_object(cq as usize, |objects| {
+            objects.cqs.remove(&id);
         });
         channel::count((*cq).channel, -1);
         Ok(())
     });
-    errno::status(free.map(|()| drop(Cq::take_back(cq))))
+    errno::status(free.map(|()| drop(Cq::from_raw(cq))))
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
@@ -150,7 +155,13 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     errno::status(Cq::get(cq).map(arm))
 }
 
-export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq);
+pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+    if let Ok(object) = Cq::get(cq) {
+        object.ctx.acknowledge(cq as usize, number);
+    }
+}
+
+export!(ibv_create_cq, ibv_destroy_cq, ibv_resize_cq, ibv_ack_cq_events);
 
 #[cfg(test)]
 mod tests;

@@ -2,68 +2,29 @@
 //! their parts.
 
 use std::{
-    cell::UnsafeCell,
     ffi::{c_int, c_uint},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, SystemTime},
 };
 
 use roce_provider::transport::work::{CqModeration, Wc, WcOk};
 
 use crate::{
+    batch::Batch,
     cq::Cq,
     errno::{self, Errno, Result},
-    layout::verbs::{
-        ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr, ibv_poll_cq_attr,
+    layout::{
+        consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
+        ibv_poll_cq_attr,
     },
     object::Object,
     pd::Pd,
-    wc,
+    translate::wc,
 };
 
-/// `IBV_WC_STANDARD_FLAGS`, `IBV_WC_EX_WITH_COMPLETION_TIMESTAMP` and the one with `_WALLCLOCK`:
-/// what can be asked of completions. There are no VLANs, no flow tags and no tag matching.
-const PARTS: u64 = 0x7F | 1 << 7 | 1 << 11;
-
-/// `IBV_CQ_INIT_ATTR_MASK_FLAGS`, `IBV_CQ_INIT_ATTR_MASK_PD`.
-const MASK_FLAGS: u32 = 1;
-const MASK_PD: u32 = 1 << 1;
-
-/// `IBV_CREATE_CQ_ATTR_SINGLE_THREADED`.
-const SINGLE_THREADED: u32 = 1;
-
-/// `IBV_CQ_ATTR_MODERATE`.
-const MODERATE: u32 = 1;
-
-/// The batch of an extended queue, which one thread at a time has.
-pub(crate) struct Batch {
-    /// The completion that the batch is at, written only by who has the batch.
-    at: UnsafeCell<Wc>,
-    /// Whether a thread has it; none if the program has promised that there is only one.
-    taken: Option<(Mutex<bool>, Condvar)>,
-}
-
-impl Batch {
-    pub(crate) fn new(single_threaded: bool) -> Self {
-        Self { at: UnsafeCell::new(Wc::UNUSED), taken: (!single_threaded).then(Default::default) }
-    }
-
-    fn begin(&self) {
-        let Some((taken, given_back)) = &self.taken else { return };
-        let taken = given_back.wait_while(lock(taken), |taken| *taken);
-        *taken.unwrap_or_else(PoisonError::into_inner) = true;
-    }
-
-    fn end(&self) {
-        let Some((taken, given_back)) = &self.taken else { return };
-        *lock(taken) = false;
-        given_back.notify_one();
-    }
-}
-
-fn lock(taken: &Mutex<bool>) -> MutexGuard<'_, bool> {
-    taken.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// Parts of completions that can be asked for. There are no VLANs, no flow tags and no tag matching.
+const PARTS: u64 = IBV_WC_STANDARD_FLAGS
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
+    | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
 /// `ibv_create_cq_ex`. `EOPNOTSUPP` for parts of completions that do not exist here, and for a
 /// queue that overwrites what was not polled in time (`IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN`).
@@ -75,27 +36,32 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 }
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
-    let flags = if attr.comp_mask & MASK_FLAGS != 0 { attr.flags } else { 0 };
+    let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
     if attr.wc_flags & !PARTS != 0
-        || attr.comp_mask & !(MASK_FLAGS | MASK_PD) != 0
-        || flags & !SINGLE_THREADED != 0
+        || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
+        || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
     {
         return Err(Errno::NOTSUPP);
     }
-    let parent =
-        if attr.comp_mask & MASK_PD != 0 { Some(Pd::get(attr.parent_domain)?) } else { None };
+    let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
+        Some(Pd::get(attr.parent_domain)?)
+    } else {
+        None
+    };
     if parent.is_some_and(|parent| !parent.is_parent()) {
         return Err(Errno::INVAL);
     }
     let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
-    cq.batch = Batch::new(flags & SINGLE_THREADED != 0);
+    if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
+        cq.batch = Batch::new(Wc::UNUSED);
+    }
     cq.parent = parent.map(|parent| parent.users.add());
     let cq = cq.start().cast::<ibv_cq_ex>();
-    give_functions(&mut *cq);
+    set_functions(&mut *cq);
     Ok(cq)
 }
 
-fn give_functions(cq: &mut ibv_cq_ex) {
+fn set_functions(cq: &mut ibv_cq_ex) {
     cq.start_poll = Some(start_poll);
     cq.next_poll = Some(next_poll);
     cq.end_poll = Some(end_poll);
@@ -119,7 +85,7 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
 
 /// The completion that the batch is at.
 unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
-    &*object(cq).batch.at.get()
+    &*object(cq).batch.state()
 }
 
 unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
@@ -134,7 +100,7 @@ unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
         return if object.cq.has_overrun() { libc::EOVERFLOW } else { libc::ENOENT };
     };
     ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
-    *object.batch.at.get() = wc;
+    *object.batch.state() = wc;
     0
 }
 
@@ -206,7 +172,7 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
 
 /// In nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
-    let wall = object(cq).home.context.query_clock().wall_time(at(cq).timestamp);
+    let wall = object(cq).ctx.context.query_clock().wall_time(at(cq).timestamp);
     wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
 
@@ -215,7 +181,7 @@ pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify
     let modify = |object: &Cq| -> Result<()> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         match attr.attr_mask {
-            MODERATE => {
+            IBV_CQ_ATTR_MODERATE => {
                 let period = Duration::from_micros(attr.moderate.cq_period.into());
                 Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
             }

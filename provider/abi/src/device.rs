@@ -5,7 +5,7 @@ use std::{
     collections::BTreeMap,
     ffi::{c_char, c_int},
     net::IpAddr,
-    sync::{Mutex, MutexGuard, Once, PoisonError},
+    sync::Once,
     time::Duration,
 };
 
@@ -14,8 +14,10 @@ use roce_provider::{Context, Device, OpenError, OpenOptions, environment, link::
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::ibv_device,
+    layout::{consts::*, ibv_device},
+    message,
     object::Object,
+    sync::Mutex,
 };
 
 /// A device as programs hold it. The tail is that of a driver's device, which the libraries of
@@ -60,10 +62,6 @@ struct Open {
 /// for example).
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
 pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     let bytes = text.bytes().take(to.len() - 1).chain(std::iter::repeat(0));
@@ -78,10 +76,10 @@ pub(crate) fn list() -> Vec<&'static Dev> {
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
-            SAID.call_once(|| crate::say(&error.to_string()));
+            SAID.call_once(|| message::print(&error.to_string()));
             Vec::new()
         });
-    let mut known = lock(&DEVICES);
+    let mut known = DEVICES.lock();
     devices
         .into_iter()
         .enumerate()
@@ -92,12 +90,12 @@ pub(crate) fn list() -> Vec<&'static Dev> {
 impl Dev {
     /// The device of this name that a list has shown, or that was made [known](Self::of).
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
-        lock(&DEVICES).get(name).copied()
+        DEVICES.lock().get(name).copied()
     }
 
     /// A device that may be in no list: one with an address that no other has.
     pub(crate) fn of(device: &Device) -> &'static Self {
-        let mut known = lock(&DEVICES);
+        let mut known = DEVICES.lock();
         let index = known.len() as c_int;
         Self::known(&mut known, index, device.clone())
     }
@@ -108,7 +106,7 @@ impl Dev {
         device: Device,
     ) -> &'static Self {
         if let Some(&dev) = known.get(device.name()) {
-            *lock(&dev.device) = device;
+            *dev.device.lock() = device;
             return dev;
         }
         let name = device.name().to_owned();
@@ -119,7 +117,7 @@ impl Dev {
 
     fn new(index: c_int, device: Device) -> Self {
         let mut c = ibv_device::zeroed();
-        (c.node_type, c.transport_type) = (1, 0); // IBV_NODE_CA, IBV_TRANSPORT_IB
+        (c.node_type, c.transport_type) = (IBV_NODE_CA, IBV_TRANSPORT_IB);
         copy_text(&mut c.name, device.name());
         copy_text(&mut c.dev_name, &format!("uverbs{index}"));
         copy_text(&mut c.dev_path, &format!("/sys/class/infiniband_verbs/uverbs{index}"));
@@ -128,7 +126,7 @@ impl Dev {
     }
 
     pub(crate) fn device(&self) -> Device {
-        lock(&self.device).clone()
+        self.device.lock().clone()
     }
 
     /// Its GUID, in network byte order: that of its interface, as a network card has it.
@@ -166,7 +164,7 @@ impl Dev {
     ) -> Result<Context, OpenError> {
         let device = self.device();
         let busy = |address| OpenError::Bind(BindError::Taken(address));
-        let mut open = lock(&OPEN);
+        let mut open = OPEN.lock();
         if let Some(open) =
             open.get_mut(device.name()).filter(|open| open.context.is_of_this_process())
         {
@@ -183,7 +181,11 @@ impl Dev {
         let (context, taken) = match device.open(options()?) {
             Err(OpenError::Bind(BindError::Taken(address))) => {
                 let address = taken(address).map_err(busy)?;
-                crate::say(&format!("the port of {} is down: {}", device.name(), busy(address)));
+                message::print(&format!(
+                    "the port of {} is down: {}",
+                    device.name(),
+                    busy(address)
+                ));
                 (device.open_down(options()?)?, Some(address))
             }
             other => (other?, None),
@@ -194,7 +196,7 @@ impl Dev {
 
     pub(crate) fn close(&self) {
         let device = self.device();
-        let mut open = lock(&OPEN);
+        let mut open = OPEN.lock();
         let Some(entry) = open.get_mut(device.name()) else { return };
         entry.times -= 1;
         if entry.times == 0 {

@@ -10,13 +10,14 @@ use std::{
 use roce_provider::{DeviceMemory, DeviceMemoryError};
 
 use crate::{
-    context::{Ctx, Home},
+    command_file::Importable,
+    context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
-    import::Importable,
-    layout::verbs::{ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
-    mr::{self, Mr, Region, ZERO_BASED},
+    layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
+    mr::{Mr, Region},
     object::{Object, Users},
     pd::Pd,
+    translate::rights,
 };
 
 /// It starts on a page, whatever alignment up to that is wanted.
@@ -30,7 +31,7 @@ const WORD: usize = 4;
 pub(crate) struct Dm {
     c: UnsafeCell<ibv_dm>,
     pub(crate) memory: DeviceMemory,
-    home: Arc<Home>,
+    ctx: Arc<ContextInner>,
     /// Its regions.
     users: Users,
 }
@@ -45,7 +46,7 @@ impl Dm {
         let (memcpy_to_dm, memcpy_from_dm): (_, _) =
             (Some(memcpy_to_dm as _), Some(memcpy_from_dm as _));
         let c = ibv_dm { context: ctx.c(), memcpy_to_dm, memcpy_from_dm, comp_mask: 0, handle };
-        Self { c: UnsafeCell::new(c), memory, home: ctx.home.clone(), users: Users::default() }
+        Self { c: UnsafeCell::new(c), memory, ctx: ctx.inner.clone(), users: Users::default() }
     }
 }
 
@@ -70,10 +71,10 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
             return Err(Errno::INVAL);
         }
-        let memory = ctx.home.context.alloc_dm(attr.length)?;
-        let handle = ctx.home.new_handle();
-        let dm = Dm::new(ctx, memory, handle).hand_out();
-        ctx.home.family.offer(handle, Importable::Dm(dm as usize));
+        let memory = ctx.inner.context.alloc_dm(attr.length)?;
+        let handle = ctx.inner.new_handle();
+        let dm = Dm::new(ctx, memory, handle).into_raw();
+        ctx.inner.command_file.insert(handle, Importable::Dm(dm as usize));
         Ok(dm)
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
@@ -83,10 +84,10 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
     let free = Dm::get(dm).and_then(|object| {
         object.users.none_left()?;
-        object.home.family.withdraw((*dm).handle, &Importable::Dm(dm as usize));
+        object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Dm::take_back(dm))))
+    errno::status(free.map(|()| drop(Dm::from_raw(dm))))
 }
 
 /// `ibv_reg_dm_mr`.
@@ -99,19 +100,14 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
 ) -> *mut ibv_mr {
     let register = || -> Result<*mut ibv_mr> {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
-        let rights = mr::rights(access)?;
+        let rights = rights::from_c(access)?;
         let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
         let end = start.checked_add(length).ok_or(Errno::INVAL)?;
-        if access & ZERO_BASED == 0 {
+        if access & IBV_ACCESS_ZERO_BASED == 0 {
             return Err(Errno::INVAL);
         }
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
-        Ok(Mr::hand_out_new(
-            pd,
-            Region::Device(region, dm.users.add()),
-            std::ptr::null_mut(),
-            length,
-        ))
+        Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
     };
     errno::pointer(register())
 }
@@ -179,7 +175,7 @@ mod tests {
     #[test]
     fn sizes_that_are_not_to_be_had() {
         let context = Opened::new();
-        let all = unsafe { Ctx::get(context.0) }.unwrap().home.context.limits().max_dm_size;
+        let all = unsafe { Ctx::get(context.0) }.unwrap().inner.context.limits().max_dm_size;
         for (length, align, mask, expected) in [
             (0, 0, 0, libc::EINVAL),
             (all + 1, 0, 0, libc::ENOMEM),

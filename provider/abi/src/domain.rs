@@ -5,23 +5,21 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 use roce_provider::ThreadDomain;
 
 use crate::{
-    context::{Ctx, Home},
+    context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr},
+    layout::{
+        consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
+    },
     object::{Object, Users},
     pd::Pd,
 };
-
-/// `IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS`, `IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT`.
-const ALLOCATORS: u32 = 1;
-const PD_CONTEXT: u32 = 1 << 1;
 
 /// A thread domain as programs hold it.
 #[repr(C)]
 pub(crate) struct Td {
     c: UnsafeCell<ibv_td>,
     domain: ThreadDomain,
-    home: Arc<Home>,
+    ctx: Arc<ContextInner>,
     /// The parent domains that it is in.
     users: Users,
 }
@@ -40,9 +38,9 @@ pub(crate) unsafe extern "C" fn alloc_td(
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
         }
-        let (home, domain) = (ctx.home.clone(), ctx.home.context.alloc_td());
-        Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, home, users: Users::default() }
-            .hand_out())
+        let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
+        Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
+            .into_raw())
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
@@ -50,7 +48,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     let free = Td::get(td).and_then(|td| td.users.none_left());
-    errno::status(free.map(|()| drop(Td::take_back(td))))
+    errno::status(free.map(|()| drop(Td::from_raw(td))))
 }
 
 /// `ibv_alloc_parent_domain`. A program's allocators are for the rings of queues that a device
@@ -61,21 +59,25 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
 ) -> *mut ibv_pd {
     let alloc = |ctx: &Ctx| -> Result<*mut ibv_pd> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
-        let lacks_allocators =
-            attr.comp_mask & ALLOCATORS != 0 && (attr.alloc.is_none() || attr.free.is_none());
-        if attr.comp_mask & !(ALLOCATORS | PD_CONTEXT) != 0 || lacks_allocators {
+        let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
+            && (attr.alloc.is_none() || attr.free.is_none());
+        if attr.comp_mask
+            & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+            != 0
+            || lacks_allocators
+        {
             return Err(Errno::INVAL);
         }
         let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td));
-        if !Arc::ptr_eq(&pd.home, &ctx.home)
-            || td.is_some_and(|td| !Arc::ptr_eq(&td.home, &ctx.home))
+        if !Arc::ptr_eq(&pd.ctx, &ctx.inner)
+            || td.is_some_and(|td| !Arc::ptr_eq(&td.ctx, &ctx.inner))
         {
             return Err(Errno::INVAL);
         }
         let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
         let holds =
             [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
-        Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).hand_out())
+        Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw())
     };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
@@ -92,7 +94,7 @@ mod tests {
     use crate::{
         cq::ibv_destroy_cq,
         cq_ex::create_cq_ex,
-        layout::verbs::ibv_cq_init_attr_ex,
+        layout::ibv_cq_init_attr_ex,
         pd::ibv_dealloc_pd,
         testing::{Allocated, Opened, errno},
     };
@@ -116,7 +118,7 @@ mod tests {
         let context = Opened::new();
         let pd = Allocated::new(&context);
         let td = td(&context, 0);
-        let parent = parent(&context, pd.0, td, PD_CONTEXT);
+        let parent = parent(&context, pd.0, td, IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT);
         unsafe {
             assert_eq!((*parent).handle, (*pd.0).handle);
             assert_eq!(ibv_dealloc_pd(pd.0), libc::EBUSY);
@@ -146,7 +148,12 @@ mod tests {
         let (context, other) = (Opened::new(), Opened::new());
         let (pd, foreign) = (Allocated::new(&context), Allocated::new(&other));
         assert_eq!((td(&context, 1), errno()), (null_mut(), libc::EINVAL));
-        for (pd, comp_mask) in [(null_mut(), 0), (pd.0, 4), (pd.0, ALLOCATORS), (foreign.0, 0)] {
+        for (pd, comp_mask) in [
+            (null_mut(), 0),
+            (pd.0, 4),
+            (pd.0, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS),
+            (foreign.0, 0),
+        ] {
             assert_eq!(
                 (parent(&context, pd, null_mut(), comp_mask), errno()),
                 (null_mut(), libc::EINVAL),

@@ -61,6 +61,12 @@ impl From<std::io::Error> for Errno {
     }
 }
 
+impl From<rustix::io::Errno> for Errno {
+    fn from(error: rustix::io::Errno) -> Self {
+        Self(error.raw_os_error())
+    }
+}
+
 impl From<ObjectError> for Errno {
     fn from(error: ObjectError) -> Self {
         match error {

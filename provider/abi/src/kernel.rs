@@ -4,8 +4,8 @@
 use crate::{
     export::export,
     layout::{
-        kernel::{ib_user_path_rec, ib_uverbs_ah_attr, ib_uverbs_qp_attr, ibv_sa_path_rec},
-        verbs::{ibv_ah_attr, ibv_gid, ibv_global_route, ibv_qp_attr, ibv_qp_cap},
+        ib_user_path_rec, ib_uverbs_ah_attr, ib_uverbs_qp_attr, ibv_ah_attr, ibv_gid,
+        ibv_global_route, ibv_qp_attr, ibv_qp_cap, ibv_sa_path_rec,
     },
 };
 

@@ -15,8 +15,10 @@
 
 mod advise;
 mod ah;
+mod batch;
 mod channel;
 mod cm;
+mod command_file;
 mod context;
 mod counters;
 mod cq;
@@ -32,6 +34,7 @@ mod import;
 mod kernel;
 mod layout;
 mod mcast;
+mod message;
 mod modify;
 mod mr;
 mod mw;
@@ -40,15 +43,14 @@ mod pd;
 mod port;
 mod post;
 mod qp;
+mod qp_create;
 mod qp_ex;
 mod srq;
+mod sync;
+mod table;
 #[cfg(test)]
 mod testing;
 mod text;
-mod wc;
+mod translate;
+mod wait;
 mod xrc;
-
-/// Says something to the user, in one line.
-fn say(text: &str) {
-    eprintln!("roce: {text}");
-}

@@ -1,9 +1,6 @@
 //! Multicast groups.
 
-use std::{
-    ffi::c_int,
-    sync::{MutexGuard, PoisonError},
-};
+use std::ffi::c_int;
 
 use roce_provider::{
     AttachError,
@@ -13,7 +10,7 @@ use roce_provider::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_gid, ibv_qp},
+    layout::{ibv_gid, ibv_qp},
     object::Object,
     qp::Qp,
 };
@@ -37,11 +34,6 @@ impl From<AttachError> for Errno {
     }
 }
 
-/// The groups that a queue pair is attached to. It cannot be destroyed as long as there are any.
-pub(crate) fn groups(qp: &Qp) -> MutexGuard<'_, Vec<Gid>> {
-    qp.groups.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// The LID means nothing here.
 pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     qp: *mut ibv_qp,
@@ -50,7 +42,7 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
 ) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
-        let mut groups = groups(qp);
+        let mut groups = qp.groups.lock();
         if !groups.contains(&group) {
             qp.qp.attach_mcast(group)?;
             groups.push(group);
@@ -66,7 +58,7 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
 ) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| -> Result<()> {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
-        let mut groups = groups(qp);
+        let mut groups = qp.groups.lock();
         qp.qp.detach_mcast(group)?;
         groups.retain(|&other| other != group);
         Ok(())

@@ -3,104 +3,54 @@
 //! Which edge needs what, and takes what besides, is as in the table "QP state transition
 //! properties" (11.2.4.2). What is optional stands in the transport; here is what is needed.
 
-use std::ffi::{c_int, c_uint};
+use std::ffi::c_int;
 
 use roce_provider::{
     QueuePair,
     transport::{
-        addr::{Mtu, QKey, Qpn},
+        addr::{QKey, Qpn},
         psn::Psn,
         qp::{
-            Attribute, Init, PathMigration, QpInfo, QpType, QpUpdate, Rtr, Rts, State, is_legal,
+            Attribute, Init, QpInfo, QpType, QpUpdate, Rtr, Rts, State, is_legal,
             optional_attributes,
         },
     },
 };
 
 use crate::{
-    ah,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
-    mr,
+    layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
     object::Object,
     qp::Qp,
+    translate::{
+        address, mtu,
+        qp::{path_migration_from_c, state_from_c},
+        rights,
+    },
 };
-
-/// `ibv_qp_attr_mask`.
-pub(crate) const STATE: u32 = 1;
-const CUR_STATE: u32 = 1 << 1;
-const EN_SQD_ASYNC_NOTIFY: u32 = 1 << 2;
-const ACCESS_FLAGS: u32 = 1 << 3;
-const PKEY_INDEX: u32 = 1 << 4;
-const PORT: u32 = 1 << 5;
-const QKEY: u32 = 1 << 6;
-const AV: u32 = 1 << 7;
-const PATH_MTU: u32 = 1 << 8;
-const TIMEOUT: u32 = 1 << 9;
-const RETRY_CNT: u32 = 1 << 10;
-const RNR_RETRY: u32 = 1 << 11;
-const RQ_PSN: u32 = 1 << 12;
-const MAX_QP_RD_ATOMIC: u32 = 1 << 13;
-const ALT_PATH: u32 = 1 << 14;
-const MIN_RNR_TIMER: u32 = 1 << 15;
-const SQ_PSN: u32 = 1 << 16;
-const MAX_DEST_RD_ATOMIC: u32 = 1 << 17;
-const PATH_MIG_STATE: u32 = 1 << 18;
-const DEST_QPN: u32 = 1 << 20;
-pub(crate) const RATE_LIMIT: u32 = 1 << 25;
 
 /// The bits of a mask, without those of attributes since then: no device of this kind has them.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
-    if mask >= DEST_QPN << 1 { Err(Errno::NOTSUPP) } else { Ok(mask) }
+    if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::NOTSUPP) } else { Ok(mask) }
 }
 
 const fn bit(attribute: Attribute) -> u32 {
     match attribute {
-        Attribute::CurrentState => CUR_STATE,
-        Attribute::PKeyIndex => PKEY_INDEX,
-        Attribute::Access => ACCESS_FLAGS,
-        Attribute::QKey => QKEY,
-        Attribute::Av => AV,
-        Attribute::Timeout => TIMEOUT,
-        Attribute::RetryCnt => RETRY_CNT,
-        Attribute::RnrRetry => RNR_RETRY,
-        Attribute::MaxRdAtomic => MAX_QP_RD_ATOMIC,
-        Attribute::MaxDestRdAtomic => MAX_DEST_RD_ATOMIC,
-        Attribute::MinRnrTimer => MIN_RNR_TIMER,
-        Attribute::AltPath => ALT_PATH,
-        Attribute::PathMigration => PATH_MIG_STATE,
-    }
-}
-
-/// `enum ibv_mig_state`.
-pub(crate) const fn path_migration_number(state: PathMigration) -> c_uint {
-    match state {
-        PathMigration::Migrated => 0,
-        PathMigration::Rearm => 1,
-        PathMigration::Armed => 2,
-    }
-}
-
-fn path_migration(number: c_uint) -> Result<PathMigration> {
-    let all = [PathMigration::Migrated, PathMigration::Rearm, PathMigration::Armed];
-    all.into_iter().find(|&state| path_migration_number(state) == number).ok_or(Errno::INVAL)
-}
-
-fn state(number: c_uint) -> Result<State> {
-    State::ALL.get(number as usize).copied().ok_or(Errno::INVAL)
-}
-
-/// `enum ibv_mtu`.
-fn mtu(number: c_uint) -> Result<Mtu> {
-    match number {
-        1 => Ok(Mtu::B256),
-        2 => Ok(Mtu::B512),
-        3 => Ok(Mtu::B1024),
-        4 => Ok(Mtu::B2048),
-        5 => Ok(Mtu::B4096),
-        _ => Err(Errno::INVAL),
+        Attribute::CurrentState => IBV_QP_CUR_STATE,
+        Attribute::PKeyIndex => IBV_QP_PKEY_INDEX,
+        Attribute::Access => IBV_QP_ACCESS_FLAGS,
+        Attribute::QKey => IBV_QP_QKEY,
+        Attribute::Av => IBV_QP_AV,
+        Attribute::Timeout => IBV_QP_TIMEOUT,
+        Attribute::RetryCnt => IBV_QP_RETRY_CNT,
+        Attribute::RnrRetry => IBV_QP_RNR_RETRY,
+        Attribute::MaxRdAtomic => IBV_QP_MAX_QP_RD_ATOMIC,
+        Attribute::MaxDestRdAtomic => IBV_QP_MAX_DEST_RD_ATOMIC,
+        Attribute::MinRnrTimer => IBV_QP_MIN_RNR_TIMER,
+        Attribute::AltPath => IBV_QP_ALT_PATH,
+        Attribute::PathMigration => IBV_QP_PATH_MIG_STATE,
     }
 }
 
@@ -108,8 +58,8 @@ fn mtu(number: c_uint) -> Result<Mtu> {
 /// same, as they would a reliable connection: the kernel does not look at it.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
-        QpType::XrcInitiator => MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER,
-        QpType::XrcTarget => MAX_QP_RD_ATOMIC | RETRY_CNT | RNR_RETRY,
+        QpType::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+        QpType::XrcTarget => IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY,
         _ => 0,
     }
 }
@@ -117,19 +67,28 @@ const fn ignored(qp_type: QpType) -> u32 {
 /// What an edge cannot do without.
 const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
-        (QpType::Ud, State::Reset, State::Init) => PKEY_INDEX | PORT | QKEY,
-        (_, State::Reset, State::Init) => PKEY_INDEX | PORT | ACCESS_FLAGS,
+        (QpType::Ud, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
+        (_, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
         (QpType::Uc | QpType::XrcInitiator, State::Init, State::Rtr) => {
-            AV | PATH_MTU | DEST_QPN | RQ_PSN
+            IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN
         }
         (QpType::Rc | QpType::XrcTarget, State::Init, State::Rtr) => {
-            AV | PATH_MTU | DEST_QPN | RQ_PSN | MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER
+            IBV_QP_AV
+                | IBV_QP_PATH_MTU
+                | IBV_QP_DEST_QPN
+                | IBV_QP_RQ_PSN
+                | IBV_QP_MAX_DEST_RD_ATOMIC
+                | IBV_QP_MIN_RNR_TIMER
         }
-        (QpType::Uc | QpType::Ud, State::Rtr, State::Rts) => SQ_PSN,
+        (QpType::Uc | QpType::Ud, State::Rtr, State::Rts) => IBV_QP_SQ_PSN,
         (QpType::Rc | QpType::XrcInitiator, State::Rtr, State::Rts) => {
-            TIMEOUT | RETRY_CNT | RNR_RETRY | SQ_PSN | MAX_QP_RD_ATOMIC
+            IBV_QP_TIMEOUT
+                | IBV_QP_RETRY_CNT
+                | IBV_QP_RNR_RETRY
+                | IBV_QP_SQ_PSN
+                | IBV_QP_MAX_QP_RD_ATOMIC
         }
-        (QpType::XrcTarget, State::Rtr, State::Rts) => TIMEOUT | SQ_PSN,
+        (QpType::XrcTarget, State::Rtr, State::Rts) => IBV_QP_TIMEOUT | IBV_QP_SQ_PSN,
         _ => 0,
     }
 }
@@ -138,9 +97,9 @@ const fn required(qp_type: QpType, from: State, to: State) -> u32 {
 /// one port, and a way to SQD with it.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
-        (State::Init, State::Init) => PORT,
-        (State::Sqd, State::Sqd) if qp_type.is_reliable() => PORT,
-        (State::Rts, State::Sqd) => EN_SQD_ASYNC_NOTIFY,
+        (State::Init, State::Init) => IBV_QP_PORT,
+        (State::Sqd, State::Sqd) if qp_type.is_reliable() => IBV_QP_PORT,
+        (State::Rts, State::Sqd) => IBV_QP_EN_SQD_ASYNC_NOTIFY,
         _ => 0,
     };
     optional_attributes(qp_type, from, to)
@@ -168,31 +127,31 @@ impl Transition {
     /// What a mask and the attributes that it selects ask of a queue pair.
     fn of(qp_type: QpType, from: State, attr: &ibv_qp_attr, mask: u32) -> Result<Self> {
         let mask = mask & !ignored(qp_type);
-        let to = if mask & STATE != 0 { state(attr.qp_state)? } else { from };
+        let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
         let (required, optional) = (required(qp_type, from, to), optional(qp_type, from, to));
         if !is_legal(qp_type, from, to) {
             return Err(Errno::INVAL);
         }
-        if mask & required != required || mask & !(required | optional | STATE) != 0 {
+        if mask & required != required || mask & !(required | optional | IBV_QP_STATE) != 0 {
             return Err(Errno::INVAL);
         }
-        if mask & PORT != 0 && attr.port_num != 1 {
+        if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::INVAL);
         }
         // of the attributes that a transition needs, it has what it takes; the rest changes on the
         // way
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
-            (_, State::Reset) if mask & STATE == 0 => Self::Stay,
+            (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,
             (_, State::Reset) => Self::Reset,
-            (_, State::Err) if mask & STATE == 0 => Self::Stay,
+            (_, State::Err) if mask & IBV_QP_STATE == 0 => Self::Stay,
             (_, State::Err) => Self::Error,
             (State::Reset, State::Init) => Self::Init(init(attr, mask)?),
             (State::Init, State::Rtr) => Self::Rtr(rtr(qp_type, attr)?, changes),
             (State::Rtr, State::Rts) => Self::Rts(rts(qp_type, attr), changes),
             (State::Rts | State::Sqd | State::Sqe, State::Rts) => Self::Rts(Rts::Resume, changes),
             (State::Rts, State::Sqd) => Self::Sqd {
-                notify: mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0,
+                notify: mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0,
             },
             (State::Init, State::Init) | (State::Sqd, State::Sqd) => Self::Change(changes),
             _ => return Err(Errno::INVAL),
@@ -215,12 +174,12 @@ impl Transition {
 }
 
 fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
-    let access = if mask & ACCESS_FLAGS != 0 {
-        mr::rights(attr.qp_access_flags)?
+    let access = if mask & IBV_QP_ACCESS_FLAGS != 0 {
+        rights::from_c(attr.qp_access_flags)?
     } else {
         Default::default()
     };
-    let qkey = if mask & QKEY != 0 { QKey(attr.qkey) } else { QKey::default() };
+    let qkey = if mask & IBV_QP_QKEY != 0 { QKey(attr.qkey) } else { QKey::default() };
     Ok(Init { pkey_index: attr.pkey_index, access, qkey })
 }
 
@@ -229,7 +188,7 @@ fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
         return Ok(Rtr::Ud);
     }
     let (dest_qpn, rq_psn) = (Qpn::new(attr.dest_qp_num), Psn::new(attr.rq_psn));
-    let (path_mtu, av) = (mtu(attr.path_mtu)?, ah::vector(&attr.ah_attr)?);
+    let (path_mtu, av) = (mtu::from_c(attr.path_mtu)?, address::from_c(&attr.ah_attr)?);
     let ibv_qp_attr { max_dest_rd_atomic, min_rnr_timer, .. } = *attr;
     Ok(match qp_type {
         QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
@@ -259,20 +218,24 @@ fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
     let given = |bit: u32| mask & bit != 0;
     let number = |bit: u32, value: u8| given(bit).then_some(value);
     Ok(QpUpdate {
-        current_state: given(CUR_STATE).then(|| state(attr.cur_qp_state)).transpose()?,
-        pkey_index: given(PKEY_INDEX).then_some(attr.pkey_index),
-        access: given(ACCESS_FLAGS).then(|| mr::rights(attr.qp_access_flags)).transpose()?,
-        qkey: given(QKEY).then_some(QKey(attr.qkey)),
-        av: given(AV).then(|| ah::vector(&attr.ah_attr)).transpose()?,
-        timeout: number(TIMEOUT, attr.timeout),
-        retry_cnt: number(RETRY_CNT, attr.retry_cnt),
-        rnr_retry: number(RNR_RETRY, attr.rnr_retry),
-        max_rd_atomic: number(MAX_QP_RD_ATOMIC, attr.max_rd_atomic),
-        max_dest_rd_atomic: number(MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
-        min_rnr_timer: number(MIN_RNR_TIMER, attr.min_rnr_timer),
-        alt_path: given(ALT_PATH).then(|| ah::vector(&attr.alt_ah_attr)).transpose()?,
-        path_migration: given(PATH_MIG_STATE)
-            .then(|| path_migration(attr.path_mig_state))
+        current_state: given(IBV_QP_CUR_STATE)
+            .then(|| state_from_c(attr.cur_qp_state))
+            .transpose()?,
+        pkey_index: given(IBV_QP_PKEY_INDEX).then_some(attr.pkey_index),
+        access: given(IBV_QP_ACCESS_FLAGS)
+            .then(|| rights::from_c(attr.qp_access_flags))
+            .transpose()?,
+        qkey: given(IBV_QP_QKEY).then_some(QKey(attr.qkey)),
+        av: given(IBV_QP_AV).then(|| address::from_c(&attr.ah_attr)).transpose()?,
+        timeout: number(IBV_QP_TIMEOUT, attr.timeout),
+        retry_cnt: number(IBV_QP_RETRY_CNT, attr.retry_cnt),
+        rnr_retry: number(IBV_QP_RNR_RETRY, attr.rnr_retry),
+        max_rd_atomic: number(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic),
+        max_dest_rd_atomic: number(IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic),
+        min_rnr_timer: number(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer),
+        alt_path: given(IBV_QP_ALT_PATH).then(|| address::from_c(&attr.alt_ah_attr)).transpose()?,
+        path_migration: given(IBV_QP_PATH_MIG_STATE)
+            .then(|| path_migration_from_c(attr.path_mig_state))
             .transpose()?,
     })
 }
@@ -282,7 +245,7 @@ unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask
         let (attr, mask) = (attr.as_ref().ok_or(Errno::INVAL)?, known(mask)?);
         let QpInfo { qp_type, state, .. } = object.qp.query();
         Transition::of(qp_type, state, attr, mask)?.apply(&object.qp)?;
-        if mask & STATE != 0 {
+        if mask & IBV_QP_STATE != 0 {
             (*qp).state = attr.qp_state;
         }
         Ok(())

@@ -3,39 +3,31 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint, c_void},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
 
-use roce_provider::{
-    ForeignMemory, MemoryRegion, NullRegion, ReregMr,
-    transport::mem::{Access, Memory},
-};
+use roce_provider::{ForeignMemory, MemoryRegion, NullRegion, ReregMr, transport::mem::Memory};
 
 use crate::{
-    context::Home,
+    command_file::{CommandFile, Importable},
+    context::ContextInner,
     errno::{self, Errno, Result},
     export::export,
-    import::Importable,
-    layout::verbs::{ibv_mr, ibv_pd},
+    layout::{consts::*, ibv_mr, ibv_pd},
     object::{Object, User},
     pd::Pd,
+    sync::Mutex,
+    translate::rights,
 };
 
-/// `IBV_ACCESS_ZERO_BASED`, `IBV_ACCESS_ON_DEMAND`, `IBV_ACCESS_HUGETLB`: not rights, but ways to
-/// register.
-pub(crate) const ZERO_BASED: c_uint = 1 << 5;
-const ON_DEMAND: c_uint = 1 << 6;
-const HUGETLB: c_uint = 1 << 7;
-/// `IBV_ACCESS_OPTIONAL_RANGE`: hints that need not be followed.
-const OPTIONAL: c_uint = 0x3FF0_0000;
-/// The sizes of an address's part within its page.
+/// Size of a page.
 const PAGE: u64 = 4096;
 
 /// A memory region as programs hold it.
 #[repr(C)]
 pub(crate) struct Mr {
     c: UnsafeCell<ibv_mr>,
-    pub(crate) home: Arc<Home>,
+    pub(crate) ctx: Arc<ContextInner>,
     state: Mutex<State>,
 }
 
@@ -44,7 +36,7 @@ struct State {
     _pd: User,
 }
 
-/// What a region is made of.
+/// Memory of a region.
 #[derive(Clone)]
 pub(crate) enum Region {
     /// Memory.
@@ -61,6 +53,28 @@ unsafe impl Object for Mr {
 }
 
 impl Region {
+    /// The region with this local key that was registered in the protection domain with this
+    /// number. `ENOENT`: there is no such key; `EPERM`: it is of another domain.
+    ///
+    /// # Safety
+    /// Regions that can be imported exist.
+    pub(crate) unsafe fn find(
+        command_file: &CommandFile,
+        pd_handle: u32,
+        lkey: u32,
+    ) -> Result<Self> {
+        let find = |object| {
+            let Importable::Mr(mr) = object else { return None };
+            let mr = mr as *const ibv_mr;
+            if (*mr).lkey != lkey {
+                return None;
+            }
+            let same_domain = (*(*mr).pd).handle == pd_handle;
+            Some(if same_domain { Mr::get(mr).map(Mr::shared) } else { Err(Errno(libc::EPERM)) })
+        };
+        command_file.find(find).unwrap_or(Err(Errno(libc::ENOENT)))
+    }
+
     /// The region in the adapter, if it has memory.
     pub(crate) fn memory(&self) -> Option<&MemoryRegion> {
         match self {
@@ -77,14 +91,9 @@ impl Region {
     }
 }
 
-/// The rights among access flags, whose numbers are the same here; `EINVAL` for unknown ones.
-pub(crate) fn rights(access: c_uint) -> Result<Access> {
-    Access::from_bits(access & !(ZERO_BASED | ON_DEMAND | HUGETLB | OPTIONAL)).ok_or(Errno::INVAL)
-}
-
-/// Whether the range is all of the address space, for which on-demand regions can be made.
+/// True if the range is all of the address space, for which on-demand regions can be made.
 fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
-    access & ON_DEMAND != 0 && address.is_null() && length == usize::MAX
+    access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
 /// `EINVAL` where the kernel says so: no bytes, or an address for peers that lies elsewhere in its
@@ -101,15 +110,15 @@ fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Resu
 
 impl Mr {
     /// A new region of `pd`, as programs see it.
-    pub(crate) unsafe fn hand_out_new(
+    pub(crate) unsafe fn create_raw(
         pd: &Pd,
         region: Region,
         address: *mut c_void,
         length: usize,
     ) -> *mut ibv_mr {
-        let handle = pd.home.new_handle();
-        let mr = Self::with_handle(pd, region, address, length, handle).hand_out();
-        pd.home.family.offer(handle, Importable::Mr(mr as usize));
+        let handle = pd.ctx.new_handle();
+        let mr = Self::with_handle(pd, region, address, length, handle).into_raw();
+        pd.ctx.command_file.insert(handle, Importable::Mr(mr as usize));
         mr
     }
 
@@ -125,12 +134,12 @@ impl Mr {
         let c =
             ibv_mr { context: pd.context(), pd: pd.c(), addr: address, length, handle, lkey, rkey };
         let state = State { region, _pd: pd.users.add() };
-        Self { c: UnsafeCell::new(c), home: pd.home.clone(), state: Mutex::new(state) }
+        Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
     }
 
     /// What it is made of, for another that stands for the same region.
     pub(crate) fn shared(&self) -> Region {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).region.clone()
+        self.state.lock().region.clone()
     }
 
     /// The region, for windows that are bound to it; none for one without memory.
@@ -147,15 +156,15 @@ unsafe fn register(
     access: c_uint,
 ) -> Result<*mut ibv_mr> {
     let pd = Pd::get(pd)?;
-    let rights = rights(access)?;
+    let rights = rights::from_c(access)?;
     check(address, length, iova, access)?;
-    let start = if access & ZERO_BASED != 0 { 0 } else { iova };
-    let region = if access & ON_DEMAND != 0 {
+    let start = if access & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { iova };
+    let region = if access & IBV_ACCESS_ON_DEMAND != 0 {
         pd.domain.register_raw_on_demand(address.cast(), length, start, rights)?
     } else {
         pd.domain.register_raw(address.cast(), length, start, rights)?
     };
-    Ok(Mr::hand_out_new(pd, Region::Memory(region), address, length))
+    Ok(Mr::create_raw(pd, Region::Memory(region), address, length))
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
@@ -192,15 +201,11 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         if let Some(region) = object.region() {
             region.deregister()?;
         }
-        object.home.family.withdraw((*mr).handle, &Importable::Mr(mr as usize));
+        object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Mr::take_back(mr))))
+    errno::status(free.map(|()| drop(Mr::from_raw(mr))))
 }
-
-const CHANGE_TRANSLATION: c_int = 1;
-const CHANGE_PD: c_int = 1 << 1;
-const CHANGE_ACCESS: c_int = 1 << 2;
 
 unsafe fn reregister(
     mr: *mut ibv_mr,
@@ -211,21 +216,24 @@ unsafe fn reregister(
     access: c_int,
 ) -> Result<()> {
     let object = Mr::get(mr)?;
-    let mut state = object.state.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut state = object.state.lock();
     let Region::Memory(region) = &state.region else { return Err(Errno::INVAL) };
-    let new_pd = if flags & CHANGE_PD != 0 { Some(Pd::get(pd)?) } else { None };
+    let new_pd = if flags & IBV_REREG_MR_CHANGE_PD != 0 { Some(Pd::get(pd)?) } else { None };
     let access = access as c_uint;
-    let rights = if flags & CHANGE_ACCESS != 0 { Some(rights(access)?) } else { None };
-    let (address, length, iova) = if flags & CHANGE_TRANSLATION != 0 {
+    let rights =
+        if flags & IBV_REREG_MR_CHANGE_ACCESS != 0 { Some(rights::from_c(access)?) } else { None };
+    let (address, length, iova) = if flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 {
         check(address, length, address as u64, access)?;
         (address, length, address as u64)
     } else {
         ((*mr).addr, (*mr).length, region.address())
     };
     // also when only rights grow, the memory has to be looked at: it may not be writable
-    let memory = if flags & (CHANGE_TRANSLATION | CHANGE_ACCESS) == 0 {
+    let memory = if flags & (IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_ACCESS) == 0 {
         None
-    } else if access & ON_DEMAND != 0 || is_implicit(address, length, ON_DEMAND) {
+    } else if access & IBV_ACCESS_ON_DEMAND != 0
+        || is_implicit(address, length, IBV_ACCESS_ON_DEMAND)
+    {
         Some(ForeignMemory::on_demand(address.cast(), length))
     } else {
         Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
@@ -242,11 +250,7 @@ unsafe fn reregister(
     Ok(())
 }
 
-/// What `ibv_rereg_mr` says: `IBV_REREG_MR_ERR_INPUT` when nothing was tried,
-/// `IBV_REREG_MR_ERR_CMD` when it failed.
-const ERR_INPUT: c_int = -1;
-const ERR_CMD: c_int = -4;
-
+/// `IBV_REREG_MR_ERR_INPUT` when nothing was tried, `IBV_REREG_MR_ERR_CMD` when it failed.
 unsafe extern "C" fn ibv_rereg_mr(
     mr: *mut ibv_mr,
     flags: c_int,
@@ -255,21 +259,26 @@ unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
-    let unknown = flags & !(CHANGE_TRANSLATION | CHANGE_PD | CHANGE_ACCESS);
+    let unknown = flags
+        & !(IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS);
     if flags == 0
         || unknown != 0
-        || flags & CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
+        || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
     {
         errno::set(libc::EINVAL);
-        return ERR_INPUT;
+        return IBV_REREG_MR_ERR_INPUT;
     }
-    if errno::status(reregister(mr, flags, pd, address, length, access)) == 0 { 0 } else { ERR_CMD }
+    if errno::status(reregister(mr, flags, pd, address, length, access)) == 0 {
+        0
+    } else {
+        IBV_REREG_MR_ERR_CMD
+    }
 }
 
 /// `ibv_alloc_null_mr`.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     let alloc = |pd: &Pd| {
-        Ok(Mr::hand_out_new(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
+        Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
     };
     errno::pointer(Pd::get(pd).and_then(alloc))
 }

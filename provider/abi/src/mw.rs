@@ -16,12 +16,11 @@ use roce_provider::{
 
 use crate::{
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
-    mr,
+    layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
     object::{Object, User},
     pd::Pd,
-    post,
     qp::Qp,
+    translate::{rights, wr},
 };
 
 /// A memory window as programs hold it.
@@ -38,22 +37,15 @@ unsafe impl Object for Mw {
     type C = ibv_mw;
 }
 
-/// `IBV_MW_TYPE_1`, `IBV_MW_TYPE_2`.
-const ONE: c_uint = 1;
-const TWO: c_uint = 2;
-
-/// `IBV_ACCESS_ZERO_BASED`.
-const ZERO_BASED: c_uint = 1 << 5;
-
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let window_type = match number {
-            ONE => WindowType::Type1,
-            TWO => WindowType::Type2B,
+            IBV_MW_TYPE_1 => WindowType::Type1,
+            IBV_MW_TYPE_2 => WindowType::Type2B,
             _ => return Err(Errno::INVAL),
         };
         let window = pd.domain.alloc_window(window_type)?;
-        let handle = pd.home.new_handle();
+        let handle = pd.ctx.new_handle();
         let c = ibv_mw {
             context: pd.context(),
             pd: pd.c(),
@@ -61,13 +53,13 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
             handle,
             r#type: number,
         };
-        Ok(Mw { c: UnsafeCell::new(c), _window: window, _pd: pd.users.add() }.hand_out())
+        Ok(Mw { c: UnsafeCell::new(c), _window: window, _pd: pd.users.add() }.into_raw())
     }))
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     let free = Mw::get(mw).map(|_| ());
-    errno::status(free.map(|()| drop(Mw::take_back(mw))))
+    errno::status(free.map(|()| drop(Mw::from_raw(mw))))
 }
 
 /// What a bind request says, for a window that is to get the key `rkey`: one of its own.
@@ -86,8 +78,8 @@ pub(crate) unsafe fn bind(
         address: info.addr,
         length: info.length,
         // a window is the peers': what its owner may do is no matter of it
-        access: mr::rights(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
-        zero_based: info.mw_access_flags & ZERO_BASED != 0,
+        access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
+        zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
 }
 
@@ -101,11 +93,11 @@ pub(crate) unsafe extern "C" fn bind_mw(
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
         let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;
         // the type is for connections; and it counts as its region does
-        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & ZERO_BASED != 0 {
+        if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::INVAL);
         }
         let bind = bind(mw, rkey, &bind_info)?;
-        let wr = SendWr::bind_window(wr_id, bind).with_flags(post::flags(send_flags)?);
+        let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
         qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
         (*mw).rkey = rkey;
         Ok(())

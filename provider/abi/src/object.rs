@@ -21,15 +21,15 @@ pub(crate) unsafe trait Object: Sized {
     }
 
     /// Hands it to the program.
-    fn hand_out(self) -> *mut Self::C {
+    fn into_raw(self) -> *mut Self::C {
         Box::into_raw(Box::new(self)).cast()
     }
 
     /// The object behind a program's pointer; `EINVAL` for null.
     ///
     /// # Safety
-    /// The pointer is null, or [`hand_out`](Self::hand_out) gave it and it has not been [taken
-    /// back](Self::take_back). The reference is not used beyond the call that the program has made:
+    /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
+    /// back](Self::from_raw). The reference is not used beyond the call that the program has made:
     /// destroying an object during another call on it is as wrong as with any other library.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         // SAFETY: By the contract above; the object starts where its structure does.
@@ -49,8 +49,8 @@ pub(crate) unsafe trait Object: Sized {
     ///
     /// # Safety
     /// As for [`get`](Self::get), and the pointer, not null, is not used again.
-    unsafe fn take_back(pointer: *mut Self::C) -> Box<Self> {
-        // SAFETY: By the contract above, it came from `Box::into_raw` in `hand_out`.
+    unsafe fn from_raw(pointer: *mut Self::C) -> Box<Self> {
+        // SAFETY: By the contract above, it came from `Box::into_raw` in `into_raw`.
         unsafe { Box::from_raw(pointer.cast()) }
     }
 }

@@ -5,11 +5,11 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 use roce_provider::ProtectionDomain;
 
 use crate::{
-    context::{Ctx, Home},
+    command_file::Importable,
+    context::{ContextInner, Ctx},
     errno::{self, Result},
     export::export,
-    import::Importable,
-    layout::verbs::{ibv_context, ibv_pd},
+    layout::{ibv_context, ibv_pd},
     object::{Object, User, Users},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
-    pub(crate) home: Arc<Home>,
+    pub(crate) ctx: Arc<ContextInner>,
     /// What was made in it.
     pub(crate) users: Users,
     /// What a parent domain stands for.
@@ -32,10 +32,10 @@ unsafe impl Object for Pd {
 
 impl Pd {
     /// One with a number of its own, under which it can be imported.
-    fn hand_out_new(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
-        let handle = ctx.home.new_handle();
-        let pd = Self::with_handle(ctx, domain, handle).hand_out();
-        ctx.home.family.offer(handle, Importable::Pd(pd as usize));
+    fn create_raw(ctx: &Ctx, domain: ProtectionDomain) -> *mut ibv_pd {
+        let handle = ctx.inner.new_handle();
+        let pd = Self::with_handle(ctx, domain, handle).into_raw();
+        ctx.inner.command_file.insert(handle, Importable::Pd(pd as usize));
         pd
     }
 
@@ -55,7 +55,7 @@ impl Pd {
         Self {
             c: UnsafeCell::new(c),
             domain,
-            home: ctx.home.clone(),
+            ctx: ctx.inner.clone(),
             users: Users::default(),
             parent_of,
         }
@@ -74,18 +74,17 @@ impl Pd {
 }
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
-    let alloc =
-        |ctx: &Ctx| -> Result<_> { Ok(Pd::hand_out_new(ctx, ctx.home.context.alloc_pd()?)) };
+    let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?)) };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
     let free = Pd::get(pd).and_then(|object| {
         object.users.none_left()?;
-        object.home.family.withdraw((*pd).handle, &Importable::Pd(pd as usize));
+        object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Pd::take_back(pd))))
+    errno::status(free.map(|()| drop(Pd::from_raw(pd))))
 }
 
 export!(ibv_alloc_pd, ibv_dealloc_pd);

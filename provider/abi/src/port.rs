@@ -4,7 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
     Context, DeviceAttr, PortAttr,
-    transport::addr::{Gid, Mtu, PKey},
+    transport::addr::{Gid, PKey},
 };
 
 use crate::{
@@ -12,30 +12,20 @@ use crate::{
     device::copy_text,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{
-        ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry, ibv_port_attr,
-        ibv_query_device_ex_input, ibv_values_ex,
+    layout::{
+        consts::*, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry,
+        ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
     },
+    translate::mtu,
 };
 
-/// `IBV_GID_TYPE_ROCE_V2`.
-const ROCE_V2: u32 = 2;
-/// The same as `ibv_query_gid_type` counts.
+/// `IBV_GID_TYPE_ROCE_V2` as `ibv_query_gid_type` counts.
 const SYSFS_ROCE_V2: c_uint = 1;
-/// What a device of this kind says in `port_cap_flags`: `IBV_PORT_CM_SUP`,
-/// `IBV_PORT_IP_BASED_GIDS`.
-const PORT_CAPS: u32 = 1 << 16 | 1 << 26;
-
-/// The number of a path MTU (`enum ibv_mtu`).
-pub(crate) const fn mtu(mtu: Mtu) -> c_uint {
-    match mtu {
-        Mtu::B256 => 1,
-        Mtu::B512 => 2,
-        Mtu::B1024 => 3,
-        Mtu::B2048 => 4,
-        Mtu::B4096 => 5,
-    }
-}
+/// Capabilities in `port_cap_flags`.
+const PORT_CAPS: u32 = IBV_PORT_CM_SUP | IBV_PORT_IP_BASED_GIDS;
+/// Physical states of a port.
+const LINK_UP: u8 = 5;
+const DISABLED: u8 = 3;
 
 /// Width and speed of a link of so many Mbit/s, as InfiniBand counts: the lanes' code and the code
 /// of each lane's rate.
@@ -58,9 +48,9 @@ const fn width_and_speed(mbps: Option<u32>) -> (u8, u8) {
 fn port_attr(port: &PortAttr) -> ibv_port_attr {
     let (active_width, active_speed) = width_and_speed(port.speed);
     ibv_port_attr {
-        state: if port.active { 4 } else { 1 }, // IBV_PORT_ACTIVE, IBV_PORT_DOWN
-        max_mtu: mtu(port.max_mtu),
-        active_mtu: mtu(port.active_mtu),
+        state: if port.active { IBV_PORT_ACTIVE } else { IBV_PORT_DOWN },
+        max_mtu: mtu::to_c(port.max_mtu),
+        active_mtu: mtu::to_c(port.active_mtu),
         gid_tbl_len: port.gid_table_len.into(),
         port_cap_flags: PORT_CAPS,
         max_msg_sz: port.max_message,
@@ -70,9 +60,9 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
         max_vl_num: 1,
         active_width,
         active_speed,
-        phys_state: if port.active { 5 } else { 3 }, // link up, disabled
-        link_layer: 2,                               // IBV_LINK_LAYER_ETHERNET
-        flags: 1,                                    // IBV_QPF_GRH_REQUIRED
+        phys_state: if port.active { LINK_UP } else { DISABLED },
+        link_layer: IBV_LINK_LAYER_ETHERNET,
+        flags: IBV_QPF_GRH_REQUIRED,
         active_speed_ex: active_speed.into(),
         ..ibv_port_attr::zeroed()
     }
@@ -98,7 +88,7 @@ pub(crate) unsafe extern "C" fn query_port(
 ) -> c_int {
     errno::status(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
-        copy_sized(&port_attr(&ctx.home.context.query_port()), attr, room);
+        copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
         Ok(())
     }))
 }
@@ -119,7 +109,7 @@ fn int(count: impl TryInto<c_int>) -> c_int {
 }
 
 fn device_attr(ctx: &Ctx) -> ibv_device_attr {
-    let attr = ctx.home.context.query_device();
+    let attr = ctx.inner.context.query_device();
     let DeviceAttr { limits, .. } = attr;
     let mut c = ibv_device_attr {
         node_guid: ctx.dev.guid(),
@@ -141,9 +131,8 @@ fn device_attr(ctx: &Ctx) -> ibv_device_attr {
         max_qp_rd_atom: attr.max_qp_rd_atom.into(),
         max_res_rd_atom: int(attr.max_res_rd_atom),
         max_qp_init_rd_atom: attr.max_qp_init_rd_atom.into(),
-        // IBV_ATOMIC_HCA: true, and what programs look for; that they are atomic against processors
-        // too, few ask for
-        atomic_cap: 1,
+        // programs look for this; few need atomicity against processors, too
+        atomic_cap: IBV_ATOMIC_HCA,
         max_mw: int(limits.max_mw),
         max_mcast_grp: int(limits.max_mcast_grp),
         max_mcast_qp_attach: int(limits.max_mcast_qp_attach),
@@ -170,10 +159,10 @@ unsafe extern "C" fn ibv_query_device(
     errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
-/// What memory regions that fetch their pages on demand can be used for, on one service:
-/// `IBV_ODP_SUPPORT_SEND` and its kin.
-const ODP_ALL: u32 = 0x3F;
-const ODP_DATAGRAM: u32 = 0x23;
+/// Uses of memory regions that fetch their pages on demand: on RC and XRC, on UC, on UD.
+const ODP_ALL: u32 = ODP_UC | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC;
+const ODP_UC: u32 = ODP_UD | IBV_ODP_SUPPORT_WRITE;
+const ODP_UD: u32 = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
 
 pub(crate) unsafe extern "C" fn query_device_ex(
     context: *mut ibv_context,
@@ -187,20 +176,21 @@ pub(crate) unsafe extern "C" fn query_device_ex(
         {
             return Err(Errno::INVAL);
         }
-        let attr = ctx.home.context.query_device();
+        let attr = ctx.inner.context.query_device();
         let mut c = ibv_device_attr_ex {
             orig_attr: device_attr(ctx),
             completion_timestamp_mask: attr.completion_timestamp_mask,
             hca_core_clock: attr.hca_core_clock,
-            // IBV_DEVICE_FLUSH_GLOBAL, IBV_DEVICE_ATOMIC_WRITE
-            device_cap_flags_ex: attr.device_cap_flags.bits() | 1 << 38 | 1 << 40,
+            device_cap_flags_ex: attr.device_cap_flags.bits()
+                | IBV_DEVICE_FLUSH_GLOBAL
+                | IBV_DEVICE_ATOMIC_WRITE,
             max_dm_size: attr.limits.max_dm_size as u64,
             xrc_odp_caps: ODP_ALL,
             phys_port_cnt_ex: attr.phys_port_cnt.into(),
             ..ibv_device_attr_ex::zeroed()
         };
-        c.odp_caps.general_caps = 3; // IBV_ODP_SUPPORT, IBV_ODP_SUPPORT_IMPLICIT
-        c.odp_caps.per_transport_caps = [ODP_ALL, ODP_ALL & !0x18, ODP_DATAGRAM];
+        c.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+        c.odp_caps.per_transport_caps = [ODP_ALL, ODP_UC, ODP_UD];
         c.cq_mod_caps.max_cq_count = attr.max_cq_count;
         c.cq_mod_caps.max_cq_period = attr.max_cq_period;
         copy_sized(&c, to, room);
@@ -210,7 +200,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
 
 fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
     let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
-    ctx.home.context.query_gid(index).ok_or(Errno::INVAL)
+    ctx.inner.context.query_gid(index).ok_or(Errno::INVAL)
 }
 
 unsafe extern "C" fn ibv_query_gid(
@@ -246,7 +236,7 @@ fn gid_entries(context: &Context) -> impl Iterator<Item = ibv_gid_entry> {
         gid: ibv_gid { raw: entry.gid.0 },
         gid_index: entry.index.into(),
         port_num: entry.port.into(),
-        gid_type: ROCE_V2,
+        gid_type: IBV_GID_TYPE_ROCE_V2,
         ndev_ifindex: entry.interface,
     })
 }
@@ -267,7 +257,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
             return Err(Errno::NOTSUPP);
         }
         gid(ctx, index)?;
-        let entry = gid_entries(&ctx.home.context).find(|entry| entry.gid_index == index);
+        let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
         copy_sized(&entry.ok_or(Errno(libc::ENODATA))?, to, room);
         Ok(())
     }))
@@ -286,7 +276,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
         Ok(ctx) => ctx,
         Err(Errno(errno)) => return -(errno as isize),
     };
-    let entries: Vec<_> = gid_entries(&ctx.home.context).collect();
+    let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
     if entries.len() > max {
         return -(libc::EINVAL as isize);
     }
@@ -305,7 +295,7 @@ unsafe extern "C" fn ibv_query_pkey(
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
-        *to = ctx.home.context.query_pkey(index).ok_or(Errno::INVAL)?.0.to_be();
+        *to = ctx.inner.context.query_pkey(index).ok_or(Errno::INVAL)?.0.to_be();
         Ok(())
     }))
 }
@@ -313,7 +303,7 @@ unsafe extern "C" fn ibv_query_pkey(
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     let found = Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
-        ctx.home.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
+        ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
     });
     match found {
         Ok(index) => index.into(),
@@ -324,9 +314,6 @@ unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pke
     }
 }
 
-/// `IBV_VALUES_MASK_RAW_CLOCK`.
-const RAW_CLOCK: u32 = 1;
-
 /// `ibv_query_rt_values_ex`: the clock of completion timestamps, in its ticks, all of them in
 /// `tv_nsec` as other devices have it.
 pub(crate) unsafe extern "C" fn query_rt_values(
@@ -335,9 +322,9 @@ pub(crate) unsafe extern "C" fn query_rt_values(
 ) -> c_int {
     errno::status(Ctx::get(context).and_then(|ctx| {
         let values = values.as_mut().ok_or(Errno::INVAL)?;
-        values.comp_mask &= RAW_CLOCK;
+        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
         if values.comp_mask != 0 {
-            let now = ctx.home.context.query_clock().raw;
+            let now = ctx.inner.context.query_clock().raw;
             (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
         }
         Ok(())

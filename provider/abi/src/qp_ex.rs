@@ -1,11 +1,7 @@
 //! Posting by calls: `ibv_wr_start`, calls that make requests, and `ibv_wr_complete`, which posts
 //! all of them or none.
 
-use std::{
-    cell::UnsafeCell,
-    ffi::{c_int, c_void},
-    sync::{Condvar, Mutex, PoisonError},
-};
+use std::ffi::{c_int, c_void};
 
 use roce_provider::transport::{
     addr::{QKey, Qpn},
@@ -18,37 +14,35 @@ use crate::{
     ah::Ah,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge},
+    layout::{
+        consts::*, ibv_ah, ibv_data_buf, ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_sge,
+    },
     mw,
     object::Object,
-    post::{flags, immediate, inline, remote, sges},
-    qp::Qp,
+    qp::{Qp, Requests},
+    translate::wr::{flags, immediate, inline, remote, sges},
 };
-
-/// `ibv_qp_create_send_ops_flags`.
-const RDMA_WRITE: u64 = 1;
-const RDMA_WRITE_WITH_IMM: u64 = 1 << 1;
-const SEND: u64 = 1 << 2;
-const SEND_WITH_IMM: u64 = 1 << 3;
-const RDMA_READ: u64 = 1 << 4;
-const ATOMIC_CMP_AND_SWP: u64 = 1 << 5;
-const ATOMIC_FETCH_AND_ADD: u64 = 1 << 6;
-const LOCAL_INV: u64 = 1 << 7;
-const BIND_MW: u64 = 1 << 8;
-const SEND_WITH_INV: u64 = 1 << 9;
-const FLUSH: u64 = 1 << 11;
-const ATOMIC_WRITE: u64 = 1 << 12;
 
 /// The requests that a service has.
 const fn operations(qp_type: QpType) -> u64 {
-    let datagram = SEND | SEND_WITH_IMM;
-    let connection = datagram | RDMA_WRITE | RDMA_WRITE_WITH_IMM | LOCAL_INV | BIND_MW;
-    let atomic = ATOMIC_CMP_AND_SWP | ATOMIC_FETCH_AND_ADD | ATOMIC_WRITE;
+    let datagram = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    let connection = datagram
+        | IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        | IBV_QP_EX_WITH_LOCAL_INV
+        | IBV_QP_EX_WITH_BIND_MW;
+    let atomic = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+        | IBV_QP_EX_WITH_ATOMIC_WRITE;
     match qp_type {
         QpType::Ud => datagram,
         QpType::Uc => connection,
         QpType::Rc | QpType::XrcInitiator => {
-            connection | RDMA_READ | atomic | SEND_WITH_INV | FLUSH
+            connection
+                | IBV_QP_EX_WITH_RDMA_READ
+                | atomic
+                | IBV_QP_EX_WITH_SEND_WITH_INV
+                | IBV_QP_EX_WITH_FLUSH
         }
         QpType::XrcTarget => 0,
     }
@@ -62,52 +56,7 @@ pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<(
 /// Bytes that these requests carry inline whatever the program asks for: an atomic WRITE is given
 /// its eight.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
-    if send_ops & ATOMIC_WRITE != 0 { 8 } else { 0 }
-}
-
-/// What is between `ibv_wr_start` and `ibv_wr_complete`, for one thread at a time.
-pub(crate) struct Batch {
-    /// Whether the queue pair was made for this.
-    is_extended: bool,
-    taken: Mutex<bool>,
-    free: Condvar,
-    requests: UnsafeCell<Requests>,
-}
-
-/// What has been made so far. After an error nothing more is.
-#[derive(Default)]
-struct Requests {
-    wrs: Vec<SendWr>,
-    error: Option<Errno>,
-}
-
-impl Batch {
-    pub(crate) fn new(is_extended: bool) -> Self {
-        Self {
-            is_extended,
-            taken: Mutex::default(),
-            free: Condvar::new(),
-            requests: UnsafeCell::default(),
-        }
-    }
-
-    fn take(&self) {
-        let taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        *self.free.wait_while(taken, |taken| *taken).unwrap_or_else(PoisonError::into_inner) = true;
-    }
-
-    fn give_back(&self) {
-        *self.taken.lock().unwrap_or_else(PoisonError::into_inner) = false;
-        self.free.notify_one();
-    }
-
-    /// The requests of whoever has taken the batch.
-    #[allow(clippy::mut_from_ref, reason = "by contract: see below")]
-    unsafe fn requests(&self) -> &mut Requests {
-        // SAFETY: C demands that only who has started a batch makes requests and completes it, in
-        // one thread; and the reference does not outlive the call.
-        unsafe { &mut *self.requests.get() }
-    }
+    if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
 
 /// The functions for the requests that a program wants to make.
@@ -126,47 +75,47 @@ pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) 
     if qp_type == QpType::XrcInitiator {
         c.wr_set_xrc_srqn = Some(wr_set_xrc_srqn);
     }
-    if wants(RDMA_WRITE) {
+    if wants(IBV_QP_EX_WITH_RDMA_WRITE) {
         c.wr_rdma_write = Some(wr_rdma_write);
     }
-    if wants(RDMA_WRITE_WITH_IMM) {
+    if wants(IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM) {
         c.wr_rdma_write_imm = Some(wr_rdma_write_imm);
     }
-    if wants(SEND) {
+    if wants(IBV_QP_EX_WITH_SEND) {
         c.wr_send = Some(wr_send);
     }
-    if wants(SEND_WITH_IMM) {
+    if wants(IBV_QP_EX_WITH_SEND_WITH_IMM) {
         c.wr_send_imm = Some(wr_send_imm);
     }
-    if wants(RDMA_READ) {
+    if wants(IBV_QP_EX_WITH_RDMA_READ) {
         c.wr_rdma_read = Some(wr_rdma_read);
     }
-    if wants(ATOMIC_CMP_AND_SWP) {
+    if wants(IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP) {
         c.wr_atomic_cmp_swp = Some(wr_atomic_cmp_swp);
     }
-    if wants(ATOMIC_FETCH_AND_ADD) {
+    if wants(IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD) {
         c.wr_atomic_fetch_add = Some(wr_atomic_fetch_add);
     }
-    if wants(LOCAL_INV) {
+    if wants(IBV_QP_EX_WITH_LOCAL_INV) {
         c.wr_local_inv = Some(wr_local_inv);
     }
-    if wants(BIND_MW) {
+    if wants(IBV_QP_EX_WITH_BIND_MW) {
         c.wr_bind_mw = Some(wr_bind_mw);
     }
-    if wants(SEND_WITH_INV) {
+    if wants(IBV_QP_EX_WITH_SEND_WITH_INV) {
         c.wr_send_inv = Some(wr_send_inv);
     }
-    if wants(FLUSH) {
+    if wants(IBV_QP_EX_WITH_FLUSH) {
         c.wr_flush = Some(wr_flush);
     }
-    if wants(ATOMIC_WRITE) {
+    if wants(IBV_QP_EX_WITH_ATOMIC_WRITE) {
         c.wr_atomic_write = Some(wr_atomic_write);
     }
 }
 
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
     Qp::get(qp).map_or(std::ptr::null_mut(), |object| {
-        if object.batch.is_extended { qp.cast() } else { std::ptr::null_mut() }
+        if object.is_extended { qp.cast() } else { std::ptr::null_mut() }
     })
 }
 
@@ -175,34 +124,41 @@ unsafe fn object<'a>(qp: *mut ibv_qp_ex) -> &'a Qp {
     &*qp.cast()
 }
 
+/// The requests, for the thread that has begun the batch.
+unsafe fn requests<'a>(qp: &Qp) -> &'a mut Requests {
+    // SAFETY: C demands that only the thread that has started a batch makes requests and completes
+    // it, and the reference does not outlive the call.
+    unsafe { &mut *qp.batch.state() }
+}
+
 unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
-    object(qp).batch.take();
+    object(qp).batch.begin();
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
-    let Qp { batch, qp, .. } = object(qp);
-    let Requests { wrs, error } = batch.requests();
+    let object = object(qp);
+    let Requests { wrs, error } = requests(object);
     let result = match error.take() {
         Some(error) => Err(error),
-        None => qp.post_send_all(wrs).map_err(|failed| failed.error.into()),
+        None => object.qp.post_send_all(wrs).map_err(|failed| failed.error.into()),
     };
     wrs.clear();
-    batch.give_back();
+    object.batch.end();
     errno::status(result)
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    let batch = &object(qp).batch;
-    let Requests { wrs, error } = batch.requests();
+    let object = object(qp);
+    let Requests { wrs, error } = requests(object);
     wrs.clear();
     *error = None;
-    batch.give_back();
+    object.batch.end();
 }
 
-/// Makes a request, of which other calls give the bytes and where it goes. Its number and flags are
-/// what the program has set before the call.
-unsafe fn make(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
-    let requests = object(qp).batch.requests();
+/// Adds a request, whose data and destination other calls give. Its number and flags are those that
+/// the program has set before the call.
+unsafe fn push(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
+    let requests = requests(object(qp));
     if requests.error.is_none() {
         let wr = || -> Result<_> {
             let (op, flags) = (op()?, flags((*qp).wr_flags)?);
@@ -215,10 +171,10 @@ unsafe fn make(qp: *mut ibv_qp_ex, op: impl FnOnce() -> Result<SendOp>) {
     }
 }
 
-/// Says more of the request that was made last.
+/// Changes the request that was added last.
 unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Result<()>) {
     let qp = object(qp);
-    let requests = qp.batch.requests();
+    let requests = requests(qp);
     if requests.error.is_none() {
         requests.error =
             requests.wrs.last_mut().ok_or(Errno::INVAL).and_then(|wr| amend(qp, wr)).err();
@@ -226,29 +182,29 @@ unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Resu
 }
 
 unsafe extern "C" fn wr_send(qp: *mut ibv_qp_ex) {
-    make(qp, || Ok(SendOp::Send { immediate: None }));
+    push(qp, || Ok(SendOp::Send { immediate: None }));
 }
 
 unsafe extern "C" fn wr_send_imm(qp: *mut ibv_qp_ex, imm_data: u32) {
-    make(qp, || Ok(SendOp::Send { immediate: immediate(imm_data) }));
+    push(qp, || Ok(SendOp::Send { immediate: immediate(imm_data) }));
 }
 
 unsafe extern "C" fn wr_send_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    make(qp, || Ok(SendOp::SendInvalidate { rkey: RKey(rkey) }));
+    push(qp, || Ok(SendOp::SendInvalidate { rkey: RKey(rkey) }));
 }
 
 unsafe extern "C" fn wr_rdma_write(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    make(qp, || Ok(SendOp::Write { remote: remote(address, rkey), immediate: None }));
+    push(qp, || Ok(SendOp::Write { remote: remote(address, rkey), immediate: None }));
 }
 
 unsafe extern "C" fn wr_rdma_write_imm(qp: *mut ibv_qp_ex, rkey: u32, address: u64, imm_data: u32) {
-    make(qp, || {
+    push(qp, || {
         Ok(SendOp::Write { remote: remote(address, rkey), immediate: immediate(imm_data) })
     });
 }
 
 unsafe extern "C" fn wr_rdma_read(qp: *mut ibv_qp_ex, rkey: u32, address: u64) {
-    make(qp, || Ok(SendOp::Read { remote: remote(address, rkey) }));
+    push(qp, || Ok(SendOp::Read { remote: remote(address, rkey) }));
 }
 
 unsafe extern "C" fn wr_atomic_cmp_swp(
@@ -258,11 +214,11 @@ unsafe extern "C" fn wr_atomic_cmp_swp(
     compare: u64,
     swap: u64,
 ) {
-    make(qp, || Ok(SendOp::CompareSwap { remote: remote(address, rkey), compare, swap }));
+    push(qp, || Ok(SendOp::CompareSwap { remote: remote(address, rkey), compare, swap }));
 }
 
 unsafe extern "C" fn wr_atomic_fetch_add(qp: *mut ibv_qp_ex, rkey: u32, address: u64, add: u64) {
-    make(qp, || Ok(SendOp::FetchAdd { remote: remote(address, rkey), add }));
+    push(qp, || Ok(SendOp::FetchAdd { remote: remote(address, rkey), add }));
 }
 
 unsafe extern "C" fn wr_atomic_write(
@@ -271,16 +227,12 @@ unsafe extern "C" fn wr_atomic_write(
     address: u64,
     word: *const c_void,
 ) {
-    make(qp, || Ok(SendOp::AtomicWrite { remote: remote(address, rkey) }));
+    push(qp, || Ok(SendOp::AtomicWrite { remote: remote(address, rkey) }));
     amend(qp, |qp, wr| {
         wr.data = inline([(word.cast(), 8)].into_iter(), qp.caps.max_inline_data)?;
         Ok(())
     });
 }
-
-/// `enum ibv_selectivity_level`.
-const RANGE: u8 = 0;
-const WHOLE: u8 = 1;
 
 unsafe extern "C" fn wr_flush(
     qp: *mut ibv_qp_ex,
@@ -290,25 +242,25 @@ unsafe extern "C" fn wr_flush(
     placement: u8,
     level: u8,
 ) {
-    make(qp, || {
+    push(qp, || {
         let placement = Placement::from_bits(placement)
             .filter(|kinds| !kinds.is_empty())
             .ok_or(Errno::INVAL)?;
         let length = u32::try_from(length).map_err(|_| Errno::INVAL)?;
-        if !matches!(level, RANGE | WHOLE) {
+        if !matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR) {
             return Err(Errno::INVAL);
         }
         Ok(SendOp::Flush {
             remote: remote(address, rkey),
             length,
             placement,
-            whole: level == WHOLE,
+            whole: level == IBV_FLUSH_MR,
         })
     });
 }
 
 unsafe extern "C" fn wr_local_inv(qp: *mut ibv_qp_ex, rkey: u32) {
-    make(qp, || Ok(SendOp::LocalInvalidate { rkey: RKey(rkey) }));
+    push(qp, || Ok(SendOp::LocalInvalidate { rkey: RKey(rkey) }));
 }
 
 unsafe extern "C" fn wr_bind_mw(
@@ -317,7 +269,7 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    make(qp, || Ok(SendOp::BindWindow(mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?)));
+    push(qp, || Ok(SendOp::BindWindow(mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?)));
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {

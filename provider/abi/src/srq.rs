@@ -9,12 +9,13 @@ use std::{
 use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
 
 use crate::{
-    context::{Ctx, Home},
+    context::{ContextInner, Ctx},
     cq::Cq,
     errno::{self, Errno, Result},
     export::export,
-    layout::verbs::{
-        ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex,
+    layout::{
+        consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
+        ibv_srq_init_attr_ex,
     },
     object::{Object, User, Users},
     pd::Pd,
@@ -27,7 +28,7 @@ pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) srq: SharedReceiveQueue,
     pub(crate) max_sge: u32,
-    home: Arc<Home>,
+    ctx: Arc<ContextInner>,
     /// The queue pairs that receive from it.
     pub(crate) users: Users,
     _made_from: Vec<User>,
@@ -37,18 +38,6 @@ pub(crate) struct Srq {
 unsafe impl Object for Srq {
     type C = ibv_srq;
 }
-
-/// `enum ibv_srq_type`.
-const BASIC: u32 = 0;
-const XRC: u32 = 1;
-const TM: u32 = 2;
-
-/// `ibv_srq_init_attr_mask`.
-const TYPE: u32 = 1;
-const PD: u32 = 1 << 1;
-const XRCD: u32 = 1 << 2;
-const CQ: u32 = 1 << 3;
-const WITH_TM: u32 = 1 << 4;
 
 /// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set
 /// later.
@@ -73,22 +62,22 @@ unsafe fn create(
         context: pd.context(),
         srq_context,
         pd: pd.c(),
-        handle: pd.home.new_handle(),
+        handle: pd.ctx.new_handle(),
         mutex: libc::PTHREAD_MUTEX_INITIALIZER,
         cond: libc::PTHREAD_COND_INITIALIZER,
         events_completed: 0,
     };
-    let (id, home) = (srq.id().get(), pd.home.clone());
+    let (id, ctx) = (srq.id().get(), pd.ctx.clone());
     let srq = Srq {
         c: UnsafeCell::new(c),
         srq,
         max_sge: made.max_sge,
-        home,
+        ctx,
         users: Users::default(),
         _made_from: made_from,
     }
-    .hand_out();
-    pd.home.named().srqs.insert(id, srq as usize);
+    .into_raw();
+    pd.ctx.objects().srqs.insert(id, srq as usize);
     Ok(srq)
 }
 
@@ -107,19 +96,27 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
         Ctx::get(context)?;
         let attr = attr.as_mut().ok_or(Errno::INVAL)?;
         let given = |bit: u32| attr.comp_mask & bit != 0;
-        if attr.comp_mask & !(TYPE | PD | XRCD | CQ | WITH_TM) != 0 {
+        if attr.comp_mask
+            & !(IBV_SRQ_INIT_ATTR_TYPE
+                | IBV_SRQ_INIT_ATTR_PD
+                | IBV_SRQ_INIT_ATTR_XRCD
+                | IBV_SRQ_INIT_ATTR_CQ
+                | IBV_SRQ_INIT_ATTR_TM)
+            != 0
+        {
             return Err(Errno::NOTSUPP);
         }
-        let pd = if given(PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
-        match if given(TYPE) { attr.srq_type } else { BASIC } {
-            BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
-            XRC if given(XRCD) && given(CQ) => create(
+        let pd =
+            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
+        match if given(IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { IBV_SRQT_BASIC } {
+            IBV_SRQT_BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
+            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => create(
                 pd,
                 attr.srq_context,
                 &mut attr.attr,
                 Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)),
             ),
-            TM => Err(Errno::NOTSUPP),
+            IBV_SRQT_TM => Err(Errno::NOTSUPP),
             _ => Err(Errno::INVAL),
         }
     };
@@ -130,17 +127,13 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let free = Srq::get(srq).and_then(|object| {
         object.users.none_left()?;
         let id = object.srq.id().get();
-        object.home.forget(srq as usize, |named| {
-            named.srqs.remove(&id);
+        object.ctx.remove_object(srq as usize, |objects| {
+            objects.srqs.remove(&id);
         });
         Ok(())
     });
-    errno::status(free.map(|()| drop(Srq::take_back(srq))))
+    errno::status(free.map(|()| drop(Srq::from_raw(srq))))
 }
-
-/// `ibv_srq_attr_mask`.
-const MAX_WR: c_int = 1;
-const LIMIT: c_int = 1 << 1;
 
 unsafe extern "C" fn ibv_modify_srq(
     srq: *mut ibv_srq,
@@ -149,14 +142,16 @@ unsafe extern "C" fn ibv_modify_srq(
 ) -> c_int {
     errno::status(Srq::get(srq).and_then(|object| {
         let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
-        let max_wr = if mask & MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
-        if mask & !(MAX_WR | LIMIT) != 0 || mask & LIMIT != 0 && attr.srq_limit > max_wr {
+        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
+            || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
+        {
             return Err(Errno::INVAL);
         }
-        if mask & MAX_WR != 0 {
+        if mask & IBV_SRQ_MAX_WR != 0 {
             srq.resize(max_wr)?;
         }
-        if mask & LIMIT != 0 {
+        if mask & IBV_SRQ_LIMIT != 0 {
             srq.set_limit(attr.srq_limit)?;
         }
         Ok(())

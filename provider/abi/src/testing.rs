@@ -11,13 +11,13 @@ use roce_provider::{
 };
 
 use crate::{
-    context::{self, Ctx},
+    command_file::CommandFile,
+    context,
     cq::Cq,
     device,
-    import::Family,
-    layout::verbs::{ibv_context, ibv_cq, ibv_pd},
+    layout::{ibv_context, ibv_cq, ibv_pd},
     object::Object,
-    pd,
+    pd, table,
 };
 
 /// A context of the loopback device, of its own; closed when dropped.
@@ -29,7 +29,7 @@ impl Opened {
             .into_iter()
             .find(|dev| dev.device().name() == "roce_lo")
             .expect("a loopback device");
-        Self(Ctx::open(dev, dev.open(), Family::new(dev).unwrap(), None).unwrap())
+        Self(table::open(dev.open(), CommandFile::new(dev).unwrap(), None).unwrap())
     }
 }
 
@@ -61,7 +61,7 @@ impl Drop for Allocated {
 pub(crate) fn flushing(cq: *mut ibv_cq) -> QueuePair {
     // SAFETY: A queue of the test's.
     let cq = unsafe { Cq::get(cq) }.unwrap();
-    let pd = cq.home.context.alloc_pd().unwrap();
+    let pd = cq.ctx.context.alloc_pd().unwrap();
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq.cq)).unwrap();
     qp.to_init(Init::default()).unwrap();
     qp.to_error().unwrap();

@@ -9,7 +9,7 @@ use std::{
 use crate::{
     errno,
     export::export,
-    layout::verbs::{ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
+    layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
 };
 
 const UNKNOWN: &CStr = c"unknown";
@@ -154,7 +154,7 @@ extern "C" fn ibv_fork_init() -> c_int {
 }
 
 extern "C" fn ibv_is_fork_initialized() -> c_int {
-    2 // IBV_FORK_UNNEEDED
+    IBV_FORK_UNNEEDED
 }
 
 extern "C" fn ibv_dontfork_range(_address: *mut c_void, _size: usize) -> c_int {

@@ -4,17 +4,18 @@ use std::{
     cell::UnsafeCell,
     collections::HashMap,
     ffi::c_int,
-    mem::MaybeUninit,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    os::fd::BorrowedFd,
+    sync::{Arc, Weak},
 };
 
 use roce_provider::{QueuePair, XrcDomain};
 
 use crate::{
-    context::{Ctx, Home},
+    context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
-    layout::verbs::{ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
+    layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
     object::{Object, Users},
+    sync::Mutex,
 };
 
 /// An XRC domain as programs hold it.
@@ -22,7 +23,7 @@ use crate::{
 pub(crate) struct Xrcd {
     c: UnsafeCell<ibv_xrcd>,
     shared: Arc<Shared>,
-    pub(crate) home: Arc<Home>,
+    pub(crate) ctx: Arc<ContextInner>,
     /// The targets and the XRC SRQs of this handle.
     pub(crate) users: Users,
 }
@@ -32,27 +33,23 @@ unsafe impl Object for Xrcd {
     type C = ibv_xrcd;
 }
 
-/// A domain, which all who have named the same file share.
+/// A domain, shared by all handles that name the same file.
 struct Shared {
     domain: XrcDomain,
     targets: Mutex<HashMap<u32, Weak<Target>>>,
 }
 
-/// A target, which all who have opened it share; it is destroyed with the last of them.
+/// A target, shared by all handles that have opened it; destroyed with the last of them.
 pub(crate) struct Target {
     pub(crate) qp: QueuePair,
 }
 
 /// A device, and a file by its file system and number.
-type File = (String, libc::dev_t, libc::ino_t);
+type File = (String, u64, u64);
 
-/// The domains of files. Other processes have others: each has an address of its own, so that
-/// nobody could reach into two.
+/// Domains of files. Other processes have others: each has an address of its own, so that no peer
+/// could reach into two.
 static OF_FILES: Mutex<Vec<(File, Weak<Shared>)>> = Mutex::new(Vec::new());
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 impl Xrcd {
     pub(crate) fn domain(&self) -> &XrcDomain {
@@ -61,37 +58,35 @@ impl Xrcd {
 
     pub(crate) fn create_target(&self) -> Result<Arc<Target>> {
         let target = Arc::new(Target { qp: self.shared.domain.create_target()? });
-        let mut targets = lock(&self.shared.targets);
+        let mut targets = self.shared.targets.lock();
         targets.retain(|_, target| target.strong_count() > 0);
         targets.insert(target.qp.qpn().get(), Arc::downgrade(&target));
         Ok(target)
     }
 
     pub(crate) fn find_target(&self, qpn: u32) -> Option<Arc<Target>> {
-        lock(&self.shared.targets).get(&qpn)?.upgrade()
+        self.shared.targets.lock().get(&qpn)?.upgrade()
     }
 }
 
-fn identity(home: &Home, descriptor: c_int) -> Result<File> {
-    let mut stat = MaybeUninit::<libc::stat>::uninit();
-    // SAFETY: The place has the size that is written.
-    if unsafe { libc::fstat(descriptor, stat.as_mut_ptr()) } == -1 {
-        return Err(std::io::Error::last_os_error().into());
+fn identity(ctx: &ContextInner, descriptor: c_int) -> Result<File> {
+    if descriptor < 0 {
+        return Err(Errno(libc::EBADF));
     }
-    // SAFETY: It has been written.
-    let stat = unsafe { stat.assume_init() };
-    Ok((home.context.name().to_owned(), stat.st_dev, stat.st_ino))
+    // SAFETY: Nothing closes the descriptor during the call. One that is not open gives an error.
+    let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
+    Ok((ctx.context.name().to_owned(), stat.st_dev, stat.st_ino))
 }
 
-fn open(home: &Home, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
+fn open(ctx: &ContextInner, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
     let new = || -> Result<_> {
-        Ok(Arc::new(Shared { domain: home.context.open_xrcd()?, targets: Mutex::default() }))
+        Ok(Arc::new(Shared { domain: ctx.context.open_xrcd()?, targets: Mutex::default() }))
     };
     if descriptor == -1 {
         return new();
     }
-    let file = identity(home, descriptor)?;
-    let mut of_files = lock(&OF_FILES);
+    let file = identity(ctx, descriptor)?;
+    let mut of_files = OF_FILES.lock();
     of_files.retain(|(_, shared)| shared.strong_count() > 0);
     match of_files.iter().find(|(other, _)| *other == file).and_then(|(_, shared)| shared.upgrade())
     {
@@ -106,29 +101,25 @@ fn open(home: &Home, descriptor: c_int, flags: c_int) -> Result<Arc<Shared>> {
     }
 }
 
-/// `ibv_xrcd_init_attr_mask`.
-const FD: u32 = 1;
-const OFLAGS: u32 = 1 << 1;
-
 pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     errno::pointer(Ctx::get(context).and_then(|ctx| {
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } = *attr.as_ref().ok_or(Errno::INVAL)?;
-        if comp_mask & !(FD | OFLAGS) != 0 {
+        if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
             return Err(Errno::NOTSUPP);
         }
-        if comp_mask != FD | OFLAGS {
+        if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
             return Err(Errno::INVAL);
         }
-        let shared = open(&ctx.home, fd, oflags)?;
+        let shared = open(&ctx.inner, fd, oflags)?;
         let c = UnsafeCell::new(ibv_xrcd { context });
-        Ok(Xrcd { c, shared, home: ctx.home.clone(), users: Users::default() }.hand_out())
+        Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
     }))
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     let free = Xrcd::get(xrcd).and_then(|xrcd| xrcd.users.none_left());
-    errno::status(free.map(|()| drop(Xrcd::take_back(xrcd))))
+    errno::status(free.map(|()| drop(Xrcd::from_raw(xrcd))))
 }

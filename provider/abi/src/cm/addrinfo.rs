@@ -7,32 +7,23 @@ use std::{
 
 use libc::{addrinfo, sockaddr, socklen_t};
 
-use super::endpoint::PASSIVE;
 use crate::{
     errno::{self, Errno},
     export::export,
-    layout::cm::rdma_addrinfo,
+    layout::{consts::*, rdma_addrinfo},
 };
 
-/// `RAI_NUMERICHOST`.
-const NUMERIC_HOST: c_int = 2;
-
-/// `enum ibv_qp_type`: RC, UC, UD.
-const RC: c_int = 2;
-const UD: c_int = 4;
-/// `enum rdma_port_space`.
-const PS_IPOIB: c_int = 0x0002;
-const PS_TCP: c_int = 0x0106;
-const PS_UDP: c_int = 0x0111;
-const PS_IB: c_int = 0x013F;
+/// Types of queue pairs, as `rdma_addrinfo` has them.
+const RC: c_int = IBV_QPT_RC as c_int;
+const UD: c_int = IBV_QPT_UD as c_int;
 
 /// Port space and type of queue pair, of which hints may leave out either or both.
 const fn service(port_space: c_int, qp_type: c_int) -> (c_int, c_int) {
     match (port_space, qp_type) {
-        (0, 0 | RC) => (PS_TCP, RC),
-        (0, UD) => (PS_UDP, UD),
-        (0, other) => (PS_IB, other),
-        (PS_UDP | PS_IPOIB, 0) => (port_space, UD),
+        (0, 0 | RC) => (RDMA_PS_TCP, RC),
+        (0, UD) => (RDMA_PS_UDP, UD),
+        (0, other) => (RDMA_PS_IB, other),
+        (RDMA_PS_UDP | RDMA_PS_IPOIB, 0) => (port_space, UD),
         (_, 0) => (port_space, RC),
         both => both,
     }
@@ -105,11 +96,11 @@ unsafe extern "C" fn rdma_getaddrinfo(
         set_dst(&mut info, hints.ai_dst_addr, hints.ai_dst_len);
         append(&mut end, info);
     } else {
-        let passive = hints.ai_flags & PASSIVE != 0;
+        let passive = hints.ai_flags & RAI_PASSIVE != 0;
         let mut wanted: addrinfo = std::mem::zeroed();
         wanted.ai_flags = if passive { libc::AI_PASSIVE } else { 0 };
         wanted.ai_flags |=
-            if hints.ai_flags & NUMERIC_HOST != 0 { libc::AI_NUMERICHOST } else { 0 };
+            if hints.ai_flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
         wanted.ai_family = hints.ai_family;
         wanted.ai_socktype = libc::SOCK_STREAM; // each address once
         let mut found = ptr::null_mut();
@@ -166,19 +157,19 @@ mod tests {
 
     #[test]
     fn hints_are_made_whole() {
-        assert_eq!(service(0, 0), (PS_TCP, RC));
-        assert_eq!(service(0, UD), (PS_UDP, UD));
-        assert_eq!(service(0, 9), (PS_IB, 9));
-        assert_eq!(service(PS_UDP, 0), (PS_UDP, UD));
-        assert_eq!(service(PS_IPOIB, 0), (PS_IPOIB, UD));
-        assert_eq!(service(PS_IB, 0), (PS_IB, RC));
-        assert_eq!(service(PS_IB, UD), (PS_IB, UD));
+        assert_eq!(service(0, 0), (RDMA_PS_TCP, RC));
+        assert_eq!(service(0, UD), (RDMA_PS_UDP, UD));
+        assert_eq!(service(0, 9), (RDMA_PS_IB, 9));
+        assert_eq!(service(RDMA_PS_UDP, 0), (RDMA_PS_UDP, UD));
+        assert_eq!(service(RDMA_PS_IPOIB, 0), (RDMA_PS_IPOIB, UD));
+        assert_eq!(service(RDMA_PS_IB, 0), (RDMA_PS_IB, RC));
+        assert_eq!(service(RDMA_PS_IB, UD), (RDMA_PS_IB, UD));
     }
 
     #[test]
     fn names_become_addresses() {
         let mut hints = rdma_addrinfo {
-            ai_flags: PASSIVE,
+            ai_flags: RAI_PASSIVE,
             ai_family: libc::AF_INET,
             ..rdma_addrinfo::zeroed()
         };
@@ -195,17 +186,17 @@ mod tests {
         unsafe {
             assert_eq!(address::read((*found).ai_src_addr), Ok("0.0.0.0:7471".parse().unwrap()));
             assert!((*found).ai_dst_addr.is_null() && (*found).ai_next.is_null());
-            assert_eq!(((*found).ai_src_len, (*found).ai_port_space), (16, PS_TCP));
+            assert_eq!(((*found).ai_src_len, (*found).ai_port_space), (16, RDMA_PS_TCP));
             rdma_freeaddrinfo(found);
         }
-        hints.ai_flags = NUMERIC_HOST;
+        hints.ai_flags = RAI_NUMERICHOST;
         assert_eq!(look(c"localhost".as_ptr(), ptr::null(), &hints, &mut found), libc::EAI_NONAME);
         hints.ai_qp_type = UD;
         assert_eq!(look(c"10.0.0.7".as_ptr(), c"5".as_ptr(), &hints, &mut found), 0);
         // SAFETY: As above.
         unsafe {
             assert_eq!(address::read((*found).ai_dst_addr), Ok("10.0.0.7:5".parse().unwrap()));
-            assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (PS_UDP, UD));
+            assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (RDMA_PS_UDP, UD));
             rdma_freeaddrinfo(found);
         }
         let null = ptr::null();

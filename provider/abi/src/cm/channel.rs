@@ -7,13 +7,13 @@ use std::{
 
 use roce_provider::cm::EventChannel;
 
-use super::place;
+use super::device_addr;
 use crate::{
-    context,
     errno::{self, Result},
     export::export,
-    layout::cm::rdma_event_channel,
+    layout::rdma_event_channel,
     object::Object,
+    wait::blocking,
 };
 
 /// An event channel as programs hold it.
@@ -30,16 +30,16 @@ unsafe impl Object for Channel {
 
 /// Makes a channel.
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
-    place::prepare();
+    device_addr::prepare();
     let channel = EventChannel::new()?;
-    context::blocking(&channel)?;
+    blocking(&channel)?;
     let c = rdma_event_channel { fd: channel.as_fd().as_raw_fd() };
-    Ok(Channel { c: UnsafeCell::new(c), channel }.hand_out())
+    Ok(Channel { c: UnsafeCell::new(c), channel }.into_raw())
 }
 
 /// Lets go of a channel.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
-    drop(Channel::take_back(channel));
+    drop(Channel::from_raw(channel));
 }
 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {

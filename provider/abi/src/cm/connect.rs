@@ -10,24 +10,14 @@ use roce_provider::{
     transport::{addr::Qpn, qp::QpType},
 };
 
-use super::{
-    event::{acknowledge_last, complete},
-    id::Id,
-};
+use super::{event::acknowledge_last, get_event::complete, id::Id};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::{
-        cm::{rdma_cm_id, rdma_conn_param},
-        verbs::ibv_ece,
-    },
+    layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
     object::Object,
 };
 
-/// `IBV_EVENT_COMM_EST`.
-const COMM_EST: c_uint = 4;
-/// `IBV_QPS_ERR`.
-const ERR: c_uint = 6;
 /// As many READs as there can be.
 const ALL: u8 = u8::MAX;
 
@@ -68,7 +58,7 @@ unsafe fn conn_param(
 
 unsafe fn connect(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
     let object = Id::get(id)?;
-    let first = object.more().connect.clone();
+    let first = object.settings().connect.clone();
     object.cm()?.connect(&conn_param(id, param, first)).map_err(Errno::from)
 }
 
@@ -124,7 +114,7 @@ unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 
 unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
     errno::minus_one(Id::get(id).and_then(|id| {
-        if event != COMM_EST {
+        if event != IBV_EVENT_COMM_EST {
             return Err(Errno::INVAL);
         }
         Ok(id.cm()?.notify()?)
@@ -134,7 +124,7 @@ unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
     Id::get(id)?.cm()?.disconnect()?;
     if let Some(qp) = (*id).qp.as_mut() {
-        qp.state = ERR;
+        qp.state = IBV_QPS_ERR;
     }
     Ok(())
 }

@@ -8,32 +8,29 @@ use std::{
 use roce_provider::cm::EventKind;
 
 use super::{
-    event::{acknowledge_last, next},
-    id::{self, Id, port_space},
-    queues::{Template, create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
+    event::acknowledge_last,
+    get_event::next,
+    id::{Id, QpTemplate, port_space},
+    lifecycle,
+    queues::{create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
     resolve::{self, rdma_resolve_addr, rdma_resolve_route},
 };
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::{
-        cm::{rdma_addrinfo, rdma_cm_id},
-        verbs::{ibv_pd, ibv_qp_init_attr},
-    },
+    layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
     object::Object,
-    qp,
+    translate::qp::type_from_c,
 };
 
-/// `RAI_PASSIVE`.
-pub(super) const PASSIVE: c_int = 1;
-/// What finding an address and a way may take, in milliseconds.
+/// Timeout of resolving an address and a route, in milliseconds.
 const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let info = info.as_ref().ok_or(Errno::INVAL)?;
     let qp_type =
-        if info.ai_qp_type == 0 { None } else { Some(qp::qp_type(info.ai_qp_type as c_uint)?) };
-    let id = id::create(
+        if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
+    let id = lifecycle::create(
         ptr::null_mut(),
         ptr::null_mut(),
         port_space(info.ai_port_space as c_uint)?,
@@ -41,7 +38,7 @@ unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     )?;
     if !info.ai_connect.is_null() {
         let connect = slice::from_raw_parts(info.ai_connect.cast::<u8>(), info.ai_connect_len);
-        Id::get(id)?.more().connect = connect.to_vec();
+        Id::get(id)?.settings().connect = connect.to_vec();
     }
     Ok(id)
 }
@@ -54,15 +51,19 @@ unsafe fn listen_later(
 ) -> Result<()> {
     resolve::bind(id, (*info).ai_src_addr)?;
     let Some(attr) = attr.as_ref() else { return Ok(()) };
-    Id::get(id)?.more().template =
-        Some(Template(ibv_qp_init_attr { qp_type: (*id).qp_type, ..*attr }));
+    Id::get(id)?.settings().template =
+        Some(QpTemplate(ibv_qp_init_attr { qp_type: (*id).qp_type, ..*attr }));
     if !pd.is_null() {
         (*id).pd = pd;
     }
     Ok(())
 }
 
-unsafe fn equip(id: *mut rdma_cm_id, pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> Result<()> {
+unsafe fn create_queues(
+    id: *mut rdma_cm_id,
+    pd: *mut ibv_pd,
+    attr: *mut ibv_qp_init_attr,
+) -> Result<()> {
     let Some(attr) = attr.as_mut() else { return Ok(()) };
     attr.qp_type = (*id).qp_type;
     create_plain_qp(id, pd, attr)
@@ -78,13 +79,13 @@ unsafe extern "C-unwind" fn rdma_create_ep(
     if id.is_null() {
         return -1;
     }
-    let done = if (*info).ai_flags & PASSIVE != 0 {
+    let done = if (*info).ai_flags & RAI_PASSIVE != 0 {
         errno::minus_one(listen_later(id, info, pd, attr))
     } else {
         // one after another, as long as none fails
         match rdma_resolve_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT) {
             0 => match rdma_resolve_route(id, TIMEOUT) {
-                0 => errno::minus_one(equip(id, pd, attr)),
+                0 => errno::minus_one(create_queues(id, pd, attr)),
                 failed => failed,
             },
             failed => failed,
@@ -102,7 +103,7 @@ unsafe extern "C-unwind" fn rdma_create_ep(
 unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
     rdma_destroy_qp(id);
     rdma_destroy_srq(id);
-    let _ = id::destroy(id); // null
+    let _ = lifecycle::destroy(id); // null
 }
 
 /// The id of the request that is the listener's last event, which becomes the id's own.
@@ -114,12 +115,12 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     if event.event != EventKind::ConnectRequest as c_uint {
         return Err(Errno::INVAL);
     }
-    let template = Id::get(listener)?.more().template;
-    if let Some(Template(mut attr)) = template {
+    let template = Id::get(listener)?.settings().template;
+    if let Some(QpTemplate(mut attr)) = template {
         // the listener's may be that of all devices
         let made = create_plain_qp(event.id, (*listener).pd, &mut attr);
         if let Err(error) = made {
-            id::destroy(event.id)?;
+            lifecycle::destroy(event.id)?;
             return Err(error);
         }
     }

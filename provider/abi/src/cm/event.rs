@@ -1,37 +1,26 @@
-//! Events.
+//! Events, as programs hold them.
 
 use std::{
     cell::UnsafeCell,
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
-    net::IpAddr,
+    ffi::{CStr, c_char, c_int, c_uint},
 };
 
-use roce_provider::cm::{CmEvent, EventKind, Status};
-
-use super::{
-    channel::Channel,
-    id::{self, Id, Taken},
-    multicast,
-};
+use super::registry::TakenEvent;
 use crate::{
-    ah,
-    errno::{self, Errno, Result},
-    event::wait_readable,
+    errno::{self, Errno},
     export::export,
-    layout::cm::{
-        EventParam, rdma_cm_event, rdma_cm_id, rdma_conn_param, rdma_event_channel, rdma_ud_param,
-    },
+    layout::{rdma_cm_event, rdma_cm_id},
     object::Object,
 };
 
 /// An event as programs hold it.
 #[repr(C)]
-struct Event {
+pub(super) struct Event {
     c: UnsafeCell<rdma_cm_event>,
-    /// Where `private_data` points.
-    private_data: Box<[u8]>,
-    /// What it is an event of: of a request, the listener.
-    taken: Taken,
+    /// The bytes that `private_data` points to.
+    _private_data: Box<[u8]>,
+    /// Keeps the id that it is an event of: of a request, the listener.
+    _taken: TakenEvent,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell.
@@ -39,160 +28,14 @@ unsafe impl Object for Event {
     type C = rdma_cm_event;
 }
 
-const RTS: c_uint = 3;
-const ERR: c_uint = 6;
-
-/// The next event of a channel; `None`: there is none yet.
-unsafe fn take(channel: &Channel) -> Option<*mut rdma_cm_event> {
-    loop {
-        let event = channel.channel.poll()?;
-        if let Some(event) = translate(&event) {
-            return Some(event);
-        }
-    }
-}
-
-/// `None` for an event of an id that is being destroyed, or of a request for which nothing more can
-/// be had: it is refused.
-unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
-    let is_group = matches!(event.kind(), EventKind::MulticastJoin | EventKind::MulticastError);
-    let group: Option<IpAddr> = event.ud().filter(|_| is_group).map(|ud| ud.av.dgid.to_ip());
-    let taken = Taken::new(event.listen_id().unwrap_or(event.id()), group)?;
-    let mut c = rdma_cm_event::zeroed();
-    (c.id, c.event, c.status) = (taken.id, event.kind() as c_uint, event.status().code());
-    if event.listen_id().is_some() {
-        (c.id, c.listen_id) = (request(event, taken.id).ok()?, taken.id);
-    }
-    let private_data: Box<[u8]> = event.private_data().into();
-    let (mut data, mut length) = (private_data.as_ptr().cast::<c_void>(), private_data.len() as u8);
-    if private_data.is_empty() {
-        data = std::ptr::null();
-    }
-    if is_group {
-        (data, length) = (taken.context as *const c_void, 0);
-    }
-    c.param.conn = rdma_conn_param {
-        private_data: data,
-        private_data_len: length,
-        ..rdma_conn_param::zeroed()
-    };
-    if let Some(conn) = event.conn() {
-        c.param.conn = rdma_conn_param {
-            private_data: data,
-            private_data_len: length,
-            responder_resources: conn.responder_resources,
-            initiator_depth: conn.initiator_depth,
-            flow_control: conn.flow_control.into(),
-            retry_count: conn.retry_count,
-            rnr_retry_count: conn.rnr_retry_count,
-            srq: conn.srq.into(),
-            qp_num: conn.qpn.unwrap_or_default().get(),
-        };
-    }
-    if let Some(ud) = event.ud() {
-        let ah_attr = ah::attributes(&ud.av);
-        let ud = rdma_ud_param {
-            private_data: data,
-            private_data_len: length,
-            ah_attr,
-            qp_num: ud.qpn.get(),
-            qkey: ud.qkey.0,
-        };
-        c.param = EventParam { ud };
-    }
-    follow(event, &mut c, &taken);
-    Some(Event { c: UnsafeCell::new(c), private_data, taken }.hand_out())
-}
-
-/// The id of a request.
-unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
-    let listens = Id::get(listener)?;
-    let sync = listens.is_sync();
-    let id = Id::hand_out_new(event.id(), (*listener).channel, (*listener).context);
-    let done = Id::get(id)?
-        .fill()
-        .and_then(|()| if sync { id::migrate(id, std::ptr::null_mut()) } else { Ok(()) });
-    if let Err(error) = done {
-        id::destroy(id)?;
-        return Err(error);
-    }
-    Ok(id)
-}
-
-/// What an event changes in what programs see of its id.
-unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &Taken) {
-    let qp = (*taken.id).qp;
-    let state = |state: c_uint| {
-        if !qp.is_null() {
-            (*qp).state = state;
-        }
-    };
-    match event.kind() {
-        EventKind::AddrResolved | EventKind::RouteResolved => {
-            let filled = Id::get(taken.id).and_then(Id::fill);
-            if let Err(Errno(errno)) = filled {
-                let failed = [EventKind::AddrError, EventKind::RouteError];
-                let kind = failed[usize::from(event.kind() == EventKind::RouteResolved)];
-                (c.event, c.status) = (kind as c_uint, -errno);
-            }
-        }
-        EventKind::Established if event.ud().is_none() => state(RTS),
-        EventKind::Rejected | EventKind::ConnectError => state(ERR),
-        EventKind::MulticastJoin if event.status() == Status::Success && taken.receives => {
-            let joined = event.ud().map_or(Ok(()), |ud| multicast::attach(qp, ud.av.dgid));
-            if let Err(Errno(errno)) = joined {
-                (c.event, c.status) = (EventKind::MulticastError as c_uint, -errno);
-            }
-        }
-        _ => {}
-    }
-}
-
-/// Waits for an event of a channel: 0, or -1. A thread may be cancelled meanwhile: nothing of ours
-/// is under way then.
-pub(super) unsafe extern "C-unwind" fn next(
-    channel: *mut rdma_event_channel,
-    to: *mut *mut rdma_cm_event,
-) -> c_int {
-    if channel.is_null() || to.is_null() {
-        return errno::minus_one(Err(Errno::INVAL));
-    }
-    loop {
-        if let Some(event) = Channel::get(channel).ok().and_then(|channel| take(channel)) {
-            *to = event;
-            return 0;
-        }
-        if wait_readable((*channel).fd) == -1 {
-            return -1;
-        }
-    }
-}
-
-/// What comes of a call: at once if events tell, else waits for the event. One that is about
-/// something that was before is not it.
-pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
-    if !Id::get(id).is_ok_and(Id::is_sync) {
-        return 0;
-    }
-    loop {
-        acknowledge_last(id);
-        let mut event = std::ptr::null_mut();
-        if next((*id).channel, &raw mut event) == -1 {
-            return -1;
-        }
-        (*id).event = event;
-        let before = [EventKind::TimewaitExit as c_uint, EventKind::AddrChange as c_uint];
-        if !before.contains(&(*event).event) {
-            break;
-        }
-    }
-    let event = *(*id).event;
-    match event.status {
-        0 => 0,
-        _ if event.event == EventKind::Rejected as c_uint => {
-            errno::minus_one(Err(Errno(libc::ECONNREFUSED)))
-        }
-        status => errno::minus_one(Err(Errno(status.saturating_abs()))),
+impl Event {
+    /// Hands an event to the program.
+    pub(super) fn create_raw(
+        c: rdma_cm_event,
+        private_data: Box<[u8]>,
+        taken: TakenEvent,
+    ) -> *mut rdma_cm_event {
+        Self { c: UnsafeCell::new(c), _private_data: private_data, _taken: taken }.into_raw()
     }
 }
 
@@ -200,22 +43,15 @@ pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
 pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());
     if !event.is_null() {
-        drop(Event::take_back(event));
+        drop(Event::from_raw(event));
     }
-}
-
-unsafe extern "C-unwind" fn rdma_get_cm_event(
-    channel: *mut rdma_event_channel,
-    event: *mut *mut rdma_cm_event,
-) -> c_int {
-    next(channel, event)
 }
 
 unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     if event.is_null() {
         return errno::minus_one(Err(Errno::INVAL));
     }
-    drop(Event::take_back(event));
+    drop(Event::from_raw(event));
     0
 }
 
@@ -243,10 +79,12 @@ unsafe extern "C" fn rdma_event_str(event: c_uint) -> *const c_char {
     NAMES.get(event as usize).copied().unwrap_or(c"UNKNOWN EVENT").as_ptr()
 }
 
-export!(rdma_get_cm_event, rdma_ack_cm_event, rdma_event_str);
+export!(rdma_ack_cm_event, rdma_event_str);
 
 #[cfg(test)]
 mod tests {
+    use roce_provider::cm::EventKind;
+
     use super::*;
 
     #[test]

@@ -2,7 +2,8 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
-use super::id;
+use super::{id::Id, registry};
+use crate::object::Object;
 
 /// How long the process waits for this at its end. It takes no time, unless a signal's handler has
 /// called `exit` in the middle of something.
@@ -15,15 +16,26 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Ends all connections, and refuses what waits for an answer.
 extern "C" fn at_exit() {
-    if !id::are_some() {
+    if !registry::any_ids() {
         return;
     }
     let (done, wait) = mpsc::channel();
     let started = thread::Builder::new().name("roce exit".into()).spawn(move || {
-        id::end_all();
+        end_all();
         let _ = done.send(()); // unless nobody waits any more
     });
     if started.is_ok() {
         let _ = wait.recv_timeout(LIMIT);
+    }
+}
+
+/// Ends all ids, of which programs still hold the pointers. A forked child's copies of its parent's
+/// ids say nothing to peers.
+fn end_all() {
+    for id in registry::pointers() {
+        // SAFETY: It was there, and a program that destroys ids in its last moments, in other
+        // threads, is at fault.
+        let cm = unsafe { Id::get(id) }.map(Id::take_cm);
+        drop(cm);
     }
 }

@@ -8,32 +8,18 @@ use std::{
 use libc::sockaddr;
 use roce_provider::{cm::JoinFlags, transport::addr::Gid};
 
-use super::{address, event::complete, id::Id};
+use super::{address, get_event::complete, id::Id};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::{
-        cm::{rdma_cm_id, rdma_cm_join_mc_attr_ex},
-        verbs::{ibv_gid, ibv_qp},
-    },
-    mcast::{ibv_attach_mcast, ibv_detach_mcast},
+    layout::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
+    mcast::ibv_detach_mcast,
     object::Object,
 };
 
 /// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there
 /// are no others.
 const JOIN_ATTRS: u32 = 3;
-
-/// Attaches the queue pair of an id, if it has one.
-pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
-    if qp.is_null() {
-        return Ok(());
-    }
-    match ibv_attach_mcast(qp, &ibv_gid { raw: group.0 }, 0) {
-        0 => Ok(()),
-        errno => Err(Errno(errno)),
-    }
-}
 
 unsafe fn join(
     id: *mut rdma_cm_id,
@@ -48,9 +34,9 @@ unsafe fn join(
         return Err(Errno(libc::EADDRINUSE));
     }
     // its event may be taken before this returns
-    object.enter(ip, context as usize, flags == JoinFlags::FullMember);
+    object.enter_group(ip, context as usize, flags == JoinFlags::FullMember);
     cm.join_multicast_ex(ip, flags).map_err(|error| {
-        object.leave(ip);
+        object.leave_group(ip);
         error.into()
     })
 }
@@ -96,7 +82,7 @@ unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut socka
     errno::minus_one(Id::get(id).and_then(|object| {
         let ip = address::read(group)?.ip();
         object.cm()?.leave_multicast(ip)?;
-        let left = object.leave(ip);
+        let left = object.leave_group(ip);
         if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
             // the program may have done so, or the event that would have attached it was never
             // taken

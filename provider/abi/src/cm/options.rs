@@ -8,18 +8,9 @@ use super::id::Id;
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::cm::{ibv_path_data, rdma_cm_id},
+    layout::{consts::*, ibv_path_data, rdma_cm_id},
     object::Object,
 };
-
-/// `RDMA_OPTION_ID` and its options; `RDMA_OPTION_IB` and its only one.
-const ID: c_int = 0;
-const ID_TOS: c_int = 0;
-const ID_REUSEADDR: c_int = 1;
-const ID_AFONLY: c_int = 2;
-const ID_ACK_TIMEOUT: c_int = 3;
-const IB: c_int = 1;
-const IB_PATH: c_int = 1;
 
 /// What the kernel says of an option that it does not know.
 const UNKNOWN: Errno = Errno(libc::ENOSYS);
@@ -40,10 +31,14 @@ unsafe fn set(
 ) -> Result<()> {
     let cm = Id::get(id)?.cm()?;
     match (level, option) {
-        (ID, ID_TOS) => cm.set_tos(value(at, length)?),
-        (ID, ID_REUSEADDR) => cm.set_reuse_addr(value::<c_int>(at, length)? != 0)?,
-        (ID, ID_AFONLY) => cm.set_afonly(value::<c_int>(at, length)? != 0)?,
-        (ID, ID_ACK_TIMEOUT) => {
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => cm.set_tos(value(at, length)?),
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => {
+            cm.set_reuse_addr(value::<c_int>(at, length)? != 0)?;
+        }
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => {
+            cm.set_afonly(value::<c_int>(at, length)? != 0)?;
+        }
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
             let code = value(at, length)?;
             if !matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator) {
                 return Err(Errno::INVAL);
@@ -52,7 +47,7 @@ unsafe fn set(
         }
         // A way that the program knows stands for one that is found: here there is only one, which
         // is found again.
-        (IB, IB_PATH) => {
+        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             if length == 0
                 || !length.is_multiple_of(size_of::<ibv_path_data>())
                 || cm.state() != IdState::AddrResolved

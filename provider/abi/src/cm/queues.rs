@@ -4,7 +4,6 @@ use std::{
     collections::BTreeMap,
     ffi::{c_int, c_void},
     ptr,
-    sync::{Mutex, PoisonError},
 };
 
 use roce_provider::transport::qp::QpType;
@@ -16,35 +15,18 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{
-        cm::rdma_cm_id,
-        verbs::{
-            ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr, ibv_qp_init_attr_ex,
-            ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
-        },
+        consts::*, ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp_init_attr,
+        ibv_qp_init_attr_ex, ibv_srq, ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd,
+        ibv_xrcd_init_attr, rdma_cm_id,
     },
     object::Object,
-    qp::{self, PD, Qp, ibv_destroy_qp, state_number, with_pd},
-    srq, xrc,
+    qp::{Qp, ibv_destroy_qp},
+    qp_create::create_qp_ex,
+    srq,
+    sync::Mutex,
+    translate::qp::{state_to_c, type_from_c, with_pd},
+    xrc,
 };
-
-/// What the queue pairs of an endpoint's requests are made from.
-#[derive(Clone, Copy)]
-pub(super) struct Template(pub(super) ibv_qp_init_attr);
-
-// SAFETY: What it points to may be used from any thread; it is there for as long as the endpoint
-// is, says the program.
-unsafe impl Send for Template {}
-
-/// `IBV_QP_INIT_ATTR_XRCD`.
-const QP_XRCD: u32 = 1 << 1;
-/// `IBV_SRQ_INIT_ATTR_TYPE`, `…_PD`, `…_XRCD`, `…_CQ`.
-const SRQ_TYPE: u32 = 1;
-const SRQ_PD: u32 = 1 << 1;
-const SRQ_XRCD: u32 = 1 << 2;
-const SRQ_CQ: u32 = 1 << 3;
-/// `IBV_SRQT_BASIC`, `IBV_SRQT_XRC`.
-const BASIC: u32 = 0;
-const XRC: u32 = 1;
 
 /// What a call that gives null has left in `errno`.
 fn last_errno() -> Errno {
@@ -107,8 +89,8 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
     if c.verbs.is_null() || !c.qp.is_null() {
         return Err(Errno::INVAL);
     }
-    if attr.comp_mask & PD == 0 || attr.pd.is_null() {
-        attr.comp_mask |= PD;
+    if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
         attr.pd = c.pd;
     }
     // an endpoint's may be of another device
@@ -118,9 +100,11 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
     {
         return Err(Errno::INVAL);
     }
-    let qp_type = qp::qp_type(attr.qp_type)?;
-    if qp_type == QpType::XrcTarget && (attr.comp_mask & QP_XRCD == 0 || attr.xrcd.is_null()) {
-        attr.comp_mask |= QP_XRCD;
+    let qp_type = type_from_c(attr.qp_type)?;
+    if qp_type == QpType::XrcTarget
+        && (attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null())
+    {
+        attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
         attr.xrcd = xrcd(c.verbs)?;
     }
     let done = (|| -> Result<()> {
@@ -134,13 +118,13 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         attr.send_cq = if attr.send_cq.is_null() { c.send_cq } else { attr.send_cq };
         attr.recv_cq = if attr.recv_cq.is_null() { c.recv_cq } else { attr.recv_cq };
         attr.srq = if attr.srq.is_null() { c.srq } else { attr.srq };
-        let qp = check(qp::create_qp_ex(c.verbs, attr))?;
+        let qp = check(create_qp_ex(c.verbs, attr))?;
         let made = &Qp::get(qp)?.qp;
         if let Err(error) = object.cm()?.adopt_qp(made) {
             ibv_destroy_qp(qp);
             return Err(error.into());
         }
-        (*qp).state = state_number(made.query().state);
+        (*qp).state = state_to_c(made.query().state);
         (c.qp, c.pd) = (qp, attr.pd);
         Ok(())
     })();
@@ -198,12 +182,13 @@ pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
 unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     /// By context, which is never closed.
     static SHARED: Mutex<BTreeMap<usize, usize>> = Mutex::new(BTreeMap::new());
-    let mut shared = SHARED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut shared = SHARED.lock();
     if let Some(&xrcd) = shared.get(&(verbs as usize)) {
         return Ok(xrcd as *mut ibv_xrcd);
     }
-    // IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS: shared with nobody
-    let mut attr = ibv_xrcd_init_attr { comp_mask: 3, fd: -1, oflags: libc::O_CREAT };
+    // -1: not shared by a file
+    let comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
+    let mut attr = ibv_xrcd_init_attr { comp_mask, fd: -1, oflags: libc::O_CREAT };
     let xrcd = check(xrc::open_xrcd(verbs, &raw mut attr))?;
     shared.insert(verbs as usize, xrcd as usize);
     Ok(xrcd)
@@ -212,25 +197,25 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
 unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     Id::get(id)?;
     let c = &mut *id;
-    if c.verbs.is_null() || !c.srq.is_null() || attr.comp_mask & SRQ_TYPE == 0 {
+    if c.verbs.is_null() || !c.srq.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 {
         return Err(Errno::INVAL);
     }
-    if attr.comp_mask & SRQ_PD == 0 || attr.pd.is_null() {
-        attr.comp_mask |= SRQ_PD;
+    if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
+        attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
         attr.pd = c.pd;
     }
     let mut made_cq = false;
-    if attr.srq_type == XRC {
-        if attr.comp_mask & SRQ_XRCD == 0 || attr.xrcd.is_null() {
-            attr.comp_mask |= SRQ_XRCD;
+    if attr.srq_type == IBV_SRQT_XRC {
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
+            attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
             attr.xrcd = xrcd(c.verbs)?;
         }
-        if attr.comp_mask & SRQ_CQ == 0 || attr.cq.is_null() {
+        if attr.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
             made_cq = c.recv_cq.is_null();
             if made_cq {
                 create_recv_cq(c, attr.attr.max_wr)?;
             }
-            attr.comp_mask |= SRQ_CQ;
+            attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
             attr.cq = c.recv_cq;
         }
     }
@@ -258,12 +243,12 @@ unsafe extern "C" fn rdma_create_srq(
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
-        let is_xrc = id.as_ref().is_some_and(|id| qp::qp_type(id.qp_type) == Ok(QpType::XrcTarget));
+        let is_xrc = id.as_ref().is_some_and(|id| type_from_c(id.qp_type) == Ok(QpType::XrcTarget));
         let mut full = ibv_srq_init_attr_ex {
             srq_context: attr.srq_context,
             attr: attr.attr,
-            comp_mask: SRQ_TYPE | SRQ_PD,
-            srq_type: if is_xrc { XRC } else { BASIC },
+            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+            srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
             pd,
             ..ibv_srq_init_attr_ex::zeroed()
         };

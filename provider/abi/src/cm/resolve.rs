@@ -1,73 +1,28 @@
-//! Addresses: binding to an own one, listening there, finding the way to a peer's.
+//! Addresses: binding to a local one, listening there, resolving those of peers.
 
 use std::{ffi::c_int, time::Duration};
 
 use libc::sockaddr;
-use roce_provider::cm::CmId;
 
-use super::{address, event::complete, id::Id};
+use super::{address, get_event::complete, id::Id};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::{cm::rdma_cm_id, kernel::ibv_sa_path_rec},
+    layout::rdma_cm_id,
     object::Object,
-    port,
 };
-
-/// Packets live for 4.096 µs · 2^16, as the kernel says of such ways.
-const LIFE_TIME: u8 = 16;
-/// "Exactly so": what the selectors of a path record say of its values.
-const EXACTLY: u8 = 2;
-
-/// The way of an id, as a path record of InfiniBand.
-pub(super) fn path(cm: &CmId, c: &rdma_cm_id) -> ibv_sa_path_rec {
-    let setup = cm.qp_setup(); // of a request
-    let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
-    let (flow_label, traffic_class, hop_limit) =
-        av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
-    let mtu = setup.and_then(|setup| setup.path_mtu).unwrap_or_else(|| cm.path_mtu());
-    ibv_sa_path_rec {
-        dgid: c.route.addr.addr.dgid,
-        sgid: c.route.addr.addr.sgid,
-        flow_label: flow_label.to_be(),
-        hop_limit,
-        traffic_class,
-        reversible: 1,
-        numb_path: 1,
-        pkey: c.route.addr.addr.pkey,
-        mtu_selector: EXACTLY,
-        mtu: port::mtu(mtu) as u8,
-        rate_selector: EXACTLY,
-        rate: rate(cm.context().and_then(|context| context.query_port().speed)),
-        packet_life_time_selector: EXACTLY,
-        packet_life_time: LIFE_TIME,
-        ..ibv_sa_path_rec::zeroed()
-    }
-}
-
-/// `enum ibv_rate` of so many Mbit/s, as the kernel rounds them for Ethernet; 0: that of the port,
-/// whatever it is.
-const fn rate(mbps: Option<u32>) -> u8 {
-    match mbps {
-        Some(40_000..) => 7,
-        Some(30_000..) => 4,
-        Some(20_000..) => 6,
-        Some(10_000..) => 3,
-        Some(_) | None => 0,
-    }
-}
 
 fn timeout(milliseconds: c_int) -> Duration {
     Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
 }
 
-unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, own: *mut sockaddr) -> c_int {
-    errno::minus_one(bind(id, own))
+unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, local: *mut sockaddr) -> c_int {
+    errno::minus_one(bind(id, local))
 }
 
-pub(super) unsafe fn bind(id: *mut rdma_cm_id, own: *const sockaddr) -> Result<()> {
+pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result<()> {
     let id = Id::get(id)?;
-    id.cm()?.bind_addr(address::read(own)?)?;
+    id.cm()?.bind_addr(address::read(local)?)?;
     id.fill()
 }
 
@@ -80,22 +35,22 @@ unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
 
 unsafe fn start_addr(
     id: *mut rdma_cm_id,
-    own: *const sockaddr,
+    local: *const sockaddr,
     peer: *const sockaddr,
     milliseconds: c_int,
 ) -> Result<()> {
-    let (own, peer) = (address::optional(own)?, address::read(peer)?);
-    Id::get(id)?.cm()?.resolve_addr(own, peer, timeout(milliseconds))?;
+    let (local, peer) = (address::optional(local)?, address::read(peer)?);
+    Id::get(id)?.cm()?.resolve_addr(local, peer, timeout(milliseconds))?;
     Ok(())
 }
 
 pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
     id: *mut rdma_cm_id,
-    own: *mut sockaddr,
+    local: *mut sockaddr,
     peer: *mut sockaddr,
     milliseconds: c_int,
 ) -> c_int {
-    match errno::minus_one(start_addr(id, own, peer, milliseconds)) {
+    match errno::minus_one(start_addr(id, local, peer, milliseconds)) {
         0 => complete(id),
         failed => failed,
     }

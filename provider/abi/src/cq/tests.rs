@@ -12,14 +12,10 @@ use std::{
 
 use super::*;
 use crate::{
-    channel::{
-        ibv_ack_cq_events, ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event,
-    },
+    channel::{ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event},
     cq_ex::{create_cq_ex, modify_cq},
     event::{ibv_ack_async_event, ibv_get_async_event},
-    layout::verbs::{
-        Element, ibv_async_event, ibv_cq_init_attr_ex, ibv_moderate_cq, ibv_modify_cq_attr,
-    },
+    layout::{Element, ibv_async_event, ibv_cq_init_attr_ex, ibv_moderate_cq, ibv_modify_cq_attr},
     port::query_rt_values,
     testing::{Opened, errno, flush, flushing},
 };
@@ -71,7 +67,7 @@ fn async_event(context: &Opened) -> Result<ibv_async_event, c_int> {
 #[test]
 fn sizes_and_vectors_that_do_not_exist() {
     let context = Opened::new();
-    let max = unsafe { Ctx::get(context.0) }.unwrap().home.context.limits().max_cqe as c_int;
+    let max = unsafe { Ctx::get(context.0) }.unwrap().inner.context.limits().max_cqe as c_int;
     for (cqe, vector) in [(0, 0), (-1, 0), (max + 1, 0), (10, 1), (10, -1)] {
         assert_eq!(
             (create(&context, cqe, null_mut(), vector), errno()),
@@ -281,7 +277,7 @@ fn create_ex(
 fn a_batch_goes_from_completion_to_completion() {
     let context = Opened::new();
     let clock = || unsafe {
-        let mut values = crate::layout::verbs::ibv_values_ex::zeroed();
+        let mut values = crate::layout::ibv_values_ex::zeroed();
         values.comp_mask = 3;
         assert_eq!(query_rt_values(context.0, &raw mut values), 0);
         assert_eq!((values.comp_mask, values.raw_clock.tv_sec), (1, 0));

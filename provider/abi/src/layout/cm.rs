@@ -5,9 +5,10 @@ use std::ffi::{c_char, c_int, c_uint, c_void};
 use libc::{sockaddr, sockaddr_storage, socklen_t};
 
 use super::{
+    attr::{ibv_ah_attr, ibv_gid},
+    declare::layouts,
     kernel::ibv_sa_path_rec,
-    layouts,
-    verbs::{ibv_ah_attr, ibv_comp_channel, ibv_context, ibv_cq, ibv_gid, ibv_pd, ibv_qp, ibv_srq},
+    verbs::{ibv_comp_channel, ibv_context, ibv_cq, ibv_pd, ibv_qp, ibv_srq},
 };
 
 layouts! {

@@ -1,10 +1,9 @@
 //! Structures of the kernel's interface that programs can have translated, and the path record that
 //! one of them becomes.
 
-use super::layouts;
 use std::ffi::c_int;
 
-use super::verbs::ibv_gid;
+use super::{attr::ibv_gid, declare::layouts};
 
 layouts! {
     struct ib_uverbs_global_route {

@@ -20,7 +20,7 @@ use roce_provider::{
     },
 };
 
-use super::{Layout, cm, consts, kernel, verbs};
+use super::{attr, cm, consts, declare::Layout, kernel, verbs};
 
 #[path = "../../tests/common/mod.rs"]
 mod common;
@@ -60,7 +60,7 @@ const FIRST_LOCKS: [(&str, &str); 7] = [
 ];
 
 fn layouts() -> impl Iterator<Item = &'static Layout> {
-    [verbs::LAYOUTS, kernel::LAYOUTS, cm::LAYOUTS].into_iter().flatten()
+    [attr::LAYOUTS, verbs::LAYOUTS, kernel::LAYOUTS, cm::LAYOUTS].into_iter().flatten()
 }
 
 impl Layout {
@@ -216,6 +216,7 @@ fn compare(layouts: &[Layout]) {
 
 #[test]
 fn verbs_have_the_layout_of_c() {
+    compare(attr::LAYOUTS);
     compare(verbs::LAYOUTS);
 }
 

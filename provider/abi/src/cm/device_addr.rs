@@ -1,10 +1,6 @@
 //! The contexts that ids share: one for each device, opened by this library and never closed.
 
-use std::{
-    collections::BTreeMap,
-    ffi::c_int,
-    sync::{Mutex, Once, PoisonError},
-};
+use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
 use roce_provider::{
     Context, Device, OpenError,
@@ -12,13 +8,15 @@ use roce_provider::{
 };
 
 use crate::{
+    command_file::CommandFile,
     context::Ctx,
     device::{self, Dev},
     errno::{self, Errno, Result},
     export::export,
-    import::Family,
-    layout::verbs::{ibv_context, ibv_pd},
+    layout::{ibv_context, ibv_pd},
     pd::ibv_alloc_pd,
+    sync::Mutex,
+    table,
 };
 
 /// What ids of one device share.
@@ -32,7 +30,7 @@ pub(super) struct DeviceAddr {
 // SAFETY: Both objects may be used from any thread, and stay for as long as the process lives.
 unsafe impl Send for DeviceAddr {}
 
-static PLACES: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
+static DEVICE_ADDRS: Mutex<BTreeMap<String, DeviceAddr>> = Mutex::new(BTreeMap::new());
 
 /// Devices as programs see them, each open at most once in the process.
 struct Devices;
@@ -62,23 +60,26 @@ pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
 
 fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     let name = dev.device().name().to_owned();
-    let mut places = PLACES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(place) = places.get(&name) {
+    let mut addrs = DEVICE_ADDRS.lock();
+    if let Some(addr) = addrs.get(&name) {
         // SAFETY: It is never closed.
-        let ctx = unsafe { Ctx::get(place.verbs) }?;
-        if ctx.home.context.is_of_this_process() {
-            return Ok(*place);
+        let ctx = unsafe { Ctx::get(addr.verbs) }?;
+        if ctx.inner.context.is_of_this_process() {
+            return Ok(*addr);
         }
     }
-    let verbs = Ctx::open(dev, dev.open(), Family::new(dev)?, None)?;
+    let verbs = {
+        let command_file = CommandFile::new(dev)?;
+        table::open(dev.open(), command_file, None)?
+    };
     // SAFETY: It has just been opened.
     let pd = unsafe { ibv_alloc_pd(verbs) };
     if pd.is_null() {
         return Err(Errno::NOMEM);
     }
-    let place = DeviceAddr { verbs, pd };
-    places.insert(name, place);
-    Ok(place)
+    let addr = DeviceAddr { verbs, pd };
+    addrs.insert(name, addr);
+    Ok(addr)
 }
 
 /// Devices that cannot be opened, since another program has their addresses, are left out.
@@ -87,7 +88,7 @@ unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_conte
     let contexts: Vec<*mut ibv_context> = device::list()
         .into_iter()
         .filter_map(|dev| shared(dev).ok())
-        .map(|place| place.verbs)
+        .map(|addr| addr.verbs)
         .collect();
     if let Some(number) = number.as_mut() {
         *number = contexts.len() as c_int;

@@ -1,20 +1,12 @@
-//! Completions, as C has them.
+//! Completions (`ibv_wc`).
 
 use std::ffi::c_uint;
 
 use roce_provider::transport::work::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode};
 
-use crate::layout::verbs::ibv_wc;
+use crate::layout::{consts::*, ibv_wc};
 
-/// `IBV_WC_SUCCESS`.
-const SUCCESS: c_uint = 0;
-
-/// `IBV_WC_GRH`, `IBV_WC_WITH_IMM`, `IBV_WC_WITH_INV`.
-const GRH: c_uint = 1;
-const WITH_IMM: c_uint = 1 << 1;
-const WITH_INV: c_uint = 1 << 3;
-
-/// Writes all of a completion to a place of the program's, which may hold anything.
+/// Writes a completion to the program's memory, which may hold anything.
 pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
     let mut c =
         ibv_wc { wr_id: wc.wr_id, qp_num: wc.qpn.get(), status: status(wc), ..ibv_wc::zeroed() };
@@ -35,32 +27,32 @@ pub(crate) unsafe fn write(place: *mut ibv_wc, wc: &Wc) {
 
 /// `ibv_wc_status`.
 pub(crate) fn status(wc: &Wc) -> c_uint {
-    wc.result.as_ref().map_or_else(|error| error.status as c_uint, |_| SUCCESS)
+    wc.result.as_ref().map_or_else(|error| error.status as c_uint, |_| IBV_WC_SUCCESS)
 }
 
 /// `ibv_wc_opcode`.
 pub(crate) fn opcode(opcode: WcOpcode) -> c_uint {
     match opcode {
-        WcOpcode::Send => 0,
-        WcOpcode::RdmaWrite => 1,
-        WcOpcode::RdmaRead => 2,
-        WcOpcode::CompSwap => 3,
-        WcOpcode::FetchAdd => 4,
-        WcOpcode::BindMw => 5,
-        WcOpcode::LocalInv => 6,
-        WcOpcode::Flush => 8,
-        WcOpcode::AtomicWrite => 9,
-        WcOpcode::Recv => 128,
-        WcOpcode::RecvRdmaWithImm => 129,
+        WcOpcode::Send => IBV_WC_SEND,
+        WcOpcode::RdmaWrite => IBV_WC_RDMA_WRITE,
+        WcOpcode::RdmaRead => IBV_WC_RDMA_READ,
+        WcOpcode::CompSwap => IBV_WC_COMP_SWAP,
+        WcOpcode::FetchAdd => IBV_WC_FETCH_ADD,
+        WcOpcode::BindMw => IBV_WC_BIND_MW,
+        WcOpcode::LocalInv => IBV_WC_LOCAL_INV,
+        WcOpcode::Flush => IBV_WC_FLUSH,
+        WcOpcode::AtomicWrite => IBV_WC_ATOMIC_WRITE,
+        WcOpcode::Recv => IBV_WC_RECV,
+        WcOpcode::RecvRdmaWithImm => IBV_WC_RECV_RDMA_WITH_IMM,
     }
 }
 
 /// `ibv_wc_flags`.
 pub(crate) fn flags(ok: &WcOk) -> c_uint {
     let flag = |set: bool, flag: c_uint| if set { flag } else { 0 };
-    flag(ok.grh.is_some(), GRH)
-        | flag(ok.immediate.is_some(), WITH_IMM)
-        | flag(ok.invalidated.is_some(), WITH_INV)
+    flag(ok.grh.is_some(), IBV_WC_GRH)
+        | flag(ok.immediate.is_some(), IBV_WC_WITH_IMM)
+        | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
 /// `sl`, which on Ethernet says what kind of packet a datagram came in, as ConnectX tells it and

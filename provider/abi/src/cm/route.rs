@@ -1,0 +1,51 @@
+//! Path records of InfiniBand (`ibv_sa_path_rec`).
+
+use roce_provider::cm::CmId;
+
+use crate::{
+    layout::{ibv_sa_path_rec, rdma_cm_id},
+    translate::mtu,
+};
+
+/// Life time of packets: 4.096 µs · 2^16, as the kernel has it on Ethernet.
+const LIFE_TIME: u8 = 16;
+/// Selector of a value that is exactly so.
+const EXACTLY: u8 = 2;
+
+/// Path of an id.
+pub(super) fn path(cm: &CmId, c: &rdma_cm_id) -> ibv_sa_path_rec {
+    let setup = cm.qp_setup(); // of a request
+    let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
+    let (flow_label, traffic_class, hop_limit) =
+        av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
+    let mtu = setup.and_then(|setup| setup.path_mtu).unwrap_or_else(|| cm.path_mtu());
+    ibv_sa_path_rec {
+        dgid: c.route.addr.addr.dgid,
+        sgid: c.route.addr.addr.sgid,
+        flow_label: flow_label.to_be(),
+        hop_limit,
+        traffic_class,
+        reversible: 1,
+        numb_path: 1,
+        pkey: c.route.addr.addr.pkey,
+        mtu_selector: EXACTLY,
+        mtu: mtu::to_c(mtu) as u8,
+        rate_selector: EXACTLY,
+        rate: rate(cm.context().and_then(|context| context.query_port().speed)),
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: LIFE_TIME,
+        ..ibv_sa_path_rec::zeroed()
+    }
+}
+
+/// `enum ibv_rate` of so many Mbit/s, as the kernel rounds them for Ethernet; 0: that of the port,
+/// whatever it is.
+const fn rate(mbps: Option<u32>) -> u8 {
+    match mbps {
+        Some(40_000..) => 7,
+        Some(30_000..) => 4,
+        Some(20_000..) => 6,
+        Some(10_000..) => 3,
+        Some(_) | None => 0,
+    }
+}

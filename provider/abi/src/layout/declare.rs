@@ -1,0 +1,41 @@
+//! Declaring structures with the layout of C.
+
+/// A member for a function that is not called.
+pub(crate) type Unused = Option<unsafe extern "C" fn()>;
+
+/// Size of a structure, and offsets of its members.
+#[cfg(test)]
+pub(crate) struct Layout {
+    pub(crate) name: &'static str,
+    pub(crate) size: usize,
+    pub(crate) members: &'static [(&'static str, usize)],
+}
+
+/// Declares structures with the layout of C, and lists them for the test.
+macro_rules! layouts {
+    ($($(#[$attr:meta])* struct $name:ident { $($member:ident: $type:ty,)* })*) => {
+        $(
+            $(#[$attr])*
+            #[derive(Clone, Copy)]
+            #[repr(C)]
+            pub(crate) struct $name { $(pub(crate) $member: $type,)* }
+
+            impl $name {
+                /// All bytes zero: null pointers, no functions.
+                pub(crate) const fn zeroed() -> Self {
+                    // SAFETY: Every member is a number, a raw pointer, an `Option` of a function,
+                    // or made of those: zero is a value of each.
+                    unsafe { std::mem::zeroed() }
+                }
+            }
+        )*
+
+        #[cfg(test)]
+        pub(crate) const LAYOUTS: &[$crate::layout::declare::Layout] = &[$($crate::layout::declare::Layout {
+            name: stringify!($name),
+            size: std::mem::size_of::<$name>(),
+            members: &[$((stringify!($member), std::mem::offset_of!($name, $member)),)*],
+        },)*];
+    };
+}
+pub(crate) use layouts;

@@ -1,0 +1,41 @@
+//! Address vectors (`ibv_ah_attr`).
+
+use roce_provider::transport::addr::{AddressVector, Gid, StaticRate};
+
+use crate::{
+    errno::{Errno, Result},
+    layout::{ibv_ah_attr, ibv_gid, ibv_global_route},
+};
+
+/// `EINVAL` for paths without a GID, and for other ports than the one that every device has.
+pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
+    if attr.is_global == 0 || attr.port_num != 1 {
+        return Err(Errno::INVAL);
+    }
+    let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr.grh;
+    Ok(AddressVector {
+        dgid: Gid(dgid.raw),
+        sgid_index: sgid_index.into(),
+        flow_label,
+        traffic_class,
+        hop_limit,
+        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Errno::INVAL)?,
+    })
+}
+
+pub(crate) const fn to_c(av: &AddressVector) -> ibv_ah_attr {
+    let AddressVector { dgid, sgid_index, flow_label, traffic_class, hop_limit, static_rate } = *av;
+    ibv_ah_attr {
+        grh: ibv_global_route {
+            dgid: ibv_gid { raw: dgid.0 },
+            flow_label,
+            sgid_index: sgid_index as u8, // the table has at most 256 entries
+            hop_limit,
+            traffic_class,
+        },
+        static_rate: static_rate as u8,
+        is_global: 1,
+        port_num: 1,
+        ..ibv_ah_attr::zeroed()
+    }
+}

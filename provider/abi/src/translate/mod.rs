@@ -1,0 +1,8 @@
+//! Translations between the values of C and those of the adapter.
+
+pub(crate) mod address;
+pub(crate) mod mtu;
+pub(crate) mod qp;
+pub(crate) mod rights;
+pub(crate) mod wc;
+pub(crate) mod wr;

@@ -1,0 +1,65 @@
+//! Parts of work requests.
+
+use std::ffi::c_uint;
+
+use roce_provider::transport::{
+    mem::{LKey, RKey},
+    wire::Immediate,
+    work::{Data, Remote, SendFlags, Sge, SgeList},
+};
+
+use crate::{
+    errno::{Errno, Result},
+    layout::{consts::*, ibv_sge},
+};
+
+/// Modifiers of a send request, whose numbers are the same here, without `IBV_SEND_INLINE`. There
+/// are no checksums to compute (`IBV_SEND_IP_CSUM`).
+pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
+    SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::INVAL)
+}
+
+pub(crate) const fn immediate(network_order: u32) -> Option<Immediate> {
+    Some(Immediate(network_order.to_ne_bytes()))
+}
+
+pub(crate) const fn remote(address: u64, rkey: u32) -> Remote {
+    Remote { address, rkey: RKey(rkey) }
+}
+
+const fn sge(c: &ibv_sge) -> Sge {
+    Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
+}
+
+/// List of `count` elements, at most `limit`.
+pub(crate) unsafe fn list<'a>(
+    first: *const ibv_sge,
+    count: usize,
+    limit: u32,
+) -> Result<&'a [ibv_sge]> {
+    match count {
+        0 => Ok(&[]),
+        _ if count > limit as usize || first.is_null() => Err(Errno::INVAL),
+        _ => Ok(std::slice::from_raw_parts(first, count)),
+    }
+}
+
+pub(crate) unsafe fn sges(first: *const ibv_sge, count: usize, limit: u32) -> Result<SgeList> {
+    Ok(list(first, count, limit)?.iter().map(sge).collect())
+}
+
+/// Copies pieces of the program's memory, at most `limit` bytes together.
+pub(crate) unsafe fn inline(
+    pieces: impl Iterator<Item = (*const u8, usize)> + Clone,
+    limit: u32,
+) -> Result<Data> {
+    let length = pieces.clone().try_fold(0usize, |sum, (_, length)| sum.checked_add(length));
+    if length.is_none_or(|length| length > limit as usize) {
+        return Err(Errno::INVAL);
+    }
+    let mut bytes = smallvec::SmallVec::new();
+    for (start, length) in pieces.filter(|&(_, length)| length > 0) {
+        bytes.extend_from_slice(std::slice::from_raw_parts(start, length));
+    }
+    Ok(Data::Inline(bytes))
+}

@@ -1,0 +1,77 @@
+//! Waiting for descriptors.
+
+use std::{
+    ffi::{c_int, c_short, c_ulong},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use rustix::{
+    fs::{OFlags, fcntl_getfl, fcntl_setfl},
+    io::Errno,
+};
+
+use crate::errno;
+
+/// Makes reading a descriptor wait, as programs expect until they say otherwise.
+pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
+    let flags = fcntl_getfl(descriptor)?;
+    Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
+}
+
+/// `poll`, during which the thread may be cancelled: it unwinds through the callers.
+mod cancellable {
+    unsafe extern "C-unwind" {
+        pub(super) fn poll(
+            fds: *mut libc::pollfd,
+            number: super::c_ulong,
+            timeout: super::c_int,
+        ) -> super::c_int;
+    }
+}
+
+/// True if a call that a signal has interrupted goes on after it. Reading does if the signal's
+/// handler is of such a kind, and waiting never does. Which signal it was is not known, so all
+/// handlers are looked at, but for those of faults, which do not come to a thread that waits.
+fn signals_restart() -> bool {
+    const FAULTS: [c_int; 6] =
+        [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
+    (1..=libc::SIGRTMAX()).filter(|signal| !FAULTS.contains(signal)).all(|signal| {
+        // SAFETY: All bytes zero are a value of it.
+        let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+        // SAFETY: The call changes no handler, and writes to a place of ours.
+        let known = unsafe { libc::sigaction(signal, std::ptr::null(), &raw mut action) } == 0;
+        let is_handled =
+            known && action.sa_sigaction != libc::SIG_DFL && action.sa_sigaction != libc::SIG_IGN;
+        !is_handled || action.sa_flags & libc::SA_RESTART != 0
+    })
+}
+
+/// A descriptor of the program's, unless it cannot be one.
+unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
+    (descriptor >= 0).then(|| BorrowedFd::borrow_raw(descriptor))
+}
+
+fn fail(error: Errno) -> c_int {
+    errno::set(error.raw_os_error());
+    -1
+}
+
+/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if the
+/// program does not want to wait, or `EINTR` after a signal whose handler does not let calls go on.
+///
+/// It is a cancellation point; nothing may need to be dropped in its callers.
+pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {
+    let flags = match borrow(descriptor).map(fcntl_getfl) {
+        Some(Ok(flags)) => flags,
+        Some(Err(error)) => return fail(error),
+        None => return fail(Errno::BADF),
+    };
+    if flags.contains(OFlags::NONBLOCK) {
+        return fail(Errno::AGAIN);
+    }
+    let mut wanted = libc::pollfd { fd: descriptor, events: libc::POLLIN as c_short, revents: 0 };
+    let done = cancellable::poll(&raw mut wanted, 1, -1);
+    let goes_on = done != -1 || *libc::__errno_location() == libc::EINTR && signals_restart();
+    if goes_on { 0 } else { -1 }
+}
