@@ -67,7 +67,8 @@ pub(crate) struct NewQp {
 }
 
 impl Qp {
-    /// Hands a new queue pair to the program. `set_operations` sets the functions of an extended one.
+    /// Hands a new queue pair to the program. `set_operations` sets the functions of an extended
+    /// one.
     pub(crate) unsafe fn create_raw(
         new: NewQp,
         ctx: &Arc<ContextInner>,
