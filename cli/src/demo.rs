@@ -14,7 +14,7 @@ use roce::{
     fabric::FaultPlan,
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::outln};
 use ladder::{Ladder, Watcher};
 
 /// Watch two adapters talk to each other.
@@ -84,29 +84,26 @@ fn connect(a: &Side, b: &Side) -> Result<(), Failure> {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let ladder = Arc::new(Mutex::new(Ladder::default()));
-    let watched = |name, faults| OpenOptions {
-        observer: Some(Box::new(Watcher::new(name, ladder.clone()))),
+    let watched = |name, faults: FaultPlan| OpenOptions {
+        observer: Some(Box::new(Watcher::new(name, ladder.clone(), &faults))),
         faults,
         ..OpenOptions::default()
     };
-    // lost on its way into B: the third middle packet of a WRITE that comes, which is the second of
-    // the last step
-    let lose_one: FaultPlan = "drop write middle nth 3".parse()?;
-    let a =
-        Side::open(OpenOptions { pcap: args.pcap.clone(), ..watched('A', FaultPlan::default()) })?;
-    let b = Side::open(watched('B', lose_one))?;
+    // lost on its way from A: the third middle packet of a WRITE, which is the second of the last
+    // step
+    let lose_one: FaultPlan = "drop write middle nth 3 tx".parse()?;
+    let a = Side::open(OpenOptions { pcap: args.pcap.clone(), ..watched('A', lose_one) })?;
+    let b = Side::open(watched('B', FaultPlan::default()))?;
     let show = |title: &str| ladder::print(&ladder, title);
 
     for (name, side) in [("A", &a), ("B", &b)] {
         let end = side.qp.endpoint(0).map(|end| (end.gid.to_ip(), end.qpn, end.psn));
         if let Some((address, qpn, psn)) = end {
-            println!("adapter {name}  {address} UDP port 4791  queue pair {qpn}  first PSN {psn}");
+            outln!("adapter {name}  {address} UDP port 4791  queue pair {qpn}  first PSN {psn}");
         }
     }
     connect(&a, &b)?;
-    println!(
-        "connected: RESET → INIT → RTR → RTS on both sides; nothing crosses the wire for that"
-    );
+    outln!("connected: RESET → INIT → RTR → RTS on both sides; nothing crosses the wire for that");
 
     b.qp.post_recv(&[RecvWr::new(1, [b.memory.sge_all()])])?;
     a.memory.write_at(0, b"hello over RDMA")?;
@@ -115,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     a.complete()?;
     show("SEND of 15 bytes: it goes into B's receive request, and both sides get a completion");
     let length = received.result?.byte_len as usize;
-    println!("  B received {:?}", String::from_utf8_lossy(&b.memory.to_vec(0..length)?));
+    outln!("  B received {:?}", String::from_utf8_lossy(&b.memory.to_vec(0..length)?));
 
     a.memory.fill(0xA5)?;
     a.qp.post_send(&[SendWr::write(3, b.memory.remote(0), a.memory.sge(0..2500))])?;
@@ -137,8 +134,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         return Err("B's memory is not what A wrote; this is a bug in roce".into());
     }
     let after = a.context.counters();
-    println!(
-        "  all 5,000 bytes arrived; A heeded {} NAK and sent {} packets again",
+    outln!(
+        "  all 5,000 bytes arrived; A received {} NAK and sent {} packets again",
         after.sequence_naks_received - before.sequence_naks_received,
         after.retransmitted_packets - before.retransmitted_packets
     );
@@ -208,8 +205,8 @@ fn figures() -> Result<(), Failure> {
         done += 1;
     }
     let gigabytes = (BULK * BULK_TIMES) as f64 / 1e9;
-    println!("\nfigures, on this host just now (path MTU {}):", a.context.active_mtu().bytes());
-    println!(
+    outln!("\nfigures, on this host just now (path MTU {}):", a.context.active_mtu().bytes());
+    outln!(
         "  {:.2} GB/s   RDMA WRITE, {BULK_TIMES} × 1 MiB",
         gigabytes / start.elapsed().as_secs_f64()
     );
@@ -227,7 +224,7 @@ fn figures() -> Result<(), Failure> {
         a.complete()?;
         b.complete()?;
     }
-    println!(
+    outln!(
         "  {:.1} µs     64-byte SEND and its answer, {rounds} times",
         start.elapsed().as_secs_f64() * 1e6 / f64::from(rounds)
     );

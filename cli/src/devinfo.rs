@@ -6,7 +6,7 @@ mod counters;
 use roce::{Device, DeviceAttr, Gid, Limits, PKey, devices};
 use serde_json::{Value, json};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::outln};
 
 /// List the devices of this host, as ibv_devinfo does, or the counters of those that are open.
 ///
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => devices(),
     };
     if args.json {
-        println!("{:#}", Value::from_iter(list.iter().map(to_json)));
+        outln!("{:#}", Value::from_iter(list.iter().map(to_json)));
     } else {
         for device in &list {
             print(device, args.verbose);
@@ -60,8 +60,8 @@ fn mtu_code(mtu: roce::Mtu) -> u8 {
 fn print(device: &Device, verbose: bool) {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
     let item =
-        |name: &str, value: &dyn std::fmt::Display| println!("\t{:<32}{value}", format!("{name}:"));
-    println!("hca_id:\t{}", device.name());
+        |name: &str, value: &dyn std::fmt::Display| outln!("\t{:<32}{value}", format!("{name}:"));
+    outln!("hca_id:\t{}", device.name());
     item("transport", &"RoCEv2 in user space (0)");
     item("fw_ver", &attr.fw_ver);
     item("interface", &device.interface().unwrap_or("none"));
@@ -80,15 +80,15 @@ fn print(device: &Device, verbose: bool) {
             if name == "device_cap_flags" {
                 attr.device_cap_flags
                     .iter_names()
-                    .for_each(|(flag, _)| println!("\t{:<32}{flag}", ""));
+                    .for_each(|(flag, _)| outln!("\t{:<32}{flag}", ""));
             }
         }
         item("atomic_cap", &attr.atomic_cap);
     }
     let item = |name: &str, value: &dyn std::fmt::Display| {
-        println!("\t\t\t{:<24}{value}", format!("{name}:"));
+        outln!("\t\t\t{:<24}{value}", format!("{name}:"));
     };
-    println!("\t\tport:\t1");
+    outln!("\t\tport:\t1");
     item("state", &format_args!("{} ({})", state(device), if port.active { 4 } else { 1 }));
     item("max_mtu", &format_args!("{} ({})", port.max_mtu.bytes(), mtu_code(port.max_mtu)));
     item(
@@ -109,7 +109,7 @@ fn print(device: &Device, verbose: bool) {
     for (index, address) in device.addresses().iter().enumerate() {
         item(&format!("GID[{index:3}]"), &format_args!("{}, RoCE v2", Gid::from(address.ip)));
     }
-    println!();
+    outln!("");
 }
 
 #[derive(Clone, Copy)]

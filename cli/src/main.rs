@@ -6,6 +6,7 @@ mod demo;
 mod devinfo;
 mod failure;
 mod mckey;
+mod output;
 mod pingpong;
 mod rping;
 mod run;
@@ -15,6 +16,8 @@ mod udaddy;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+use output::errln;
 
 /// RDMA without hardware: a RoCEv2 adapter in software, in user space.
 ///
@@ -55,7 +58,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("roce: {error}");
+            errln!("roce: {error}");
             ExitCode::FAILURE
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     common::{self, DatagramSpace, LinkArgs, MessageArgs},
     datagrams::Datagrams,
     failure::Failure,
+    output::outln,
 };
 
 /// Join a multicast group, and send to it or receive from it.
@@ -71,8 +72,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
-    println!("mckey: starting {}", if args.sender { "client" } else { "server" });
-    println!("mckey: joining");
+    outln!("mckey: starting {}", if args.sender { "client" } else { "server" });
+    outln!("mckey: joining");
     let own = args.bind.as_deref().map(|own| common::address(own, 0)).transpose()?;
     let flags = if args.send_only { JoinFlags::SendOnlyFullMember } else { JoinFlags::FullMember };
     let peer = (group, 0).into();
@@ -95,7 +96,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         id.join_multicast_ex(group, flags)?;
         let event = common::expect(&channel, EventKind::MulticastJoin, peer)?;
         let to = event.ud().ok_or("the group has no address")?.destination();
-        println!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
+        outln!("mckey: joined dgid: {} mlid 0x0 sl 0", Gid::from(group));
         if let Some(node) = datagrams.node(&id) {
             node.to = Some(to);
         }
@@ -104,19 +105,19 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut datagrams = all.ok_or("no queue pair is wanted")?;
     if args.messages.message_count > 0 && args.sender {
         std::thread::sleep(PAUSE);
-        println!("initiating data transfers");
+        outln!("initiating data transfers");
         datagrams.send()?;
         datagrams.wait_sent()?;
-        println!("data transfers complete");
+        outln!("data transfers complete");
     } else if args.messages.message_count > 0 {
-        println!("receiving data transfers");
+        outln!("receiving data transfers");
         datagrams.wait_received()?;
-        println!("data transfers complete");
+        outln!("data transfers complete");
     }
     for node in &datagrams.nodes {
         node.id.leave_multicast(group)?;
     }
-    println!("test complete");
-    println!("return status 0");
+    outln!("test complete");
+    outln!("return status 0");
     Ok(())
 }

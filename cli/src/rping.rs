@@ -15,6 +15,7 @@ use roce::{
 use crate::{
     common::{self, EventLoop, LinkArgs, Ready},
     failure::Failure,
+    output::{errln, outln},
 };
 
 /// Room for "rdma-ping-", a number, ": ", and a zero byte.
@@ -109,7 +110,7 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
                 let args = args.clone();
                 std::thread::spawn(move || {
                     if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::answer) {
-                        eprintln!("roce: {error}");
+                        errln!("roce: {error}");
                     }
                 });
             }
@@ -124,7 +125,7 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
 
 fn debug(args: &Args, text: impl FnOnce() -> String) {
     if args.debug {
-        println!("{}", text());
+        outln!("{}", text());
     }
 }
 
@@ -332,7 +333,7 @@ impl<'a> Ping<'a> {
                 .into());
             }
             if self.args.verbose {
-                println!("ping data: {}", text(&got));
+                outln!("ping data: {}", text(&got));
             }
         }
         self.id.disconnect()?;
@@ -365,7 +366,7 @@ impl<'a> Ping<'a> {
             debug(args, || "server received read complete".into());
             let data = self.sink.to_vec(0..length)?;
             if args.verbose {
-                println!("server ping data: {}", text(&data));
+                outln!("server ping data: {}", text(&data));
             }
             self.go_ahead()?;
             let Some(sink) = self.next_info()? else { break };
@@ -380,7 +381,7 @@ impl<'a> Ping<'a> {
             debug(args, || "server rdma write complete".into());
             self.go_ahead()?;
         }
-        eprintln!("server DISCONNECT EVENT...");
+        errln!("server DISCONNECT EVENT...");
         let _ = self.id.disconnect(); // it may be over altogether
         common::linger(&self.context);
         Ok(())

@@ -22,6 +22,7 @@ use roce::{
     fabric::FaultPlan,
 };
 
+use crate::output::errln;
 use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
@@ -65,7 +66,7 @@ pub(crate) struct Args {
 /// Ends only if the program cannot be started.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let Err(Refusal { status, line }) = start(args);
-    eprintln!("roce: {line}");
+    errln!("roce: {line}");
     ExitCode::from(status)
 }
 

@@ -15,6 +15,7 @@ use roce::{
 use crate::{
     common::{self, EndArgs, EventLoop, LinkArgs, MessageArgs, Ready},
     failure::Failure,
+    output::{errln, outln},
 };
 
 /// Make connections, send messages over them both ways, and disconnect.
@@ -67,8 +68,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         None => accept(args, &channel, context.as_ref()),
     }?;
     test.play(args)?;
-    println!("test complete");
-    println!("return status 0");
+    outln!("test complete");
+    outln!("return status 0");
     Ok(())
 }
 
@@ -95,9 +96,9 @@ fn connect(
     channel: &EventChannel,
     context: Option<&Context>,
 ) -> Result<Test, Failure> {
-    println!("cmatose: starting client");
+    outln!("cmatose: starting client");
     let own = args.end.own()?;
-    println!("cmatose: connecting");
+    outln!("cmatose: connecting");
     let mut begun = None;
     for _ in 0..args.connections {
         let id = args.id(channel, context)?;
@@ -118,7 +119,7 @@ fn connect(
 
 /// Accepts as many as wanted.
 fn accept(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<Test, Failure> {
-    println!("cmatose: starting server");
+    outln!("cmatose: starting server");
     let listener = args.id(channel, context)?;
     args.end.listen(&listener, args.port)?;
     let first = loop {
@@ -233,7 +234,7 @@ impl Test {
             let (seconds, count) =
                 (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
             let bytes = common::resident_bytes().saturating_sub(self.before) as f64 / count;
-            println!(
+            outln!(
                 "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of memory each",
                 count / seconds,
                 bytes / 1024.0
@@ -245,29 +246,29 @@ impl Test {
     fn play(mut self, args: &Args) -> Result<(), Failure> {
         let all = u64::from(args.connections) * u64::from(args.messages.message_count);
         if all > 0 && self.is_client {
-            println!("receiving data transfers");
+            outln!("receiving data transfers");
             self.hear_until(|test| test.received == all)?;
-            println!("sending replies");
+            outln!("sending replies");
             self.send(args)?;
             self.hear_until(|test| test.sent == all)?;
-            println!("data transfers complete");
+            outln!("data transfers complete");
         } else if all > 0 {
-            println!("initiating data transfers");
+            outln!("initiating data transfers");
             self.send(args)?;
-            println!("completing sends");
+            outln!("completing sends");
             self.hear_until(|test| test.sent == all)?;
-            println!("receiving data transfers");
+            outln!("receiving data transfers");
             self.hear_until(|test| test.received == all)?;
-            println!("data transfers complete");
+            outln!("data transfers complete");
         }
         if args.migrate {
-            println!("migrating to new event channel");
+            outln!("migrating to new event channel");
             let channel = EventChannel::new()?;
             self.ids.iter().for_each(|id| id.migrate_id(&channel));
             (self.channel, self.ears.events) = (channel.clone(), channel);
         }
         if !self.is_client {
-            println!("cmatose: disconnecting");
+            outln!("cmatose: disconnecting");
             for id in &self.ids {
                 // one may be over, if its client has gone
                 let _ = id.disconnect();
@@ -275,7 +276,7 @@ impl Test {
         }
         let count = self.ids.len();
         self.hear_until(|test| test.disconnected == count)?;
-        println!("disconnected");
+        outln!("disconnected");
         common::linger(&self.context);
         Ok(())
     }
@@ -320,6 +321,6 @@ impl Test {
 
 /// As the stock server does when there are more connections than it wants.
 fn refuse(event: &CmEvent) -> Result<(), Failure> {
-    eprintln!("cmatose: failing connection request");
+    errln!("cmatose: failing connection request");
     Ok(event.id().reject(&[])?)
 }

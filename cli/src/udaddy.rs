@@ -12,6 +12,7 @@ use crate::{
     common::{self, DatagramSpace, EndArgs, LinkArgs, MessageArgs},
     datagrams::Datagrams,
     failure::Failure,
+    output::outln,
 };
 
 /// Ask a server for its datagram queue pairs, send it messages, and get as many back.
@@ -57,8 +58,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Some(server) => ask(args, server, &channel, context.as_ref()),
         None => answer(args, &channel, context.as_ref()),
     }?;
-    println!("test complete");
-    println!("return status 0");
+    outln!("test complete");
+    outln!("return status 0");
     Ok(())
 }
 
@@ -75,9 +76,9 @@ fn ask(
     channel: &EventChannel,
     context: Option<&Context>,
 ) -> Result<(), Failure> {
-    println!("udaddy: starting client");
+    outln!("udaddy: starting client");
     let own = args.end.own()?;
-    println!("udaddy: connecting");
+    outln!("udaddy: connecting");
     let mut all: Option<Datagrams> = None;
     for _ in 0..args.connections {
         let id = args.end.id(channel, args.port_space.into(), context)?;
@@ -97,18 +98,18 @@ fn ask(
     }
     let mut datagrams = all.ok_or("no queue pair is wanted")?;
     if args.messages.message_count > 0 {
-        println!("initiating data transfers");
+        outln!("initiating data transfers");
         datagrams.send()?;
-        println!("receiving data transfers");
+        outln!("receiving data transfers");
         datagrams.wait_received()?;
-        println!("data transfers complete");
+        outln!("data transfers complete");
     }
     Ok(())
 }
 
 /// The server.
 fn answer(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
-    println!("udaddy: starting server");
+    outln!("udaddy: starting server");
     let listener = args.end.id(channel, args.port_space.into(), context)?;
     args.end.listen(&listener, PORT)?;
     let mut all: Option<Datagrams> = None;
@@ -133,12 +134,12 @@ fn answer(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Res
     }
     let mut datagrams = all.ok_or("no queue pair is wanted")?;
     if args.messages.message_count > 0 {
-        println!("receiving data transfers");
+        outln!("receiving data transfers");
         datagrams.wait_received()?;
-        println!("sending replies");
+        outln!("sending replies");
         datagrams.send()?;
         datagrams.wait_sent()?;
-        println!("data transfers complete");
+        outln!("data transfers complete");
     }
     datagrams.finish();
     Ok(())

@@ -4,6 +4,7 @@
 
 use std::{
     env, fs,
+    io::pipe,
     os::unix::{
         fs::{MetadataExt, PermissionsExt, chown, symlink},
         process::ExitStatusExt,
@@ -11,6 +12,8 @@ use std::{
     path::{Path, PathBuf},
     process::{Command, Output},
 };
+
+use rustix::process::Signal;
 
 /// A directory that goes with the test, which other users can enter.
 struct Scratch(PathBuf);
@@ -172,6 +175,15 @@ fn the_program_takes_the_commands_place() {
     assert_eq!(scratch.run(&["sh", "-c", "exit 7"]).status().unwrap().code(), Some(7));
     assert_eq!(scratch.run(&["sh", "-c", "kill -TERM $$"]).status().unwrap().signal(), Some(15));
     assert_eq!(said(&mut scratch.run(&["--", "echo", "-d", "--sysfs", "a b"])), "-d --sysfs a b\n");
+}
+
+#[test]
+fn the_program_ends_when_nobody_reads_it() {
+    let scratch = Scratch::new("pipe");
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let status = scratch.run(&["yes"]).stdout(writer).status().unwrap();
+    assert_eq!(status.signal(), Some(Signal::PIPE.as_raw()));
 }
 
 #[test]

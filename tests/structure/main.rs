@@ -92,7 +92,7 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure"],
+        &["failure", "output"],
         &["common"],
         &["datagrams"],
         &["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"],

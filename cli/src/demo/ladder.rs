@@ -2,25 +2,41 @@
 
 use std::{
     sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    thread,
+    time::{Duration, Instant},
 };
 
 use roce::{
     Qpn,
-    link::{Direction, Observed, Observer},
+    fabric::{Direction, FaultPlan, Faults},
+    link::{Observed, Observer},
     transport::{
         cm::{CmMad, Message, PortSpace},
+        time,
         wire::{Ext, Packet, Syndrome},
     },
 };
+
+use crate::output::outln;
+
+/// Longest time for which the last packets of a step may be on their way.
+const ARRIVAL: Duration = Duration::from_secs(2);
 
 /// A packet between the two adapters.
 struct Rung {
     at: Duration,
     from: char,
     bytes: Vec<u8>,
-    /// What the receiver made of it; none while it has not arrived.
-    outcome: Option<String>,
+    outcome: Outcome,
+}
+
+enum Outcome {
+    /// Sent; it has not arrived yet.
+    OnItsWay,
+    /// Lost by the faults that were asked for.
+    Lost,
+    /// Arrived: the receiver's disposition.
+    Arrived(String),
 }
 
 /// The packets of one step.
@@ -33,11 +49,15 @@ pub(super) struct Ladder {
 pub(super) struct Watcher {
     name: char,
     ladder: Arc<Mutex<Ladder>>,
+    /// The faults in front of the adapter's link. The same datagrams in the same order have the
+    /// same fate here as there.
+    faults: Faults,
 }
 
 impl Watcher {
-    pub(super) const fn new(name: char, ladder: Arc<Mutex<Ladder>>) -> Self {
-        Self { name, ladder }
+    /// A watcher of the adapter `name`, which sends with these faults.
+    pub(super) fn new(name: char, ladder: Arc<Mutex<Ladder>>, faults: &FaultPlan) -> Self {
+        Self { name, ladder, faults: Faults::new(faults.toward(Direction::Sent), 0) }
     }
 }
 
@@ -46,21 +66,26 @@ impl Observer for Watcher {
         let mut ladder = self.ladder.lock().unwrap_or_else(PoisonError::into_inner);
         match observed.direction {
             Direction::Sent => {
+                let now = time::Instant::from_nanos(observed.at.as_nanos() as u64);
+                let lost = self.faults.judge(now, observed.net, observed.bytes).lost;
                 ladder.rungs.push(Rung {
                     at: observed.at,
                     from: self.name,
                     bytes: observed.bytes.to_vec(),
-                    outcome: None,
+                    outcome: if lost { Outcome::Lost } else { Outcome::OnItsWay },
                 });
             }
             Direction::Received => {
+                // a packet sent again has the same bytes; the link keeps the order
                 let arrived = |rung: &&mut Rung| {
-                    rung.from != self.name && rung.outcome.is_none() && rung.bytes == observed.bytes
+                    rung.from != self.name
+                        && matches!(rung.outcome, Outcome::OnItsWay)
+                        && rung.bytes == observed.bytes
                 };
-                // a packet sent again has the same bytes: the latest is the one that arrives, since
-                // the earlier was lost
-                if let Some(rung) = ladder.rungs.iter_mut().rev().find(arrived) {
-                    rung.outcome = observed.disposition.map(|disposition| disposition.to_string());
+                if let (Some(rung), Some(disposition)) =
+                    (ladder.rungs.iter_mut().find(arrived), observed.disposition)
+                {
+                    rung.outcome = Outcome::Arrived(disposition.to_string());
                 }
             }
         }
@@ -69,32 +94,46 @@ impl Observer for Watcher {
 
 /// Prints a step's packets and forgets them.
 pub(super) fn print(ladder: &Mutex<Ladder>, title: &str) {
-    let rungs = std::mem::take(&mut ladder.lock().unwrap_or_else(PoisonError::into_inner).rungs);
-    println!("\n{title}");
+    let rungs = settled(ladder);
+    outln!("\n{title}");
     let start = rungs.first().map(|rung| rung.at).unwrap_or_default();
     for rung in &rungs {
         let Ok(packet) = Packet::parse(&rung.bytes) else { continue };
         let bth = packet.headers.bth();
         let arrow = if rung.from == 'A' { "A ──▶ B" } else { "A ◀── B" };
-        let arrow = if rung.outcome.is_none() {
-            arrow.replace(['▶', '◀'], "✗")
-        } else {
-            arrow.into()
+        let (arrow, outcome) = match &rung.outcome {
+            Outcome::OnItsWay => (arrow.to_owned(), "on its way"),
+            Outcome::Lost => (arrow.replace(['▶', '◀'], "✗"), "LOST"),
+            Outcome::Arrived(disposition) => (arrow.to_owned(), disposition.as_str()),
         };
         let mad = CmMad::parse(packet.payload).ok().filter(|_| bth.dest_qp == Qpn::GSI);
         let (name, details) = match &mad {
             Some(mad) => (format!("CM {}", mad.message.name()), said(&mad.message)),
             None => (bth.opcode.to_string(), details(&packet)),
         };
-        println!(
+        outln!(
             "  {:>7.1} µs  {arrow}  {:<32} qp {}  psn {:>8}  {:<24} {}",
             (rung.at - start).as_nanos() as f64 / 1e3,
             name,
             bth.dest_qp,
             bth.psn.to_string(),
             details,
-            rung.outcome.as_deref().unwrap_or("LOST"),
+            outcome,
         );
+    }
+}
+
+/// The step's packets, once none is on its way any more; on a busy host the last may take a while.
+fn settled(ladder: &Mutex<Ladder>) -> Vec<Rung> {
+    let start = Instant::now();
+    loop {
+        let mut ladder = ladder.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_open = |rung: &Rung| matches!(rung.outcome, Outcome::OnItsWay);
+        if start.elapsed() > ARRIVAL || !ladder.rungs.iter().any(is_open) {
+            return std::mem::take(&mut ladder.rungs);
+        }
+        drop(ladder);
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

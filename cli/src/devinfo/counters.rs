@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use roce::{Published, PublishedCounter, published_counters};
 use serde_json::{Map, Value, json};
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::outln};
 
 /// Prints the counters of all open devices, or of those named `device`.
 pub(super) fn run(device: Option<&str>, verbose: bool, as_json: bool) -> Result<(), Failure> {
@@ -14,9 +14,9 @@ pub(super) fn run(device: Option<&str>, verbose: bool, as_json: bool) -> Result<
         open.retain(|published| published.device == name);
     }
     if as_json {
-        println!("{:#}", Value::from_iter(open.iter().map(to_json)));
+        outln!("{:#}", Value::from_iter(open.iter().map(to_json)));
     } else if open.is_empty() {
-        println!(
+        outln!(
             "No program of this user has a device open{}.",
             if device.is_some() { " by this name" } else { "" }
         );
@@ -30,21 +30,21 @@ fn print(published: &Published, verbose: bool) {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let ago = |at: Duration| now.saturating_sub(at).as_secs_f64();
     let Published { device, pid, program, gids, opened, updated, counters, .. } = published;
-    println!("hca_id:\t{device}");
-    println!("\t{:<32}{program} (process {pid})", "opened by:");
-    println!("\t{:<32}{:.0} s", "open since:", ago(*opened));
-    println!("\t{:<32}{:.1} s ago", "last change:", ago(*updated));
+    outln!("hca_id:\t{device}");
+    outln!("\t{:<32}{program} (process {pid})", "opened by:");
+    outln!("\t{:<32}{:.0} s", "open since:", ago(*opened));
+    outln!("\t{:<32}{:.1} s ago", "last change:", ago(*updated));
     for (index, gid) in gids.iter().enumerate().filter(|(_, gid)| *gid != "::") {
-        println!("\t{:<32}{gid}", format!("GID[{index:3}]:"));
+        outln!("\t{:<32}{gid}", format!("GID[{index:3}]:"));
     }
     let shown: Vec<_> = counters.iter().filter(|counter| verbose || counter.value > 0).collect();
     for PublishedCounter { name, explanation, value, .. } in &shown {
-        println!("\t{name:<24}{value:>16}  {explanation}");
+        outln!("\t{name:<24}{value:>16}  {explanation}");
     }
     if shown.len() < counters.len() {
-        println!("\t({} more are zero; -v shows them)", counters.len() - shown.len());
+        outln!("\t({} more are zero; -v shows them)", counters.len() - shown.len());
     }
-    println!();
+    outln!("");
 }
 
 fn to_json(published: &Published) -> Value {

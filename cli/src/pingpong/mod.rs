@@ -14,7 +14,7 @@ use roce::{
     UdDestination, fabric::FaultPlan,
 };
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::outln};
 use exchange::{Exchange, Shown};
 use plan::{Plan, QKEY};
 use session::Session;
@@ -192,7 +192,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         })?);
     }
     for endpoint in &ours {
-        println!("  local address:  {}", Shown(endpoint));
+        outln!("  local address:  {}", Shown(endpoint));
     }
     if plan.shared {
         ours.resize(
@@ -207,7 +207,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         Ok(())
     })?;
     for endpoint in &theirs[..plan.num_qp] {
-        println!("  remote address: {}", Shown(endpoint));
+        outln!("  remote address: {}", Shown(endpoint));
     }
     if plan.qp_type == QpType::Ud {
         let Endpoint { gid, qpn, .. } = theirs[0];
@@ -225,11 +225,11 @@ fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     session.play()?;
     let seconds = start.elapsed().as_secs_f64();
     let bytes = plan.size as f64 * f64::from(plan.iters) * 2.0;
-    println!(
+    outln!(
         "{bytes:.0} bytes in {seconds:.2} seconds = {:.2} Mbit/sec",
         bytes * 8.0 / 1e6 / seconds
     );
-    println!(
+    outln!(
         "{} iters in {seconds:.2} seconds = {:.2} usec/iter",
         plan.iters,
         seconds * 1e6 / f64::from(plan.iters)

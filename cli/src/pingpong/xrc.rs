@@ -8,7 +8,7 @@ use super::{
     plan::Plan,
     session::Session,
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, output::outln};
 
 /// Tells the peer where this side is, learns where the peer is, and connects both queue pairs.
 pub(super) fn connect(
@@ -26,7 +26,7 @@ pub(super) fn connect(
         .endpoint(gid_index)
         .ok_or_else(|| format!("GID index {gid_index} does not exist"))?;
     let ours = XrcEndpoint { target: endpoint, initiator: initiator.qpn(), srq };
-    println!("  local: {ours}");
+    outln!("  local: {ours}");
     let theirs = exchange.swap_xrc(&ours, |theirs| {
         let (path_mtu, av) =
             (plan.mtu.unwrap_or(Mtu::B1024), AddressVector::new(theirs.target.gid, gid_index));
@@ -56,7 +56,7 @@ pub(super) fn connect(
         })?;
         Ok(())
     })?;
-    println!(" remote: {theirs}");
+    outln!(" remote: {theirs}");
     session.send_to_srq(theirs.srq);
     Ok(())
 }
