@@ -1,124 +1,52 @@
-//! Event channels: where a program hears of its ids.
+//! Event channels and the devices behind them.
 
 use std::{
-    collections::VecDeque,
     io,
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::fd::{AsFd, BorrowedFd},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, MutexGuard, Weak,
         atomic::{AtomicBool, Ordering},
     },
-    time::Duration,
 };
 
-use roce_transport::cm::{ConnId, PortSpace};
-use rustix::event::{EventfdFlags, eventfd};
-
-use super::{
-    CmError, CmEvent, CmId,
-    event::{EventKind, Param, Status},
-    shared::Shared,
-};
+use super::{error::CmError, queue::Queue, shared::QueuedEvent};
 use crate::{
-    ChannelError, Context, ProtectionDomain, clock, readiness,
+    Context, ProtectionDomain,
+    sync::Mutex,
     verbs::{ContextInner, WeakDomain},
 };
 
-/// Tells of what happens to ids (`rdma_event_channel`), by its descriptor or to a thread that
-/// waits. Events of one id come in the order in which they happened. Cheap to clone; ids hold their
+/// Channel of the events of ids (`rdma_event_channel`), for a thread that waits or by a descriptor.
+/// Events of one id come in the order in which they happened. Cheap to clone; ids hold their
 /// channel.
 ///
 /// Devices that ids have opened by themselves stay open as long as the channel.
+///
+/// ```no_run
+/// # use roce_provider::cm::{EventChannel, PortSpace};
+/// let channel = EventChannel::new()?;
+/// let id = channel.create_id(PortSpace::Tcp);
+/// println!("{:?}", channel.wait(None)?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct EventChannel {
     pub(super) inner: Arc<ChannelInner>,
 }
 
 pub(super) struct ChannelInner {
-    pub(super) queue: Arc<Queue>,
+    pub(super) queue: Arc<Queue<QueuedEvent>>,
     known: Mutex<Known>,
-    /// The program has taken the descriptor and sleeps on it in its own ways.
-    exposed: AtomicBool,
+    /// True once the program has taken the descriptor, to sleep on it in its own ways.
+    pub(super) exposed: AtomicBool,
 }
 
 #[derive(Default)]
 struct Known {
     /// Devices of ids of this channel, each with the protection domain that ids use by default.
     devices: Vec<(Weak<ContextInner>, Option<WeakDomain>)>,
-    /// Those that ids have opened.
+    /// Devices that ids have opened.
     kept: Vec<Context>,
-}
-
-/// What the engines hold of a channel.
-pub(crate) struct Queue {
-    events: Mutex<VecDeque<Raw>>,
-    /// Readable while there are events.
-    descriptor: OwnedFd,
-}
-
-/// An event on its way. It holds no handle, so that to drop it does nothing to an id.
-pub(super) struct Raw {
-    pub(super) id: Arc<Shared>,
-    /// For a request: who listens, on which of its devices, and the request's name.
-    pub(super) request: Option<Request>,
-    pub(super) kind: EventKind,
-    pub(super) status: Status,
-    pub(super) param: Param,
-}
-
-pub(super) struct Request {
-    pub(super) listener: Arc<Shared>,
-    pub(super) device: usize,
-    pub(super) conn: ConnId,
-}
-
-impl Queue {
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Raw>> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn push(&self, raw: Raw) {
-        let mut events = self.lock();
-        if events.is_empty() {
-            let _ = rustix::io::write(&self.descriptor, &1u64.to_ne_bytes()); // counts to 2^64
-        }
-        events.push_back(raw);
-    }
-
-    /// Takes out what `wanted` says, in order.
-    pub(super) fn extract(&self, wanted: impl Fn(&Raw) -> bool) -> Vec<Raw> {
-        let mut events = self.lock();
-        let had_some = !events.is_empty();
-        let (taken, left): (VecDeque<Raw>, VecDeque<Raw>) =
-            events.drain(..).partition(|raw| wanted(raw));
-        *events = left;
-        if had_some && events.is_empty() {
-            self.clear();
-        }
-        taken.into()
-    }
-
-    fn clear(&self) {
-        let _ = rustix::io::read(&self.descriptor, &mut [0; 8]);
-    }
-
-    /// The oldest event whose id is still there. Events of an id that is being destroyed wait here
-    /// for its destroyer.
-    fn pop(&self) -> Option<(Raw, CmId)> {
-        let mut events = self.lock();
-        for index in 0..events.len() {
-            let raw = &events[index];
-            let owner = raw.request.as_ref().map_or(&raw.id, |request| &request.listener);
-            if let Some(id) = owner.upgrade() {
-                let raw = events.remove(index)?;
-                if events.is_empty() {
-                    self.clear();
-                }
-                return Some((raw, id));
-            }
-        }
-        None
-    }
 }
 
 impl EventChannel {
@@ -127,87 +55,16 @@ impl EventChannel {
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
     pub fn new() -> io::Result<Self> {
-        let descriptor = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let queue = Arc::new(Queue { events: Mutex::default(), descriptor });
-        Ok(Self {
-            inner: Arc::new(ChannelInner {
-                queue,
-                known: Mutex::default(),
-                exposed: AtomicBool::new(false),
-            }),
-        })
-    }
-
-    /// Makes an id whose events come here (`rdma_create_id`). Ids for [`PortSpace::Tcp`] have RC
-    /// queue pairs, those for [`PortSpace::Udp`] and [`PortSpace::Ipoib`] UD ones; those for
-    /// [`PortSpace::Ib`] RC ones, unless told otherwise.
-    #[must_use]
-    pub fn create_id(&self, port_space: PortSpace) -> CmId {
-        CmId::create(self, port_space, false)
-    }
-
-    /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
-    /// is none, first serves the devices on this thread.
-    #[must_use]
-    pub fn poll(&self) -> Option<CmEvent> {
-        self.take().or_else(|| {
-            let contexts = self.contexts();
-            for context in &contexts {
-                context.inner.engine.progress();
-            }
-            let event = self.take();
-            if event.is_none() && self.inner.exposed.load(Ordering::Relaxed) {
-                contexts.iter().for_each(|context| context.inner.engine.hand_over());
-            }
-            event
-        })
-    }
-
-    /// Sleeps until there is an event (`rdma_get_cm_event`), at most for `limit`.
-    ///
-    /// # Errors
-    /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] when the system cannot wait.
-    pub fn wait(&self, limit: Option<Duration>) -> Result<CmEvent, ChannelError> {
-        let end = limit.map(|limit| clock::now().plus(limit));
-        loop {
-            if let Some(event) = self.poll() {
-                return Ok(event);
-            }
-            let left = end.map(|end| end.since(clock::now()));
-            if left.is_some_and(|left| left.is_zero()) {
-                return Err(ChannelError::TimedOut);
-            }
-            let contexts = self.contexts();
-            let descriptor = self.inner.queue.descriptor.as_fd();
-            if let [only] = &contexts[..] {
-                // this thread waits on the sockets itself, which saves a change of threads
-                only.inner.engine.drive(descriptor, left)?;
-            } else {
-                contexts.iter().for_each(|context| context.inner.engine.hand_over());
-                drop(contexts);
-                readiness::wait(&[descriptor], left)?;
-            }
-        }
-    }
-
-    fn take(&self) -> Option<CmEvent> {
-        loop {
-            let (raw, owner) = self.inner.queue.pop()?;
-            let Raw { id, request, kind, status, param } = raw;
-            let (id, listen_id) = match request {
-                None => (owner, None),
-                // a listener that is being destroyed answers by itself what it has not handed out
-                Some(request) => match owner.adopt(id, &request) {
-                    Some(id) => (id, Some(owner)),
-                    None => continue,
-                },
-            };
-            return Some(CmEvent { id, listen_id, kind, status, param });
-        }
+        let inner = ChannelInner {
+            queue: Arc::new(Queue::new()?),
+            known: Mutex::default(),
+            exposed: AtomicBool::new(false),
+        };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Devices of ids of this channel that are open.
-    fn contexts(&self) -> Vec<Context> {
+    pub(super) fn contexts(&self) -> Vec<Context> {
         let mut known = self.known();
         known.devices.retain(|(context, _)| context.strong_count() > 0);
         known
@@ -219,7 +76,7 @@ impl EventChannel {
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
-        self.inner.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.known.lock()
     }
 
     /// An id uses a device; `opened`: has opened it.
@@ -254,8 +111,8 @@ impl EventChannel {
             return Ok(domain);
         }
         let domain = context.alloc_pd()?;
-        if let Some((_, place)) = device {
-            *place = Some(domain.downgrade());
+        if let Some((_, default)) = device {
+            *default = Some(domain.downgrade());
         }
         Ok(domain)
     }
@@ -268,7 +125,7 @@ impl AsFd for EventChannel {
         if !self.inner.exposed.swap(true, Ordering::Relaxed) {
             self.contexts().iter().for_each(|context| context.inner.engine.hand_over());
         }
-        self.inner.queue.descriptor.as_fd()
+        self.inner.queue.as_fd()
     }
 }
 

@@ -9,8 +9,8 @@ use roce_transport::{
 };
 
 use super::{
-    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::Parts, route::Routes,
-    shared::Incoming,
+    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::IdInner,
+    route::Routes, shared::RequestInfo,
 };
 
 /// The most READs and atomics that a queue pair has outstanding, either way.
@@ -35,27 +35,27 @@ impl CmId {
     /// [`CmError::NotOfDevice`], [`CmError::Protocol`]; without a channel, [`CmError::Failed`]. The
     /// id can be used again unless it is the last.
     pub fn connect(&self, param: &ConnParam) -> Result<(), CmError> {
-        let parts = self.parts();
+        let inner = self.inner();
         self.check(&[IdState::RouteResolved])?;
-        let is_ud = parts.options.qp_type == QpType::Ud;
+        let is_ud = inner.options.qp_type == QpType::Ud;
         let room = if is_ud { SIDR_REQ_DATA } else { REQ_DATA };
         if param.private_data.len() > room {
             return Err(CmError::PrivateData(room));
         }
-        let (Some(local), Some(peer)) = (parts.local, parts.peer) else {
+        let (Some(local), Some(peer)) = (inner.local, inner.peer) else {
             return Err(CmError::NoDevice);
         };
         let header = IpHeader { src_port: local.port(), src: local.ip(), dst: peer.ip() };
         let private_data = [&header.encode()[..], &param.private_data].concat();
         let service_id = self.port_space().service(peer.port());
-        let av = parts.address_vector()?;
-        let context = &parts.place()?.context;
-        let connect = |parts: &Parts| -> Result<Connect<'_>, CmError> {
-            let (qpn, srq, managed) = parts.end(param)?;
+        let av = inner.address_vector()?;
+        let context = &inner.device_addr()?.context;
+        let connect = |inner: &IdInner| -> Result<Connect<'_>, CmError> {
+            let (qpn, srq, managed) = inner.end(param)?;
             Ok(Connect {
                 service_id,
                 av,
-                service: match parts.options.qp_type {
+                service: match inner.options.qp_type {
                     QpType::Uc => CmService::Uc,
                     QpType::XrcInitiator | QpType::XrcTarget => CmService::Xrc,
                     QpType::Rc | QpType::Ud => CmService::Rc,
@@ -71,15 +71,15 @@ impl CmId {
                 initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?,
                 retry_count: param.retry_count,
                 rnr_retry: param.rnr_retry_count,
-                min_rnr_timer: parts.options.min_rnr_timer,
-                ack_timeout: parts.options.ack_timeout,
+                min_rnr_timer: inner.options.min_rnr_timer,
+                ack_timeout: inner.options.ack_timeout,
                 srq,
-                path_mtu: parts.path_mtu,
+                path_mtu: inner.path_mtu,
                 pkey: context.query_pkey(0).unwrap_or_default(),
                 private_data: &[],
             })
         };
-        let connect = if is_ud { None } else { Some(connect(&parts)?) };
+        let connect = if is_ud { None } else { Some(connect(&inner)?) };
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
             let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let mut state = self.shared().state();
@@ -94,7 +94,7 @@ impl CmId {
             routes.connect(conn, self.shared());
             Ok(())
         })?;
-        drop(parts);
+        drop(inner);
         self.finish(&[EventKind::Established, EventKind::ConnectResponse])
     }
 
@@ -109,17 +109,17 @@ impl CmId {
     /// [`CmError::Modify`], with which the request still waits; [`CmError::Protocol`] when it is
     /// gone; without a channel, [`CmError::Failed`].
     pub fn accept(&self, param: &ConnParam) -> Result<(), CmError> {
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         if self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?
             == IdState::ResponseReceived
         {
-            return self.confirm(&parts, &param.private_data);
+            return self.confirm(&inner, &param.private_data);
         }
-        let context = parts.place()?.context.clone();
-        let (qpn, srq, managed) = parts.end(param)?;
-        let Incoming { conn: asked, .. } =
-            self.shared().state().incoming.clone().ok_or(CmError::NoDevice)?;
-        let starting_psn = parts.first_psn(&context);
+        let context = inner.device_addr()?.context.clone();
+        let (qpn, srq, managed) = inner.end(param)?;
+        let RequestInfo { conn: asked, .. } =
+            self.shared().state().request.clone().ok_or(CmError::NoDevice)?;
+        let starting_psn = inner.first_psn(&context);
         let is_ud = asked.is_none();
         let accept = match &asked {
             Some(asked) => Some(Accept {
@@ -134,13 +134,13 @@ impl CmId {
                 initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?
                     .min(asked.initiator_depth),
                 rnr_retry: param.rnr_retry_count,
-                min_rnr_timer: parts.options.min_rnr_timer,
+                min_rnr_timer: inner.options.min_rnr_timer,
                 srq,
                 private_data: &param.private_data,
             }),
             None => None,
         };
-        self.command(&parts, |adapter, now, conn| match &accept {
+        self.command(&inner, |adapter, now, conn| match &accept {
             Some(accept) => {
                 adapter.cm_accept(now, conn, accept, managed)?;
                 Ok(IdState::Accepted)
@@ -150,7 +150,7 @@ impl CmId {
                 Ok(IdState::Established)
             }
         })?;
-        drop(parts);
+        drop(inner);
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
     }
 
@@ -173,10 +173,10 @@ impl CmId {
     }
 
     fn reject_for(&self, reason: RejectReason, private_data: &[u8]) -> Result<(), CmError> {
-        let parts = self.parts();
+        let inner = self.inner();
         self.check(&[IdState::RequestReceived, IdState::ResponseReceived])?;
-        let is_ud = parts.options.qp_type == QpType::Ud;
-        self.command(&parts, |adapter, now, conn| {
+        let is_ud = inner.options.qp_type == QpType::Ud;
+        self.command(&inner, |adapter, now, conn| {
             if is_ud {
                 adapter.sidr_respond(conn, Err(SidrRep::REJECTED), private_data)?;
             } else {
@@ -192,13 +192,13 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
     pub fn establish(&self) -> Result<(), CmError> {
-        let parts = self.parts();
+        let inner = self.inner();
         self.check(&[IdState::ResponseReceived])?;
-        self.confirm(&parts, &[])
+        self.confirm(&inner, &[])
     }
 
-    fn confirm(&self, parts: &Parts, private_data: &[u8]) -> Result<(), CmError> {
-        self.command(parts, |adapter, _, conn| {
+    fn confirm(&self, inner: &IdInner, private_data: &[u8]) -> Result<(), CmError> {
+        self.command(inner, |adapter, _, conn| {
             adapter.cm_establish(conn, private_data)?;
             Ok(IdState::Established)
         })
@@ -210,9 +210,9 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`], [`CmError::Protocol`].
     pub fn notify(&self) -> Result<(), CmError> {
-        let parts = self.parts();
+        let inner = self.inner();
         self.check(&[IdState::Accepted, IdState::Established])?;
-        self.command(&parts, |adapter, _, conn| {
+        self.command(&inner, |adapter, _, conn| {
             adapter.cm_notify(conn)?;
             Ok(IdState::Accepted)
         })
@@ -225,21 +225,21 @@ impl CmId {
     /// # Errors
     /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
     pub fn disconnect(&self) -> Result<(), CmError> {
-        let parts = self.parts();
+        let inner = self.inner();
         let state =
             self.check(&[IdState::Accepted, IdState::Established, IdState::Disconnected])?;
-        if parts.options.qp_type == QpType::Ud {
+        if inner.options.qp_type == QpType::Ud {
             return Err(CmError::WrongService(QpType::Ud));
         }
         let qpn = self.shared().state().qpn;
-        self.command(&parts, |adapter, now, conn| {
+        self.command(&inner, |adapter, now, conn| {
             if let Some(qpn) = qpn {
                 let _ = adapter.to_error(now, qpn); // the program may have moved it
             }
             adapter.cm_disconnect(now, conn, &[])?;
             Ok(state)
         })?;
-        drop(parts);
+        drop(inner);
         if state == IdState::Disconnected {
             Ok(())
         } else {
@@ -251,10 +251,10 @@ impl CmId {
     /// unless the world has moved it meanwhile.
     fn command(
         &self,
-        parts: &Parts,
+        inner: &IdInner,
         act: impl FnOnce(&mut Adapter, Instant, ConnId) -> Result<IdState, CmError>,
     ) -> Result<(), CmError> {
-        parts.place()?.context.inner.engine.command_shard(|shard, now| {
+        inner.device_addr()?.context.inner.engine.command_shard(|shard, now| {
             let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let (conn, state) = {
                 let state = self.shared().state();
@@ -275,7 +275,7 @@ impl CmId {
     }
 }
 
-impl Parts {
+impl IdInner {
     /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter
     /// is to move it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {

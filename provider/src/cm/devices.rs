@@ -4,21 +4,22 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::{Mutex, MutexGuard, OnceLock, PoisonError},
+    sync::{MutexGuard, OnceLock},
 };
 
 use roce_transport::addr::{Gid, Mtu};
 
-use super::CmError;
+use super::error::CmError;
 use crate::{
     Context, Device, OpenError, OpenOptions, bind::BindError, device::open_contexts, devices,
+    sync::Mutex,
 };
 
 /// One at a time looks for a device and opens it, so that two do not open the same.
 static OPENING: Mutex<()> = Mutex::new(());
 
 fn opening() -> MutexGuard<'static, ()> {
-    OPENING.lock().unwrap_or_else(PoisonError::into_inner)
+    OPENING.lock()
 }
 
 /// Where ids find devices that are not open.
@@ -106,29 +107,28 @@ pub(super) fn at(ip: IpAddr) -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// The place of an id that belongs to `context`: its address `ip`, or one fit for talking to
-/// `peer`.
+/// An address of `context`: `ip`, or one of the same family and scope as `peer`.
 pub(super) fn of(
     context: &Context,
     ip: Option<IpAddr>,
     peer: IpAddr,
 ) -> Result<DeviceAddr, CmError> {
-    let place = |ip| DeviceAddr { context: context.clone(), ip, opened: false };
+    let with = |ip| DeviceAddr { context: context.clone(), ip, opened: false };
     if let Some(ip) = ip {
-        return index_of(context, ip).map(|_| place(ip)).ok_or(CmError::NotOfDevice(ip));
+        return index_of(context, ip).map(|_| with(ip)).ok_or(CmError::NotOfDevice(ip));
     }
     let own = context.gids().into_iter().filter(|gid| !gid.is_zero()).map(Gid::to_ip);
     let fit = own
         .filter(|own| own.is_ipv4() == peer.is_ipv4())
         .max_by_key(|own| is_link_local(*own) == is_link_local(peer));
-    fit.map(place).ok_or(CmError::Family(peer))
+    fit.map(with).ok_or(CmError::Family(peer))
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local())
 }
 
-/// The place from which this host talks to `peer`.
+/// The device and address from which this host reaches `peer`.
 pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     let local = route(peer).map_err(Unroutable::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
@@ -137,7 +137,7 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     from(local, peer.ip()).map_err(Unroutable::NoDevice)
 }
 
-/// The place from which to talk to `peer` with the own address `local`.
+/// The device from which to reach `peer` with the own address `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
     // Whoever listens on an address of this host that is not open here is another program. From
@@ -152,7 +152,7 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     }
 }
 
-/// Why there is no place to talk from.
+/// Reason for which no device reaches a peer.
 pub(super) enum Unroutable {
     /// The system knows no way.
     NoRoute(io::Error),
@@ -244,14 +244,14 @@ fn interface_mtu(ip: IpAddr) -> Option<u32> {
     Some(device.link_mtu())
 }
 
-/// The path MTU from a place: what its port carries, and, as the kernel counts, what fits the
+/// The path MTU from an address of a device: what its port carries, and, as the kernel counts, what fits the
 /// interface with 96 bytes of headers. A peer on the same host may have an interface that carries
 /// less.
-pub(super) fn path_mtu(place: &DeviceAddr, peer: IpAddr) -> Mtu {
-    let port = place.context.active_mtu();
-    if place.ip.is_loopback() && peer.is_loopback() {
+pub(super) fn path_mtu(own: &DeviceAddr, peer: IpAddr) -> Mtu {
+    let port = own.context.active_mtu();
+    if own.ip.is_loopback() && peer.is_loopback() {
         return port;
     }
     let fits = |ip| interface_mtu(ip).and_then(|mtu| Mtu::fitting(mtu.saturating_sub(16)));
-    [Some(port), fits(place.ip), fits(peer)].into_iter().flatten().min().unwrap_or(port)
+    [Some(port), fits(own.ip), fits(peer)].into_iter().flatten().min().unwrap_or(port)
 }

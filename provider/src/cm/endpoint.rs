@@ -2,9 +2,7 @@
 
 use std::time::Duration;
 
-use super::{
-    AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, Status, event::Param, id::IdState,
-};
+use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status, param::Param};
 use crate::ProtectionDomain;
 
 /// What finding an address and a way may take; they take nothing here.
@@ -33,7 +31,7 @@ impl CmId {
             if let Some(src) = info.src {
                 id.bind_addr(src)?;
             }
-            id.parts().template = attr.map(|attr| (pd.cloned(), attr.clone()));
+            id.inner().template = attr.map(|attr| (pd.cloned(), attr.clone()));
             return Ok(id);
         }
         let dst = info.dst.ok_or(CmError::NoDevice)?;
@@ -54,11 +52,11 @@ impl CmId {
     pub fn get_request(&self) -> Result<Self, CmError> {
         let state = self.check(&[IdState::Listening])?;
         let channel = {
-            let parts = self.parts();
-            if !parts.sync {
+            let inner = self.inner();
+            if !inner.sync {
                 return Err(CmError::State(state));
             }
-            parts.channel.clone()
+            inner.channel.clone()
         };
         let event = loop {
             let event = channel.wait(None)?;
@@ -72,8 +70,8 @@ impl CmId {
         };
         let CmEvent { id, kind, status, param, .. } = event;
         id.make_sync()?;
-        id.parts().last = Some((kind, status, param));
-        let template = self.parts().template.clone();
+        id.inner().last = Some((kind, status, param));
+        let template = self.inner().template.clone();
         if let Some((pd, attr)) = template {
             id.create_qp(pd.as_ref(), &attr)?;
         }
@@ -83,7 +81,7 @@ impl CmId {
     /// What has happened last to an id without a channel (`id->event`).
     #[must_use]
     pub fn event(&self) -> Option<CmEvent> {
-        let (kind, status, param) = self.parts().last.clone()?;
+        let (kind, status, param) = self.inner().last.clone()?;
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
@@ -91,11 +89,11 @@ impl CmId {
     /// `wanted` has come.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
-            let parts = self.parts();
-            if !parts.sync {
+            let inner = self.inner();
+            if !inner.sync {
                 return Ok(());
             }
-            parts.channel.clone()
+            inner.channel.clone()
         };
         loop {
             let CmEvent { kind, status, param, .. } = channel.wait(None)?;
@@ -110,6 +108,6 @@ impl CmId {
     }
 
     fn remember(&self, kind: EventKind, status: Status, param: Param) {
-        self.parts().last = Some((kind, status, param));
+        self.inner().last = Some((kind, status, param));
     }
 }

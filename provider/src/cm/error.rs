@@ -10,8 +10,8 @@ use roce_transport::{
 use thiserror::Error;
 
 use super::{
-    event::{EventKind, Status},
-    id::IdState,
+    kind::{EventKind, Status},
+    state::IdState,
 };
 use crate::{AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, link::BindError};
 

@@ -5,30 +5,33 @@ use std::{
     fmt, io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, MutexGuard,
         atomic::{AtomicU64, Ordering},
     },
 };
 
 use roce_transport::{
-    addr::{AddressVector, Mtu, Qpn},
+    addr::{AddressVector, Mtu},
     cm::PortSpace,
+    ids::Qpn,
     psn::Psn,
     qp::QpType,
 };
 
 use super::{
-    CmError, EventChannel,
-    channel::Request,
+    channel::EventChannel,
     devices::DeviceAddr,
-    event::{EventKind, Param, Status},
+    error::CmError,
+    kind::{EventKind, Status},
     options::Options,
+    param::Param,
     ports::PortLease,
     queues::{CmQpAttr, Queues},
     route::Routes,
-    shared::Shared,
+    shared::{PendingRequest, Shared},
+    state::IdState,
 };
-use crate::{Context, ProtectionDomain};
+use crate::{Context, ProtectionDomain, sync::Mutex};
 
 /// A communication id (`rdma_cm_id`): a socket for RDMA. Cheap to clone; its last handle destroys
 /// it (`rdma_destroy_id`), which ends its connection, answers what still waits for an answer, and
@@ -46,54 +49,25 @@ use crate::{Context, ProtectionDomain};
 /// On one [without](Self::new_sync), each call waits for that.
 #[derive(Clone)]
 pub struct CmId {
-    pub(super) handle: Arc<Handle>,
-}
-
-/// Where an id stands.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum IdState {
-    /// New.
-    Idle,
-    /// It has an own address and port.
-    Bound,
-    /// It knows the peer's address and how to get there.
-    AddrResolved,
-    /// It knows the path MTU.
-    RouteResolved,
-    /// It waits for requests.
-    Listening,
-    /// Its request is on its way.
-    Connecting,
-    /// It is a request that waits for an answer.
-    RequestReceived,
-    /// The peer has accepted; the program is to move its queue pair.
-    ResponseReceived,
-    /// It has accepted; the peer has not confirmed yet.
-    Accepted,
-    /// Connected; or, for datagrams, the peer's queue pair is known, or told.
-    Established,
-    /// The connection is over.
-    Disconnected,
-    /// Nothing more can come of it.
-    Closed,
+    pub(super) handle: Arc<IdHandle>,
 }
 
 /// The handles' side of an id. Its lock is taken before the engine's.
-pub(super) struct Handle {
+pub(super) struct IdHandle {
     pub(super) shared: Arc<Shared>,
     pub(super) port_space: PortSpace,
     user_data: AtomicU64,
-    parts: Mutex<Parts>,
+    inner: Mutex<IdInner>,
 }
 
-pub(super) struct Parts {
+pub(super) struct IdInner {
     pub(super) channel: EventChannel,
     /// Calls wait for what comes of them.
     pub(super) sync: bool,
     pub(super) options: Options,
     /// The device that the program wants.
     pub(super) context: Option<Context>,
-    pub(super) place: Option<DeviceAddr>,
+    pub(super) device_addr: Option<DeviceAddr>,
     pub(super) lease: Option<PortLease>,
     pub(super) local: Option<SocketAddr>,
     pub(super) peer: Option<SocketAddr>,
@@ -114,14 +88,14 @@ pub(super) struct Parts {
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
-impl Parts {
+impl IdInner {
     fn new(channel: EventChannel, sync: bool, qp_type: QpType) -> Self {
         Self {
             channel,
             sync,
             options: Options::new(qp_type),
             context: None,
-            place: None,
+            device_addr: None,
             lease: None,
             local: None,
             peer: None,
@@ -136,41 +110,47 @@ impl Parts {
         }
     }
 
-    pub(super) fn place(&self) -> Result<&DeviceAddr, CmError> {
-        self.place.as_ref().ok_or(CmError::NoDevice)
+    /// Its device and own address.
+    pub(super) fn device_addr(&self) -> Result<&DeviceAddr, CmError> {
+        self.device_addr.as_ref().ok_or(CmError::NoDevice)
     }
 
     /// The id belongs to a device from now on.
-    pub(super) fn attach(&mut self, shared: &Arc<Shared>, place: DeviceAddr) {
-        self.channel.attach(&place.context, place.opened);
-        let ip = Some(place.ip);
-        place
+    pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
+        self.channel.attach(&device_addr.context, device_addr.opened);
+        let ip = Some(device_addr.ip);
+        device_addr
             .context
             .inner
             .engine
             .command_shard(|shard, _| shard.adapter_and_sink::<Routes>().1.attach(shared, ip));
-        self.place = Some(place);
+        self.device_addr = Some(device_addr);
     }
 }
 
 impl CmId {
+    /// A handle of the id with this state, as long as there is one.
+    pub(super) fn of(shared: &Shared) -> Option<Self> {
+        Some(Self { handle: shared.handle()?.downcast().ok()? })
+    }
+
     pub(super) fn create(channel: &EventChannel, port_space: PortSpace, sync: bool) -> Self {
         let shared = Arc::new(Shared::idle(channel.inner.queue.clone()));
         let qp_type = match port_space {
             PortSpace::Tcp | PortSpace::Ib => QpType::Rc,
             PortSpace::Udp | PortSpace::Ipoib => QpType::Ud,
         };
-        Self::with(shared, port_space, Parts::new(channel.clone(), sync, qp_type))
+        Self::with(shared, port_space, IdInner::new(channel.clone(), sync, qp_type))
     }
 
-    fn with(shared: Arc<Shared>, port_space: PortSpace, parts: Parts) -> Self {
-        let handle = Arc::new(Handle {
+    fn with(shared: Arc<Shared>, port_space: PortSpace, inner: IdInner) -> Self {
+        let handle = Arc::new(IdHandle {
             shared,
             port_space,
             user_data: AtomicU64::new(0),
-            parts: Mutex::new(parts),
+            inner: Mutex::new(inner),
         });
-        handle.shared.hand_out(&handle);
+        handle.shared.set_handle(&handle);
         Self { handle }
     }
 
@@ -184,22 +164,23 @@ impl CmId {
     }
 
     /// The id of a request that this listener's program takes.
-    pub(super) fn adopt(&self, shared: Arc<Shared>, request: &Request) -> Option<Self> {
-        let listener = self.parts();
+    pub(super) fn adopt(&self, shared: Arc<Shared>, request: &PendingRequest) -> Option<Self> {
+        let listener = self.inner();
         let context = listener.listening.get(request.device)?;
-        let incoming = shared.state().incoming.clone()?;
-        let mut parts = Parts::new(listener.channel.clone(), false, incoming.qp_type);
-        parts.options = Options { qp_type: incoming.qp_type, ..listener.options };
-        parts.local = Some(incoming.local);
-        parts.peer = Some(incoming.peer);
-        let place = DeviceAddr { context: context.clone(), ip: incoming.local.ip(), opened: false };
+        let info = shared.state().request.clone()?;
+        let mut inner = IdInner::new(listener.channel.clone(), false, info.qp_type);
+        inner.options = Options { qp_type: info.qp_type, ..listener.options };
+        inner.local = Some(info.local);
+        inner.peer = Some(info.peer);
+        let device_addr =
+            DeviceAddr { context: context.clone(), ip: info.local.ip(), opened: false };
         drop(listener);
-        parts.attach(&shared, place);
-        Some(Self::with(shared, self.handle.port_space, parts))
+        inner.attach(&shared, device_addr);
+        Some(Self::with(shared, self.handle.port_space, inner))
     }
 
-    pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
-        self.handle.parts.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(super) fn inner(&self) -> MutexGuard<'_, IdInner> {
+        self.handle.inner.lock()
     }
 
     pub(super) fn shared(&self) -> &Arc<Shared> {
@@ -238,45 +219,45 @@ impl CmId {
     /// The type of its queue pair.
     #[must_use]
     pub fn qp_type(&self) -> QpType {
-        self.parts().options.qp_type
+        self.inner().options.qp_type
     }
 
     /// The device that it belongs to (`id->verbs`), from the call on that bound it to an address or
     /// resolved one.
     #[must_use]
     pub fn context(&self) -> Option<Context> {
-        self.parts().place.as_ref().map(|place| place.context.clone())
+        self.inner().device_addr.as_ref().map(|own| own.context.clone())
     }
 
     /// The channel that tells of it.
     #[must_use]
     pub fn channel(&self) -> EventChannel {
-        self.parts().channel.clone()
+        self.inner().channel.clone()
     }
 
     /// Its own address and port (`rdma_get_local_addr`), as far as known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.parts().local
+        self.inner().local
     }
 
     /// The peer's address and port (`rdma_get_peer_addr`).
     #[must_use]
     pub fn peer_addr(&self) -> Option<SocketAddr> {
-        self.parts().peer
+        self.inner().peer
     }
 
     /// The way to the peer, once it is resolved (`id->route`); a request's is in its
     /// [`qp_setup`](Self::qp_setup).
     #[must_use]
     pub fn address_vector(&self) -> Option<AddressVector> {
-        self.parts().address_vector().ok()
+        self.inner().address_vector().ok()
     }
 
     /// How much a packet may carry on that way, once the route is resolved.
     #[must_use]
     pub fn path_mtu(&self) -> Mtu {
-        self.parts().path_mtu
+        self.inner().path_mtu
     }
 
     /// Its own port (`rdma_get_src_port`); 0 while it has none.
@@ -294,16 +275,16 @@ impl CmId {
     /// Its events go to another channel from now on (`rdma_migrate_id`), those that were not taken,
     /// too.
     pub fn migrate_id(&self, channel: &EventChannel) {
-        let mut parts = self.parts();
-        if let Some(place) = &parts.place {
-            channel.attach(&place.context, place.opened);
+        let mut inner = self.inner();
+        if let Some(own) = &inner.device_addr {
+            channel.attach(&own.context, own.opened);
         }
-        for context in &parts.listening {
+        for context in &inner.listening {
             channel.attach(context, false);
         }
         self.shared().migrate(&channel.inner.queue);
-        parts.channel = channel.clone();
-        parts.sync = false;
+        inner.channel = channel.clone();
+        inner.sync = false;
     }
 
     /// The same, with calls that wait from now on, on a channel of its own (`rdma_migrate_id` to
@@ -313,29 +294,29 @@ impl CmId {
     /// When the process may not open more descriptors (`EMFILE`).
     pub fn make_sync(&self) -> io::Result<()> {
         self.migrate_id(&EventChannel::new()?);
-        self.parts().sync = true;
+        self.inner().sync = true;
         Ok(())
     }
 }
 
-impl Drop for Handle {
+impl Drop for IdHandle {
     fn drop(&mut self) {
-        let Self { shared, parts, .. } = self;
-        let parts = parts.get_mut().unwrap_or_else(PoisonError::into_inner);
-        for context in &parts.listening {
+        let Self { shared, inner, .. } = self;
+        let inner = &mut *inner.lock();
+        for context in &inner.listening {
             context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.unlisten(shared, adapter, link);
                 routes.detach(shared);
             });
         }
-        for (group, attached) in std::mem::take(&mut parts.groups) {
-            if let Some(queues) = parts.queues.as_ref().filter(|_| attached) {
+        for (group, attached) in std::mem::take(&mut inner.groups) {
+            if let Some(queues) = inner.queues.as_ref().filter(|_| attached) {
                 let _ = queues.qp.detach_mcast(group.into()); // the program may have done so
             }
         }
-        if let Some(place) = &parts.place {
-            place.context.inner.engine.command_shard(|shard, now| {
+        if let Some(own) = &inner.device_addr {
+            own.context.inner.engine.command_shard(|shard, now| {
                 let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 let conn = shared.state().conn.take();
                 if let Some(conn) = conn {
@@ -348,7 +329,7 @@ impl Drop for Handle {
         // nobody will answer requests that were not taken
         for raw in shared.extract() {
             let Some(request) = raw.request else { continue };
-            let Some(context) = parts.listening.get(request.device) else { continue };
+            let Some(context) = inner.listening.get(request.device) else { continue };
             context.inner.engine.command_shard(|shard, now| {
                 let (adapter, routes) = shard.adapter_and_sink::<Routes>();
                 routes.disconnect(request.conn);

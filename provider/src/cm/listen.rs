@@ -24,23 +24,23 @@ impl CmId {
     /// one of another process that has the same address; [`CmError::NoListenDevice`]; those of
     /// [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;
-        self.bind_any(&mut parts, Ipv4Addr::UNSPECIFIED.into())?;
-        let (Some(lease), Some(local)) = (&parts.lease, parts.local) else {
+        self.bind_any(&mut inner, Ipv4Addr::UNSPECIFIED.into())?;
+        let (Some(lease), Some(local)) = (&inner.lease, inner.local) else {
             return Err(CmError::NoDevice);
         };
-        let devices = match (&parts.place, &parts.context) {
-            (Some(place), _) => vec![(place.context.clone(), false)],
+        let devices = match (&inner.device_addr, &inner.context) {
+            (Some(own), _) => vec![(own.context.clone(), false)],
             (None, Some(context)) => vec![(context.clone(), false)],
             (None, None) => devices::all()?,
         };
         lease.listen()?;
         let listening = Listening {
-            qp_type: parts.options.qp_type,
+            qp_type: inner.options.qp_type,
             service_id: self.port_space().service(local.port()),
             address: local.ip(),
-            afonly: parts.options.afonly,
+            afonly: inner.options.afonly,
             backlog: if backlog == 0 { BACKLOG } else { backlog },
         };
         self.shared().state().listening = Some(listening);
@@ -51,13 +51,13 @@ impl CmId {
             {
                 continue;
             }
-            parts.channel.attach(&context, opened);
-            let place = contexts.len();
+            inner.channel.attach(&context, opened);
+            let index = contexts.len();
             let own = (!local.ip().is_unspecified()).then_some(local.ip());
             let result = context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();
                 routes.attach(self.shared(), own);
-                let result = routes.listen(self.shared(), place, adapter, link);
+                let result = routes.listen(self.shared(), index, adapter, link);
                 if result.is_err() && own.is_none() {
                     routes.detach(self.shared());
                 }
@@ -71,7 +71,7 @@ impl CmId {
             }
             contexts.push(context);
             if let Err(error) = result {
-                self.unlisten(&contexts, parts.place.is_some());
+                self.unlisten(&contexts, inner.device_addr.is_some());
                 return Err(error.into());
             }
         }
@@ -81,7 +81,7 @@ impl CmId {
         if contexts.is_empty() {
             return Err(CmError::NoListenDevice("none has an address of this family".into()));
         }
-        parts.listening = contexts;
+        inner.listening = contexts;
         self.shared().state().state = IdState::Listening;
         Ok(())
     }
@@ -90,13 +90,13 @@ impl CmId {
     /// among them.
     #[must_use]
     pub fn listening_addrs(&self) -> Vec<SocketAddr> {
-        let parts = self.parts();
+        let inner = self.inner();
         let Some(listening) =
-            self.shared().state().listening.filter(|_| !parts.listening.is_empty())
+            self.shared().state().listening.filter(|_| !inner.listening.is_empty())
         else {
             return Vec::new();
         };
-        let own = parts
+        let own = inner
             .listening
             .iter()
             .flat_map(Context::gids)

@@ -40,19 +40,27 @@
 mod addrinfo;
 mod channel;
 mod connect;
+mod create_qp;
 mod devices;
 mod endpoint;
 mod error;
 mod event;
 mod id;
+mod kind;
 mod listen;
 mod multicast;
+mod next_event;
 mod options;
+mod param;
 mod ports;
+mod post;
+mod queue;
 mod queues;
 mod resolve;
 mod route;
+mod set_option;
 mod shared;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -60,13 +68,11 @@ pub use addrinfo::{AddrInfo, AddrInfoHints, getaddrinfo};
 pub use channel::EventChannel;
 pub use devices::{DeviceSource, set_device_source};
 pub use error::CmError;
-pub use event::{CmEvent, ConnParam, EventKind, Status, UdParam};
-pub use id::{CmId, IdState};
+pub use event::CmEvent;
+pub use id::CmId;
+pub use kind::{EventKind, Status};
 pub use multicast::JoinFlags;
+pub use param::{ConnParam, UDP_QKEY, UdParam};
 pub use queues::CmQpAttr;
 pub use roce_transport::cm::{PortSpace, RejectReason};
-
-use roce_transport::addr::QKey;
-
-/// The queue key of datagram queue pairs that ids make, and of multicast groups (`RDMA_UDP_QKEY`).
-pub const UDP_QKEY: QKey = QKey(0x0123_4567);
+pub use state::IdState;

@@ -8,10 +8,7 @@ use roce_transport::{
 };
 
 use super::{
-    CmError, CmId, EventKind, Status, UDP_QKEY,
-    error::attach_errno,
-    event::{Param, UdParam},
-    id::IdState,
+    CmError, CmId, EventKind, IdState, Status, UDP_QKEY, UdParam, error::attach_errno, param::Param,
 };
 
 /// How a group is joined (`RDMA_MC_JOIN_FLAG_…`).
@@ -43,28 +40,28 @@ impl CmId {
     /// # Errors
     /// As above.
     pub fn join_multicast_ex(&self, group: IpAddr, flags: JoinFlags) -> Result<(), CmError> {
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         self.check(&[
             IdState::Bound,
             IdState::AddrResolved,
             IdState::RouteResolved,
             IdState::Established,
         ])?;
-        if parts.options.qp_type != QpType::Ud {
-            return Err(CmError::WrongService(parts.options.qp_type));
+        if inner.options.qp_type != QpType::Ud {
+            return Err(CmError::WrongService(inner.options.qp_type));
         }
         if !group.is_multicast() {
             return Err(CmError::Address(group));
         }
-        let place = parts.place()?;
-        if place.ip.is_ipv4() != group.is_ipv4() {
+        let device_addr = inner.device_addr()?;
+        if device_addr.ip.is_ipv4() != group.is_ipv4() {
             return Err(CmError::Family(group));
         }
-        if parts.groups.contains_key(&group) {
+        if inner.groups.contains_key(&group) {
             return Err(CmError::Joined(group));
         }
-        let sgid_index = place.sgid_index().ok_or(CmError::NotOfDevice(place.ip))?;
-        let qp = parts
+        let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;
+        let qp = inner
             .queues
             .as_ref()
             .map(|queues| &queues.qp)
@@ -75,18 +72,18 @@ impl CmId {
                 (EventKind::MulticastError, Status::Errno(attach_errno(&error)), Param::None)
             }
             attached => {
-                let traffic_class = parts.options.tos;
+                let traffic_class = inner.options.tos;
                 let av = AddressVector {
                     traffic_class,
                     ..AddressVector::new(Gid::from(group), sgid_index)
                 };
-                parts.groups.insert(group, attached.is_some());
+                inner.groups.insert(group, attached.is_some());
                 let ud =
                     UdParam { private_data: Vec::new(), av, qpn: Qpn::MULTICAST, qkey: UDP_QKEY };
                 (EventKind::MulticastJoin, Status::Success, Param::Ud(ud))
             }
         };
-        drop(parts);
+        drop(inner);
         self.shared().emit(kind, status, param);
         self.finish(&[EventKind::MulticastJoin])
     }
@@ -94,7 +91,7 @@ impl CmId {
     /// Whether it has joined a multicast group.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
-        self.parts().groups.contains_key(&group)
+        self.inner().groups.contains_key(&group)
     }
 
     /// Leaves a multicast group (`rdma_leave_multicast`).
@@ -102,9 +99,9 @@ impl CmId {
     /// # Errors
     /// [`CmError::NotJoined`].
     pub fn leave_multicast(&self, group: IpAddr) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        let attached = parts.groups.remove(&group).ok_or(CmError::NotJoined(group))?;
-        if let Some(queues) = parts.queues.as_ref().filter(|_| attached) {
+        let mut inner = self.inner();
+        let attached = inner.groups.remove(&group).ok_or(CmError::NotJoined(group))?;
+        if let Some(queues) = inner.queues.as_ref().filter(|_| attached) {
             let _ = queues.qp.detach_mcast(group.into()); // the program may have done so
         }
         Ok(())

@@ -1,12 +1,6 @@
-//! Options of an id (`rdma_set_option`), each with a setter of its own.
+//! Options of an id; their setters stand in `set_option`.
 
-use roce_transport::{
-    cm::{ConnAttribute, PortSpace},
-    qp::QpType,
-};
-
-use super::{CmError, CmId, IdState};
-use crate::Context;
+use roce_transport::qp::QpType;
 
 /// See the setters.
 #[derive(Clone, Copy)]
@@ -29,92 +23,5 @@ impl Options {
             reuse_addr: false,
             afonly: false,
         }
-    }
-}
-
-impl CmId {
-    /// The device that it is to use, instead of the one that fits its addresses. Before it belongs
-    /// to any.
-    ///
-    /// # Errors
-    /// [`CmError::State`].
-    pub fn set_context(&self, context: &Context) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        parts.context = Some(context.clone());
-        Ok(())
-    }
-
-    /// The type of its queue pair, for [`PortSpace::Ib`] (`rdma_addrinfo.ai_qp_type`).
-    ///
-    /// # Errors
-    /// [`CmError::State`]; [`CmError::WrongService`] when the port space has queue pairs of one
-    /// type only.
-    pub fn set_qp_type(&self, qp_type: QpType) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        if self.port_space() != PortSpace::Ib && qp_type != parts.options.qp_type {
-            return Err(CmError::WrongService(qp_type));
-        }
-        parts.options.qp_type = qp_type;
-        Ok(())
-    }
-
-    /// Type of service of its packets (`RDMA_OPTION_ID_TOS`): IPv4 TOS or IPv6 traffic class. 0 by
-    /// default. Before it connects.
-    pub fn set_tos(&self, tos: u8) {
-        self.parts().options.tos = tos;
-    }
-
-    /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code
-    /// of 4.096 µs · 2^code, 0..=31; 0 means for ever. 16 (268 ms) by default. Before it connects.
-    ///
-    /// # Errors
-    /// [`CmError::Range`].
-    pub fn set_ack_timeout(&self, code: u8) -> Result<(), CmError> {
-        if code > 31 {
-            return Err(CmError::Range(ConnAttribute::AckTimeout));
-        }
-        self.parts().options.ack_timeout = code;
-        Ok(())
-    }
-
-    /// For how long its queue pair asks the peer to wait when no receive request is posted
-    /// (`rdma_set_min_rnr_timer`): a code, 0..=31; see
-    /// [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects
-    /// or accepts.
-    ///
-    /// # Errors
-    /// [`CmError::Range`].
-    pub fn set_min_rnr_timer(&self, code: u8) -> Result<(), CmError> {
-        if code > 31 {
-            return Err(CmError::Range(ConnAttribute::MinRnrTimer));
-        }
-        self.parts().options.min_rnr_timer = code;
-        Ok(())
-    }
-
-    /// Whether others that want so, too, may bind to the same address and port
-    /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. Off by default.
-    ///
-    /// # Errors
-    /// [`CmError::State`] once it is bound.
-    pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle])?;
-        parts.options.reuse_addr = reuse;
-        Ok(())
-    }
-
-    /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too
-    /// (`RDMA_OPTION_ID_AFONLY`). Off by default.
-    ///
-    /// # Errors
-    /// [`CmError::State`] once it listens or is resolved.
-    pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
-        let mut parts = self.parts();
-        self.check(&[IdState::Idle, IdState::Bound])?;
-        parts.options.afonly = afonly;
-        Ok(())
     }
 }

@@ -1,15 +1,12 @@
 //! Port numbers of this process. Another process has other addresses, so its ports are its own; if
 //! it has the same ones, who listens [claims](crate::link::Link::claim) the port besides.
 
-use std::{
-    collections::BTreeMap,
-    net::IpAddr,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
 use roce_transport::cm::PortSpace;
 
-use super::CmError;
+use super::error::CmError;
+use crate::sync::Mutex;
 
 /// Where ports are drawn from that nobody asked for.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
@@ -33,7 +30,7 @@ struct Table {
 static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
 fn table() -> MutexGuard<'static, Table> {
-    TABLE.lock().unwrap_or_else(PoisonError::into_inner)
+    TABLE.lock()
 }
 
 /// A port in use, until it is dropped.

@@ -8,11 +8,11 @@ use std::{
 use roce_transport::addr::AddressVector;
 
 use super::{
-    CmError, CmId, EventKind, Status,
+    CmError, CmId, EventKind, IdState, Status,
     devices::{self, DeviceAddr, Unroutable},
     error::open_errno,
-    event::Param,
-    id::{IdState, Parts},
+    id::IdInner,
+    param::Param,
     ports::PortLease,
 };
 
@@ -26,36 +26,36 @@ impl CmId {
     /// [`CmError::Open`], also for an address that is not this host's; [`CmError::Address`] for a
     /// multicast address.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         self.check(&[IdState::Idle])?;
-        self.bind_to(&mut parts, address)
+        self.bind_to(&mut inner, address)
     }
 
-    fn bind_to(&self, parts: &mut Parts, address: SocketAddr) -> Result<(), CmError> {
+    fn bind_to(&self, inner: &mut IdInner, address: SocketAddr) -> Result<(), CmError> {
         if address.ip().is_multicast() {
             return Err(CmError::Address(address.ip()));
         }
-        let place = match &parts.context {
+        let device_addr = match &inner.context {
             _ if address.ip().is_unspecified() => None,
             Some(context) => Some(devices::of(context, Some(address.ip()), address.ip())?),
             None => Some(devices::at(address.ip())?),
         };
-        self.bind(parts, address, place)
+        self.bind(inner, address, device_addr)
     }
 
     fn bind(
         &self,
-        parts: &mut Parts,
+        inner: &mut IdInner,
         address: SocketAddr,
-        place: Option<DeviceAddr>,
+        device_addr: Option<DeviceAddr>,
     ) -> Result<(), CmError> {
         let space = self.port_space();
         let take =
-            || PortLease::take(space, address.ip(), address.port(), parts.options.reuse_addr);
+            || PortLease::take(space, address.ip(), address.port(), inner.options.reuse_addr);
         let mut lease = take()?;
-        if let Some(place) = place.as_ref().filter(|_| address.port() == 0) {
+        if let Some(device_addr) = device_addr.as_ref().filter(|_| address.port() == 0) {
             let is_claimed = |port| {
-                place.context.inner.engine.command_shard(|shard, _| {
+                device_addr.context.inner.engine.command_shard(|shard, _| {
                     shard.adapter_and_link().1.is_claimed(space.service(port), address.ip())
                 })
             };
@@ -65,18 +65,18 @@ impl CmId {
         }
         let mut local = address;
         local.set_port(lease.port());
-        parts.local = Some(local);
-        parts.lease = Some(lease);
-        if let Some(place) = place {
-            parts.attach(self.shared(), place);
+        inner.local = Some(local);
+        inner.lease = Some(lease);
+        if let Some(device_addr) = device_addr {
+            inner.attach(self.shared(), device_addr);
         }
         self.shared().state().state = IdState::Bound;
         Ok(())
     }
 
     /// Binds to all addresses of `peer`'s family, if it is not bound to any.
-    pub(super) fn bind_any(&self, parts: &mut Parts, family_of: IpAddr) -> Result<(), CmError> {
-        if parts.lease.is_some() {
+    pub(super) fn bind_any(&self, inner: &mut IdInner, family_of: IpAddr) -> Result<(), CmError> {
+        if inner.lease.is_some() {
             return Ok(());
         }
         let any: IpAddr = if family_of.is_ipv4() {
@@ -84,7 +84,7 @@ impl CmId {
         } else {
             Ipv6Addr::UNSPECIFIED.into()
         };
-        self.bind(parts, SocketAddr::new(any, 0), None)
+        self.bind(inner, SocketAddr::new(any, 0), None)
     }
 
     /// Finds the way to `dst`, and the device that leads there (`rdma_resolve_addr`):
@@ -107,7 +107,7 @@ impl CmId {
         timeout: Duration,
     ) -> Result<(), CmError> {
         let _ = timeout;
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         let state = self.check(&[IdState::Idle, IdState::Bound])?;
         if dst.ip().is_unspecified() {
             return Err(CmError::Address(dst.ip()));
@@ -116,49 +116,53 @@ impl CmId {
             if src.is_ipv4() != dst.is_ipv4() {
                 return Err(CmError::Family(dst.ip()));
             }
-            if parts.context.is_some() || src.ip().is_unspecified() || src.ip().is_multicast() {
-                self.bind_to(&mut parts, src)?;
+            if inner.context.is_some() || src.ip().is_unspecified() || src.ip().is_multicast() {
+                self.bind_to(&mut inner, src)?;
             } else {
-                let place = devices::from(src.ip(), dst.ip())?;
-                self.bind(&mut parts, SocketAddr::new(place.ip, src.port()), Some(place))?;
+                let device_addr = devices::from(src.ip(), dst.ip())?;
+                self.bind(
+                    &mut inner,
+                    SocketAddr::new(device_addr.ip, src.port()),
+                    Some(device_addr),
+                )?;
             }
         }
-        self.bind_any(&mut parts, dst.ip())?;
-        if parts.local.is_some_and(|local| local.is_ipv4() != dst.is_ipv4()) {
+        self.bind_any(&mut inner, dst.ip())?;
+        if inner.local.is_some_and(|local| local.is_ipv4() != dst.is_ipv4()) {
             return Err(CmError::Family(dst.ip()));
         }
-        let (kind, status) = match self.find_way(&mut parts, dst)? {
+        let (kind, status) = match self.find_route(&mut inner, dst)? {
             Ok(()) => (EventKind::AddrResolved, Status::Success),
             Err(errno) => (EventKind::AddrError, Status::Errno(errno)),
         };
-        drop(parts);
+        drop(inner);
         self.shared().emit(kind, status, Param::None);
         self.finish(&[EventKind::AddrResolved])
     }
 
-    /// Gives the id its place, unless it has one; the inner error is the errno of a failure that an
+    /// Finds the device and own address that lead to `dst`, unless the id has them; the inner error is the errno of a failure that an
     /// event tells of.
-    fn find_way(&self, parts: &mut Parts, dst: SocketAddr) -> Result<Result<(), i32>, CmError> {
-        if parts.place.is_none() {
-            let place = match &parts.context {
+    fn find_route(&self, inner: &mut IdInner, dst: SocketAddr) -> Result<Result<(), i32>, CmError> {
+        if inner.device_addr.is_none() {
+            let device_addr = match &inner.context {
                 Some(context) => devices::of(context, None, dst.ip())?,
                 None => match devices::towards(dst) {
-                    Ok(place) => place,
+                    Ok(device_addr) => device_addr,
                     Err(Unroutable::NoRoute(error)) => {
                         return Ok(Err(error.raw_os_error().unwrap_or(libc::EHOSTUNREACH)));
                     }
                     Err(Unroutable::NoDevice(error)) => return Ok(Err(open_errno(&error))),
                 },
             };
-            if let Some(lease) = &parts.lease {
-                lease.set_address(place.ip);
+            if let Some(lease) = &inner.lease {
+                lease.set_address(device_addr.ip);
             }
-            if let Some(local) = &mut parts.local {
-                local.set_ip(place.ip);
+            if let Some(local) = &mut inner.local {
+                local.set_ip(device_addr.ip);
             }
-            parts.attach(self.shared(), place);
+            inner.attach(self.shared(), device_addr);
         }
-        parts.peer = Some(dst);
+        inner.peer = Some(dst);
         self.shared().state().state = IdState::AddrResolved;
         Ok(Ok(()))
     }
@@ -171,29 +175,29 @@ impl CmId {
     /// [`CmError::State`]; without a channel, [`CmError::Failed`].
     pub fn resolve_route(&self, timeout: Duration) -> Result<(), CmError> {
         let _ = timeout;
-        let mut parts = self.parts();
+        let mut inner = self.inner();
         self.check(&[IdState::AddrResolved])?;
-        let place = parts.place()?.clone();
-        let peer = parts.peer.ok_or(CmError::NoDevice)?.ip();
-        let (kind, status) = match place.sgid_index() {
+        let device_addr = inner.device_addr()?.clone();
+        let peer = inner.peer.ok_or(CmError::NoDevice)?.ip();
+        let (kind, status) = match device_addr.sgid_index() {
             Some(_) => {
-                parts.path_mtu = devices::path_mtu(&place, peer);
+                inner.path_mtu = devices::path_mtu(&device_addr, peer);
                 self.shared().state().state = IdState::RouteResolved;
                 (EventKind::RouteResolved, Status::Success)
             }
             None => (EventKind::RouteError, Status::Errno(libc::EADDRNOTAVAIL)),
         };
-        drop(parts);
+        drop(inner);
         self.shared().emit(kind, status, Param::None);
         self.finish(&[EventKind::RouteResolved])
     }
 }
 
-impl Parts {
+impl IdInner {
     /// The way to the peer, as the kernel fills it in.
     pub(super) fn address_vector(&self) -> Result<AddressVector, CmError> {
-        let place = self.place()?;
-        let sgid_index = place.sgid_index().ok_or(CmError::NotOfDevice(place.ip))?;
+        let device_addr = self.device_addr()?;
+        let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;
         let (Some(local), Some(peer)) = (self.local, self.peer) else {
             return Err(CmError::NoDevice);
         };

@@ -22,14 +22,14 @@ use roce_transport::{
 };
 
 use super::{
-    IdState,
-    channel::{Raw, Request},
-    event::{ConnParam, EventKind, Param, Status, UdParam},
-    shared::{Incoming, Listening, Shared},
+    kind::{EventKind, Status},
+    param::{ConnParam, Param, UdParam},
+    shared::{Listening, PendingRequest, QueuedEvent, RequestInfo, Shared},
+    state::IdState,
 };
 use crate::{engine::EventSink, link::Link};
 
-/// Who wants to hear of what, on one device.
+/// The ids that events of one device are for.
 #[derive(Default)]
 pub(crate) struct Routes {
     listeners: BTreeMap<ListenerId, Listener>,
@@ -38,44 +38,43 @@ pub(crate) struct Routes {
     ids: BTreeMap<usize, (Arc<Shared>, Option<IpAddr>)>,
 }
 
-/// Who listens on one address of this device.
+/// An id that listens on one address of this device.
 struct Listener {
     id: Arc<Shared>,
-    /// The place of this device among the id's.
+    /// Index of this device among the id's.
     device: usize,
     address: IpAddr,
     service_id: ServiceId,
 }
 
 /// A request on its way to a listener.
-struct Arrived {
+struct IncomingRequest {
     listener: ListenerId,
     conn: ConnId,
-    asked: Asked,
+    message: RequestMessage,
     remote: IpAddr,
     local: IpAddr,
 }
 
-/// What has come to a listener.
-enum Asked {
-    Connection(Box<Req>),
-    Service(Box<SidrReq>),
+enum RequestMessage {
+    Req(Box<Req>),
+    SidrReq(Box<SidrReq>),
 }
 
-impl Asked {
+impl RequestMessage {
     fn header(&self) -> Option<IpHeader> {
         let bytes = match self {
-            Self::Connection(req) => &req.private_data.0[..],
-            Self::Service(req) => &req.private_data.0[..],
+            Self::Req(req) => &req.private_data.0[..],
+            Self::SidrReq(req) => &req.private_data.0[..],
         };
         IpHeader::parse(bytes.first_chunk()?)
     }
 
-    /// The queue pair type that it is for, if there is any.
+    /// Type of queue pair that the request is for, if there is one.
     const fn qp_type(&self) -> Option<QpType> {
         match self {
-            Self::Service(_) => Some(QpType::Ud),
-            Self::Connection(req) => match (req.transport, req.extended_transport) {
+            Self::SidrReq(_) => Some(QpType::Ud),
+            Self::Req(req) => match (req.transport, req.extended_transport) {
                 (0, _) => Some(QpType::Rc),
                 (1, _) => Some(QpType::Uc),
                 (3, 1) => Some(QpType::XrcTarget),
@@ -84,15 +83,32 @@ impl Asked {
         }
     }
 
-    /// Says no. What was asked is gone then, so that this cannot fail.
+    /// Refuses the request, which is gone then, so that this cannot fail.
     fn refuse(&self, adapter: &mut Adapter, now: Instant, conn: ConnId, reason: RejectReason) {
         let _ = match (self, reason) {
-            (Self::Connection(_), _) => adapter.cm_reject(now, conn, reason, &[]),
-            (Self::Service(_), RejectReason::INVALID_TRANSPORT) => {
+            (Self::Req(_), _) => adapter.cm_reject(now, conn, reason, &[]),
+            (Self::SidrReq(_), RejectReason::INVALID_TRANSPORT) => {
                 adapter.sidr_respond(conn, Err(SidrRep::NO_SERVICE), &[])
             }
-            (Self::Service(_), _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
+            (Self::SidrReq(_), _) => adapter.sidr_respond(conn, Err(SidrRep::REJECTED), &[]),
         };
+    }
+
+    /// Values for the program.
+    fn param(&self, adapter: &Adapter, remote: IpAddr, local: IpAddr) -> Param {
+        match self {
+            Self::Req(req) => Param::Conn(of_request(req)),
+            Self::SidrReq(req) => {
+                let gid = Gid::from(local);
+                let index = adapter.gids().entries().iter().position(|&own| own == gid);
+                Param::Ud(UdParam {
+                    private_data: req.private_data.0[IpHeader::LEN..].into(),
+                    av: AddressVector::new(remote.into(), index.unwrap_or(0) as u16),
+                    qpn: Qpn::default(),
+                    qkey: QKey::default(),
+                })
+            }
+        }
     }
 }
 
@@ -185,81 +201,62 @@ impl Routes {
         self.conns.remove(&conn);
     }
 
-    fn ask(&mut self, arrived: &Arrived, adapter: &mut Adapter, now: Instant) {
-        let &Arrived { listener, conn, ref asked, remote, local } = arrived;
+    fn deliver_request(&mut self, request: &IncomingRequest, adapter: &mut Adapter, now: Instant) {
+        let &IncomingRequest { listener, conn, ref message, remote, local } = request;
         let found = self.listeners.get(&listener);
         let found = found.and_then(|Listener { id, device, .. }| {
             Some((id.clone(), *device, id.state().listening?))
         });
-        let Some((id, device, Listening { qp_type, service_id, .. })) = found else {
+        let Some((listener, device, Listening { qp_type, service_id, .. })) = found else {
             // the listener is just being destroyed
-            return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
+            return message.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
-        let takes = |asks: QpType| {
-            asks == qp_type || (asks, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator)
+        let serves = |requested: QpType| {
+            requested == qp_type
+                || (requested, qp_type) == (QpType::XrcTarget, QpType::XrcInitiator)
         };
-        if !asked.qp_type().is_some_and(takes) {
-            return asked.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
+        if !message.qp_type().is_some_and(serves) {
+            return message.refuse(adapter, now, conn, RejectReason::INVALID_TRANSPORT);
         }
-        // who it says it is, is who it is
-        let header = asked.header().filter(|header| header.dst == local && header.src == remote);
+        // the addresses that the request names have to be those of its packet
+        let header = message.header().filter(|header| header.dst == local && header.src == remote);
         let Some(header) =
             header.filter(|header| !header.src.is_multicast() && !header.src.is_unspecified())
         else {
-            return asked.refuse(adapter, now, conn, RejectReason::CONSUMER);
+            return message.refuse(adapter, now, conn, RejectReason::CONSUMER);
         };
-        let param = match asked {
-            Asked::Connection(req) => Param::Conn(of_request(req)),
-            Asked::Service(req) => {
-                let sgid_index = adapter
-                    .gids()
-                    .entries()
-                    .iter()
-                    .position(|&gid| gid == Gid::from(local))
-                    .unwrap_or(0);
-                Param::Ud(UdParam {
-                    private_data: req.private_data.0[IpHeader::LEN..].into(),
-                    av: AddressVector::new(remote.into(), sgid_index as u16),
-                    qpn: Qpn::default(),
-                    qkey: QKey::default(),
-                })
-            }
-        };
-        let incoming = Incoming {
+        let param = message.param(adapter, remote, local);
+        let info = RequestInfo {
             qp_type,
             local: SocketAddr::new(local, service_id.0 as u16),
             peer: SocketAddr::new(remote, header.src_port),
             conn: if let Param::Conn(conn) = &param { Some(conn.clone()) } else { None },
         };
-        let new = Arc::new(Shared::of_request(&id, conn, incoming));
-        self.conns.insert(conn, new.clone());
-        let request = Some(Request { listener: id.clone(), device, conn });
-        id.push_request(Raw {
-            id: new,
-            request,
-            kind: EventKind::ConnectRequest,
-            status: Status::Success,
-            param,
-        });
+        let id = Arc::new(Shared::of_request(&listener, conn, info));
+        self.conns.insert(conn, id.clone());
+        let request = Some(PendingRequest { listener: listener.clone(), device, conn });
+        let (kind, status) = (EventKind::ConnectRequest, Status::Success);
+        listener.push_request(QueuedEvent { id, request, kind, status, param });
     }
 
-    /// The answer to a question for a datagram service.
-    fn answered(&mut self, conn: ConnId, rep: &SidrRep) {
+    /// Takes the answer to a service ID resolution request to its id.
+    fn deliver_sidr_reply(&mut self, conn: ConnId, rep: &SidrRep) {
         let Some(id) = self.conns.get(&conn) else { return };
         let av = id.state().av;
-        let (Some(av), 0) = (av, rep.status) else {
-            let param = Param::Private(rep.private_data.0.into());
-            return self.emit(
-                conn,
+        let private_data = rep.private_data.0.into();
+        let (state, kind, status, param) = match (av, rep.status) {
+            (Some(av), 0) => {
+                let ud = UdParam { private_data, av, qpn: rep.qpn, qkey: rep.qkey };
+                (IdState::Established, EventKind::Established, Status::Success, Param::Ud(ud))
+            }
+            (_, status) => (
                 IdState::Closed,
                 EventKind::Unreachable,
-                Status::Sidr(rep.status),
-                param,
-            );
+                Status::Sidr(status),
+                Param::Private(private_data),
+            ),
         };
-        let private_data = rep.private_data.0.into();
-        let param = Param::Ud(UdParam { private_data, av, qpn: rep.qpn, qkey: rep.qkey });
-        self.emit(conn, IdState::Established, EventKind::Established, Status::Success, param);
+        self.emit(conn, state, kind, status, param);
     }
 
     fn emit(
@@ -272,11 +269,11 @@ impl Routes {
     ) {
         let Some(id) = self.conns.get(&conn) else { return };
         id.state().state = state;
-        if id.is_handed_out() {
-            id.push(Raw { id: id.clone(), request: None, kind, status, param });
+        if id.has_had_handle() {
+            id.push(QueuedEvent { id: id.clone(), request: None, kind, status, param });
         } else {
-            // The peer has changed its mind before the program has looked: then it need not look.
-            // Else a peer could fill the channel with requests that it takes back.
+            // The peer has taken the request back before the program has taken it: the program need
+            // not see it. Else a peer could fill the channel with requests that it takes back.
             id.withdraw();
             self.forget(conn);
         }
@@ -331,18 +328,14 @@ impl EventSink for Routes {
     ) -> Option<ConnEvent> {
         match event {
             ConnEvent::Request { listener, conn, req, remote, local } => {
-                self.ask(
-                    &Arrived { listener, conn, asked: Asked::Connection(req), remote, local },
-                    adapter,
-                    now,
-                );
+                let message = RequestMessage::Req(req);
+                let request = IncomingRequest { listener, conn, message, remote, local };
+                self.deliver_request(&request, adapter, now);
             }
             ConnEvent::SidrRequest { listener, conn, req, remote, local } => {
-                self.ask(
-                    &Arrived { listener, conn, asked: Asked::Service(req), remote, local },
-                    adapter,
-                    now,
-                );
+                let message = RequestMessage::SidrReq(req);
+                let request = IncomingRequest { listener, conn, message, remote, local };
+                self.deliver_request(&request, adapter, now);
             }
             ConnEvent::Reply { conn, rep } => {
                 let param = Param::Conn(of_reply(&rep));
@@ -423,7 +416,7 @@ impl EventSink for Routes {
                 self.forget(conn);
             }
             ConnEvent::SidrReply { conn, rep } => {
-                self.answered(conn, &rep);
+                self.deliver_sidr_reply(conn, &rep);
                 self.forget(conn);
             }
         }

@@ -1,56 +1,90 @@
-//! What the engine and the handles of an id have in common.
+//! State of an id that the engine and the id's handles share, and events on their way from the one
+//! to the others.
 
 use std::{
+    any::Any,
     net::{IpAddr, SocketAddr},
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{Arc, MutexGuard, OnceLock, Weak},
 };
 
 use roce_transport::{
-    addr::{AddressVector, Qpn},
+    addr::AddressVector,
     cm::{ConnId, ServiceId},
+    ids::Qpn,
     qp::QpType,
 };
 
 use super::{
-    CmId, ConnParam, EventKind, IdState, Status,
-    channel::{Queue, Raw},
-    event::Param,
-    id::Handle,
+    kind::{EventKind, Status},
+    param::{ConnParam, Param},
+    queue::Queue,
+    state::IdState,
 };
+use crate::sync::Mutex;
 
-/// See the [module's documentation](self).
-pub(crate) struct Shared {
-    /// Not set while nobody has looked at the request that it is.
-    handle: OnceLock<Weak<Handle>>,
-    queue: Mutex<Arc<Queue>>,
+/// State of an id that the engine and the id's handles share.
+pub(super) struct Shared {
+    /// The handles' side, whose type is not known here. Not set for a request that the program has
+    /// not taken yet.
+    handle: OnceLock<Weak<dyn Any + Send + Sync>>,
+    queue: Mutex<Arc<Queue<QueuedEvent>>>,
     state: Mutex<State>,
 }
 
 pub(super) struct State {
     pub(super) state: IdState,
     pub(super) conn: Option<ConnId>,
-    /// The own queue pair.
+    /// Own queue pair.
     pub(super) qpn: Option<Qpn>,
-    /// Of an active side.
+    /// Of an active side: the path to the peer.
     pub(super) av: Option<AddressVector>,
     /// Of a listener.
     pub(super) listening: Option<Listening>,
     /// Of a passive side.
-    pub(super) incoming: Option<Incoming>,
+    pub(super) request: Option<RequestInfo>,
 }
 
+/// What a listener listens for.
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
     pub(super) qp_type: QpType,
     pub(super) service_id: ServiceId,
-    /// The address that it is bound to.
+    /// Address that the id is bound to.
     pub(super) address: IpAddr,
     pub(super) afonly: bool,
     pub(super) backlog: usize,
 }
 
+/// What is known from a request that has come.
+#[derive(Clone)]
+pub(super) struct RequestInfo {
+    pub(super) qp_type: QpType,
+    pub(super) local: SocketAddr,
+    pub(super) peer: SocketAddr,
+    /// `None` for a service ID resolution.
+    pub(super) conn: Option<ConnParam>,
+}
+
+/// An event on its way. It holds no handle, so that to drop it does nothing to an id.
+pub(super) struct QueuedEvent {
+    pub(super) id: Arc<Shared>,
+    /// For a request that the program has not taken yet.
+    pub(super) request: Option<PendingRequest>,
+    pub(super) kind: EventKind,
+    pub(super) status: Status,
+    pub(super) param: Param,
+}
+
+/// A request that the program has not taken yet.
+pub(super) struct PendingRequest {
+    pub(super) listener: Arc<Shared>,
+    /// Index of its device among the listener's.
+    pub(super) device: usize,
+    pub(super) conn: ConnId,
+}
+
 impl Listening {
-    /// Whether it wants requests to this address.
+    /// True if requests to this address are wanted.
     pub(super) fn takes(&self, ip: IpAddr) -> bool {
         match self.address {
             IpAddr::V4(all) if all.is_unspecified() => ip.is_ipv4(),
@@ -60,96 +94,95 @@ impl Listening {
     }
 }
 
-/// A request that has come.
-#[derive(Clone)]
-pub(super) struct Incoming {
-    pub(super) qp_type: QpType,
-    pub(super) local: SocketAddr,
-    pub(super) peer: SocketAddr,
-    /// `None` for a datagram service.
-    pub(super) conn: Option<ConnParam>,
+impl QueuedEvent {
+    /// The id whose program is told: for a request, the listener.
+    pub(super) fn recipient(&self) -> &Arc<Shared> {
+        self.request.as_ref().map_or(&self.id, |request| &request.listener)
+    }
 }
 
 impl Shared {
-    fn new(queue: Arc<Queue>, state: State) -> Self {
+    fn new(queue: Arc<Queue<QueuedEvent>>, state: State) -> Self {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    /// Of a new id.
-    pub(super) fn idle(queue: Arc<Queue>) -> Self {
+    /// That of a new id.
+    pub(super) fn idle(queue: Arc<Queue<QueuedEvent>>) -> Self {
         Self::new(queue, State::new(IdState::Idle))
     }
 
-    /// A request to `listener`, which nobody has looked at yet.
-    pub(super) fn of_request(listener: &Self, conn: ConnId, incoming: Incoming) -> Self {
+    /// That of a request to `listener`, which the program has not taken yet.
+    pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
         let state = State {
             conn: Some(conn),
-            incoming: Some(incoming),
+            request: Some(request),
             ..State::new(IdState::RequestReceived)
         };
         Self::new(listener.queue().clone(), state)
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
-    fn queue(&self) -> MutexGuard<'_, Arc<Queue>> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queue(&self) -> MutexGuard<'_, Arc<Queue<QueuedEvent>>> {
+        self.queue.lock()
     }
 
-    pub(super) fn upgrade(&self) -> Option<CmId> {
-        Some(CmId { handle: self.handle.get()?.upgrade()? })
+    /// The handles' side, as long as there is a handle.
+    pub(super) fn handle(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        self.handle.get()?.upgrade()
     }
 
-    /// There is a handle from now on.
-    pub(super) fn hand_out(&self, handle: &Arc<Handle>) {
-        let _ = self.handle.set(Arc::downgrade(handle)); // once, by whoever makes the handle
+    /// There is a handle from now on. To be called once.
+    pub(super) fn set_handle<H: Send + Sync + 'static>(&self, handle: &Arc<H>) {
+        let handle: Weak<H> = Arc::downgrade(handle);
+        let _ = self.handle.set(handle);
     }
 
-    /// Whether there is, or was, a handle.
-    pub(super) fn is_handed_out(&self) -> bool {
+    /// True if there is, or was, a handle.
+    pub(super) fn has_had_handle(&self) -> bool {
         self.handle.get().is_some()
     }
 
-    pub(super) fn push(&self, raw: Raw) {
-        self.queue().push(raw);
+    pub(super) fn push(&self, event: QueuedEvent) {
+        self.queue().push(event);
     }
 
-    /// Tells of a request to this listener.
-    pub(super) fn push_request(&self, raw: Raw) {
+    /// Reports a request to this listener.
+    pub(super) fn push_request(&self, event: QueuedEvent) {
         let queue = self.queue();
-        *raw.id.queue() = queue.clone();
-        queue.push(raw);
+        *event.id.queue() = queue.clone();
+        queue.push(event);
     }
 
     pub(super) fn emit(self: &Arc<Self>, kind: EventKind, status: Status, param: Param) {
-        self.push(Raw { id: self.clone(), request: None, kind, status, param });
+        self.push(QueuedEvent { id: self.clone(), request: None, kind, status, param });
     }
 
-    /// Takes the request that it is out of its listener's channel.
+    /// Takes the request that this is out of its listener's channel.
     pub(super) fn withdraw(&self) {
-        self.queue().extract(|raw| std::ptr::eq(&*raw.id, self));
+        self.queue().extract(|event| std::ptr::eq(&*event.id, self));
     }
 
-    /// Everything that waits to be heard of it.
-    pub(super) fn extract(&self) -> Vec<Raw> {
-        self.queue().extract(|raw| self.owns(raw))
+    /// Takes out all its events, and requests to it, that the program has not taken.
+    pub(super) fn extract(&self) -> Vec<QueuedEvent> {
+        self.queue().extract(|event| self.owns(event))
     }
 
-    fn owns(&self, raw: &Raw) -> bool {
-        std::ptr::eq(&*raw.id, self)
-            || raw.request.as_ref().is_some_and(|request| std::ptr::eq(&*request.listener, self))
+    fn owns(&self, event: &QueuedEvent) -> bool {
+        let is_self = |other: &Arc<Self>| std::ptr::eq(&**other, self);
+        is_self(&event.id) || is_self(event.recipient())
     }
 
-    /// Its events come elsewhere from now on, those that were not taken, too.
-    pub(super) fn migrate(&self, to: &Arc<Queue>) {
+    /// Moves its events to another queue, those that come and those that were not taken.
+    pub(super) fn migrate(&self, to: &Arc<Queue<QueuedEvent>>) {
         let mut queue = self.queue();
-        for raw in queue.extract(|raw| self.owns(raw)) {
-            if !std::ptr::eq(&*raw.id, self) {
-                *raw.id.queue() = to.clone();
+        for event in queue.extract(|event| self.owns(event)) {
+            if !std::ptr::eq(&*event.id, self) {
+                *event.id.queue() = to.clone();
             }
-            to.push(raw);
+            to.push(event);
         }
         *queue = to.clone();
     }
@@ -157,6 +190,6 @@ impl Shared {
 
 impl State {
     const fn new(state: IdState) -> Self {
-        Self { state, conn: None, qpn: None, av: None, listening: None, incoming: None }
+        Self { state, conn: None, qpn: None, av: None, listening: None, request: None }
     }
 }

@@ -21,7 +21,7 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{event::Param, route::Routes, shared::Shared, *};
+use super::{param::Param, route::Routes, shared::Shared, *};
 use crate::{
     Context, Device, OpenOptions,
     link::{Datagram, Fabric, Link},

@@ -1,0 +1,173 @@
+//! The queue pair of an id: created, adopted, destroyed.
+
+use std::sync::Arc;
+
+use roce_transport::{adapter::ObjectError, cm::QpSetup, psn::Psn, qp::MAX_RD_ATOMIC};
+
+use super::{
+    error::CmError,
+    id::{CmId, IdInner},
+    queues::{CmQpAttr, Completions, Queues, is_xrc, prepare},
+    state::IdState,
+};
+use crate::{CompletionChannel, CompletionQueue, Context, ProtectionDomain, QpInitAttr, QueuePair};
+
+impl CmId {
+    /// Makes its queue pair (`rdma_create_qp`), in the protection domain `pd` or in one that the
+    /// ids of the channel share on each device. It is in INIT at once, so that receive requests can
+    /// be posted before anything comes, and lets the peer read, write and do atomics where regions
+    /// allow it; a datagram queue pair is in RTS.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`], [`CmError::HasQueuePair`], [`CmError::Object`], [`CmError::Modify`];
+    /// [`CmError::Io`] (`EMFILE`).
+    pub fn create_qp(&self, pd: Option<&ProtectionDomain>, attr: &CmQpAttr) -> Result<(), CmError> {
+        let mut inner = self.inner();
+        if inner.has_qp() {
+            return Err(CmError::HasQueuePair);
+        }
+        let context = inner.device_addr()?.context.clone();
+        let pd = match pd {
+            Some(pd) => pd.clone(),
+            None => inner.channel.default_domain(&context)?,
+        };
+        if !Arc::ptr_eq(&pd.context().inner, &context.inner) {
+            return Err(ObjectError::Unknown.into());
+        }
+        let send = Completions::new(&context, attr.send_cq.as_ref(), attr.caps.max_send_wr)?;
+        let recv = Completions::new(&context, attr.recv_cq.as_ref(), attr.caps.max_recv_wr)?;
+        let qp = pd.create_qp(&QpInitAttr {
+            qp_type: inner.options.qp_type,
+            send_cq: send.cq.clone(),
+            recv_cq: recv.cq.clone(),
+            srq: attr.srq.clone(),
+            caps: attr.caps,
+            sq_sig_all: attr.sq_sig_all,
+            quirks: attr.quirks,
+        })?;
+        prepare(&qp)?;
+        self.shared().state().qpn = Some(qp.qpn());
+        inner.queues = Some(Queues { qp, pd, send, recv, srq: attr.srq.is_some() });
+        Ok(())
+    }
+
+    /// Takes a queue pair that the program has made, in RESET, as if [`create_qp`](Self::create_qp)
+    /// had made it: it is in INIT at once, a datagram queue pair in RTS, and the adapter moves it
+    /// from then on. The id holds no handle, so it is the program's to destroy, before the id or
+    /// after, and to attach to multicast groups.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`]; [`CmError::HasQueuePair`]; [`CmError::Object`] for one of another
+    /// device; [`CmError::WrongService`] for one of another type than the id's;
+    /// [`CmError::Modify`].
+    pub fn adopt_qp(&self, qp: &QueuePair) -> Result<(), CmError> {
+        let mut inner = self.inner();
+        if inner.has_qp() {
+            return Err(CmError::HasQueuePair);
+        }
+        if !Arc::ptr_eq(&qp.context().inner, &inner.device_addr()?.context.inner) {
+            return Err(ObjectError::Unknown.into());
+        }
+        let qp_type = qp.query().qp_type;
+        // one id speaks for both ends of an extended reliable connection
+        if qp_type != inner.options.qp_type && !(is_xrc(qp_type) && is_xrc(inner.options.qp_type)) {
+            return Err(CmError::WrongService(qp_type));
+        }
+        prepare(qp)?;
+        self.shared().state().qpn = Some(qp.qpn());
+        inner.adopted = Some((qp.qpn(), qp.has_srq()));
+        Ok(())
+    }
+
+    /// Lets go of its queue pair (`rdma_destroy_qp`), which is destroyed unless the program holds
+    /// another handle.
+    pub fn destroy_qp(&self) {
+        let queues = {
+            let mut inner = self.inner();
+            self.shared().state().qpn = None;
+            inner.adopted = None;
+            inner.groups.values_mut().for_each(|attached| *attached = false);
+            inner.queues.take()
+        };
+        drop(queues);
+    }
+
+    /// Its queue pair (`id->qp`).
+    #[must_use]
+    pub fn qp(&self) -> Option<QueuePair> {
+        self.inner().queues.as_ref().map(|queues| queues.qp.clone())
+    }
+
+    /// The protection domain of its queue pair (`id->pd`); without a queue pair, the one that it
+    /// would be made in.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`]; [`CmError::Object`] (`ENOMEM`).
+    pub fn pd(&self) -> Result<ProtectionDomain, CmError> {
+        let inner = self.inner();
+        match &inner.queues {
+            Some(queues) => Ok(queues.pd.clone()),
+            None => inner.channel.default_domain(&inner.device_addr()?.context),
+        }
+    }
+
+    /// Where its send requests complete (`id->send_cq`).
+    #[must_use]
+    pub fn send_cq(&self) -> Option<CompletionQueue> {
+        self.inner().queues.as_ref().map(|queues| queues.send.cq.clone())
+    }
+
+    /// Where its receive requests complete (`id->recv_cq`).
+    #[must_use]
+    pub fn recv_cq(&self) -> Option<CompletionQueue> {
+        self.inner().queues.as_ref().map(|queues| queues.recv.cq.clone())
+    }
+
+    /// The channel of a send completion queue that the id has made (`id->send_cq_channel`).
+    #[must_use]
+    pub fn send_cq_channel(&self) -> Option<CompletionChannel> {
+        self.inner().queues.as_ref().and_then(|queues| queues.send.channel.clone())
+    }
+
+    /// The channel of a receive completion queue that the id has made (`id->recv_cq_channel`).
+    #[must_use]
+    pub fn recv_cq_channel(&self) -> Option<CompletionChannel> {
+        self.inner().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
+    }
+
+    /// What moves a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
+    /// request, or from the peer's answer, on, and until the connection is established. Before a
+    /// request is accepted, with as many READs and atomics each way as the peer asks for.
+    #[must_use]
+    pub fn qp_setup(&self) -> Option<QpSetup> {
+        let mut inner = self.inner();
+        let (conn, asked) = {
+            let state = self.shared().state();
+            let waits = state.state == IdState::RequestReceived;
+            (
+                state.conn?,
+                state.request.as_ref().filter(|_| waits).and_then(|request| request.conn.clone()),
+            )
+        };
+        let context = inner.device_addr.as_ref()?.context.clone();
+        let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
+        if let Some(asked) = asked {
+            setup.rq_psn = inner.first_psn(&context);
+            setup.max_dest_rd_atomic = asked.responder_resources.min(MAX_RD_ATOMIC);
+            setup.max_rd_atomic = asked.initiator_depth.min(MAX_RD_ATOMIC);
+            setup.min_rnr_timer = inner.options.min_rnr_timer;
+        }
+        Some(setup)
+    }
+}
+
+impl IdInner {
+    const fn has_qp(&self) -> bool {
+        self.queues.is_some() || self.adopted.is_some()
+    }
+
+    /// The first PSN that a passive side expects, the same whenever somebody asks.
+    pub(super) fn first_psn(&mut self, context: &Context) -> Psn {
+        *self.psn.get_or_insert_with(|| context.random_psn())
+    }
+}

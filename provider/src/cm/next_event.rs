@@ -1,0 +1,80 @@
+//! Making ids, and taking their events from a channel.
+
+use std::{os::fd::AsFd, sync::atomic::Ordering, time::Duration};
+
+use roce_transport::cm::PortSpace;
+
+use super::{channel::EventChannel, event::CmEvent, id::CmId, shared::QueuedEvent};
+use crate::{ChannelError, clock, readiness};
+
+impl EventChannel {
+    /// Makes an id whose events come here (`rdma_create_id`). Ids for [`PortSpace::Tcp`] have RC
+    /// queue pairs, those for [`PortSpace::Udp`] and [`PortSpace::Ipoib`] UD ones; those for
+    /// [`PortSpace::Ib`] RC ones, unless told otherwise.
+    #[must_use]
+    pub fn create_id(&self, port_space: PortSpace) -> CmId {
+        CmId::create(self, port_space, false)
+    }
+
+    /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
+    /// is none, first serves the devices on this thread.
+    #[must_use]
+    pub fn poll(&self) -> Option<CmEvent> {
+        self.take().or_else(|| {
+            let contexts = self.contexts();
+            for context in &contexts {
+                context.inner.engine.progress();
+            }
+            let event = self.take();
+            if event.is_none() && self.inner.exposed.load(Ordering::Relaxed) {
+                contexts.iter().for_each(|context| context.inner.engine.hand_over());
+            }
+            event
+        })
+    }
+
+    /// Sleeps until there is an event (`rdma_get_cm_event`), at most for `limit`.
+    ///
+    /// # Errors
+    /// [`ChannelError::TimedOut`]; [`ChannelError::Io`] when the system cannot wait.
+    pub fn wait(&self, limit: Option<Duration>) -> Result<CmEvent, ChannelError> {
+        let end = limit.map(|limit| clock::now().plus(limit));
+        loop {
+            if let Some(event) = self.poll() {
+                return Ok(event);
+            }
+            let left = end.map(|end| end.since(clock::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(ChannelError::TimedOut);
+            }
+            let contexts = self.contexts();
+            let descriptor = self.inner.queue.as_fd();
+            if let [only] = &contexts[..] {
+                // this thread waits on the sockets itself, which saves a change of threads
+                only.inner.engine.drive(descriptor, left)?;
+            } else {
+                contexts.iter().for_each(|context| context.inner.engine.hand_over());
+                drop(contexts);
+                readiness::wait(&[descriptor], left)?;
+            }
+        }
+    }
+
+    fn take(&self) -> Option<CmEvent> {
+        loop {
+            // events of an id that is being destroyed wait here for its destroyer
+            let (event, owner) =
+                self.inner.queue.take_first(|event| CmId::of(event.recipient()))?;
+            let QueuedEvent { id, request, kind, status, param } = event;
+            let (id, listen_id) = match request {
+                None => (owner, None),
+                // a listener that is being destroyed answers by itself what it has not handed out
+                Some(request) => match owner.adopt(id, &request) {
+                    Some(id) => (id, Some(owner)),
+                    None => continue,
+                },
+            };
+            return Some(CmEvent { id, listen_id, kind, status, param });
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Memory for an id, and posting to its queue pair in one call (`rdma_verbs.h`).
+
+use roce_transport::{
+    mem::Access,
+    work::{Data, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, UdDestination, Wc},
+};
+
+use super::{error::CmError, id::CmId};
+use crate::{MemoryRegion, QueuePair};
+
+impl CmId {
+    /// Memory for messages, registered in the id's protection domain (`rdma_reg_msgs`): `length`
+    /// bytes of zeros.
+    ///
+    /// # Errors
+    /// [`CmError::NoDevice`], [`CmError::Object`], [`CmError::Region`].
+    pub fn reg_msgs(&self, length: usize) -> Result<MemoryRegion, CmError> {
+        Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE)?)
+    }
+
+    /// Memory that the peer may read (`rdma_reg_read`).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn reg_read(&self, length: usize) -> Result<MemoryRegion, CmError> {
+        Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_READ)?)
+    }
+
+    /// Memory that the peer may write (`rdma_reg_write`).
+    ///
+    /// # Errors
+    /// As above.
+    pub fn reg_write(&self, length: usize) -> Result<MemoryRegion, CmError> {
+        Ok(self.pd()?.allocate(length, Access::LOCAL_WRITE | Access::REMOTE_WRITE)?)
+    }
+
+    /// Posts a receive request (`rdma_post_recv`, `rdma_post_recvv`). `id` comes back in the
+    /// completion.
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`], [`CmError::Post`].
+    pub fn post_recv(
+        &self,
+        wr_id: u64,
+        sges: impl IntoIterator<Item = Sge>,
+    ) -> Result<(), CmError> {
+        Ok(self.queue_pair()?.post_recv(&[RecvWr::new(wr_id, sges)])?)
+    }
+
+    /// Posts a SEND (`rdma_post_send`, `rdma_post_sendv`): of pieces of regions, or of
+    /// [`Data::inline`] bytes.
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`], [`CmError::Post`].
+    pub fn post_send(
+        &self,
+        wr_id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+    ) -> Result<(), CmError> {
+        self.post(wr_id, SendOp::Send { immediate: None }, data.into(), flags)
+    }
+
+    /// Posts a READ of the peer's memory (`rdma_post_read`, `rdma_post_readv`).
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`], [`CmError::Post`].
+    pub fn post_read(
+        &self,
+        wr_id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        remote: Remote,
+    ) -> Result<(), CmError> {
+        self.post(wr_id, SendOp::Read { remote }, data.into(), flags)
+    }
+
+    /// Posts a WRITE to the peer's memory (`rdma_post_write`, `rdma_post_writev`).
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`], [`CmError::Post`].
+    pub fn post_write(
+        &self,
+        wr_id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        remote: Remote,
+    ) -> Result<(), CmError> {
+        self.post(wr_id, SendOp::Write { remote, immediate: None }, data.into(), flags)
+    }
+
+    /// Posts a datagram (`rdma_post_ud_send`).
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`], [`CmError::Post`].
+    pub fn post_ud_send(
+        &self,
+        wr_id: u64,
+        data: impl Into<Data>,
+        flags: SendFlags,
+        to: UdDestination,
+    ) -> Result<(), CmError> {
+        self.post(wr_id, SendOp::SendTo { to, immediate: None }, data.into(), flags)
+    }
+
+    /// Waits for the next completion of a send request (`rdma_get_send_comp`). If the id has not
+    /// made the completion queue itself, this polls.
+    ///
+    /// # Errors
+    /// [`CmError::NoQueuePair`]; [`CmError::Io`] when the system cannot wait.
+    pub fn get_send_comp(&self) -> Result<Wc, CmError> {
+        let completions = self.inner().queues.as_ref().map(|queues| queues.send.clone());
+        completions.ok_or(CmError::NoQueuePair)?.next()
+    }
+
+    /// Waits for the next completion of a receive request (`rdma_get_recv_comp`), likewise.
+    ///
+    /// # Errors
+    /// As above.
+    pub fn get_recv_comp(&self) -> Result<Wc, CmError> {
+        let completions = self.inner().queues.as_ref().map(|queues| queues.recv.clone());
+        completions.ok_or(CmError::NoQueuePair)?.next()
+    }
+
+    fn post(&self, wr_id: u64, op: SendOp, data: Data, flags: SendFlags) -> Result<(), CmError> {
+        Ok(self.queue_pair()?.post_send(&[SendWr { wr_id, op, data, flags, remote_srq: None }])?)
+    }
+
+    fn queue_pair(&self) -> Result<QueuePair, CmError> {
+        self.qp().ok_or(CmError::NoQueuePair)
+    }
+}
