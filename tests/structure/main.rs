@@ -55,21 +55,7 @@ const PROVIDER: Crate = Crate {
         &["cm", "environment"],
         &["tokio"],
     ],
-    known_loops: &[
-        &[
-            "cm/channel.rs",
-            "cm/devices.rs",
-            "cm/error.rs",
-            "cm/event.rs",
-            "cm/id.rs",
-            "cm/options.rs",
-            "cm/ports.rs",
-            "cm/queues.rs",
-            "cm/route.rs",
-            "cm/shared.rs",
-        ],
-        &["engine.rs", "engine/fork.rs"],
-    ],
+    known_loops: &[&["engine.rs", "engine/fork.rs"]],
     known_upward: &[],
 };
 
