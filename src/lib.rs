@@ -94,8 +94,8 @@ pub use roce_transport::{
     },
     psn::Psn,
     qp::{
-        Attribute, CongestionCounters, Init, ModifyError, PathMigration, PostError, QpCaps, QpInfo,
-        QpType, QpUpdate, Quirks, Rtr, Rts, State,
+        Attribute, CongestionCounters, Init, ModifyError, PathMigration, PeerAttr, PostError,
+        QpCaps, QpInfo, QpType, QpUpdate, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, State,
     },
     wire::Immediate,
     work::{

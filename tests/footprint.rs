@@ -9,7 +9,8 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, Gid, Init, Mtu, QpCaps, QpType, Rtr, Rts, SendWr,
+    Access, AddressVector, Gid, Init, Mtu, PeerAttr, QpCaps, QpType, RequesterAttr, ResponderAttr,
+    Rtr, Rts, SendWr,
     transport::{
         adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
         mem::{HeapMemory, MrAttr},
@@ -75,17 +76,15 @@ fn connect(
     let av = AddressVector::new(peer, 0);
     // the first queue pair of either adapter has the other's first as its peer, since both come
     // from the same seed
-    let rtr = Rtr::Rc {
-        dest_qpn: qpn,
-        path_mtu: Mtu::B1024,
-        rq_psn: Psn::new(0),
-        av,
-        max_dest_rd_atomic: 16,
-        min_rnr_timer: 1,
-    };
+    let rtr = Rtr::Rc(
+        PeerAttr { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av },
+        ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 1 },
+    );
     adapter.to_rtr(qpn, &rtr).unwrap();
-    let rts =
-        Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+    let rts = Rts::Rc(
+        Psn::new(0),
+        RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 },
+    );
     adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     qpn
 }
@@ -255,16 +254,14 @@ fn reconnect(adapter: &mut Adapter, qpn: roce::Qpn, peer: Gid, rq_psn: Psn) {
         Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC | Access::FLUSH_GLOBAL;
     adapter.to_init(qpn, &Init { access, ..Init::default() }).unwrap();
     let av = AddressVector::new(peer, 0);
-    let rtr = Rtr::Rc {
-        dest_qpn: qpn,
-        path_mtu: Mtu::B1024,
-        rq_psn,
-        av,
-        max_dest_rd_atomic: 16,
-        min_rnr_timer: 1,
-    };
+    let rtr = Rtr::Rc(
+        PeerAttr { dest_qpn: qpn, path_mtu: Mtu::B1024, rq_psn, av },
+        ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 1 },
+    );
     adapter.to_rtr(qpn, &rtr).unwrap();
-    let rts =
-        Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+    let rts = Rts::Rc(
+        Psn::new(0),
+        RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 },
+    );
     adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
 }

@@ -11,8 +11,8 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, Progress,
-    QpInitAttr, QpType, Rtr, Rts, SendWr,
+    Access, AddressVector, AsyncEvent, Context, Data, Device, Init, Mtu, OpenOptions, PeerAttr,
+    Progress, QpInitAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
 };
 use roce_transport::psn::Psn;
 
@@ -100,22 +100,20 @@ fn works_over(context: &Context, sgid_index: u16) {
     let memory = pd.allocate(8, Access::LOCAL_WRITE | Access::REMOTE_WRITE).unwrap();
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.to_init(Init { access: Access::REMOTE_WRITE, ..Init::default() }).unwrap();
-    qp.to_rtr(Rtr::Rc {
-        dest_qpn: qp.qpn(),
-        path_mtu: Mtu::B256,
-        rq_psn: Psn::new(7),
-        av: AddressVector::new(context.query_gid(sgid_index).unwrap(), sgid_index),
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 12,
-    })
+    qp.to_rtr(Rtr::Rc(
+        PeerAttr {
+            dest_qpn: qp.qpn(),
+            path_mtu: Mtu::B256,
+            rq_psn: Psn::new(7),
+            av: AddressVector::new(context.query_gid(sgid_index).unwrap(), sgid_index),
+        },
+        ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 },
+    ))
     .unwrap();
-    qp.to_rts(Rts::Rc {
-        sq_psn: Psn::new(7),
-        timeout: 14,
-        retry_cnt: 7,
-        rnr_retry: 7,
-        max_rd_atomic: 1,
-    })
+    qp.to_rts(Rts::Rc(
+        Psn::new(7),
+        RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
+    ))
     .unwrap();
     qp.post_send(&[SendWr::write(1, memory.remote(0), Data::inline(b"followed"))]).unwrap();
     let start = Instant::now();

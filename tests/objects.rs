@@ -162,7 +162,7 @@ fn datagrams(context: &Context) -> Datagrams {
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
     qp.to_init(Init { qkey: QKEY, ..Init::default() }).unwrap();
     qp.to_rtr(Rtr::Ud).unwrap();
-    qp.to_rts(Rts::Ud { sq_psn: Psn::new(0) }).unwrap();
+    qp.to_rts(Rts::Ud(Psn::new(0))).unwrap();
     let memory = pd.allocate(256, ALL).unwrap();
     Datagrams { cq, qp, pd, memory }
 }

@@ -7,8 +7,8 @@
 use std::{collections::VecDeque, net::SocketAddr};
 
 use roce::{
-    Access, Context, Init, MemoryRegion, QpCaps, QpInitAttr, QpType, QueuePair, RKey, RecvWr,
-    Remote, Rtr, Rts, SendWr, Wc, WcOpcode, WcStatus,
+    Access, Context, Init, MemoryRegion, PeerAttr, QpCaps, QpInitAttr, QpType, QueuePair, RKey,
+    RecvWr, Remote, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr, Wc, WcOpcode, WcStatus,
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
 };
 
@@ -277,21 +277,22 @@ impl<'a> Ping<'a> {
     fn move_qp(&self) -> Result<(), Failure> {
         let setup = self.id.qp_setup().ok_or("the connection is gone")?;
         let path_mtu = setup.path_mtu.ok_or("the peer asks for a path MTU that there is not")?;
-        self.qp.to_rtr(Rtr::Rc {
-            dest_qpn: setup.dest_qpn,
-            path_mtu,
-            rq_psn: setup.rq_psn,
-            av: setup.av,
-            max_dest_rd_atomic: setup.max_dest_rd_atomic,
-            min_rnr_timer: setup.min_rnr_timer,
-        })?;
-        self.qp.to_rts(Rts::Rc {
-            sq_psn: setup.sq_psn,
-            timeout: setup.timeout,
-            retry_cnt: setup.retry_cnt,
-            rnr_retry: setup.rnr_retry,
-            max_rd_atomic: setup.max_rd_atomic,
-        })?;
+        self.qp.to_rtr(Rtr::Rc(
+            PeerAttr { dest_qpn: setup.dest_qpn, path_mtu, rq_psn: setup.rq_psn, av: setup.av },
+            ResponderAttr {
+                max_dest_rd_atomic: setup.max_dest_rd_atomic,
+                min_rnr_timer: setup.min_rnr_timer,
+            },
+        ))?;
+        self.qp.to_rts(Rts::Rc(
+            setup.sq_psn,
+            RequesterAttr {
+                timeout: setup.timeout,
+                retry_cnt: setup.retry_cnt,
+                rnr_retry: setup.rnr_retry,
+                max_rd_atomic: setup.max_rd_atomic,
+            },
+        ))?;
         Ok(())
     }
 

@@ -3,7 +3,8 @@
 use std::os::fd::AsFd;
 
 use roce::{
-    Access, ChannelError, QpType, Rtr, Rts, SendFlags, State,
+    Access, ChannelError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendFlags,
+    State,
     cm::{CmError, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace, Status},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -118,11 +119,32 @@ fn numbers_cross_over_and_fit() {
     assert_eq!((answered.responder_resources, answered.initiator_depth), (3, 5));
     let (a, b) = (client.qp().unwrap().query(), server.qp().unwrap().query());
     assert_eq!(
-        (a.max_dest_rd_atomic, a.max_rd_atomic, b.max_dest_rd_atomic, b.max_rd_atomic),
+        (
+            a.responder.max_dest_rd_atomic,
+            a.requester.max_rd_atomic,
+            b.responder.max_dest_rd_atomic,
+            b.requester.max_rd_atomic
+        ),
         (3, 5, 5, 3)
     );
-    assert_eq!((a.retry_cnt, b.retry_cnt, a.rnr_retry, b.rnr_retry), (6, 6, 1, 4));
-    assert_eq!((a.timeout, b.timeout, a.min_rnr_timer, b.min_rnr_timer), (13, 13, 9, 12));
+    assert_eq!(
+        (
+            a.requester.retry_cnt,
+            b.requester.retry_cnt,
+            a.requester.rnr_retry,
+            b.requester.rnr_retry
+        ),
+        (6, 6, 1, 4)
+    );
+    assert_eq!(
+        (
+            a.requester.timeout,
+            b.requester.timeout,
+            a.responder.min_rnr_timer,
+            b.responder.min_rnr_timer
+        ),
+        (13, 13, 9, 12)
+    );
     assert_eq!(
         (a.dest_qpn, b.dest_qpn, a.path_mtu, b.path_mtu),
         (b.qpn, a.qpn, a.path_mtu, a.path_mtu)
@@ -187,17 +209,17 @@ fn queue_pairs_of_the_programs_own() {
         let (dest_qpn, path_mtu, max_dest_rd_atomic) =
             (setup.dest_qpn, setup.path_mtu.unwrap(), setup.max_dest_rd_atomic);
         let (rq_psn, av, min_rnr_timer) = (setup.rq_psn, setup.av, setup.min_rnr_timer);
-        qp.to_rtr(Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer })
-            .unwrap();
+        qp.to_rtr(Rtr::Rc(
+            PeerAttr { dest_qpn, path_mtu, rq_psn, av },
+            ResponderAttr { max_dest_rd_atomic, min_rnr_timer },
+        ))
+        .unwrap();
         let (sq_psn, timeout, retry_cnt, rnr_retry) =
             (setup.sq_psn, setup.timeout, setup.retry_cnt, setup.rnr_retry);
-        qp.to_rts(Rts::Rc {
+        qp.to_rts(Rts::Rc(
             sq_psn,
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            max_rd_atomic: setup.max_rd_atomic,
-        })
+            RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic: setup.max_rd_atomic },
+        ))
         .unwrap();
     }
     client.establish().unwrap();

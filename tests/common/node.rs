@@ -10,7 +10,10 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     mem::{Access, HeapMemory, LKey, Memory, MrAttr, Region},
     psn::Psn,
-    qp::{Init, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State},
+    qp::{
+        Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts,
+        State,
+    },
     time::Instant,
     wire::{Datagram, NetHeader},
     work::{CompletionQueue, Remote, Sge, SrqAttr, SrqId, UdDestination, Wc, WcStatus, XrcdId},
@@ -59,6 +62,27 @@ pub struct Options {
     /// A shared receive queue to receive from.
     pub srq: Option<SrqId>,
     pub quirks: Quirks,
+}
+
+impl Options {
+    fn peer(&self, dest_ip: IpAddr, dest_qpn: Qpn, rq_psn: u32) -> PeerAttr {
+        PeerAttr {
+            dest_qpn,
+            path_mtu: self.mtu,
+            rq_psn: Psn::new(rq_psn),
+            av: AddressVector::new(dest_ip.into(), 0),
+        }
+    }
+
+    const fn responder(&self) -> ResponderAttr {
+        let &Self { max_dest_rd_atomic, min_rnr_timer, .. } = self;
+        ResponderAttr { max_dest_rd_atomic, min_rnr_timer }
+    }
+
+    const fn requester(&self) -> RequesterAttr {
+        let &Self { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = self;
+        RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic }
+    }
 }
 
 impl Default for Options {
@@ -209,25 +233,12 @@ impl Node {
         rq_psn: u32,
         options: &Options,
     ) {
-        let rtr = Rtr::Rc {
-            dest_qpn,
-            path_mtu: options.mtu,
-            rq_psn: Psn::new(rq_psn),
-            av: AddressVector::new(dest_ip.into(), 0),
-            max_dest_rd_atomic: options.max_dest_rd_atomic,
-            min_rnr_timer: options.min_rnr_timer,
-        };
-        self.adapter.to_rtr(qpn, &rtr).unwrap();
+        let peer = options.peer(dest_ip, dest_qpn, rq_psn);
+        self.adapter.to_rtr(qpn, &Rtr::Rc(peer, options.responder())).unwrap();
     }
 
     pub fn enter_rts(&mut self, qpn: Qpn, sq_psn: u32, options: &Options) {
-        let rts = Rts::Rc {
-            sq_psn: Psn::new(sq_psn),
-            timeout: options.timeout,
-            retry_cnt: options.retry_cnt,
-            rnr_retry: options.rnr_retry,
-            max_rd_atomic: options.max_rd_atomic,
-        };
+        let rts = Rts::Rc(Psn::new(sq_psn), options.requester());
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     }
 
@@ -257,10 +268,9 @@ impl Node {
         options: &Options,
     ) {
         self.enter_init(qpn, options);
-        let av = AddressVector::new(dest_ip.into(), 0);
-        let rtr = Rtr::Uc { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(rq_psn), av };
+        let rtr = Rtr::Uc(options.peer(dest_ip, dest_qpn, rq_psn));
         self.adapter.to_rtr(qpn, &rtr).unwrap();
-        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc { sq_psn: Psn::new(sq_psn) }).unwrap();
+        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Uc(Psn::new(sq_psn))).unwrap();
     }
 
     /// An XRC initiator, from RESET to RTS.
@@ -273,17 +283,9 @@ impl Node {
         options: &Options,
     ) {
         self.enter_init(qpn, options);
-        let av = AddressVector::new(dest_ip.into(), 0);
-        let rtr = Rtr::XrcInitiator { dest_qpn, path_mtu: options.mtu, rq_psn: Psn::new(0), av };
+        let rtr = Rtr::XrcInitiator(options.peer(dest_ip, dest_qpn, 0));
         self.adapter.to_rtr(qpn, &rtr).unwrap();
-        let &Options { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = options;
-        let rts = Rts::XrcInitiator {
-            sq_psn: Psn::new(sq_psn),
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            max_rd_atomic,
-        };
+        let rts = Rts::XrcInitiator(Psn::new(sq_psn), options.requester());
         self.adapter.to_rts(Instant::ZERO, qpn, &rts).unwrap();
     }
 
@@ -297,10 +299,8 @@ impl Node {
         options: &Options,
     ) {
         self.enter_init(qpn, options);
-        let (av, rq_psn) = (AddressVector::new(dest_ip.into(), 0), Psn::new(rq_psn));
-        let &Options { mtu: path_mtu, max_dest_rd_atomic, min_rnr_timer, .. } = options;
-        let rtr =
-            Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
+        let peer = options.peer(dest_ip, dest_qpn, rq_psn);
+        let rtr = Rtr::XrcTarget(peer, options.responder());
         self.adapter.to_rtr(qpn, &rtr).unwrap();
         self.adapter
             .to_rts(Instant::ZERO, qpn, &Rts::XrcTarget { sq_psn: Psn::new(0), timeout: 0 })
@@ -311,7 +311,7 @@ impl Node {
     pub fn start_datagrams(&mut self, qpn: Qpn, options: &Options) {
         self.enter_init(qpn, options);
         self.adapter.to_rtr(qpn, &Rtr::Ud).unwrap();
-        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Ud { sq_psn: Psn::new(0) }).unwrap();
+        self.adapter.to_rts(Instant::ZERO, qpn, &Rts::Ud(Psn::new(0))).unwrap();
     }
 
     pub fn state(&self, qpn: Qpn) -> State {

@@ -11,7 +11,7 @@ use roce_transport::{
     },
     event::DropReason,
     psn::Psn,
-    qp::{Init, Rtr, State},
+    qp::{Init, PeerAttr, ResponderAttr, Rtr, State},
     work::{RecvWr, SendWr},
 };
 
@@ -94,8 +94,22 @@ fn numbers_cross_over() {
         (info_b.rq_psn, info_b.sq_psn, info_b.path_mtu),
         (Psn::new(0x222), Psn::new(0x111), Mtu::B1024)
     );
-    assert_eq!((info_a.max_dest_rd_atomic, info_a.max_rd_atomic, info_a.rnr_retry), (3, 4, 5));
-    assert_eq!((info_b.max_dest_rd_atomic, info_b.max_rd_atomic, info_b.rnr_retry), (4, 3, 6));
+    assert_eq!(
+        (
+            info_a.responder.max_dest_rd_atomic,
+            info_a.requester.max_rd_atomic,
+            info_a.requester.rnr_retry
+        ),
+        (3, 4, 5)
+    );
+    assert_eq!(
+        (
+            info_b.responder.max_dest_rd_atomic,
+            info_b.requester.max_rd_atomic,
+            info_b.requester.rnr_retry
+        ),
+        (4, 3, 6)
+    );
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
     assert_eq!(
         talk.pair.a.adapter.cm_qp_setup(a),
@@ -119,14 +133,18 @@ fn queue_pairs_of_the_programs_own() {
     assert_eq!(talk.pair.state(&b_qp), State::Init);
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
     let setup = talk.pair.a.adapter.cm_qp_setup(a).unwrap();
-    let rtr = Rtr::Rc {
-        dest_qpn: setup.dest_qpn,
-        path_mtu: setup.path_mtu.unwrap(),
-        rq_psn: setup.rq_psn,
-        av: setup.av,
-        max_dest_rd_atomic: setup.max_dest_rd_atomic,
-        min_rnr_timer: setup.min_rnr_timer,
-    };
+    let rtr = Rtr::Rc(
+        PeerAttr {
+            dest_qpn: setup.dest_qpn,
+            path_mtu: setup.path_mtu.unwrap(),
+            rq_psn: setup.rq_psn,
+            av: setup.av,
+        },
+        ResponderAttr {
+            max_dest_rd_atomic: setup.max_dest_rd_atomic,
+            min_rnr_timer: setup.min_rnr_timer,
+        },
+    );
     talk.pair.a.adapter.to_rtr(a_qp.qpn, &rtr).unwrap();
     assert_eq!(talk.take(Side::B), []);
     talk.pair.a.adapter.cm_establish(a, b"ready").unwrap();

@@ -7,10 +7,10 @@ use roce::{
     Access, AddressVector, AhFromWcError, Attribute, BadWorkRequest, ChannelError, CompletionQueue,
     ConnectError, Context, CqModeration, Data, DeviceMemoryError, Endpoint, Gid, Init, Limits,
     McastError, MemoryFault, MemoryRegion, MmapMemory, ModifyError, Mtu, ObjectError, ObjectKind,
-    ObjectSize, OpenOptions, PostError, ProtectionDomain, Psn, QKey, QpCaps, QpInfo, QpInitAttr,
-    QpType, Qpn, QueuePair, RKey, RecvWr, RegionError, RegisterError, Remote, ReregMr, Rtr, Rts,
-    SendFlags, SendWr, SharedReceiveQueue, SrqAttr, SrqError, SrqInfo, State, UdDestination, Wc,
-    WindowType, link::Fabric,
+    ObjectSize, OpenOptions, PeerAttr, PostError, ProtectionDomain, Psn, QKey, QpCaps, QpInfo,
+    QpInitAttr, QpType, Qpn, QueuePair, RKey, RecvWr, RegionError, RegisterError, Remote,
+    RequesterAttr, ReregMr, ResponderAttr, Rtr, Rts, SendFlags, SendWr, SharedReceiveQueue,
+    SrqAttr, SrqError, SrqInfo, State, UdDestination, Wc, WindowType, link::Fabric,
 };
 
 use super::ALL;
@@ -320,11 +320,16 @@ fn memory() {
 fn rtr(qpn: Qpn) -> Rtr {
     let av = AddressVector::new(IpAddr::from([10, 0, 0, 2]).into(), 0);
     let (path_mtu, rq_psn) = (Mtu::B256, Psn::new(0));
-    Rtr::Rc { dest_qpn: qpn, path_mtu, rq_psn, av, max_dest_rd_atomic: 1, min_rnr_timer: 1 }
+    Rtr::Rc(
+        PeerAttr { dest_qpn: qpn, path_mtu, rq_psn, av },
+        ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 1 },
+    )
 }
 
-const RTS: Rts =
-    Rts::Rc { sq_psn: Psn::new(0), timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+const RTS: Rts = Rts::Rc(
+    Psn::new(0),
+    RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
+);
 
 #[test]
 fn transitions() {
@@ -340,19 +345,16 @@ fn transitions() {
         ModifyError::PKeyIndex(9999)
     );
     qp.to_init(Init::default()).unwrap();
-    let Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, .. } = rtr(peer) else { unreachable!() };
-    let with = |path_mtu, av, max_dest_rd_atomic, min_rnr_timer| Rtr::Rc {
-        dest_qpn,
-        path_mtu,
-        rq_psn,
-        av,
-        max_dest_rd_atomic,
-        min_rnr_timer,
+    let Rtr::Rc(peer_attr, _) = rtr(peer) else { unreachable!() };
+    let PeerAttr { path_mtu, av, .. } = peer_attr;
+    let with = |path_mtu, av, max_dest_rd_atomic, min_rnr_timer| {
+        let peer = PeerAttr { path_mtu, av, ..peer_attr };
+        Rtr::Rc(peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer })
     };
     let group: Gid = IpAddr::from([239, 1, 1, 1]).into();
     for (rtr, error) in [
         (Rtr::Ud, ModifyError::WrongService(QpType::Rc)),
-        (Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }, ModifyError::WrongService(QpType::Rc)),
+        (Rtr::Uc(peer_attr), ModifyError::WrongService(QpType::Rc)),
         (
             with(path_mtu, av, 129, 1),
             ModifyError::Range { attribute: Attribute::MaxDestRdAtomic, limit: 128 },
@@ -370,12 +372,8 @@ fn transitions() {
         assert_eq!(a.refused(|| qp.to_rtr(rtr)), error);
     }
     qp.to_rtr(rtr(peer)).unwrap();
-    let rts = |timeout, retry_cnt, rnr_retry, max_rd_atomic| Rts::Rc {
-        sq_psn: Psn::new(0),
-        timeout,
-        retry_cnt,
-        rnr_retry,
-        max_rd_atomic,
+    let rts = |timeout, retry_cnt, rnr_retry, max_rd_atomic| {
+        Rts::Rc(Psn::new(0), RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic })
     };
     for (rts, attribute, limit) in [
         (rts(32, 7, 7, 1), Attribute::Timeout, 31),
@@ -386,7 +384,7 @@ fn transitions() {
         assert_eq!(a.refused(|| qp.to_rts(rts)), ModifyError::Range { attribute, limit });
     }
     assert_eq!(
-        a.refused(|| qp.to_rts(Rts::Uc { sq_psn: Psn::new(0) })),
+        a.refused(|| qp.to_rts(Rts::Uc(Psn::new(0)))),
         ModifyError::WrongService(QpType::Rc)
     );
     qp.to_rts(RTS).unwrap();

@@ -38,7 +38,7 @@ impl Member {
         let qp = pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
         qp.to_init(roce::Init { qkey: Self::QKEY, ..roce::Init::default() }).unwrap();
         qp.to_rtr(roce::Rtr::Ud).unwrap();
-        qp.to_rts(roce::Rts::Ud { sq_psn: roce::Psn::new(0) }).unwrap();
+        qp.to_rts(roce::Rts::Ud(roce::Psn::new(0))).unwrap();
         Self { cq, channel, qp, memory: pd.allocate(1 << 16, ALL).unwrap() }
     }
 

@@ -5,8 +5,8 @@ use roce_transport::{
     addr::{AddressVector, QKey, StaticRate},
     mem::Access,
     qp::{
-        Attribute, EDGES, ModifyError, PathMigration, QpInfo, QpType, QpUpdate, State,
-        optional_attributes,
+        Attribute, EDGES, ModifyError, PathMigration, QpInfo, QpType, QpUpdate, RequesterAttr,
+        ResponderAttr, State, optional_attributes,
     },
     time::Instant,
 };
@@ -45,12 +45,15 @@ fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     info.access = changes.access.unwrap_or(info.access);
     info.qkey = changes.qkey.unwrap_or(info.qkey);
     info.av = changes.av.or(info.av);
-    info.timeout = changes.timeout.unwrap_or(info.timeout);
-    info.retry_cnt = changes.retry_cnt.unwrap_or(info.retry_cnt);
-    info.rnr_retry = changes.rnr_retry.unwrap_or(info.rnr_retry);
-    info.max_rd_atomic = changes.max_rd_atomic.unwrap_or(info.max_rd_atomic);
-    info.max_dest_rd_atomic = changes.max_dest_rd_atomic.unwrap_or(info.max_dest_rd_atomic);
-    info.min_rnr_timer = changes.min_rnr_timer.unwrap_or(info.min_rnr_timer);
+    let requester = &mut info.requester;
+    requester.timeout = changes.timeout.unwrap_or(requester.timeout);
+    requester.retry_cnt = changes.retry_cnt.unwrap_or(requester.retry_cnt);
+    requester.rnr_retry = changes.rnr_retry.unwrap_or(requester.rnr_retry);
+    requester.max_rd_atomic = changes.max_rd_atomic.unwrap_or(requester.max_rd_atomic);
+    let responder = &mut info.responder;
+    responder.max_dest_rd_atomic =
+        changes.max_dest_rd_atomic.unwrap_or(responder.max_dest_rd_atomic);
+    responder.min_rnr_timer = changes.min_rnr_timer.unwrap_or(responder.min_rnr_timer);
     info
 }
 
@@ -222,15 +225,13 @@ fn changes_are_checked_before_anything_changes() {
     node.adapter.update(Instant::ZERO, qp.qpn, &good).unwrap();
     let info = node.adapter.query_qp(qp.qpn).unwrap();
     assert_eq!(info.av, good.av, "the static rate is kept");
-    let told = (
-        info.timeout,
-        info.retry_cnt,
-        info.rnr_retry,
-        info.max_rd_atomic,
-        info.max_dest_rd_atomic,
-        info.min_rnr_timer,
+    assert_eq!(
+        (info.requester, info.responder),
+        (
+            RequesterAttr { timeout: 31, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 128 },
+            ResponderAttr { max_dest_rd_atomic: 128, min_rnr_timer: 31 }
+        )
     );
-    assert_eq!(told, (31, 7, 7, 128, 128, 31));
     node.adapter.to_error(Instant::ZERO, qp.qpn).unwrap();
     let failed = node.adapter.query_qp(qp.qpn).unwrap();
     let mut given = info;
@@ -239,7 +240,7 @@ fn changes_are_checked_before_anything_changes() {
     node.adapter.to_reset(qp.qpn).unwrap();
     let reset = node.adapter.query_qp(qp.qpn).unwrap();
     assert_eq!(
-        (reset.timeout, reset.max_rd_atomic, reset.pkey_index, reset.access),
+        (reset.requester.timeout, reset.requester.max_rd_atomic, reset.pkey_index, reset.access),
         (0, 0, 0, Access::empty())
     );
 }

@@ -7,7 +7,7 @@ use roce_transport::{
     event::DropReason,
     mem::Access,
     psn::Psn,
-    qp::{QpType, QpUpdate, Rtr, Rts, State},
+    qp::{PeerAttr, QpType, QpUpdate, RequesterAttr, ResponderAttr, Rtr, Rts, State},
     time::{Instant, ack_timeout},
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendWr, UdDestination, WcStatus},
@@ -38,22 +38,20 @@ fn rights_taken_away_and_given_on_every_edge() {
         if given_by == 0 {
             adapter.update(now, qpn, &write).unwrap();
         }
-        let rtr = Rtr::Rc {
-            dest_qpn: Half::PEER,
-            path_mtu: options.mtu,
-            rq_psn: Psn::new(Half::THEIRS),
-            av: AddressVector::new(Half::PEER_IP.into(), 0),
-            max_dest_rd_atomic: 1,
-            min_rnr_timer: 1,
-        };
+        let rtr = Rtr::Rc(
+            PeerAttr {
+                dest_qpn: Half::PEER,
+                path_mtu: options.mtu,
+                rq_psn: Psn::new(Half::THEIRS),
+                av: AddressVector::new(Half::PEER_IP.into(), 0),
+            },
+            ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 1 },
+        );
         adapter.to_rtr_with(qpn, &rtr, if given_by == 1 { &write } else { &NONE }).unwrap();
-        let rts = Rts::Rc {
-            sq_psn: Psn::new(Half::OURS),
-            timeout: 10,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 1,
-        };
+        let rts = Rts::Rc(
+            Psn::new(Half::OURS),
+            RequesterAttr { timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
+        );
         adapter.to_rts_with(now, qpn, &rts, if given_by == 2 { &write } else { &NONE }).unwrap();
         if given_by == 3 {
             adapter.to_sqd(now, qpn, false).unwrap();
@@ -117,8 +115,10 @@ fn the_rnr_timer_on_the_way_to_rts() {
     let (now, qpn) = (half.now, half.qp.qpn);
     half.node.enter_init(qpn, &options);
     half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
-    let rts =
-        Rts::Rc { sq_psn: Psn::new(0), timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 };
+    let rts = Rts::Rc(
+        Psn::new(0),
+        RequesterAttr { timeout: 10, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
+    );
     half.node
         .adapter
         .to_rts_with(now, qpn, &rts, &QpUpdate { min_rnr_timer: Some(5), ..NONE })
@@ -248,7 +248,7 @@ fn queue_keys() {
                 adapter.update(now, b.qpn, &key).unwrap();
             }
             adapter.to_rtr_with(b.qpn, &Rtr::Ud, if edge == 1 { &key } else { &NONE }).unwrap();
-            let rts = Rts::Ud { sq_psn: Psn::new(0) };
+            let rts = Rts::Ud(Psn::new(0));
             adapter.to_rts_with(now, b.qpn, &rts, if edge == 2 { &key } else { &NONE }).unwrap();
         } else if edge == 3 {
             adapter.update(now, b.qpn, &key).unwrap();

@@ -5,7 +5,7 @@ use roce_transport::{
     addr::{Gid, Mtu, Qpn},
     event::{Counter, Counters, DropReason, Event, Refusal},
     mem::{AccessError, RKey},
-    qp::{ModifyError, Rtr, State},
+    qp::{ModifyError, PeerAttr, ResponderAttr, Rtr, State},
     work::{Data, RecvWr, Remote, SendWr, SrqAttr, WcStatus},
 };
 
@@ -42,13 +42,16 @@ fn an_address_that_goes() {
     let options = Options::default();
     let fresh = pair.a.qp(Side::A, roce_transport::qp::QpType::Rc, &options);
     pair.a.enter_init(fresh.qpn, &options);
-    let rtr = |sgid_index| Rtr::Rc {
-        dest_qpn: Qpn::new(2),
-        path_mtu: Mtu::B256,
-        rq_psn: roce_transport::psn::Psn::new(0),
-        av: roce_transport::addr::AddressVector::new(gid("10.0.0.2"), sgid_index),
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 1,
+    let rtr = |sgid_index| {
+        Rtr::Rc(
+            PeerAttr {
+                dest_qpn: Qpn::new(2),
+                path_mtu: Mtu::B256,
+                rq_psn: roce_transport::psn::Psn::new(0),
+                av: roce_transport::addr::AddressVector::new(gid("10.0.0.2"), sgid_index),
+            },
+            ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 1 },
+        )
     };
     assert_eq!(pair.a.adapter.to_rtr(fresh.qpn, &rtr(0)), Err(ModifyError::GidIndex(0)));
     assert_eq!(pair.a.adapter.to_rtr(fresh.qpn, &rtr(1)), Ok(()));

@@ -7,7 +7,10 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     mem::LKey,
     psn::Psn,
-    qp::{Attribute, EDGES, Init, ModifyError, PostError, QpType, QpUpdate, Rtr, Rts, State},
+    qp::{
+        Attribute, EDGES, Init, ModifyError, PeerAttr, PostError, QpType, QpUpdate, RequesterAttr,
+        ResponderAttr, Rtr, Rts, State,
+    },
     time::Instant,
     wire::{NakCode, Operation as Op},
     work::{Data, RecvWr, SendFlags, SendWr, Sge, SrqId, WcStatus},
@@ -46,53 +49,17 @@ pub(super) fn go_with(
         State::Init => adapter.to_init(qp.qpn, &Init::default()),
         State::Rtr => {
             let av = AddressVector::new(std::net::IpAddr::from([10, 0, 0, 2]).into(), 0);
-            let rc = Rtr::Rc {
-                dest_qpn: Qpn::new(7),
-                path_mtu: Mtu::B1024,
-                rq_psn: Psn::new(0),
-                av,
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 0,
-            };
-            let uc =
-                Rtr::Uc { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av };
-            let rtr = match qp_type {
-                QpType::Rc => rc,
-                QpType::Uc => uc,
-                QpType::Ud => Rtr::Ud,
-                QpType::XrcInitiator => Rtr::XrcInitiator {
-                    dest_qpn: Qpn::new(7),
-                    path_mtu: Mtu::B1024,
-                    rq_psn: Psn::new(0),
-                    av,
-                },
-                QpType::XrcTarget => Rtr::XrcTarget {
-                    dest_qpn: Qpn::new(7),
-                    path_mtu: Mtu::B1024,
-                    rq_psn: Psn::new(0),
-                    av,
-                    max_dest_rd_atomic: 1,
-                    min_rnr_timer: 0,
-                },
-            };
+            let peer =
+                PeerAttr { dest_qpn: Qpn::new(7), path_mtu: Mtu::B1024, rq_psn: Psn::new(0), av };
+            let responder = ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 0 };
+            let rtr = Rtr::new(qp_type, peer, responder);
             adapter.to_rtr_with(qp.qpn, &rtr, changes)
         }
         State::Rts => {
-            let sq_psn = Psn::new(0);
-            let rts = match (from, qp_type) {
-                (State::Rtr, QpType::Ud) => Rts::Ud { sq_psn },
-                (State::Rtr, QpType::Uc) => Rts::Uc { sq_psn },
-                (State::Rtr, QpType::Rc) => {
-                    Rts::Rc { sq_psn, timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 }
-                }
-                (State::Rtr, QpType::XrcInitiator) => Rts::XrcInitiator {
-                    sq_psn,
-                    timeout: 10,
-                    retry_cnt: 1,
-                    rnr_retry: 1,
-                    max_rd_atomic: 1,
-                },
-                (State::Rtr, QpType::XrcTarget) => Rts::XrcTarget { sq_psn, timeout: 10 },
+            let requester =
+                RequesterAttr { timeout: 10, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 };
+            let rts = match from {
+                State::Rtr => Rts::new(qp_type, Psn::new(0), requester),
                 _ => Rts::Resume,
             };
             adapter.to_rts_with(Instant::ZERO, qp.qpn, &rts, changes)
@@ -193,14 +160,10 @@ fn attributes_are_checked_before_anything_changes() {
         ),
         (good, ModifyError::WrongService(QpType::Ud)),
     ] {
-        let rtr = Rtr::Rc {
-            dest_qpn: Qpn::new(7),
-            path_mtu,
-            rq_psn: Psn::new(0),
-            av,
-            max_dest_rd_atomic,
-            min_rnr_timer,
-        };
+        let rtr = Rtr::Rc(
+            PeerAttr { dest_qpn: Qpn::new(7), path_mtu, rq_psn: Psn::new(0), av },
+            ResponderAttr { max_dest_rd_atomic, min_rnr_timer },
+        );
         if error == ModifyError::WrongService(QpType::Ud) {
             let ud = in_state(&mut node, QpType::Ud, State::Init).unwrap();
             assert_eq!(node.adapter.to_rtr(ud.qpn, &rtr), Err(error));
@@ -220,7 +183,8 @@ fn attributes_are_checked_before_anything_changes() {
         (0, 0, 8, 0, Attribute::RnrRetry, 7),
         (0, 0, 0, 129, Attribute::MaxRdAtomic, 128),
     ] {
-        let rts = Rts::Rc { sq_psn: Psn::new(0), timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        let rts =
+            Rts::Rc(Psn::new(0), RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic });
         let result = node.adapter.to_rts(Instant::ZERO, rtr.qpn, &rts);
         assert_eq!(result, Err(ModifyError::Range { attribute, limit }));
     }

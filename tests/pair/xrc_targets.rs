@@ -9,7 +9,8 @@ use roce_transport::{
     mem::RKey,
     psn::Psn,
     qp::{
-        Attribute, Init, ModifyError, PostError, QpCaps, QpInit, QpType, Quirks, Rtr, Rts, State,
+        Attribute, Init, ModifyError, PeerAttr, PostError, QpCaps, QpInit, QpType, Quirks,
+        RequesterAttr, ResponderAttr, Rtr, Rts, State,
     },
     time::Instant,
     wire::{Bth, Ext, Headers, NakCode, Opcode, Operation as Op, Service, Syndrome, XrcEth},
@@ -272,14 +273,10 @@ fn a_target_in_rtr() {
     );
     let av = AddressVector::new(Half::PEER_IP.into(), 0);
     let (dest_qpn, rq_psn) = (Half::PEER, Psn::new(0x200));
-    let rtr = Rtr::XrcTarget {
-        dest_qpn,
-        path_mtu: Mtu::B1024,
-        rq_psn,
-        av,
-        max_dest_rd_atomic: 1,
-        min_rnr_timer: 3,
-    };
+    let rtr = Rtr::XrcTarget(
+        PeerAttr { dest_qpn, path_mtu: Mtu::B1024, rq_psn, av },
+        ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 3 },
+    );
     half.node.adapter.to_rtr(qpn, &rtr).unwrap();
     half.send(&pkt(Op::SendOnly, 0x200).srq(srq).ask());
     half.expect(&[rnr(3, 0x200, 0)]);
@@ -296,22 +293,14 @@ fn attributes_of_the_other_kind_are_refused() {
     let options = Options::default();
     let av = AddressVector::new(pair.b.ip.into(), 0);
     let (dest_qpn, path_mtu, rq_psn, sq_psn) = (Qpn::new(7), Mtu::B1024, Psn::new(0), Psn::new(0));
-    let initiator = Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av };
-    let target = |max_dest_rd_atomic, min_rnr_timer| Rtr::XrcTarget {
-        dest_qpn,
-        path_mtu,
-        rq_psn,
-        av,
-        max_dest_rd_atomic,
-        min_rnr_timer,
+    let peer = PeerAttr { dest_qpn, path_mtu, rq_psn, av };
+    let initiator = Rtr::XrcInitiator(peer);
+    let target = |max_dest_rd_atomic, min_rnr_timer| {
+        Rtr::XrcTarget(peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer })
     };
-    let rc = Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic: 1, min_rnr_timer: 1 };
-    let sends = |timeout, retry_cnt, rnr_retry, max_rd_atomic| Rts::XrcInitiator {
-        sq_psn,
-        timeout,
-        retry_cnt,
-        rnr_retry,
-        max_rd_atomic,
+    let rc = Rtr::Rc(peer, ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 1 });
+    let sends = |timeout, retry_cnt, rnr_retry, max_rd_atomic| {
+        Rts::XrcInitiator(sq_psn, RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic })
     };
     let range = |attribute, limit| Err(ModifyError::Range { attribute, limit });
     for (qp_type, right, wrong) in [
@@ -335,7 +324,10 @@ fn attributes_of_the_other_kind_are_refused() {
         adapter.to_rtr(qpn, &right).unwrap();
         let rts = |adapter: &mut Adapter, rts: Rts| adapter.to_rts(Instant::ZERO, qpn, &rts);
         let receives = |timeout| Rts::XrcTarget { sq_psn, timeout };
-        let plain = Rts::Rc { sq_psn, timeout: 1, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 };
+        let plain = Rts::Rc(
+            sq_psn,
+            RequesterAttr { timeout: 1, retry_cnt: 1, rnr_retry: 1, max_rd_atomic: 1 },
+        );
         let service = Err(ModifyError::WrongService(qp_type));
         match qp_type {
             QpType::XrcInitiator => {

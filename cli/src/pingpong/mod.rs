@@ -10,8 +10,8 @@ use std::{path::PathBuf, time::Instant};
 
 use clap::ValueEnum;
 use roce::{
-    AddressVector, Device, Endpoint, Gid, Mtu, OpenOptions, Psn, QpType, Qpn, QueuePair, Rtr, Rts,
-    UdDestination, fabric::FaultPlan,
+    AddressVector, Device, Endpoint, Gid, Mtu, OpenOptions, PeerAttr, Psn, QpType, Qpn, QueuePair,
+    RequesterAttr, ResponderAttr, Rtr, Rts, UdDestination, fabric::FaultPlan,
 };
 
 use crate::{failure::Failure, output::outln};
@@ -247,34 +247,32 @@ fn connect(
 ) -> Result<(), Failure> {
     match plan.qp_type {
         QpType::Rc => {
-            qp.to_rtr(Rtr::Rc {
-                dest_qpn: theirs.qpn,
-                path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
-                rq_psn: theirs.psn,
-                av: AddressVector::new(theirs.gid, gid_index),
-                max_dest_rd_atomic: 1,
-                min_rnr_timer: 12,
-            })?;
-            qp.to_rts(Rts::Rc {
-                sq_psn: ours.psn,
-                timeout: 14,
-                retry_cnt: 7,
-                rnr_retry: 7,
-                max_rd_atomic: 1,
-            })?;
+            qp.to_rtr(Rtr::Rc(
+                PeerAttr {
+                    dest_qpn: theirs.qpn,
+                    path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
+                    rq_psn: theirs.psn,
+                    av: AddressVector::new(theirs.gid, gid_index),
+                },
+                ResponderAttr { max_dest_rd_atomic: 1, min_rnr_timer: 12 },
+            ))?;
+            qp.to_rts(Rts::Rc(
+                ours.psn,
+                RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 1 },
+            ))?;
         }
         QpType::Uc => {
-            qp.to_rtr(Rtr::Uc {
+            qp.to_rtr(Rtr::Uc(PeerAttr {
                 dest_qpn: theirs.qpn,
                 path_mtu: plan.mtu.unwrap_or(Mtu::B1024),
                 rq_psn: theirs.psn,
                 av: AddressVector::new(theirs.gid, gid_index),
-            })?;
-            qp.to_rts(Rts::Uc { sq_psn: ours.psn })?;
+            }))?;
+            qp.to_rts(Rts::Uc(ours.psn))?;
         }
         QpType::Ud => {
             qp.to_rtr(Rtr::Ud)?;
-            qp.to_rts(Rts::Ud { sq_psn: ours.psn })?;
+            qp.to_rts(Rts::Ud(ours.psn))?;
         }
         // `xrc::connect` connects these
         QpType::XrcInitiator | QpType::XrcTarget => {}

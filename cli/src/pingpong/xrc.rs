@@ -1,7 +1,7 @@
 //! Connecting a ping-pong over XRC: an initiator of each side with a target of the other, as
 //! ibv_xsrq_pingpong does it.
 
-use roce::{AddressVector, Mtu, Rtr, Rts};
+use roce::{AddressVector, Mtu, PeerAttr, RequesterAttr, ResponderAttr, Rtr, Rts};
 
 use super::{
     exchange::{Exchange, XrcEndpoint},
@@ -32,28 +32,21 @@ pub(super) fn connect(
             (plan.mtu.unwrap_or(Mtu::B1024), AddressVector::new(theirs.target.gid, gid_index));
         let (sq_psn, rq_psn, timeout) = (ours.target.psn, theirs.target.psn, 14);
         let dest_qpn = theirs.initiator;
-        target.to_rtr(Rtr::XrcTarget {
-            dest_qpn,
-            path_mtu,
-            rq_psn,
-            av,
-            max_dest_rd_atomic: 0,
-            min_rnr_timer: 12,
-        })?;
+        target.to_rtr(Rtr::XrcTarget(
+            PeerAttr { dest_qpn, path_mtu, rq_psn, av },
+            ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 12 },
+        ))?;
         target.to_rts(Rts::XrcTarget { sq_psn, timeout })?;
-        initiator.to_rtr(Rtr::XrcInitiator {
+        initiator.to_rtr(Rtr::XrcInitiator(PeerAttr {
             dest_qpn: theirs.target.qpn,
             path_mtu,
             rq_psn,
             av,
-        })?;
-        initiator.to_rts(Rts::XrcInitiator {
+        }))?;
+        initiator.to_rts(Rts::XrcInitiator(
             sq_psn,
-            timeout,
-            retry_cnt: 7,
-            rnr_retry: 7,
-            max_rd_atomic: 0,
-        })?;
+            RequesterAttr { timeout, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 0 },
+        ))?;
         Ok(())
     })?;
     outln!(" remote: {theirs}");

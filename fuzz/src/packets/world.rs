@@ -7,7 +7,10 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, QKey, Qpn},
     mem::{Access, HeapMemory, MrAttr, RKey, Region, WindowBind, WindowType},
     psn::Psn,
-    qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
+    qp::{
+        Init, ModifyError, PeerAttr, QpCaps, QpInit, QpType, RequesterAttr, ResponderAttr, Rtr,
+        Rts, State,
+    },
     time::Instant,
     wire::PACKET_MAX,
     work::{CompletionQueue, RecvWr, SendWr, Sge, SrqAttr, SrqId, UdDestination, XrcdId},
@@ -311,42 +314,27 @@ impl World {
     }
 
     pub(super) fn rtr(&mut self, member: Member) -> Result<(), ModifyError> {
-        let (dest_qpn, path_mtu, rq_psn, av) =
-            (member.peer_qpn, MTU, self.setup.psn(), self.way_to(member.peer));
-        let max_dest_rd_atomic = self.setup.reads();
-        let rtr = match member.qp_type {
-            QpType::Rc => {
-                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer: 1 }
-            }
-            QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
-            QpType::Ud => Rtr::Ud,
-            QpType::XrcInitiator => Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
-            QpType::XrcTarget => Rtr::XrcTarget {
-                dest_qpn,
-                path_mtu,
-                rq_psn,
-                av,
-                max_dest_rd_atomic,
-                min_rnr_timer: 1,
-            },
+        let peer = PeerAttr {
+            dest_qpn: member.peer_qpn,
+            path_mtu: MTU,
+            rq_psn: self.setup.psn(),
+            av: self.way_to(member.peer),
         };
+        let responder = ResponderAttr { max_dest_rd_atomic: self.setup.reads(), min_rnr_timer: 1 };
+        let rtr = Rtr::new(member.qp_type, peer, responder);
         self.adapter.to_rtr(member.qpn, &rtr)
     }
 
     pub(super) fn rts(&mut self, member: Member) -> Result<(), ModifyError> {
         let sq_psn = self.setup.psn();
         let retries = self.setup.retries();
-        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) =
-            (8, retries, retries, self.setup.reads());
-        let rts = match member.qp_type {
-            QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            QpType::XrcInitiator => {
-                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }
-            }
-            QpType::XrcTarget => Rts::XrcTarget { sq_psn, timeout },
-            QpType::Uc => Rts::Uc { sq_psn },
-            QpType::Ud => Rts::Ud { sq_psn },
+        let requester = RequesterAttr {
+            timeout: 8,
+            retry_cnt: retries,
+            rnr_retry: retries,
+            max_rd_atomic: self.setup.reads(),
         };
+        let rts = Rts::new(member.qp_type, sq_psn, requester);
         self.adapter.to_rts(self.now, member.qpn, &rts)
     }
 

@@ -7,7 +7,10 @@ use roce_transport::{
     addr::{AddressVector, Mtu, QKey, Qpn},
     mem::{Access, HeapMemory, Memory, MrAttr, RegisterError, Reregister, WindowId, WindowType},
     psn::Psn,
-    qp::{Init, ModifyError, QpCaps, QpInit, QpType, Rtr, Rts, State},
+    qp::{
+        Init, ModifyError, PeerAttr, QpCaps, QpInit, QpType, RequesterAttr, ResponderAttr, Rtr,
+        Rts, State,
+    },
     time::Instant,
     work::{CqModeration, SrqAttr, SrqError},
 };
@@ -667,34 +670,22 @@ fn rtr(qp_type: QpType, ip: IpAddr, dest_qpn: Qpn, value: u8) -> Rtr {
         av.dgid = IpAddr::from([0xFD00, 0, 0, 0, 0, 0, 0, 1]).into();
     }
     let path_mtu = if value == 0xF3 { Mtu::B4096 } else { Mtu::B256 };
-    let rq_psn = Psn::new(psn(value));
-    match qp_type {
-        QpType::Rc => Rtr::Rc {
-            dest_qpn,
-            path_mtu,
-            rq_psn,
-            av,
-            max_dest_rd_atomic: if value == 0xF4 { 129 } else { 4 },
-            min_rnr_timer: if value == 0xF5 { 32 } else { 1 },
-        },
-        QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
-        _ => Rtr::Ud,
-    }
+    let peer = PeerAttr { dest_qpn, path_mtu, rq_psn: Psn::new(psn(value)), av };
+    let responder = ResponderAttr {
+        max_dest_rd_atomic: if value == 0xF4 { 129 } else { 4 },
+        min_rnr_timer: if value == 0xF5 { 32 } else { 1 },
+    };
+    Rtr::new(qp_type, peer, responder)
 }
 
 fn rts(qp_type: QpType, value: u8) -> Rts {
-    let sq_psn = Psn::new(psn(value));
-    match qp_type {
-        QpType::Rc => Rts::Rc {
-            sq_psn,
-            timeout: if value == 0xF1 { 32 } else { 8 },
-            retry_cnt: if value == 0xF2 { 8 } else { 2 },
-            rnr_retry: if value == 0xF3 { 8 } else { 2 },
-            max_rd_atomic: if value == 0xF4 { 129 } else { 4 },
-        },
-        QpType::Uc => Rts::Uc { sq_psn },
-        _ => Rts::Ud { sq_psn },
-    }
+    let requester = RequesterAttr {
+        timeout: if value == 0xF1 { 32 } else { 8 },
+        retry_cnt: if value == 0xF2 { 8 } else { 2 },
+        rnr_retry: if value == 0xF3 { 8 } else { 2 },
+        max_rd_atomic: if value == 0xF4 { 129 } else { 4 },
+    };
+    Rts::new(qp_type, Psn::new(psn(value)), requester)
 }
 
 /// Far apart for different lives, and some just before the end of the number space.

@@ -11,8 +11,8 @@ use roce_provider::{
         addr::{QKey, Qpn},
         psn::Psn,
         qp::{
-            Attribute, Init, QpInfo, QpType, QpUpdate, Rtr, Rts, State, is_legal,
-            optional_attributes,
+            Attribute, Init, PeerAttr, QpInfo, QpType, QpUpdate, RequesterAttr, ResponderAttr, Rtr,
+            Rts, State, is_legal, optional_attributes,
         },
     },
 };
@@ -185,33 +185,22 @@ fn init(attr: &ibv_qp_attr, mask: u32) -> Result<Init> {
 
 fn rtr(qp_type: QpType, attr: &ibv_qp_attr) -> Result<Rtr> {
     if qp_type == QpType::Ud {
-        return Ok(Rtr::Ud);
+        return Ok(Rtr::Ud); // the other members may hold anything
     }
-    let (dest_qpn, rq_psn) = (Qpn::new(attr.dest_qp_num), Psn::new(attr.rq_psn));
-    let (path_mtu, av) = (mtu::from_c(attr.path_mtu)?, address::from_c(&attr.ah_attr)?);
     let ibv_qp_attr { max_dest_rd_atomic, min_rnr_timer, .. } = *attr;
-    Ok(match qp_type {
-        QpType::Rc => Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
-        QpType::XrcTarget => {
-            Rtr::XrcTarget { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }
-        }
-        QpType::XrcInitiator => Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
-        QpType::Uc | QpType::Ud => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
-    })
+    let peer = PeerAttr {
+        dest_qpn: Qpn::new(attr.dest_qp_num),
+        path_mtu: mtu::from_c(attr.path_mtu)?,
+        rq_psn: Psn::new(attr.rq_psn),
+        av: address::from_c(&attr.ah_attr)?,
+    };
+    Ok(Rtr::new(qp_type, peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer }))
 }
 
 fn rts(qp_type: QpType, attr: &ibv_qp_attr) -> Rts {
-    let sq_psn = Psn::new(attr.sq_psn);
     let ibv_qp_attr { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } = *attr;
-    match qp_type {
-        QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-        QpType::XrcInitiator => {
-            Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic }
-        }
-        QpType::XrcTarget => Rts::XrcTarget { sq_psn, timeout },
-        QpType::Uc => Rts::Uc { sq_psn },
-        QpType::Ud => Rts::Ud { sq_psn },
-    }
+    let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
+    Rts::new(qp_type, Psn::new(attr.sq_psn), requester)
 }
 
 fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {

@@ -81,7 +81,7 @@ pub(super) fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
     if qp.query().qp_type == QpType::Ud {
         qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;
         qp.to_rtr(Rtr::Ud)?;
-        return qp.to_rts(Rts::Ud { sq_psn: qp.context().random_psn() });
+        return qp.to_rts(Rts::Ud(qp.context().random_psn()));
     }
     let access = Access::REMOTE_CHANGE
         | Access::REMOTE_READ

@@ -4,7 +4,9 @@ use roce_transport::{
     addr::{AddressVector, Gid, Mtu, Qpn},
     mem::Access,
     psn::Psn,
-    qp::{Init, ModifyError, QpInfo, QpType, Rtr, Rts, State},
+    qp::{
+        Init, ModifyError, PeerAttr, QpInfo, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, State,
+    },
 };
 use thiserror::Error;
 
@@ -71,32 +73,20 @@ impl QueuePair {
             | Access::REMOTE_READ
             | Access::FLUSH_GLOBAL
             | Access::FLUSH_PERSISTENT;
-        let (dest_qpn, rq_psn, sq_psn) = (peer.qpn, peer.psn, self.inner.psn);
-        let av = AddressVector::new(peer.gid, sgid_index);
-        let (max_dest_rd_atomic, min_rnr_timer) = (16, 12);
-        let (timeout, retry_cnt, rnr_retry, max_rd_atomic) = (14, 7, 7, 16);
-        let (rtr, rts) = match qp_type {
-            QpType::XrcInitiator => (
-                Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av },
-                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            ),
-            QpType::XrcTarget => (
-                Rtr::XrcTarget {
-                    dest_qpn,
-                    path_mtu,
-                    rq_psn,
-                    av,
-                    max_dest_rd_atomic,
-                    min_rnr_timer,
-                },
-                Rts::XrcTarget { sq_psn, timeout },
-            ),
-            QpType::Uc | QpType::Ud => return Err(ModifyError::WrongService(qp_type).into()),
-            QpType::Rc => (
-                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
-                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            ),
+        if matches!(qp_type, QpType::Uc | QpType::Ud) {
+            return Err(ModifyError::WrongService(qp_type).into());
+        }
+        let peer = PeerAttr {
+            dest_qpn: peer.qpn,
+            path_mtu,
+            rq_psn: peer.psn,
+            av: AddressVector::new(peer.gid, sgid_index),
         };
+        let responder = ResponderAttr { max_dest_rd_atomic: 16, min_rnr_timer: 12 };
+        let requester =
+            RequesterAttr { timeout: 14, retry_cnt: 7, rnr_retry: 7, max_rd_atomic: 16 };
+        let rtr = Rtr::new(qp_type, peer, responder);
+        let rts = Rts::new(qp_type, self.inner.psn, requester);
         self.to_init(Init { access, ..Init::default() })?;
         self.to_rtr(rtr).and_then(|()| self.to_rts(rts)).or_else(|error| {
             if state == State::Reset {

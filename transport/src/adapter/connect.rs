@@ -15,7 +15,9 @@ use crate::{
     },
     event::{Disposition, DropReason},
     ids::Qpn,
-    qp::{Built, MAX_RD_ATOMIC, ModifyError, QpType, Rtr, Rts},
+    qp::{
+        Built, MAX_RD_ATOMIC, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts,
+    },
     time::Instant,
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
 };
@@ -208,36 +210,16 @@ impl Adapter {
         } = *setup;
         let qp_type = self.query_qp(qpn).ok_or(ModifyError::UnknownQp)?.qp_type;
         let path_mtu = setup.path_mtu.unwrap_or(self.gids.port_mtu());
-        let (rtr, rts) = match qp_type {
-            QpType::Rc => {
-                let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
-                let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
-                let rtr =
-                    Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer };
-                (rtr, Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
-            }
-            QpType::Uc => (Rtr::Uc { dest_qpn, path_mtu, rq_psn, av }, Rts::Uc { sq_psn }),
-            QpType::XrcInitiator => {
-                let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
-                let rtr = Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av };
-                (rtr, Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic })
-            }
-            QpType::XrcTarget => {
-                let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
-                let rtr = Rtr::XrcTarget {
-                    dest_qpn,
-                    path_mtu,
-                    rq_psn,
-                    av,
-                    max_dest_rd_atomic,
-                    min_rnr_timer,
-                };
-                (rtr, Rts::XrcTarget { sq_psn, timeout })
-            }
-            QpType::Ud => return Err(ModifyError::WrongService(qp_type)),
-        };
-        self.to_rtr(qpn, &rtr)?;
-        self.to_rts(now, qpn, &rts)
+        if qp_type == QpType::Ud {
+            return Err(ModifyError::WrongService(qp_type));
+        }
+        let max_dest_rd_atomic = setup.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
+        let max_rd_atomic = setup.max_rd_atomic.min(MAX_RD_ATOMIC);
+        let peer = PeerAttr { dest_qpn, path_mtu, rq_psn, av };
+        let responder = ResponderAttr { max_dest_rd_atomic, min_rnr_timer };
+        let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
+        self.to_rtr(qpn, &Rtr::new(qp_type, peer, responder))?;
+        self.to_rts(now, qpn, &Rts::new(qp_type, sq_psn, requester))
     }
 
     /// The peer has accepted: moves the own queue pair, too, and tells the peer.

@@ -88,109 +88,86 @@ pub struct Init {
     pub qkey: QKey,
 }
 
-/// What INIT→RTR takes.
+/// The peer of a connection, and the way to it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct PeerAttr {
+    /// The peer's queue pair.
+    pub dest_qpn: Qpn,
+    /// The most payload per packet; both ends must use the same.
+    pub path_mtu: Mtu,
+    /// The first PSN that the peer sends. In UC another one is taken as loss, and the next message
+    /// starts anew. An XRC initiator takes one without effect: it gets no requests.
+    pub rq_psn: Psn,
+    /// The way to the peer.
+    pub av: AddressVector,
+}
+
+/// Attributes of the end of a reliable connection that answers requests.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ResponderAttr {
+    /// READs and atomics that the peer may have outstanding, 0..=128.
+    pub max_dest_rd_atomic: u8,
+    /// Code of the time for which the peer is asked to wait when no receive request is posted,
+    /// 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
+    pub min_rnr_timer: u8,
+}
+
+/// Attributes of the end of a reliable connection that sends requests.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RequesterAttr {
+    /// Code of the acknowledge timeout, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
+    pub timeout: u8,
+    /// Number of times that something is sent again without progress, 0..=7.
+    pub retry_cnt: u8,
+    /// Number of times that the peer may say "not ready" without progress, 0..=7; 7 means without
+    /// limit.
+    pub rnr_retry: u8,
+    /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
+    pub max_rd_atomic: u8,
+}
+
+/// Attributes of the transition INIT→RTR.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rtr {
     /// A reliable connection.
-    Rc {
-        /// The peer's queue pair.
-        dest_qpn: Qpn,
-        /// The most payload per packet; both ends must use the same.
-        path_mtu: Mtu,
-        /// The first PSN that the peer sends.
-        rq_psn: Psn,
-        /// The way to the peer.
-        av: AddressVector,
-        /// READs and atomics that the peer may have outstanding, 0..=128.
-        max_dest_rd_atomic: u8,
-        /// Code of the time for which the peer is asked to wait when no receive request is posted,
-        /// 0..=31; see [`rnr_timer`](crate::time::rnr_timer).
-        min_rnr_timer: u8,
-    },
-    /// An unreliable connection; everything as above.
-    Uc {
-        /// The peer's queue pair.
-        dest_qpn: Qpn,
-        /// The most payload per packet.
-        path_mtu: Mtu,
-        /// The first PSN that the peer sends. Another one is taken as loss, and the next message
-        /// starts anew.
-        rq_psn: Psn,
-        /// The way to the peer.
-        av: AddressVector,
-    },
+    Rc(PeerAttr, ResponderAttr),
+    /// An unreliable connection.
+    Uc(PeerAttr),
     /// A datagram queue pair needs nothing more.
     Ud,
-    /// The sending end of an extended reliable connection; everything as above.
-    XrcInitiator {
-        /// The peer's target.
-        dest_qpn: Qpn,
-        /// The most payload per packet; both ends must use the same.
-        path_mtu: Mtu,
-        /// Asked for by the interface, and without effect: an initiator gets no requests.
-        rq_psn: Psn,
-        /// The way to the peer.
-        av: AddressVector,
-    },
-    /// The receiving end of an extended reliable connection; everything as for [`Rc`](Self::Rc).
-    XrcTarget {
-        /// The peer's initiator.
-        dest_qpn: Qpn,
-        /// The most payload per packet; both ends must use the same.
-        path_mtu: Mtu,
-        /// The first PSN that the peer sends.
-        rq_psn: Psn,
-        /// The way to the peer.
-        av: AddressVector,
-        /// READs and atomics that the peer may have outstanding, 0..=128.
-        max_dest_rd_atomic: u8,
-        /// Code of the time for which the peer is asked to wait when no receive request is posted,
-        /// 0..=31.
-        min_rnr_timer: u8,
-    },
+    /// The sending end of an extended reliable connection.
+    XrcInitiator(PeerAttr),
+    /// The receiving end of an extended reliable connection.
+    XrcTarget(PeerAttr, ResponderAttr),
 }
 
-/// What RTR→RTS takes.
+impl Rtr {
+    /// What a queue pair of this type takes of these attributes.
+    #[must_use]
+    pub const fn new(qp_type: QpType, peer: PeerAttr, responder: ResponderAttr) -> Self {
+        match qp_type {
+            QpType::Rc => Self::Rc(peer, responder),
+            QpType::Uc => Self::Uc(peer),
+            QpType::Ud => Self::Ud,
+            QpType::XrcInitiator => Self::XrcInitiator(peer),
+            QpType::XrcTarget => Self::XrcTarget(peer, responder),
+        }
+    }
+}
+
+/// Attributes of the transition RTR→RTS. Each service takes the first PSN that is sent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Rts {
     /// A reliable connection.
-    Rc {
-        /// The first PSN sent.
-        sq_psn: Psn,
-        /// Code of the acknowledge timeout, 0..=31; see [`ack_timeout`](crate::time::ack_timeout).
-        timeout: u8,
-        /// How often something is sent again without progress, 0..=7.
-        retry_cnt: u8,
-        /// How often the peer may say "not ready" without progress, 0..=7; 7 means without limit.
-        rnr_retry: u8,
-        /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
-        max_rd_atomic: u8,
-    },
+    Rc(Psn, RequesterAttr),
     /// An unreliable connection.
-    Uc {
-        /// The first PSN sent.
-        sq_psn: Psn,
-    },
+    Uc(Psn),
     /// A datagram queue pair.
-    Ud {
-        /// The first PSN sent.
-        sq_psn: Psn,
-    },
-    /// The sending end of an extended reliable connection; everything as for [`Rc`](Self::Rc).
-    XrcInitiator {
-        /// The first PSN sent.
-        sq_psn: Psn,
-        /// Code of the acknowledge timeout, 0..=31.
-        timeout: u8,
-        /// How often something is sent again without progress, 0..=7.
-        retry_cnt: u8,
-        /// How often the peer may say "not ready" without progress, 0..=7; 7 means without limit.
-        rnr_retry: u8,
-        /// READs and atomics outstanding at once, 0..=128; no more than the peer allows.
-        max_rd_atomic: u8,
-    },
-    /// The receiving end of an extended reliable connection. Both are asked for by the interface,
-    /// and without effect: a target sends no requests.
+    Ud(Psn),
+    /// The sending end of an extended reliable connection.
+    XrcInitiator(Psn, RequesterAttr),
+    /// The receiving end of an extended reliable connection. The interface asks for both, and they
+    /// are without effect: a target sends no requests.
     XrcTarget {
         /// The first PSN sent.
         sq_psn: Psn,
@@ -200,4 +177,18 @@ pub enum Rts {
     /// Back from SQD or SQE, with everything as it was. In RTS it changes nothing but what
     /// [`QpUpdate`](super::QpUpdate) says.
     Resume,
+}
+
+impl Rts {
+    /// What a queue pair of this type takes of these attributes.
+    #[must_use]
+    pub const fn new(qp_type: QpType, sq_psn: Psn, requester: RequesterAttr) -> Self {
+        match qp_type {
+            QpType::Rc => Self::Rc(sq_psn, requester),
+            QpType::Uc => Self::Uc(sq_psn),
+            QpType::Ud => Self::Ud(sq_psn),
+            QpType::XrcInitiator => Self::XrcInitiator(sq_psn, requester),
+            QpType::XrcTarget => Self::XrcTarget { sq_psn, timeout: requester.timeout },
+        }
+    }
 }

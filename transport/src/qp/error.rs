@@ -2,7 +2,10 @@
 
 use thiserror::Error;
 
-use super::state::{Attribute, QpType, State};
+use super::{
+    state::{QpType, State},
+    update::Attribute,
+};
 use crate::addr::{Gid, Mtu};
 
 /// Why a queue pair cannot be changed as asked. Nothing has changed.
@@ -72,7 +75,7 @@ pub enum ModifyError {
         /// The attribute.
         attribute: Attribute,
         /// Its greatest value.
-        limit: u32,
+        limit: u8,
     },
 }
 

@@ -1,7 +1,7 @@
 //! Attributes and state of a queue pair, as a query returns them.
 
 use super::{
-    attr::QpCaps,
+    attr::{QpCaps, RequesterAttr, ResponderAttr},
     state::{QpType, State},
     update::PathMigration,
 };
@@ -40,18 +40,10 @@ pub struct QpInfo {
     pub qkey: QKey,
     /// The way to the peer (connections, from RTR on).
     pub av: Option<AddressVector>,
-    /// Code of the acknowledge timeout (RC and XRC, from RTS on).
-    pub timeout: u8,
-    /// Retries without progress (RC and XRC, from RTS on).
-    pub retry_cnt: u8,
-    /// Retries of a peer that is not ready (RC and XRC, from RTS on).
-    pub rnr_retry: u8,
-    /// READs and atomics outstanding at once (RC and XRC, from RTS on).
-    pub max_rd_atomic: u8,
-    /// READs and atomics that the peer may have outstanding (RC and XRC, from RTR on).
-    pub max_dest_rd_atomic: u8,
-    /// Code of the time asked for when no receive request is posted (RC and XRC, from RTR on).
-    pub min_rnr_timer: u8,
+    /// Attributes of the requester (RC and XRC, from RTS on).
+    pub requester: RequesterAttr,
+    /// Attributes of the responder (RC and XRC, from RTR on).
+    pub responder: ResponderAttr,
     /// Always [`Migrated`](PathMigration::Migrated).
     pub path_migration: PathMigration,
     /// Sizes.

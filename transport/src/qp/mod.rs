@@ -25,13 +25,16 @@ mod ud;
 mod update;
 mod xrc;
 
-pub use attr::{Init, MAX_MESSAGE, MAX_RD_ATOMIC, QpCaps, QpInit, Quirks, Rtr, Rts};
+pub use attr::{
+    Init, MAX_MESSAGE, MAX_RD_ATOMIC, PeerAttr, QpCaps, QpInit, Quirks, RequesterAttr,
+    ResponderAttr, Rtr, Rts,
+};
 pub(crate) use common::{Common, Env};
 pub use error::{ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
-pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
-pub use update::{PathMigration, QpUpdate};
+pub use state::{EDGES, QpType, State, is_legal};
+pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 
 use crate::{
     event::{Disposition, DropReason, Event},
@@ -65,7 +68,7 @@ impl Qp {
             responder: Responder::new(caps.max_recv_wr),
             common,
             congestion: Congestion::default(),
-            reliability: Reliability::default(),
+            reliability: Reliability::NONE,
             established: false,
             drained: false,
             drain_event: false,

@@ -3,16 +3,16 @@
 
 use super::{
     Qp,
-    attr::{Init, Rtr, Rts},
+    attr::{Init, PeerAttr, Rtr, Rts},
     common::Env,
     error::ModifyError,
     info::QpInfo,
     reliability::Reliability,
-    state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes},
-    update::{PathMigration, QpUpdate},
+    state::{EDGES, QpType, State, is_legal},
+    update::{Attribute, PathMigration, QpUpdate, optional_attributes},
 };
 use crate::{
-    addr::{AddressVector, Mtu, PKey, QKey},
+    addr::{AddressVector, PKey, QKey},
     gids::{GidTable, Path},
     ids::Qpn,
     mem::Access,
@@ -114,37 +114,22 @@ impl Qp {
     ) -> Result<(), ModifyError> {
         self.check_edge(State::Rtr)?;
         let checked = self.check_changes(State::Rtr, changes, env)?;
-        match (self.common.qp_type, rtr) {
-            (QpType::Ud, Rtr::Ud) => {}
-            (
-                QpType::Rc,
-                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer },
-            )
-            | (
-                QpType::XrcTarget,
-                Rtr::XrcTarget {
-                    dest_qpn,
-                    path_mtu,
-                    rq_psn,
-                    av,
-                    max_dest_rd_atomic,
-                    min_rnr_timer,
-                },
-            ) => {
-                let (max_dest_rd_atomic, min_rnr_timer) = (*max_dest_rd_atomic, *min_rnr_timer);
-                let reliability =
-                    Reliability { max_dest_rd_atomic, min_rnr_timer, ..self.reliability };
-                reliability.check()?;
-                self.set_peer(*dest_qpn, *path_mtu, av, env.gids)?;
-                self.reliability = reliability;
-                self.responder.start(*rq_psn, max_dest_rd_atomic, min_rnr_timer);
+        let (peer, responder) = match (self.common.qp_type, rtr) {
+            (QpType::Ud, Rtr::Ud) => (None, None),
+            (QpType::Uc, Rtr::Uc(peer)) | (QpType::XrcInitiator, Rtr::XrcInitiator(peer)) => {
+                (Some(peer), None)
             }
-            (QpType::Uc, Rtr::Uc { dest_qpn, path_mtu, rq_psn, av })
-            | (QpType::XrcInitiator, Rtr::XrcInitiator { dest_qpn, path_mtu, rq_psn, av }) => {
-                self.set_peer(*dest_qpn, *path_mtu, av, env.gids)?;
-                self.responder.start(*rq_psn, 0, 0);
-            }
+            (QpType::Rc, Rtr::Rc(peer, responder))
+            | (QpType::XrcTarget, Rtr::XrcTarget(peer, responder)) => (Some(peer), Some(responder)),
             (qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
+        };
+        let mut reliability = self.reliability;
+        reliability.responder = responder.copied().unwrap_or(reliability.responder);
+        reliability.check()?;
+        if let Some(peer) = peer {
+            self.set_peer(peer, env.gids)?;
+            self.reliability = reliability;
+            self.responder.start(peer.rq_psn, responder.unwrap_or(&Reliability::NONE.responder));
         }
         self.apply(&checked);
         self.established = false;
@@ -159,20 +144,15 @@ impl Qp {
         gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))
     }
 
-    fn set_peer(
-        &mut self,
-        qpn: Qpn,
-        path_mtu: Mtu,
-        av: &AddressVector,
-        gids: &GidTable,
-    ) -> Result<(), ModifyError> {
+    fn set_peer(&mut self, peer: &PeerAttr, gids: &GidTable) -> Result<(), ModifyError> {
+        let PeerAttr { dest_qpn, path_mtu, ref av, .. } = *peer;
         if path_mtu > gids.port_mtu() {
             return Err(ModifyError::PathMtu { asked: path_mtu, port: gids.port_mtu() });
         }
-        self.common.path = Some(self.path_to(qpn, av, gids)?);
+        self.common.path = Some(self.path_to(dest_qpn, av, gids)?);
         self.common.av = Some(*av);
         self.common.mtu = path_mtu;
-        self.common.dest_qpn = qpn;
+        self.common.dest_qpn = dest_qpn;
         Ok(())
     }
 
@@ -184,41 +164,29 @@ impl Qp {
     ) -> Result<(), ModifyError> {
         self.check_edge(State::Rts)?;
         let checked = self.check_changes(State::Rts, changes, env)?;
-        let mut reliability = self.reliability.changed(changes);
+        let mut reliability = self.reliability.updated(changes);
         match *rts {
-            Rts::Rc { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. }
-            | Rts::XrcInitiator { timeout, retry_cnt, rnr_retry, max_rd_atomic, .. } => {
-                reliability =
-                    Reliability { timeout, retry_cnt, rnr_retry, max_rd_atomic, ..reliability };
+            Rts::Rc(_, requester) | Rts::XrcInitiator(_, requester) => {
+                reliability.requester = requester;
             }
-            Rts::XrcTarget { timeout, .. } => reliability.timeout = timeout,
-            Rts::Uc { .. } | Rts::Ud { .. } | Rts::Resume => {}
+            Rts::XrcTarget { timeout, .. } => reliability.requester.timeout = timeout,
+            Rts::Uc(_) | Rts::Ud(_) | Rts::Resume => {}
         }
         reliability.check()?;
         match (self.common.state, self.common.qp_type, rts) {
-            (State::Rtr, QpType::Ud, Rts::Ud { sq_psn })
-            | (State::Rtr, QpType::Uc, Rts::Uc { sq_psn }) => {
+            (State::Rtr, QpType::Ud, Rts::Ud(sq_psn))
+            | (State::Rtr, QpType::Uc, Rts::Uc(sq_psn))
+            | (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => {
                 self.requester.start_unreliable(*sq_psn);
             }
-            (State::Rtr, QpType::XrcTarget, Rts::XrcTarget { sq_psn, .. }) => {
-                self.requester.start_unreliable(*sq_psn);
-            }
-            (
-                State::Rtr,
-                QpType::Rc,
-                Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            )
-            | (
-                State::Rtr,
-                QpType::XrcInitiator,
-                Rts::XrcInitiator { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-            ) => {
-                self.requester.start(*sq_psn, *timeout, *retry_cnt, *rnr_retry, *max_rd_atomic);
+            (State::Rtr, QpType::Rc, Rts::Rc(sq_psn, requester))
+            | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
+                self.requester.start(*sq_psn, requester);
             }
             (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
         }
-        self.responder.min_rnr_timer = reliability.min_rnr_timer;
+        self.responder.min_rnr_timer = reliability.responder.min_rnr_timer;
         self.reliability = reliability;
         self.apply(&checked);
         self.common.state = State::Rts;
@@ -233,23 +201,16 @@ impl Qp {
         }
         self.check_edge(state)?;
         let checked = self.check_changes(state, changes, env)?;
-        let reliability = self.reliability.changed(changes);
+        let reliability = self.reliability.updated(changes);
         reliability.check()?;
         self.reliability = reliability;
         self.apply(&checked);
-        let Reliability {
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            max_rd_atomic,
-            max_dest_rd_atomic,
-            min_rnr_timer,
-        } = reliability;
-        self.responder.min_rnr_timer = min_rnr_timer;
+        let Reliability { requester, responder } = reliability;
+        self.responder.min_rnr_timer = responder.min_rnr_timer;
         // the rest changes only in SQD, where nothing is under way that the old values hold for
         if state == State::Sqd && qp_type.is_reliable() {
-            self.requester.configure(timeout, retry_cnt, rnr_retry, max_rd_atomic);
-            self.responder.set_max_dest_rd_atomic(max_dest_rd_atomic);
+            self.requester.configure(&requester);
+            self.responder.set_max_dest_rd_atomic(responder.max_dest_rd_atomic);
         }
         Ok(())
     }
@@ -281,7 +242,7 @@ impl Qp {
         if self.common.qp_type == QpType::XrcTarget {
             self.leave_srq();
         }
-        self.reliability = Reliability::default();
+        self.reliability = Reliability::NONE;
         let common = &mut self.common;
         common.state = State::Reset;
         (common.pkey_index, common.pkey) = (0, PKey::DEFAULT);
@@ -291,14 +252,7 @@ impl Qp {
     }
 
     pub(crate) fn info(&self) -> QpInfo {
-        let Reliability {
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            max_rd_atomic,
-            max_dest_rd_atomic,
-            min_rnr_timer,
-        } = self.reliability;
+        let Reliability { requester, responder } = self.reliability;
         QpInfo {
             qpn: self.common.qpn,
             qp_type: self.common.qp_type,
@@ -312,12 +266,8 @@ impl Qp {
             access: self.common.access,
             qkey: self.common.qkey,
             av: self.common.av,
-            timeout,
-            retry_cnt,
-            rnr_retry,
-            max_rd_atomic,
-            max_dest_rd_atomic,
-            min_rnr_timer,
+            requester,
+            responder,
             path_migration: PathMigration::Migrated,
             caps: self.common.caps,
             congestion: self.congestion.counters(),

@@ -1,42 +1,57 @@
 //! Timers, counters and limits of a reliable connection.
 
-use super::{attr::MAX_RD_ATOMIC, error::ModifyError, state::Attribute, update::QpUpdate};
+use super::{
+    attr::{MAX_RD_ATOMIC, RequesterAttr, ResponderAttr},
+    error::ModifyError,
+    update::{Attribute, QpUpdate},
+};
 
-/// Timers, counters and limits of a reliable connection, XRC included, as they were given: what its
-/// halves make of them does not show the codes any more, and goes when the queue pair fails.
-#[derive(Clone, Copy, Debug, Default)]
+/// Attributes of a reliable connection, XRC included, as they were given. The requester and the
+/// responder keep what follows from them, which no longer shows the codes and is gone when the
+/// queue pair fails.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Reliability {
-    pub(super) timeout: u8,
-    pub(super) retry_cnt: u8,
-    pub(super) rnr_retry: u8,
-    pub(super) max_rd_atomic: u8,
-    pub(super) max_dest_rd_atomic: u8,
-    pub(super) min_rnr_timer: u8,
+    pub(super) requester: RequesterAttr,
+    pub(super) responder: ResponderAttr,
 }
 
 impl Reliability {
-    pub(super) fn changed(self, changes: &QpUpdate) -> Self {
+    /// Nothing given yet.
+    pub(super) const NONE: Self = Self {
+        requester: RequesterAttr { timeout: 0, retry_cnt: 0, rnr_retry: 0, max_rd_atomic: 0 },
+        responder: ResponderAttr { max_dest_rd_atomic: 0, min_rnr_timer: 0 },
+    };
+
+    pub(super) fn updated(self, update: &QpUpdate) -> Self {
+        let Self { requester, responder } = self;
         Self {
-            timeout: changes.timeout.unwrap_or(self.timeout),
-            retry_cnt: changes.retry_cnt.unwrap_or(self.retry_cnt),
-            rnr_retry: changes.rnr_retry.unwrap_or(self.rnr_retry),
-            max_rd_atomic: changes.max_rd_atomic.unwrap_or(self.max_rd_atomic),
-            max_dest_rd_atomic: changes.max_dest_rd_atomic.unwrap_or(self.max_dest_rd_atomic),
-            min_rnr_timer: changes.min_rnr_timer.unwrap_or(self.min_rnr_timer),
+            requester: RequesterAttr {
+                timeout: update.timeout.unwrap_or(requester.timeout),
+                retry_cnt: update.retry_cnt.unwrap_or(requester.retry_cnt),
+                rnr_retry: update.rnr_retry.unwrap_or(requester.rnr_retry),
+                max_rd_atomic: update.max_rd_atomic.unwrap_or(requester.max_rd_atomic),
+            },
+            responder: ResponderAttr {
+                max_dest_rd_atomic: update
+                    .max_dest_rd_atomic
+                    .unwrap_or(responder.max_dest_rd_atomic),
+                min_rnr_timer: update.min_rnr_timer.unwrap_or(responder.min_rnr_timer),
+            },
         }
     }
 
     pub(super) fn check(&self) -> Result<(), ModifyError> {
+        let Self { requester, responder } = self;
         for (attribute, value, limit) in [
-            (Attribute::Timeout, self.timeout, 31),
-            (Attribute::RetryCnt, self.retry_cnt, 7),
-            (Attribute::RnrRetry, self.rnr_retry, 7),
-            (Attribute::MaxRdAtomic, self.max_rd_atomic, MAX_RD_ATOMIC),
-            (Attribute::MaxDestRdAtomic, self.max_dest_rd_atomic, MAX_RD_ATOMIC),
-            (Attribute::MinRnrTimer, self.min_rnr_timer, 31),
+            (Attribute::Timeout, requester.timeout, 31),
+            (Attribute::RetryCnt, requester.retry_cnt, 7),
+            (Attribute::RnrRetry, requester.rnr_retry, 7),
+            (Attribute::MaxRdAtomic, requester.max_rd_atomic, MAX_RD_ATOMIC),
+            (Attribute::MaxDestRdAtomic, responder.max_dest_rd_atomic, MAX_RD_ATOMIC),
+            (Attribute::MinRnrTimer, responder.min_rnr_timer, 31),
         ] {
             if value > limit {
-                return Err(ModifyError::Range { attribute, limit: limit.into() });
+                return Err(ModifyError::Range { attribute, limit });
             }
         }
         Ok(())

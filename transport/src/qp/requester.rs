@@ -13,6 +13,7 @@
 //! comes from: at `sent_end` normally, behind it after a loss (go-back-N).
 
 use super::{
+    attr::RequesterAttr,
     common::{Common, Env},
     packet::OutgoingPacket,
     retry::{Retry, Verdict},
@@ -95,26 +96,14 @@ impl Requester {
     }
 
     /// RTR→RTS of a connection.
-    pub(crate) fn start(
-        &mut self,
-        psn: Psn,
-        timeout: u8,
-        retry_cnt: u8,
-        rnr_retry: u8,
-        max_rd_atomic: u8,
-    ) {
+    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr) {
         self.start_unreliable(psn);
-        self.configure(timeout, retry_cnt, rnr_retry, max_rd_atomic);
+        self.configure(attr);
     }
 
     /// Sets timers, counters and limits while nothing is under way.
-    pub(crate) fn configure(
-        &mut self,
-        timeout: u8,
-        retry_cnt: u8,
-        rnr_retry: u8,
-        max_rd_atomic: u8,
-    ) {
+    pub(crate) fn configure(&mut self, attr: &RequesterAttr) {
+        let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
         self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
     }

@@ -6,6 +6,7 @@
 use alloc::{collections::VecDeque, sync::Arc};
 
 use super::{
+    attr::ResponderAttr,
     common::{Common, Env},
     error::PostError,
     packet::OutgoingPacket,
@@ -175,16 +176,16 @@ impl Responder {
     }
 
     /// INIT→RTR.
-    pub(crate) fn start(&mut self, psn: Psn, max_dest_rd_atomic: u8, min_rnr_timer: u8) {
+    pub(crate) fn start(&mut self, psn: Psn, attr: &ResponderAttr) {
         self.expected = psn;
         self.acknowledged = psn;
         self.msn = Msn::default();
-        self.replay = ReplayRing::new(max_dest_rd_atomic);
+        self.replay = ReplayRing::new(attr.max_dest_rd_atomic);
         self.placements = Placements::default();
-        self.min_rnr_timer = min_rnr_timer;
+        self.min_rnr_timer = attr.min_rnr_timer;
     }
 
-    /// SQD→SQD: how many READs and atomics the peer may have outstanding.
+    /// SQD→SQD: sets the number of READs and atomics that the peer may have outstanding.
     pub(crate) fn set_max_dest_rd_atomic(&mut self, agreed: u8) {
         self.replay.resize(agreed);
     }

@@ -196,14 +196,15 @@ fn attributes_reach_the_transition() {
         | IBV_QP_RQ_PSN
         | IBV_QP_MAX_DEST_RD_ATOMIC
         | IBV_QP_MIN_RNR_TIMER;
-    let rtr = Rtr::Rc {
-        dest_qpn: Qpn::new(0x123),
-        path_mtu: Mtu::B4096,
-        rq_psn: Psn::new(0x456),
-        av: address::from_c(&attr.ah_attr).unwrap(),
-        max_dest_rd_atomic: 2,
-        min_rnr_timer: 3,
-    };
+    let rtr = Rtr::Rc(
+        PeerAttr {
+            dest_qpn: Qpn::new(0x123),
+            path_mtu: Mtu::B4096,
+            rq_psn: Psn::new(0x456),
+            av: address::from_c(&attr.ah_attr).unwrap(),
+        },
+        ResponderAttr { max_dest_rd_atomic: 2, min_rnr_timer: 3 },
+    );
     assert_eq!(
         Transition::of(Rc, InitState, &attr, mask),
         Ok(Transition::Rtr(rtr, QpUpdate::NONE))
@@ -222,13 +223,10 @@ fn attributes_reach_the_transition() {
         | IBV_QP_RNR_RETRY
         | IBV_QP_SQ_PSN
         | IBV_QP_MAX_QP_RD_ATOMIC;
-    let rts = Rts::Rc {
-        sq_psn: Psn::new(0x789),
-        timeout: 4,
-        retry_cnt: 5,
-        rnr_retry: 6,
-        max_rd_atomic: 1,
-    };
+    let rts = Rts::Rc(
+        Psn::new(0x789),
+        RequesterAttr { timeout: 4, retry_cnt: 5, rnr_retry: 6, max_rd_atomic: 1 },
+    );
     assert_eq!(Transition::of(Rc, RtrState, &attr, mask), Ok(Transition::Rts(rts, QpUpdate::NONE)));
     // what a transition does not need, it does not change, whatever stands in the structure
     assert_eq!(

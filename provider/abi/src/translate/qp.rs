@@ -108,13 +108,13 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
         ah_attr: info.av.map_or(ibv_ah_attr::zeroed(), |av| address::to_c(&av)),
         pkey_index: info.pkey_index,
         sq_draining: info.sq_draining.into(),
-        max_rd_atomic: info.max_rd_atomic,
-        max_dest_rd_atomic: info.max_dest_rd_atomic,
-        min_rnr_timer: info.min_rnr_timer,
+        max_rd_atomic: info.requester.max_rd_atomic,
+        max_dest_rd_atomic: info.responder.max_dest_rd_atomic,
+        min_rnr_timer: info.responder.min_rnr_timer,
         port_num: 1,
-        timeout: info.timeout,
-        retry_cnt: info.retry_cnt,
-        rnr_retry: info.rnr_retry,
+        timeout: info.requester.timeout,
+        retry_cnt: info.requester.retry_cnt,
+        rnr_retry: info.requester.rnr_retry,
         ..ibv_qp_attr::zeroed()
     }
 }

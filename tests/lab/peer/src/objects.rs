@@ -8,9 +8,9 @@ use std::{
 
 use roce::{
     BadWorkRequest, CompletionQueue, Context, Init, MemoryFault, MemoryRegion, MemoryWindow,
-    ModifyError, ObjectError, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn, QueuePair,
-    Quirks, RegionError, RegisterError, Rtr, Rts, SharedReceiveQueue, SrqAttr, SrqError,
-    WindowType,
+    ModifyError, ObjectError, PeerAttr, ProtectionDomain, Psn, QKey, QpInitAttr, QpType, Qpn,
+    QueuePair, Quirks, RegionError, RegisterError, RequesterAttr, ResponderAttr, Rtr, Rts,
+    SharedReceiveQueue, SrqAttr, SrqError, WindowType,
 };
 use serde_json::{Value, json};
 
@@ -264,12 +264,8 @@ impl Objects {
                 )?)?;
             }
             Transition::Rts { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic } => {
-                let sq_psn = Psn::new(sq_psn);
-                qp.to_rts(match qp_type {
-                    QpType::Rc => Rts::Rc { sq_psn, timeout, retry_cnt, rnr_retry, max_rd_atomic },
-                    QpType::Uc => Rts::Uc { sq_psn },
-                    _ => Rts::Ud { sq_psn }, // There are no others.
-                })?;
+                let requester = RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic };
+                qp.to_rts(Rts::new(qp_type, Psn::new(sq_psn), requester))?;
             }
             Transition::Resume {} => qp.to_rts(Rts::Resume)?,
             Transition::Sqd { notify } => qp.to_sqd(notify)?,
@@ -287,15 +283,13 @@ impl Objects {
         min_rnr_timer: u8,
     ) -> Result<Rtr, Failure> {
         let Some(&Peer { address, qpn, path_mtu }) = peer else { return Ok(Rtr::Ud) };
-        let av = translate::address_vector(address, &self.context)?;
-        let (dest_qpn, path_mtu) = (Qpn::new(qpn), translate::mtu(path_mtu)?);
-        Ok(match qp_type {
-            QpType::Rc => {
-                Rtr::Rc { dest_qpn, path_mtu, rq_psn, av, max_dest_rd_atomic, min_rnr_timer }
-            }
-            QpType::Uc => Rtr::Uc { dest_qpn, path_mtu, rq_psn, av },
-            _ => Rtr::Ud,
-        })
+        let peer = PeerAttr {
+            av: translate::address_vector(address, &self.context)?,
+            dest_qpn: Qpn::new(qpn),
+            path_mtu: translate::mtu(path_mtu)?,
+            rq_psn,
+        };
+        Ok(Rtr::new(qp_type, peer, ResponderAttr { max_dest_rd_atomic, min_rnr_timer }))
     }
 
     fn destroy(&mut self, name: &str) -> Answer {
