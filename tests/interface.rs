@@ -16,10 +16,10 @@ use roce::{
 };
 use roce_transport::psn::Psn;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 const INSIDE: &str = "ROCE_TEST_INSIDE";
 
-/// Whether this process is in a namespace of its own; if not, runs the test of this name in one.
+/// True if this process is in a namespace of its own; if not, runs the test of this name in one.
 fn inside(test: &str) -> bool {
     if env::var_os(INSIDE).is_some() {
         return true;
@@ -65,10 +65,10 @@ fn cable() {
     }
 }
 
-/// Sleeps on the descriptor, as a program would that does nothing else.
+/// Waits for the descriptor, as a program would that does nothing else.
 #[track_caller]
 fn expect(context: &Context, event: AsyncEvent) {
-    let limit = rustix::event::Timespec::try_from(PATIENCE).unwrap();
+    let limit = rustix::event::Timespec::try_from(TIMEOUT).unwrap();
     let mut polled =
         [rustix::event::PollFd::from_borrowed_fd(context.async_fd(), rustix::event::PollFlags::IN)];
     assert_eq!(
@@ -83,7 +83,7 @@ fn expect(context: &Context, event: AsyncEvent) {
 fn eventually(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
+        assert!(start.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(5));
     }
 }
@@ -122,7 +122,7 @@ fn works_over(context: &Context, sgid_index: u16) {
             wc.result.unwrap();
             break;
         }
-        assert!(start.elapsed() < PATIENCE);
+        assert!(start.elapsed() < TIMEOUT);
     }
     assert_eq!(memory.to_vec(0..8).unwrap(), b"followed");
 }
@@ -161,7 +161,7 @@ fn addresses_come_and_go() {
         "addresses of other interfaces are not its own"
     );
 
-    // what a program sends from an address that has gone is an error that is counted
+    // sending from an address that has gone is an error that is counted
     let errors = context.link_counters().send_errors;
     let pd = context.alloc_pd().unwrap();
     let cq = context.create_cq(16, None).unwrap();
@@ -214,8 +214,8 @@ fn the_interface_goes_down_and_away() {
     assert_eq!(events, [AsyncEvent::PortError, AsyncEvent::GidChange]);
 }
 
-/// A device of one address has that one or none, and a program with an event loop of its own is
-/// told by its descriptor.
+/// A device of one address has that one or none, and the descriptor of a program with an event loop
+/// of its own becomes readable.
 #[test]
 fn a_single_address_by_hand() {
     if !inside("a_single_address_by_hand") {
@@ -228,7 +228,7 @@ fn a_single_address_by_hand() {
     let next = |event| {
         let start = Instant::now();
         loop {
-            assert!(progress_is_due(&context, PATIENCE) && start.elapsed() < PATIENCE, "no event");
+            assert!(progress_is_due(&context, TIMEOUT) && start.elapsed() < TIMEOUT, "no event");
             context.progress();
             if let Some(came) = context.poll_async_event() {
                 assert_eq!(came, event);
@@ -245,7 +245,7 @@ fn a_single_address_by_hand() {
     assert_eq!(gids(&context), ["::ffff:10.9.0.1"]);
     works_over(&context, 0);
 
-    // the descriptor also tells of what arrives at the new address
+    // packets that arrive at the new address make the descriptor readable, too
     while progress_is_due(&context, Duration::ZERO) {
         context.progress();
     }
@@ -258,7 +258,7 @@ fn a_single_address_by_hand() {
         Data::empty(),
     )])
     .unwrap();
-    assert!(progress_is_due(&context, PATIENCE));
+    assert!(progress_is_due(&context, TIMEOUT));
 }
 
 fn progress_is_due(context: &Context, limit: Duration) -> bool {

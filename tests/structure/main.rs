@@ -64,7 +64,7 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
-        &["errno", "export", "sync", "message"],
+        &["errno", "export", "sync", "message", "list"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
         &["table"],

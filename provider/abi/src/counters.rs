@@ -1,5 +1,5 @@
 //! Counters objects. There are no flows that one could be attached to; without a flow, it counts
-//! what the device receives.
+//! the packets that the device receives.
 
 use std::{
     cell::UnsafeCell,
@@ -25,7 +25,7 @@ pub(crate) struct Counters {
     attached: Mutex<Vec<Attached>>,
 }
 
-/// Where among the values the number of packets goes, and what it was before.
+/// Index of the number of packets among the values, and that number when it was attached.
 struct Attached {
     index: u32,
     before: u64,
@@ -83,7 +83,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     errno::status(Counters::get(counters).and_then(attach))
 }
 
-/// `ibv_read_counters`. `EINVAL` when there are not places enough.
+/// `ibv_read_counters`. `EINVAL` if there are too few values.
 pub(crate) unsafe extern "C" fn read_counters(
     counters: *mut ibv_counters,
     values: *mut u64,

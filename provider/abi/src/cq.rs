@@ -77,7 +77,7 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
-    /// Hands it to the program, and its events from now on.
+    /// Hands it to the program, which gets its events from then on.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
         let pointer = self.into_raw();
@@ -95,7 +95,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
-    // what is negative is too much
+    // negative numbers are too great
     errno::pointer(
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start),
     )
@@ -124,18 +124,14 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
 }
 
 /// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
-/// `EOVERFLOW`: nothing will ever come again.
-pub(crate) unsafe extern "C" fn poll_cq(
-    cq: *mut ibv_cq,
-    number: c_int,
-    places: *mut ibv_wc,
-) -> c_int {
+/// `EOVERFLOW`: there will be no more.
+pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
     let Ok(object) = Cq::get(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
     let limit = usize::try_from(number).unwrap_or(0);
-    let mut place = places;
+    let mut next = wcs;
     let taken = object.cq.poll_each(limit, |wc| {
-        wc::write(place, &wc);
-        place = place.add(1);
+        wc::write(next, &wc);
+        next = next.add(1);
     });
     if taken == 0 && limit > 0 && object.cq.has_overrun() {
         return errno::minus_one(Err(Errno(libc::EOVERFLOW)));

@@ -1,5 +1,5 @@
-//! Extended completion queues: completions are visited one after another in batches, and asked for
-//! their parts.
+//! Extended completion queues: completions are visited one after another in batches, and their
+//! parts are read by calls.
 
 use std::{
     ffi::{c_int, c_uint},
@@ -21,7 +21,7 @@ use crate::{
     translate::wc,
 };
 
-/// Parts of completions that can be asked for. There are no VLANs, no flow tags and no tag matching.
+/// Parts of completions that can be read. There are no VLANs, no flow tags and no tag matching.
 const PARTS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;

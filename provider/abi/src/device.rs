@@ -15,7 +15,7 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_device},
-    message,
+    list, message,
     object::Object,
     sync::Mutex,
 };
@@ -45,21 +45,21 @@ unsafe impl Send for Dev {}
 /// that a program may keep a device beyond its list.
 static DEVICES: Mutex<BTreeMap<String, &'static Dev>> = Mutex::new(BTreeMap::new());
 
-/// Devices that are open, each with how often: an adapter's addresses can be used only once,
-/// whoever in the process opens it.
+/// Open devices by name: the addresses of an adapter can be used only once in a process.
 static OPEN: Mutex<BTreeMap<String, Open>> = Mutex::new(BTreeMap::new());
 
 /// An open device.
 struct Open {
     context: Context,
+    /// Number of times that it was opened.
     times: usize,
-    /// Another program has this address of it.
+    /// Address of it that another program has.
     taken: Option<IpAddr>,
 }
 
-/// For how long a peer at which nobody listens yet is asked again: programs that start both sides
-/// at one moment rely on finding addresses to take as long as it does with a kernel (perftest's,
-/// for example).
+/// Time during which a request to a service without a listener is repeated. Programs that start
+/// both sides at one moment (perftest's, for example) rely on resolving addresses to take as long
+/// as it does with a kernel.
 const LISTEN_GRACE: Duration = Duration::from_millis(250);
 
 /// Copies text into a member of fixed size, cut if it must be, with a zero behind it.
@@ -68,15 +68,15 @@ pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
     to.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as c_char);
 }
 
-/// The devices that the environment asks for, or all; none if it asks for what cannot be.
-pub(crate) fn list() -> Vec<&'static Dev> {
-    static SAID: Once = Once::new();
-    // the faults and their seed are looked at here, too: what is wrong with them is said before a
-    // program gets anywhere
+/// The devices that the environment selects, or all; none if the environment is wrong.
+pub(crate) fn all() -> Vec<&'static Dev> {
+    static REPORTED: Once = Once::new();
+    // the faults and their seed are read here, too: errors in them are reported before the program
+    // opens a device
     let devices = OpenOptions::from_environment()
         .and_then(|_| environment::devices())
         .unwrap_or_else(|error| {
-            SAID.call_once(|| message::print(&error.to_string()));
+            REPORTED.call_once(|| message::print(&error.to_string()));
             Vec::new()
         });
     let mut known = DEVICES.lock();
@@ -142,13 +142,13 @@ impl Dev {
     /// The adapter, opened if it is not; to be [closed](Self::close) as often.
     ///
     /// # Errors
-    /// See [`OpenError`]; what is wrong with the environment was said when the devices were listed.
+    /// See [`OpenError`]; errors in the environment were reported when the devices were listed.
     pub(crate) fn open(&self) -> Result<Context, OpenError> {
         self.open_or(Err)
     }
 
-    /// The same, but while another program has its addresses it is there all the same, with its
-    /// port down: programs that look at all devices go on to the next.
+    /// The same; while another program has its addresses, it is opened with its port down: programs
+    /// that look at all devices go on to the next.
     ///
     /// # Errors
     /// See [`OpenError`].
@@ -156,8 +156,8 @@ impl Dev {
         self.open_or(Ok)
     }
 
-    /// What `taken` says decides whether a device is opened with its port down when this address is
-    /// taken.
+    /// Opens the device. If an address of it is taken, `taken` decides: `Ok` opens it with its port
+    /// down.
     fn open_or(
         &self,
         taken: impl Fn(IpAddr) -> std::result::Result<IpAddr, IpAddr>,
@@ -208,24 +208,13 @@ impl Dev {
 }
 
 unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
-    let devices = list();
+    let devices = all();
     if !number.is_null() {
         // SAFETY: The caller gives a place for the number.
         unsafe { *number = devices.len() as c_int };
     }
-    let pointers: Vec<*mut ibv_device> =
-        devices.iter().map(|dev| dev.c()).chain([std::ptr::null_mut()]).collect();
-    // SAFETY: As many pointers as are written; `ibv_free_device_list` gives them back.
-    unsafe {
-        let list: *mut *mut ibv_device =
-            libc::calloc(pointers.len(), size_of::<*mut ibv_device>()).cast();
-        if list.is_null() {
-            errno::set(libc::ENOMEM);
-        } else {
-            list.copy_from_nonoverlapping(pointers.as_ptr(), pointers.len());
-        }
-        list
-    }
+    let pointers: Vec<*mut ibv_device> = devices.iter().map(|dev| dev.c()).collect();
+    list::allocate(&pointers)
 }
 
 unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {

@@ -20,10 +20,10 @@ use crate::{
     translate::rights,
 };
 
-/// It starts on a page, whatever alignment up to that is wanted.
+/// Alignment: device memory starts on a page.
 const LOG_PAGE: u32 = 12;
 
-/// Programs copy whole words of this size, as they have to with memory on a bus.
+/// Size of the words that programs copy, as memory on a bus needs it.
 const WORD: usize = 4;
 
 /// Device memory as programs hold it.

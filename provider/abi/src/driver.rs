@@ -1,7 +1,6 @@
-//! What drivers of other devices need of libibverbs. Programs that know such drivers' libraries
-//! load them whether there is such a device or not, so every name must be there; but there never is
-//! such a device, and so none of these is ever called to any purpose. A driver that registers
-//! itself is not asked about any device, and its commands go nowhere.
+//! Symbols of libibverbs for drivers of other devices. Programs that use such drivers' libraries
+//! load them whether there is such a device or not, so every symbol must exist. There never is such
+//! a device: a driver that registers itself gets none to match, and its commands fail.
 
 use std::{
     ffi::{c_int, c_void},
@@ -28,33 +27,41 @@ extern "C" fn ibv_read_ibdev_sysfs_file() -> c_int {
     -1
 }
 
-/// Makes every name lead to one function.
-macro_rules! all_lead_to {
+/// Exports one function under several names.
+macro_rules! export_as {
     ($function:ident: $($name:ident,)*) => {
         $(use $function as $name;)*
         export!($($name,)*);
     };
 }
 
-all_lead_to! { refuse:
-    execute_ioctl, ibv_cmd_advise_mr, ibv_cmd_alloc_dm, ibv_cmd_alloc_mw, ibv_cmd_alloc_pd, ibv_cmd_attach_mcast,
-    ibv_cmd_close_xrcd, ibv_cmd_create_ah, ibv_cmd_create_counters, ibv_cmd_create_cq, ibv_cmd_create_cq_ex,
-    ibv_cmd_create_flow, ibv_cmd_create_flow_action_esp, ibv_cmd_create_qp, ibv_cmd_create_qp_ex, ibv_cmd_create_qp_ex2,
-    ibv_cmd_create_rwq_ind_table, ibv_cmd_create_srq, ibv_cmd_create_srq_ex, ibv_cmd_create_wq, ibv_cmd_dealloc_mw,
-    ibv_cmd_dealloc_pd, ibv_cmd_dereg_mr, ibv_cmd_destroy_ah, ibv_cmd_destroy_counters, ibv_cmd_destroy_cq,
-    ibv_cmd_destroy_flow, ibv_cmd_destroy_flow_action, ibv_cmd_destroy_qp, ibv_cmd_destroy_rwq_ind_table,
-    ibv_cmd_destroy_srq, ibv_cmd_destroy_wq, ibv_cmd_detach_mcast, ibv_cmd_free_dm, ibv_cmd_get_context,
-    ibv_cmd_modify_cq, ibv_cmd_modify_flow_action_esp, ibv_cmd_modify_qp, ibv_cmd_modify_qp_ex, ibv_cmd_modify_srq,
-    ibv_cmd_modify_wq, ibv_cmd_open_qp, ibv_cmd_open_xrcd, ibv_cmd_poll_cq, ibv_cmd_post_recv, ibv_cmd_post_send,
-    ibv_cmd_post_srq_recv, ibv_cmd_query_context, ibv_cmd_query_device_any, ibv_cmd_query_mr, ibv_cmd_query_port,
-    ibv_cmd_query_qp, ibv_cmd_query_srq, ibv_cmd_read_counters, ibv_cmd_reg_dm_mr, ibv_cmd_reg_dmabuf_mr,
-    ibv_cmd_reg_mr, ibv_cmd_req_notify_cq, ibv_cmd_rereg_mr, ibv_cmd_resize_cq, verbs_init_cq,
+export_as! { refuse:
+    execute_ioctl, ibv_cmd_advise_mr, ibv_cmd_alloc_dm, ibv_cmd_alloc_mw, ibv_cmd_alloc_pd,
+    ibv_cmd_attach_mcast, ibv_cmd_close_xrcd, ibv_cmd_create_ah, ibv_cmd_create_counters,
+    ibv_cmd_create_cq, ibv_cmd_create_cq_ex, ibv_cmd_create_flow, ibv_cmd_create_flow_action_esp,
+    ibv_cmd_create_qp, ibv_cmd_create_qp_ex, ibv_cmd_create_qp_ex2, ibv_cmd_create_rwq_ind_table,
+    ibv_cmd_create_srq, ibv_cmd_create_srq_ex, ibv_cmd_create_wq, ibv_cmd_dealloc_mw,
+    ibv_cmd_dealloc_pd, ibv_cmd_dereg_mr, ibv_cmd_destroy_ah, ibv_cmd_destroy_counters,
+    ibv_cmd_destroy_cq, ibv_cmd_destroy_flow, ibv_cmd_destroy_flow_action, ibv_cmd_destroy_qp,
+    ibv_cmd_destroy_rwq_ind_table, ibv_cmd_destroy_srq, ibv_cmd_destroy_wq, ibv_cmd_detach_mcast,
+    ibv_cmd_free_dm, ibv_cmd_get_context, ibv_cmd_modify_cq, ibv_cmd_modify_flow_action_esp,
+    ibv_cmd_modify_qp, ibv_cmd_modify_qp_ex, ibv_cmd_modify_srq, ibv_cmd_modify_wq, ibv_cmd_open_qp,
+    ibv_cmd_open_xrcd, ibv_cmd_poll_cq, ibv_cmd_post_recv, ibv_cmd_post_send, ibv_cmd_post_srq_recv,
+    ibv_cmd_query_context, ibv_cmd_query_device_any, ibv_cmd_query_mr, ibv_cmd_query_port,
+    ibv_cmd_query_qp, ibv_cmd_query_srq, ibv_cmd_read_counters, ibv_cmd_reg_dm_mr,
+    ibv_cmd_reg_dmabuf_mr, ibv_cmd_reg_mr, ibv_cmd_req_notify_cq, ibv_cmd_rereg_mr,
+    ibv_cmd_resize_cq, verbs_init_cq,
 }
-all_lead_to! { make_nothing: _verbs_init_and_alloc_context, verbs_open_device, }
-all_lead_to! { ignore: __ioctl_final_num_attrs, __verbs_log, verbs_register_driver_34, verbs_set_ops, verbs_uninit_context, }
+export_as! { make_nothing:
+    _verbs_init_and_alloc_context, verbs_open_device,
+}
+export_as! { ignore:
+    __ioctl_final_num_attrs, __verbs_log, verbs_register_driver_34, verbs_set_ops,
+    verbs_uninit_context,
+}
 export!(ibv_read_ibdev_sysfs_file);
 
-// A switch that drivers look at: whether objects of a device that is gone can be destroyed.
+// A flag that drivers read: true if objects of a device that is gone can be destroyed.
 core::arch::global_asm!(
     ".pushsection .data.roce_exports,\"aw\",%progbits",
     ".globl verbs_allow_disassociate_destroy",

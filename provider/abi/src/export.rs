@@ -1,8 +1,8 @@
 //! Symbols of the shared object.
 //!
-//! A function that is exported by `#[no_mangle]` gets no version: the compiler hands the linker a
-//! list of its own, which says "no version". So each exported name is a jump to its function, and
-//! only `exports.map` speaks of the names.
+//! A function that is exported by `#[no_mangle]` gets no version: the compiler gives the linker a
+//! version script of its own, without versions. So each exported name is a jump to its function,
+//! and only `exports.map` lists the names.
 
 /// Exports functions by their names.
 #[cfg(target_arch = "x86_64")]

@@ -138,7 +138,7 @@ mod tests {
             assert_eq!((*dm_2).memcpy_from_dm.unwrap()(word.as_mut_ptr().cast(), dm_2, 0, 4), 0);
             assert_eq!(&word, b"word");
 
-            // of another kind, of another context, of nobody
+            // of another kind, of another context, of no object
             assert_eq!(
                 (ibv_import_pd(imported, (*mr).handle), errno()),
                 (null_mut(), libc::ENOENT)

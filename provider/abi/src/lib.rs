@@ -1,12 +1,11 @@
 //! The C ABI: one shared object that serves as `libibverbs.so.1` and as `librdmacm.so.1`, so that
 //! programs that are linked with those run on this adapter unchanged.
 //!
-//! Each file holds the functions of one kind of object. A function does nothing but translate: the
-//! structures and masks of C into the calls of [`roce_provider`], their errors into numbers. All of
-//! them are `unsafe` for one and the same reason: they take pointers from programs, and trust them
-//! as the libraries that they replace do. So what C demands of a caller, pointers that lead to what
-//! their types say and objects that are not used after they are destroyed, is the contract of each
-//! function, and there is no more to say about it in each.
+//! Each file holds the functions of one kind of object. A function only translates: the structures
+//! and masks of C into the calls of [`roce_provider`], their errors into numbers. All functions are
+//! `unsafe` for the same reason: they take pointers from programs, and trust them as the libraries
+//! that they replace do. The contract of each is that of C: pointers lead to objects of their
+//! types, and objects are not used after they are destroyed.
 
 #![allow(
     unsafe_op_in_unsafe_fn,
@@ -33,6 +32,7 @@ mod export;
 mod import;
 mod kernel;
 mod layout;
+mod list;
 mod mcast;
 mod message;
 mod modify;

@@ -1,7 +1,8 @@
-//! Transitions of queue pairs: masks of attributes, translated to what each transition takes.
+//! Transitions of queue pairs: masks of attributes, translated to the attributes of each
+//! transition.
 //!
-//! Which edge needs what, and takes what besides, is as in the table "QP state transition
-//! properties" (11.2.4.2). What is optional stands in the transport; here is what is needed.
+//! Required and optional attributes of each edge are those of the table "QP state transition
+//! properties" (11.2.4.2). The optional ones stand in the transport, the required ones here.
 
 use std::ffi::c_int;
 
@@ -30,7 +31,7 @@ use crate::{
     },
 };
 
-/// The bits of a mask, without those of attributes since then: no device of this kind has them.
+/// Bits of a mask; `EOPNOTSUPP` for those of newer attributes, which no device of this kind has.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
     if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::NOTSUPP) } else { Ok(mask) }
@@ -54,8 +55,8 @@ const fn bit(attribute: Attribute) -> u32 {
     }
 }
 
-/// What that end of an extended reliable connection does not have, and programs give it all the
-/// same, as they would a reliable connection: the kernel does not look at it.
+/// Attributes that this end of an extended reliable connection does not have. Programs give them as
+/// they would to a reliable connection, and the kernel ignores them.
 const fn ignored(qp_type: QpType) -> u32 {
     match qp_type {
         QpType::XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
@@ -64,8 +65,8 @@ const fn ignored(qp_type: QpType) -> u32 {
     }
 }
 
-/// What an edge cannot do without.
-const fn required(qp_type: QpType, from: State, to: State) -> u32 {
+/// Attributes that an edge requires.
+pub(crate) const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     match (qp_type, from, to) {
         (QpType::Ud, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY,
         (_, State::Reset, State::Init) => IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS,
@@ -93,8 +94,8 @@ const fn required(qp_type: QpType, from: State, to: State) -> u32 {
     }
 }
 
-/// What an edge takes besides. The port and the notification exist here only: elsewhere there is
-/// one port, and a way to SQD with it.
+/// Attributes that an edge takes besides. The port and the notification are attributes in C only:
+/// the transport has one port, and a transition to SQD of its own.
 fn optional(qp_type: QpType, from: State, to: State) -> u32 {
     let others = match (from, to) {
         (State::Init, State::Init) => IBV_QP_PORT,
@@ -107,10 +108,10 @@ fn optional(qp_type: QpType, from: State, to: State) -> u32 {
         .fold(others, |mask, &attribute| mask | bit(attribute))
 }
 
-/// A transition with all that it takes.
+/// A transition with its attributes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Transition {
-    /// To where it is already, with nothing to change.
+    /// To the same state, with nothing to change.
     Stay,
     Init(Init),
     Rtr(Rtr, QpUpdate),
@@ -124,7 +125,7 @@ enum Transition {
 }
 
 impl Transition {
-    /// What a mask and the attributes that it selects ask of a queue pair.
+    /// Transition that a mask and the attributes that it selects stand for.
     fn of(qp_type: QpType, from: State, attr: &ibv_qp_attr, mask: u32) -> Result<Self> {
         let mask = mask & !ignored(qp_type);
         let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
@@ -138,8 +139,7 @@ impl Transition {
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
             return Err(Errno::INVAL);
         }
-        // of the attributes that a transition needs, it has what it takes; the rest changes on the
-        // way
+        // the transition itself holds the required attributes; the optional ones change with it
         let changes = changes(attr, mask & optional)?;
         Ok(match (from, to) {
             (_, State::Reset) if mask & IBV_QP_STATE == 0 => Self::Stay,

@@ -137,7 +137,7 @@ impl Mr {
         Self { c: UnsafeCell::new(c), ctx: pd.ctx.clone(), state: Mutex::new(state) }
     }
 
-    /// What it is made of, for another that stands for the same region.
+    /// Memory of the region, for another object that stands for the same region.
     pub(crate) fn shared(&self) -> Region {
         self.state.lock().region.clone()
     }

@@ -27,7 +27,7 @@ use crate::{
 #[repr(C)]
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
-    /// It goes with this.
+    /// Deallocated when dropped.
     _window: MemoryWindow,
     _pd: User,
 }
@@ -62,7 +62,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     errno::status(free.map(|()| drop(Mw::from_raw(mw))))
 }
 
-/// What a bind request says, for a window that is to get the key `rkey`: one of its own.
+/// Parameters of a bind request. `rkey` is the window's next key, one of its own.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
@@ -77,7 +77,7 @@ pub(crate) unsafe fn bind(
         region: LKey(info.mr.as_ref().map_or(0, |mr| mr.lkey)),
         address: info.addr,
         length: info.length,
-        // a window is the peers': what its owner may do is no matter of it
+        // rights of the owner mean nothing for a window
         access: rights::from_c(info.mw_access_flags)? - (Access::LOCAL_WRITE | Access::MW_BIND),
         zero_based: info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0,
     })
@@ -92,7 +92,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     errno::status(Qp::get(qp).and_then(|qp| {
         let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
         let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;
-        // the type is for connections; and it counts as its region does
+        // type 1 is for connections, and has the addresses of its region
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::INVAL);
         }

@@ -4,15 +4,15 @@ use std::{cell::UnsafeCell, sync::Arc};
 
 use crate::errno::{Errno, Result};
 
-/// An object of ours that starts with the structure that programs see of it.
+/// An object that starts with the structure that programs see of it.
 ///
-/// Programs read that structure, and write some members of it, whenever they like; so it is only
-/// ever touched through its pointer.
+/// Programs read that structure, and write some of its members, at any time; so it is only touched
+/// through its pointer.
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
 pub(crate) unsafe trait Object: Sized {
-    /// What programs see.
+    /// Structure that programs see.
     type C;
 
     /// The structure that programs see.
@@ -20,7 +20,7 @@ pub(crate) unsafe trait Object: Sized {
         std::ptr::from_ref(self).cast::<UnsafeCell<Self::C>>().cast_mut().cast()
     }
 
-    /// Hands it to the program.
+    /// Pointer for the program, which owns the object from then on.
     fn into_raw(self) -> *mut Self::C {
         Box::into_raw(Box::new(self)).cast()
     }
@@ -55,16 +55,16 @@ pub(crate) unsafe trait Object: Sized {
     }
 }
 
-/// Counts what was made from an object and still exists: until then it cannot be destroyed.
+/// Number of existing objects that were made from one: it cannot be destroyed while there are any.
 #[derive(Default)]
 pub(crate) struct Users(Arc<()>);
 
-/// Keeps an object from being destroyed.
+/// A reference that keeps an object from being destroyed.
 #[derive(Clone)]
 pub(crate) struct User(#[allow(dead_code, reason = "only held")] Arc<()>);
 
 impl Users {
-    /// One more.
+    /// Adds one.
     pub(crate) fn add(&self) -> User {
         User(self.0.clone())
     }

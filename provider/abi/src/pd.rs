@@ -19,9 +19,9 @@ pub(crate) struct Pd {
     c: UnsafeCell<ibv_pd>,
     pub(crate) domain: ProtectionDomain,
     pub(crate) ctx: Arc<ContextInner>,
-    /// What was made in it.
+    /// Objects that were made in it.
     pub(crate) users: Users,
-    /// What a parent domain stands for.
+    /// The domains that a parent domain was made from; empty for others.
     parent_of: Vec<User>,
 }
 
@@ -44,7 +44,8 @@ impl Pd {
         Self::parent(ctx, domain, handle, Vec::new())
     }
 
-    /// A parent domain: it keeps what it stands for, and has its number.
+    /// A parent domain: it keeps the domains that it was made from, and has the number of the
+    /// protection domain.
     pub(crate) fn parent(
         ctx: &Ctx,
         domain: ProtectionDomain,
@@ -61,7 +62,7 @@ impl Pd {
         }
     }
 
-    /// Whether it is a parent domain.
+    /// True for a parent domain.
     pub(crate) fn is_parent(&self) -> bool {
         !self.parent_of.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a device and its port tell of themselves.
+//! Queries of a device and its port.
 
 use std::ffi::{c_int, c_uint};
 
@@ -73,7 +73,7 @@ fn port_1(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Copies as much of a structure as the caller has room for, and zeros behind it.
+/// Copies a structure, cut to the size of the caller's, which is filled up with zeros.
 unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
     to.cast::<u8>().write_bytes(0, room);
     to.cast::<u8>()

@@ -57,8 +57,8 @@ fn operations() -> verbs_context {
     verbs
 }
 
-/// A context of the device of `command_file`, which has been opened for it. An imported one owns the
-/// descriptor that it is imported by.
+/// A context of the device of `command_file`, which has been opened for it. An imported one owns
+/// the descriptor that it is imported by.
 pub(crate) fn open(
     opened: Result<Context, OpenError>,
     command_file: Arc<CommandFile>,

@@ -1,4 +1,4 @@
-//! What the tests of this crate share: a context, and completions without any traffic.
+//! Fixtures of this crate's tests: a context, and completions without any traffic.
 
 use std::ffi::c_int;
 
@@ -25,7 +25,7 @@ pub(crate) struct Opened(pub(crate) *mut ibv_context);
 
 impl Opened {
     pub(crate) fn new() -> Self {
-        let dev = device::list()
+        let dev = device::all()
             .into_iter()
             .find(|dev| dev.device().name() == "roce_lo")
             .expect("a loopback device");

@@ -1,4 +1,4 @@
-//! Names, rates, and calls that have nothing to do here.
+//! Names, rates, and calls without an effect.
 
 use std::{
     ffi::{CStr, OsStr, c_char, c_int, c_uint, c_void},
@@ -147,8 +147,7 @@ extern "C" fn mult_to_ibv_rate(mult: c_int) -> c_int {
     code(|rate| rate.1 == mult && mult > 0)
 }
 
-/// A child has its parent's memory as it was, and our parent goes on with its own: nothing needs
-/// preparing.
+/// No device writes to memory of the parent behind the kernel's back: nothing needs preparing.
 extern "C" fn ibv_fork_init() -> c_int {
     0
 }
@@ -206,7 +205,7 @@ extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
     errno::status(Err(errno::Errno::NOTSUPP))
 }
 
-/// Whether a message's bytes appear in memory in order: not promised.
+/// Guarantees about the order in which bytes of a message appear in memory: none.
 extern "C" fn ibv_query_qp_data_in_order(
     _qp: *mut ibv_qp,
     _operation: c_uint,
@@ -215,7 +214,7 @@ extern "C" fn ibv_query_qp_data_in_order(
     0
 }
 
-/// The system resolves Ethernet addresses behind its sockets and tells nobody.
+/// The system resolves Ethernet addresses behind its sockets and does not report them.
 extern "C" fn ibv_resolve_eth_l2_from_gid(
     _context: *mut ibv_context,
     _attr: *mut ibv_ah_attr,

@@ -17,7 +17,7 @@ use crate::{
 const RC: c_int = IBV_QPT_RC as c_int;
 const UD: c_int = IBV_QPT_UD as c_int;
 
-/// Port space and type of queue pair, of which hints may leave out either or both.
+/// Port space and type of queue pair. Hints may leave out either or both.
 const fn service(port_space: c_int, qp_type: c_int) -> (c_int, c_int) {
     match (port_space, qp_type) {
         (0, 0 | RC) => (RDMA_PS_TCP, RC),
@@ -41,7 +41,7 @@ unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
     copy
 }
 
-/// What all results of one call have in common.
+/// Members that all results of one call share.
 fn result(hints: &rdma_addrinfo, family: c_int) -> rdma_addrinfo {
     let (ai_port_space, ai_qp_type) = service(hints.ai_port_space, hints.ai_qp_type);
     rdma_addrinfo {
@@ -90,7 +90,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
     let mut first = ptr::null_mut();
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
-        // nothing to look up: what is given, made whole
+        // nothing to look up: the hints are completed
         let mut info = result(hints, hints.ai_family);
         set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
         set_dst(&mut info, hints.ai_dst_addr, hints.ai_dst_len);

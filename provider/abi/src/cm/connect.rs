@@ -18,7 +18,7 @@ use crate::{
     object::Object,
 };
 
-/// As many READs as there can be.
+/// The greatest number of READs that there can be.
 const ALL: u8 = u8::MAX;
 
 unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
@@ -29,8 +29,8 @@ unsafe fn bytes(at: *const c_void, length: u8) -> Vec<u8> {
     }
 }
 
-/// What a program says of a connection, after `first` in its private data. With null: as much as
-/// there can be.
+/// Parameters of a connection, with `first` in front of its private data. Null stands for the
+/// greatest values.
 unsafe fn conn_param(
     id: *const rdma_cm_id,
     c: *const rdma_conn_param,
@@ -72,7 +72,7 @@ unsafe extern "C-unwind" fn rdma_connect(
     }
 }
 
-/// Whether an event will tell more of it.
+/// Accepts a request; true if an event will follow.
 unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<bool> {
     let cm = Id::get(id)?.cm()?;
     cm.accept(&conn_param(id, param, Vec::new()))?;
@@ -144,7 +144,7 @@ unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) 
     errno::minus_one(if possible { Ok(()) } else { Err(Errno::INVAL) })
 }
 
-/// No options, whatever the peer has sent.
+/// No options: those of the peer are not read.
 unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     errno::minus_one(Id::get(id).and_then(|_| {
         let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::INVAL)?;

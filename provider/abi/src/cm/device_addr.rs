@@ -11,15 +11,16 @@ use crate::{
     command_file::CommandFile,
     context::Ctx,
     device::{self, Dev},
-    errno::{self, Errno, Result},
+    errno::{Errno, Result},
     export::export,
     layout::{ibv_context, ibv_pd},
+    list,
     pd::ibv_alloc_pd,
     sync::Mutex,
     table,
 };
 
-/// What ids of one device share.
+/// Objects that ids of one device share.
 #[derive(Clone, Copy)]
 pub(super) struct DeviceAddr {
     pub(super) verbs: *mut ibv_context,
@@ -37,7 +38,7 @@ struct Devices;
 
 impl DeviceSource for Devices {
     fn devices(&self) -> Vec<Device> {
-        device::list().into_iter().map(Dev::device).collect()
+        device::all().into_iter().map(Dev::device).collect()
     }
 
     fn open(&self, device: &Device) -> Result<Context, OpenError> {
@@ -45,7 +46,7 @@ impl DeviceSource for Devices {
     }
 }
 
-/// Has ids look for devices where programs do. Before the first id is made.
+/// Makes ids find the devices that programs see. To be called before the first id is created.
 pub(super) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -53,7 +54,7 @@ pub(super) fn prepare() {
     });
 }
 
-/// What ids of the device that this context is of share.
+/// Objects that ids of the device of this context share.
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
     shared(Dev::named(context.name()).ok_or(Errno(libc::ENODEV))?)
 }
@@ -82,10 +83,10 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     Ok(addr)
 }
 
-/// Devices that cannot be opened, since another program has their addresses, are left out.
+/// Leaves out devices that cannot be opened since another program has their addresses.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
     prepare();
-    let contexts: Vec<*mut ibv_context> = device::list()
+    let contexts: Vec<*mut ibv_context> = device::all()
         .into_iter()
         .filter_map(|dev| shared(dev).ok())
         .map(|addr| addr.verbs)
@@ -93,14 +94,7 @@ unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_conte
     if let Some(number) = number.as_mut() {
         *number = contexts.len() as c_int;
     }
-    let list: *mut *mut ibv_context =
-        libc::calloc(contexts.len() + 1, size_of::<*mut ibv_context>()).cast();
-    if list.is_null() {
-        errno::set(libc::ENOMEM);
-        return list;
-    }
-    list.copy_from_nonoverlapping(contexts.as_ptr(), contexts.len());
-    list
+    list::allocate(&contexts)
 }
 
 unsafe extern "C" fn rdma_free_devices(list: *mut *mut ibv_context) {

@@ -1,12 +1,12 @@
-//! The end of the process: peers hear of it, as they do when a kernel cleans up behind a program.
+//! The end of the process: peers are told, as they are when a kernel cleans up after a program.
 
 use std::{sync::mpsc, thread, time::Duration};
 
 use super::{id::Id, registry};
 use crate::object::Object;
 
-/// How long the process waits for this at its end. It takes no time, unless a signal's handler has
-/// called `exit` in the middle of something.
+/// Longest time that the process waits at its end. Ending takes no time, unless a signal's handler
+/// has called `exit` while a thread holds a lock.
 const LIMIT: Duration = Duration::from_millis(200);
 
 /// Runs after the handlers and destructors of the program, and of the libraries that use this one.
@@ -14,7 +14,7 @@ const LIMIT: Duration = Duration::from_millis(200);
 #[unsafe(link_section = ".fini_array")]
 static AT_EXIT: extern "C" fn() = at_exit;
 
-/// Ends all connections, and refuses what waits for an answer.
+/// Ends all connections, and rejects requests that wait for an answer.
 extern "C" fn at_exit() {
     if !registry::any_ids() {
         return;
@@ -22,7 +22,7 @@ extern "C" fn at_exit() {
     let (done, wait) = mpsc::channel();
     let started = thread::Builder::new().name("roce exit".into()).spawn(move || {
         end_all();
-        let _ = done.send(()); // unless nobody waits any more
+        let _ = done.send(()); // fails if the wait is over
     });
     if started.is_ok() {
         let _ = wait.recv_timeout(LIMIT);

@@ -107,7 +107,7 @@ unsafe fn request(event: &CmEvent, listener: *mut rdma_cm_id) -> Result<*mut rdm
     Ok(id)
 }
 
-/// What an event changes in what programs see of its id.
+/// Changes that an event makes to the structures of its id and its queue pair.
 unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     let qp = (*taken.id).qp;
     let state = |state: c_uint| {
@@ -147,8 +147,8 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
 }
 
-/// Waits for an event of a channel: 0, or -1. A thread may be cancelled meanwhile: nothing of ours
-/// is under way then.
+/// Waits for an event of a channel: 0, or -1. The thread may be cancelled meanwhile: nothing needs
+/// to be dropped then.
 pub(super) unsafe extern "C-unwind" fn next(
     channel: *mut rdma_event_channel,
     to: *mut *mut rdma_cm_event,
@@ -167,8 +167,8 @@ pub(super) unsafe extern "C-unwind" fn next(
     }
 }
 
-/// What comes of a call: at once if events tell, else waits for the event. One that is about
-/// something that was before is not it.
+/// Result of a call: 0 at once if the id has a channel; else waits for the event of the call, which
+/// is none about an earlier connection or address.
 pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
     if !Id::get(id).is_ok_and(Id::is_sync) {
         return 0;

@@ -128,8 +128,8 @@ impl Id {
         registry::leave_group(self.serial, ip)
     }
 
-    /// Writes its device and its addresses, as far as they are known, to the structure that programs
-    /// see.
+    /// Writes its device and its addresses, as far as they are known, to the structure that
+    /// programs see.
     pub(super) fn fill(&self) -> Result<()> {
         let cm = self.cm()?;
         let c = self.c();

@@ -1,10 +1,9 @@
 //! Connection management: librdmacm, on top of [`roce_provider::cm`].
 //!
-//! What the provider does by itself, this does not do again: the adapter moves an id's queue pair
-//! when the peer accepts, and devices are found by address. What programs see besides is made here:
-//! the members of an id, which are filled in when an event that says so is taken, as by librdmacm;
-//! contexts and protection domains that ids of one device share; calls that wait, of ids without a
-//! channel.
+//! The provider moves an id's queue pair when the peer accepts, and finds devices by address. The
+//! rest of what programs see is here: the members of an id, which are filled in when the event that
+//! announces them is taken, as by librdmacm; contexts and protection domains that ids of one device
+//! share; calls that wait, of ids without a channel.
 
 mod address;
 mod addrinfo;

@@ -12,7 +12,7 @@ use crate::{
     object::Object,
 };
 
-/// What the kernel says of an option that it does not know.
+/// Error of the kernel for an unknown option.
 const UNKNOWN: Errno = Errno(libc::ENOSYS);
 
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
@@ -45,8 +45,8 @@ unsafe fn set(
             }
             cm.set_ack_timeout(code)?;
         }
-        // A way that the program knows stands for one that is found: here there is only one, which
-        // is found again.
+        // A path that the program sets replaces one that is resolved. There is only one, which is
+        // resolved again.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => {
             if length == 0
                 || !length.is_multiple_of(size_of::<ibv_path_data>())

@@ -1,4 +1,4 @@
-//! The queue pair of an id, and what belongs to it.
+//! The queue pair of an id, its completion queues and its shared receive queue.
 
 use std::{
     collections::BTreeMap,
@@ -28,7 +28,7 @@ use crate::{
     xrc,
 };
 
-/// What a call that gives null has left in `errno`.
+/// Error that a call which returned null has left in `errno`.
 fn last_errno() -> Errno {
     std::io::Error::last_os_error().into()
 }
@@ -78,7 +78,7 @@ unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
     }
 }
 
-/// Whether the program names another queue than the one that the id has.
+/// True if the program names another queue than the one that the id has.
 fn differs<T>(given: *mut T, own: *mut T) -> bool {
     !given.is_null() && !own.is_null() && given != own
 }

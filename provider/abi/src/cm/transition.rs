@@ -1,10 +1,13 @@
-//! What moves a queue pair that a program moves by itself.
+//! Attributes for a queue pair that a program moves by itself (`rdma_init_qp_attr`).
 
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
     cm::{CmId, IdState, UDP_QKEY},
-    transport::{cm::QpSetup, qp::QpType},
+    transport::{
+        cm::QpSetup,
+        qp::{QpType, State},
+    },
 };
 
 use super::id::Id;
@@ -12,6 +15,7 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_qp_attr, rdma_cm_id},
+    modify::required,
     object::Object,
     translate::{address, mtu},
 };
@@ -47,11 +51,11 @@ fn init(
     (attr.pkey_index, attr.port_num) = (0, 1);
     if qp_type == QpType::Ud {
         attr.qkey = UDP_QKEY.0;
-        return Ok(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_QKEY);
+        return Ok(mask(qp_type, State::Reset, State::Init));
     }
     let answers = setup.is_none_or(|setup| setup.max_dest_rd_atomic > 0);
     attr.qp_access_flags = if answers { REMOTE_ALL } else { IBV_ACCESS_REMOTE_WRITE };
-    Ok(IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS)
+    Ok(mask(qp_type, State::Reset, State::Init))
 }
 
 fn to_rtr(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
@@ -59,12 +63,12 @@ fn to_rtr(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
     attr.path_mtu = setup.path_mtu.map_or(attr.path_mtu, mtu::to_c);
     attr.dest_qp_num = setup.dest_qpn.get();
     attr.rq_psn = setup.rq_psn.get();
-    let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
-    if !matches!(qp_type, QpType::Rc | QpType::XrcTarget) {
-        return mask;
+    let mask = mask(qp_type, State::Init, State::Rtr);
+    if mask & IBV_QP_MAX_DEST_RD_ATOMIC != 0 {
+        attr.max_dest_rd_atomic = setup.max_dest_rd_atomic;
+        attr.min_rnr_timer = setup.min_rnr_timer;
     }
-    (attr.max_dest_rd_atomic, attr.min_rnr_timer) = (setup.max_dest_rd_atomic, setup.min_rnr_timer);
-    mask | IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER
+    mask
 }
 
 fn to_rts(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
@@ -72,14 +76,12 @@ fn to_rts(qp_type: QpType, setup: &QpSetup, attr: &mut ibv_qp_attr) -> c_uint {
     (attr.timeout, attr.retry_cnt, attr.rnr_retry) =
         (setup.timeout, setup.retry_cnt, setup.rnr_retry);
     attr.max_rd_atomic = setup.max_rd_atomic;
-    let mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
-    match qp_type {
-        QpType::Uc | QpType::Ud => mask,
-        QpType::XrcTarget => mask | IBV_QP_TIMEOUT,
-        QpType::Rc | QpType::XrcInitiator => {
-            mask | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC
-        }
-    }
+    mask(qp_type, State::Rtr, State::Rts)
+}
+
+/// Mask of the attributes that a transition requires.
+const fn mask(qp_type: QpType, from: State, to: State) -> c_uint {
+    IBV_QP_STATE | required(qp_type, from, to)
 }
 
 unsafe extern "C" fn rdma_init_qp_attr(

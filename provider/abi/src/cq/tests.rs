@@ -132,8 +132,9 @@ fn an_overflow_is_told_to_the_context_of_the_queue() {
 }
 
 thread_local! {
-    /// What a thread says when it has destroyed a queue.
-    static GONE: std::cell::Cell<Option<mpsc::Receiver<c_int>>> = const { std::cell::Cell::new(None) };
+    /// Message of a thread that has destroyed a queue.
+    static GONE: std::cell::Cell<Option<mpsc::Receiver<c_int>>> =
+        const { std::cell::Cell::new(None) };
 }
 
 /// Destroys a queue on a thread; whether that was done after a while.

@@ -1,6 +1,6 @@
-//! What programs give and get by value: the attributes of `infiniband/verbs.h`, in the version with
-//! the most members (65). Programs that were compiled with an older version see the same members at
-//! the same places.
+//! Attributes, which programs give and get by value: structures of `infiniband/verbs.h`, in the
+//! version with the most members (65). Programs that were compiled with an older version see the
+//! same members at the same offsets.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

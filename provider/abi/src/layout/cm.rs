@@ -1,4 +1,4 @@
-//! What programs see of connection management: the structures of `rdma/rdma_cma.h`.
+//! Structures of connection management (`rdma/rdma_cma.h`).
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 

@@ -65,7 +65,8 @@ constants! {
         IBV_VALUES_MASK_RAW_CLOCK = 1,
     }
 
-    // memory: enum ibv_access_flags, enum ibv_mw_type, enum ibv_rereg_mr_flags and its errors, advice
+    // memory: enum ibv_access_flags, enum ibv_mw_type, enum ibv_rereg_mr_flags and its errors,
+    // advice
     c_uint {
         IBV_ACCESS_REMOTE_WRITE = 1 << 1,
         IBV_ACCESS_REMOTE_READ = 1 << 2,

@@ -31,11 +31,13 @@ macro_rules! layouts {
         )*
 
         #[cfg(test)]
-        pub(crate) const LAYOUTS: &[$crate::layout::declare::Layout] = &[$($crate::layout::declare::Layout {
-            name: stringify!($name),
-            size: std::mem::size_of::<$name>(),
-            members: &[$((stringify!($member), std::mem::offset_of!($name, $member)),)*],
-        },)*];
+        pub(crate) const LAYOUTS: &[$crate::layout::declare::Layout] = &[
+            $($crate::layout::declare::Layout {
+                name: stringify!($name),
+                size: std::mem::size_of::<$name>(),
+                members: &[$((stringify!($member), std::mem::offset_of!($name, $member)),)*],
+            },)*
+        ];
     };
 }
 pub(crate) use layouts;

@@ -1,9 +1,9 @@
 //! Compares the structures and the constants with a record of what the headers of rdma-core say,
 //! and with the headers themselves where they are installed.
 //!
-//! The record, `tests/data/rdma-core-44.0.txt`, holds names and numbers alone. It is written anew,
+//! The record, `tests/data/rdma-core-44.0.txt`, holds names and numbers alone. To write it anew
 //! where the headers and the libraries of that version are installed (on Debian 12: libibverbs-dev
-//! and librdmacm-dev), by
+//! and librdmacm-dev):
 //!
 //! ```sh
 //! cargo test -p roce-abi -- --ignored write_the_record
@@ -156,7 +156,7 @@ fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
         .chain(events)
 }
 
-/// What to compare with: the record, and the installed headers where there are any.
+/// Facts to compare with: the record, and the installed headers where there are any.
 fn sources() -> Vec<(&'static str, Facts)> {
     let mut sources = vec![("the record", common::recorded())];
     match common::compiler() {

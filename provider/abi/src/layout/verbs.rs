@@ -1,6 +1,6 @@
-//! Objects of `infiniband/verbs.h`, and what refers to them, in the version with the most members
-//! (65). Programs that were compiled with an older version see the same members at the same places;
-//! `ibv_context` ends a structure that has grown at its start.
+//! Objects of `infiniband/verbs.h`, and structures that refer to them, in the version with the most
+//! members (65). Programs that were compiled with an older version see the same members at the same
+//! offsets; `ibv_context` ends a structure that has grown at its start.
 
 use std::ffi::{c_char, c_int, c_uint, c_void};
 
@@ -145,7 +145,9 @@ layouts! {
         wr_flags: c_uint,
         wr_atomic_cmp_swp: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64, u64)>,
         wr_atomic_fetch_add: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u64)>,
-        wr_bind_mw: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info)>,
+        wr_bind_mw: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_mw, u32, *const ibv_mw_bind_info),
+        >,
         wr_local_inv: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_rdma_read: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
         wr_rdma_write: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64)>,
@@ -157,7 +159,9 @@ layouts! {
         wr_set_ud_addr: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut ibv_ah, u32, u32)>,
         wr_set_xrc_srqn: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32)>,
         wr_set_inline_data: Option<unsafe extern "C" fn(*mut ibv_qp_ex, *mut c_void, usize)>,
-        wr_set_inline_data_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf)>,
+        wr_set_inline_data_list: Option<
+            unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_data_buf),
+        >,
         wr_set_sge: Option<unsafe extern "C" fn(*mut ibv_qp_ex, u32, u64, u32)>,
         wr_set_sge_list: Option<unsafe extern "C" fn(*mut ibv_qp_ex, usize, *const ibv_sge)>,
         wr_start: Option<unsafe extern "C" fn(*mut ibv_qp_ex)>,
@@ -256,13 +260,19 @@ layouts! {
         _compat_modify_srq: Unused,
         _compat_query_srq: Unused,
         _compat_destroy_srq: Unused,
-        post_srq_recv: Option<unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        post_srq_recv: Option<
+            unsafe extern "C" fn(*mut ibv_srq, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+        >,
         _compat_create_qp: Unused,
         _compat_query_qp: Unused,
         _compat_modify_qp: Unused,
         _compat_destroy_qp: Unused,
-        post_send: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int>,
-        post_recv: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int>,
+        post_send: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_send_wr, *mut *mut ibv_send_wr) -> c_int,
+        >,
+        post_recv: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_recv_wr, *mut *mut ibv_recv_wr) -> c_int,
+        >,
         _compat_create_ah: Unused,
         _compat_destroy_ah: Unused,
         _compat_attach_mcast: Unused,
@@ -295,7 +305,9 @@ layouts! {
         pd: *mut ibv_pd,
         td: *mut ibv_td,
         comp_mask: u32,
-        alloc: Option<unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void>,
+        alloc: Option<
+            unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void,
+        >,
         free: Option<unsafe extern "C" fn(*mut ibv_pd, *mut c_void, *mut c_void, u64)>,
         pd_context: *mut c_void,
     }
@@ -307,43 +319,93 @@ layouts! {
     struct verbs_context {
         // since 65, the newest first: alloc_buf and its kin
         newer: [Unused; 6],
-        query_port: Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
-        advise_mr: Option<unsafe extern "C" fn(*mut ibv_pd, c_uint, u32, *mut ibv_sge, u32) -> c_int>,
+        query_port: Option<
+            unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int,
+        >,
+        advise_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, c_uint, u32, *mut ibv_sge, u32) -> c_int,
+        >,
         alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
         read_counters: Option<unsafe extern "C" fn(*mut ibv_counters, *mut u64, u32, u32) -> c_int>,
-        attach_counters_point_flow: Option<unsafe extern "C" fn(*mut ibv_counters, *mut ibv_counter_attach_attr, *mut c_void) -> c_int>,
-        create_counters: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_counters_init_attr) -> *mut ibv_counters>,
+        attach_counters_point_flow: Option<
+            unsafe extern "C" fn(
+                *mut ibv_counters,
+                *mut ibv_counter_attach_attr,
+                *mut c_void,
+            ) -> c_int,
+        >,
+        create_counters: Option<
+            unsafe extern "C" fn(
+                *mut ibv_context,
+                *mut ibv_counters_init_attr,
+            ) -> *mut ibv_counters,
+        >,
         destroy_counters: Option<unsafe extern "C" fn(*mut ibv_counters) -> c_int>,
-        reg_dm_mr: Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr>,
-        alloc_dm: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm>,
+        reg_dm_mr: Option<
+            unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr,
+        >,
+        alloc_dm: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm,
+        >,
         free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
         modify_flow_action_esp: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
         destroy_flow_action: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-        create_flow_action_esp: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>,
-        modify_qp_rate_limit: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int>,
-        alloc_parent_domain: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd>,
+        create_flow_action_esp: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
+        >,
+        modify_qp_rate_limit: Option<
+            unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int,
+        >,
+        alloc_parent_domain: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_parent_domain_init_attr) -> *mut ibv_pd,
+        >,
         dealloc_td: Option<unsafe extern "C" fn(*mut ibv_td) -> c_int>,
-        alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
+        alloc_td: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td,
+        >,
         modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
-        post_srq_ops: Option<unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int>,
+        post_srq_ops: Option<
+            unsafe extern "C" fn(*mut ibv_srq, *mut c_void, *mut *mut c_void) -> c_int,
+        >,
         destroy_rwq_ind_table: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
-        create_rwq_ind_table: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>,
+        create_rwq_ind_table: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void,
+        >,
         destroy_wq: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
         modify_wq: Option<unsafe extern "C" fn(*mut c_void, *mut c_void) -> c_int>,
         create_wq: Option<unsafe extern "C" fn(*mut ibv_context, *mut c_void) -> *mut c_void>,
-        query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
-        create_cq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
+        query_rt_values: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int,
+        >,
+        create_cq_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex,
+        >,
         r#priv: *mut c_void,
-        query_device_ex: Option<unsafe extern "C" fn(*mut ibv_context, *const ibv_query_device_ex_input, *mut ibv_device_attr_ex, usize) -> c_int>,
+        query_device_ex: Option<
+            unsafe extern "C" fn(
+                *mut ibv_context,
+                *const ibv_query_device_ex_input,
+                *mut ibv_device_attr_ex,
+                usize,
+            ) -> c_int,
+        >,
         ibv_destroy_flow: Option<unsafe extern "C" fn(*mut c_void) -> c_int>,
         ABI_placeholder2: Unused,
         ibv_create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut c_void) -> *mut c_void>,
         ABI_placeholder1: Unused,
-        open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
-        create_qp_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,
+        open_qp: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp,
+        >,
+        create_qp_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp,
+        >,
         get_srq_num: Option<unsafe extern "C" fn(*mut ibv_srq, *mut u32) -> c_int>,
-        create_srq_ex: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq>,
-        open_xrcd: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd>,
+        create_srq_ex: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_srq_init_attr_ex) -> *mut ibv_srq,
+        >,
+        open_xrcd: Option<
+            unsafe extern "C" fn(*mut ibv_context, *mut ibv_xrcd_init_attr) -> *mut ibv_xrcd,
+        >,
         close_xrcd: Option<unsafe extern "C" fn(*mut ibv_xrcd) -> c_int>,
         _ABI_placeholder3: u64,
         sz: usize,

@@ -11,7 +11,7 @@ use State::{Err as Error, Init as InitState, Reset, Rtr as RtrState, Rts as RtsS
 const TYPES: [QpType; 5] = [Rc, Uc, Ud, XrcInitiator, XrcTarget];
 const LAST: u32 = 20;
 
-/// What must and what may be given on an edge; none where there is no edge. The kernel's table, in
+/// Required and optional attributes of an edge; none where there is no edge. The kernel's table, in
 /// our words.
 fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
     let connected = |rc: u32, uc: u32, ud: u32, initiator: u32, target: u32| match qp_type {
@@ -92,7 +92,7 @@ fn table(qp_type: QpType, from: State, to: State) -> Option<(u32, u32)> {
     })
 }
 
-/// What is not looked at.
+/// Attributes that are ignored.
 fn ends_do_not_have(qp_type: QpType) -> u32 {
     match qp_type {
         XrcInitiator => IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,

@@ -72,8 +72,8 @@ pub(crate) fn immediate_or_key(ok: &WcOk) -> u32 {
     immediate.or(ok.invalidated.map(|key| key.0)).unwrap_or(0)
 }
 
-/// What lies behind a failure, for those who look closer: the place of the cause in the list of
-/// [`Cause`], and in the next byte what the responder said. 0 for what was merely flushed.
+/// Cause of a failure: its place in [`Cause`], and in the next byte the syndrome of the responder.
+/// 0 for a request that was flushed.
 pub(crate) fn vendor_error(error: &WcError) -> u32 {
     match error.cause {
         Cause::Flushed => 0,

@@ -1,5 +1,5 @@
-//! Calls of the C interface from Rust, by name and by recorded offsets: what programs are told at
-//! the edges. It needs neither headers nor a compiler.
+//! Calls of the C interface from Rust, by name and by recorded offsets, and their results at the
+//! edges. They need neither headers nor a compiler.
 
 #![allow(
     clippy::undocumented_unsafe_blocks,
@@ -27,7 +27,7 @@ fn fails(pointer: Pointer, number: c_int) {
     assert_eq!((pointer, errno()), (null_mut(), number));
 }
 
-/// An open device, and what every test needs of it.
+/// An open device with objects for the tests.
 struct Device {
     library: Library,
     context: Pointer,

@@ -1,4 +1,4 @@
-/* What programs are told at the edges: numbers of errors, which request of a list failed, batches, what keeps what alive. */
+/* Results of calls at the edges: numbers of errors, the request of a list that failed, batches, objects that keep others alive. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -127,7 +127,7 @@ static void modifying(void) {
     EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && qp->state == IBV_QPS_ERR);
     struct ibv_wc wc = next();
     EXPECT(wc.wr_id == 1 && wc.status == IBV_WC_WR_FLUSH_ERR);
-    /* what nobody has polled goes with the queue pair's life */
+    /* completions that are not polled go with the queue pair */
     attr.qp_state = IBV_QPS_RESET;
     EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE) == 0 && ibv_poll_cq(cq, 1, &wc) == 0);
     connect_rc(qp);
@@ -168,7 +168,7 @@ static void lists(void) {
     struct ibv_send_wr negative = {.opcode = IBV_WR_SEND, .num_sge = -1};
     EXPECT(ibv_post_send(qp, &negative, &bad) == EINVAL);
 
-    /* nobody receives, so the queue fills */
+    /* nothing is posted to receive, so the queue fills */
     struct ibv_send_wr many[ROOM + 1];
     for (int i = 0; i <= ROOM; i++)
         many[i] = (struct ibv_send_wr){.wr_id = i, .next = i < ROOM ? &many[i + 1] : NULL, .opcode = IBV_WR_SEND};
@@ -250,9 +250,9 @@ static void datagrams(void) {
     EXPECT(ibv_post_recv(qp, &recv, &bad) == 0);
     ibv_wr_start(ex);
     ibv_wr_send(ex);
-    EXPECT(ibv_wr_complete(ex) == EINVAL); /* to nobody */
-    struct ibv_send_wr nobody = {.opcode = IBV_WR_SEND}, *bad_send;
-    EXPECT(ibv_post_send(qp, &nobody, &bad_send) == EINVAL);
+    EXPECT(ibv_wr_complete(ex) == EINVAL); /* without a destination */
+    struct ibv_send_wr no_destination = {.opcode = IBV_WR_SEND}, *bad_send;
+    EXPECT(ibv_post_send(qp, &no_destination, &bad_send) == EINVAL);
     ibv_wr_start(ex);
     ex->wr_id = 2;
     ibv_wr_send(ex);

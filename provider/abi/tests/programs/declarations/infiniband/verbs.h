@@ -1,4 +1,4 @@
-/* What the programs beside this directory use of libibverbs, for machines without its headers. Names, and the layout that a test
+/* Declarations of libibverbs for the programs beside this directory, on machines without its headers. Names, and the layout that a test
    compares with the record of rdma-core's; the numbers (numbers.h) are written from that record. Functions that programs reach
    through a context are found by their distance in front of it, which is recorded, too. */
 
