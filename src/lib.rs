@@ -2,14 +2,14 @@
 //! module.
 //!
 //! A program opens a [`Device`]. The [`Context`] that it gets makes every other object:
-//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`] and their kin. Objects,
-//! states, attributes and errors have the names of
+//! [`ProtectionDomain`], [`MemoryRegion`], [`CompletionQueue`], [`QueuePair`] and their kin.
+//! Objects, states, attributes and errors have the names of
 //! [libibverbs](https://github.com/linux-rdma/rdma-core), and each item names its counterpart in C.
 //! [`cm`] connects queue pairs by address and port, as librdmacm does.
 //!
-//! The packets are those of the InfiniBand transport (RC, UC, UD, XRC): a peer may be another `roce`
-//! or the Linux kernel's rxe. Network adapters speak the same protocol; none has been tried yet. No
-//! privilege is needed. Linux only.
+//! The packets are those of the InfiniBand transport (RC, UC, UD, XRC): a peer may be another
+//! `roce` or the Linux kernel's rxe. Network adapters speak the same protocol; none has been tried
+//! yet. No privilege is needed. Linux only.
 //!
 //! # Example
 //!
@@ -53,8 +53,8 @@
 //!
 //! 1. [`transport`], the crate `roce-transport`: the protocol as a deterministic function of
 //!    datagrams, commands and time. `no_std`, without `unsafe`, sockets, clocks, threads or locks.
-//! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), the engine
-//!    that moves packets between the two, memory behind regions, verbs and [`cm`].
+//! 2. The crate [`roce-provider`](https://docs.rs/roce-provider): devices, [links](link), the
+//!    engine that moves packets between the two, memory behind regions, verbs and [`cm`].
 //! 3. `roce`: this face, what programs use of both.
 //!
 //! # Memory

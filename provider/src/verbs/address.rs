@@ -15,9 +15,19 @@ use super::{
     domain::{DomainInner, ProtectionDomain},
 };
 
-/// The way to a peer for datagrams (`ibv_ah`): checked when it is made, used with queue pairs of
-/// its protection domain. Destroyed with its last handle (`ibv_destroy_ah`); requests that were
-/// posted with it are carried out all the same.
+/// Address handle (`ibv_ah`): the path to a peer for datagrams, checked when the handle is made and
+/// used with queue pairs of its protection domain. Destroyed with its last handle
+/// (`ibv_destroy_ah`); requests that were posted with it are carried out all the same.
+///
+/// ```
+/// # use roce_provider::transport::{addr::{AddressVector, QKey, Qpn}, work::{Data, SendWr}};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let (peer_gid, peer_qpn) = (context.gids()[0], Qpn::new(0x1234));
+/// let ah = pd.create_ah(AddressVector::new(peer_gid, 0))?;
+/// let datagram = SendWr::send_to(1, ah.to(peer_qpn, QKey(0x1234)), Data::inline(b"hello"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct AddressHandle {
     inner: Arc<AhInner>,
@@ -35,27 +45,27 @@ impl Drop for AhInner {
     }
 }
 
-/// Why no address handle can be made from a completion.
+/// Error of making an address handle from a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AhFromWcError {
-    /// Not of a datagram, or a failure.
+    /// The completion is not of a datagram, or a failure.
     #[error("only the completion of a received datagram tells where it came from")]
     NotDatagram,
     /// The area is neither an IPv6 nor an IPv4 header.
     #[error("the 40 bytes in front of the datagram are no network header")]
     NoHeader,
-    /// It was sent to an address that the device does not have (any more).
+    /// The datagram was sent to an address that the device does not have (any more).
     #[error("the datagram was sent to an address that the device does not have")]
     NoAddress,
-    /// The handle itself cannot be made.
+    /// The address handle cannot be made.
     #[error(transparent)]
     Object(#[from] ObjectError),
 }
 
 impl Context {
-    /// The way back to the sender of a received datagram (`ibv_init_ah_from_wc`): `area` is what
-    /// lies in front of it, the first 40 bytes of the receive buffer.
+    /// Address vector of the sender of a received datagram (`ibv_init_ah_from_wc`). `area` is the
+    /// first 40 bytes of the receive buffer, in front of the datagram.
     ///
     /// # Errors
     /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
@@ -69,16 +79,16 @@ impl ProtectionDomain {
     /// Makes an address handle (`ibv_create_ah`).
     ///
     /// # Errors
-    /// [`ObjectError::GidIndex`] when the way does not start at a GID of the device, of the family
-    /// of the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
+    /// [`ObjectError::GidIndex`] when the source is not a GID of the device, or of another address
+    /// family than the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
         let domain = self.inner.clone();
         let id = domain.context.inner.engine.lock().adapter().create_ah(domain.id, &av)?;
         Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }
 
-    /// Makes an address handle for the sender of a received datagram (`ibv_create_ah_from_wc`):
-    /// `area` is what lies in front of it, the first 40 bytes of the receive buffer.
+    /// Makes an address handle for the sender of a received datagram (`ibv_create_ah_from_wc`).
+    /// `area` is the first 40 bytes of the receive buffer, in front of the datagram.
     ///
     /// # Errors
     /// See [`AhFromWcError`] (`EINVAL`, `ENOMEM`).
@@ -95,14 +105,15 @@ impl ProtectionDomain {
 }
 
 impl AddressHandle {
-    /// What it was made from.
+    /// Address vector that the handle was made from.
     #[must_use]
     pub fn address_vector(&self) -> AddressVector {
         self.inner.av
     }
 
-    /// A queue pair of that peer, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to).
-    /// Posting it to a queue pair of another protection domain is refused.
+    /// Destination of a datagram: a queue pair of that peer, for
+    /// [`SendWr::send_to`](roce_transport::work::SendWr::send_to). Posting it to a queue pair of
+    /// another protection domain is refused.
     #[must_use]
     pub fn to(&self, qpn: Qpn, qkey: QKey) -> UdDestination {
         UdDestination { av: self.inner.av, qpn, qkey, pd: Some(self.inner.domain.id) }

@@ -17,18 +17,30 @@ use super::{
 };
 use crate::clock;
 
-/// Tells of completions in queues that were armed (`ibv_comp_channel`), by its descriptor or to a
-/// thread that waits.
+/// Completion channel (`ibv_comp_channel`): reports completions in queues that were armed, by its
+/// descriptor or to a thread that waits.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use roce_provider::transport::work::NotifyKind;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// let channel = context.create_channel()?;
+/// let cq = context.create_cq(16, Some(&channel))?;
+/// cq.req_notify(NotifyKind::Next);
+/// // nothing was posted, so no event comes
+/// assert!(channel.wait(Some(Duration::from_millis(1))).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CompletionChannel {
     inner: Arc<ChannelInner>,
 }
 
-/// Why no event came.
+/// Error of waiting for an event.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// The time was over.
+    /// The time has passed.
     #[error("no completion in the given time")]
     TimedOut,
     /// The system cannot wait.
@@ -45,8 +57,8 @@ impl Context {
         Ok(CompletionChannel { inner: Arc::new(ChannelInner::new(self)?) })
     }
 
-    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), that tells
-    /// of them on `channel`.
+    /// Makes a completion queue for at least `capacity` completions (`ibv_create_cq`), with its
+    /// events on `channel`.
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`) for no capacity or too much; [`ObjectError::TooMany`]
@@ -62,12 +74,12 @@ impl Context {
 }
 
 impl CompletionChannel {
-    /// The queue whose event is next, if there is one (`ibv_get_cq_event` on a non-blocking
+    /// Takes the next event: its queue, if there is one (`ibv_get_cq_event` on a non-blocking
     /// descriptor). Events need no acknowledgement.
     #[must_use]
     pub fn poll(&self) -> Option<CompletionQueue> {
         loop {
-            // an event of a queue that is gone is no event
+            // events of queues that are gone are left out
             if let Some(inner) = self.inner.notifier.pop()?.upgrade() {
                 return Some(CompletionQueue { inner });
             }

@@ -4,22 +4,28 @@ use std::time::SystemTime;
 
 use roce_transport::time::Instant;
 
-/// The adapter's clock and the time of day, read at once (`ibv_values_ex` with
+/// Adapter's clock and time of day, read at once (`ibv_values_ex` with
 /// `IBV_VALUES_MASK_RAW_CLOCK`).
+///
+/// ```
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// let clock = context.query_clock();
+/// assert_eq!(clock.wall_time(clock.raw), clock.wall);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct ClockValues {
-    /// What the timestamps of completions count: nanoseconds, never backwards, the same for every
-    /// device of the process.
+    /// Clock of completion timestamps: nanoseconds, monotonic, the same for every device of the
+    /// process.
     pub raw: Instant,
-    /// The time of day at that instant.
+    /// Time of day at that instant.
     pub wall: SystemTime,
 }
 
 impl ClockValues {
-    /// The time of day of a timestamp, by what the system's clock said when these values were read.
-    /// The further away, the more the two clocks may have drifted apart: read them anew now and
-    /// then.
+    /// Time of day of a timestamp, by the system's clock when these values were read. The two
+    /// clocks drift apart: read the values anew now and then.
     #[must_use]
     pub fn wall_time(&self, timestamp: Instant) -> SystemTime {
         let (before, after) = (self.raw.since(timestamp), timestamp.since(self.raw));

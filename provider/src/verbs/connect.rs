@@ -12,22 +12,22 @@ use thiserror::Error;
 
 use super::queue_pair::QueuePair;
 
-/// What a peer must know to connect to a queue pair.
+/// End of a connection, as its peer must know it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Endpoint {
-    /// Its address.
+    /// Address of the device.
     pub gid: Gid,
-    /// Its number.
+    /// Number of the queue pair.
     pub qpn: Qpn,
-    /// The first PSN that it sends.
+    /// First PSN that the queue pair sends.
     pub psn: Psn,
 }
 
-/// Why a queue pair cannot be connected.
+/// Error of connecting a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// No own GID of the peer's address family.
+    /// The device has no GID of the peer's address family.
     #[error("this device has no address of the same family as the peer's {0}")]
     NoAddress(Gid),
     /// A transition was refused.
@@ -36,27 +36,27 @@ pub enum ConnectError {
 }
 
 impl QueuePair {
-    /// What a peer needs to connect here, with the own address at `gid_index`. `None`: no such
-    /// address.
+    /// This end of a connection, with the device's address at `gid_index`. `None` if there is no
+    /// such address.
     #[must_use]
     pub fn endpoint(&self, gid_index: u16) -> Option<Endpoint> {
         let gid = self.context().gids().get(usize::from(gid_index)).copied()?;
         Some(Endpoint { gid, qpn: self.qpn(), psn: self.inner.psn })
     }
 
-    /// Takes a new queue pair, RC or XRC, all the way to RTS: path MTU as the port has it, all
-    /// remote rights, 16 READs each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on
-    /// "receiver not ready" (timer 12, 0.64 ms). The peer must do the same with this side's
-    /// [`endpoint`](Self::endpoint). An XRC initiator's peer is a target, and the other way round.
+    /// Moves a new queue pair, RC or XRC, to RTS: path MTU of the port, all remote rights, 16 READs
+    /// each way, acknowledge timeout 14 (67 ms), 7 retries, no limit on "receiver not ready" (timer
+    /// 12, 0.64 ms). The peer must do the same with this side's [`endpoint`](Self::endpoint). The
+    /// peer of an XRC initiator is a target, and vice versa.
     ///
     /// # Errors
-    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] when the queue pair is not in RESET or
-    /// of another service (all `EINVAL`). One that was in RESET still is.
+    /// [`ConnectError::NoAddress`]; [`ConnectError::Modify`] if the queue pair is not in RESET or
+    /// of another service (all `EINVAL`). A queue pair that was in RESET still is.
     pub fn connect_to(&self, peer: Endpoint) -> Result<(), ConnectError> {
         self.connect_with_mtu(peer, self.context().active_mtu())
     }
 
-    /// The same with a given path MTU, which both ends must have alike.
+    /// [`connect_to`](Self::connect_to) with a path MTU, which must be the same at both ends.
     ///
     /// # Errors
     /// As above.

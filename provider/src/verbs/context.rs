@@ -22,8 +22,16 @@ use crate::{
     port::{GidEntry, GidType, PortAttr},
 };
 
-/// An open device (`ibv_context`): an adapter of its own, with its own addresses. Closed with its
-/// last handle, which every object made from it also holds.
+/// Open device (`ibv_context`): an adapter of its own, with its own addresses. Every object that is
+/// made from it holds a handle; the device closes with the last one.
+///
+/// ```
+/// # use roce_provider::{Device, OpenOptions};
+/// let context = Device::named("roce_lo")?.open(OpenOptions::default())?;
+/// assert!(context.query_port().active);
+/// println!("{}: up to {} queue pairs", context.name(), context.limits().max_qp);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct Context {
     pub(crate) inner: Arc<ContextInner>,
@@ -33,10 +41,10 @@ pub(crate) struct ContextInner {
     pub(crate) engine: Arc<Engine>,
     pub(crate) events: Arc<AsyncQueue>,
     pub(crate) name: String,
-    /// What of the port does not change.
+    /// Attributes of the port; those that change are those of its start.
     pub(crate) port: PortAttr,
     pub(crate) attr: DeviceAttr,
-    /// Bytes of device memory that are in use.
+    /// Bytes of device memory in use.
     pub(crate) device_memory: AtomicUsize,
 }
 
@@ -47,27 +55,27 @@ impl Drop for ContextInner {
 }
 
 impl Context {
-    /// The device's name (`ibv_get_device_name`).
+    /// Name of the device (`ibv_get_device_name`).
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// Whether it was opened by this process. After a fork, the child's copy of what the parent has
-    /// open can be looked at and dropped, but nothing goes out and nothing comes in; what the child
-    /// opens itself works.
+    /// True if this process opened the device. After a fork, the child's copies of its parent's
+    /// devices can be queried and dropped, but send and receive nothing; devices that the child
+    /// opens itself work.
     #[must_use]
     pub fn is_of_this_process(&self) -> bool {
         self.inner.engine.is_of_this_process()
     }
 
-    /// What the device tells of itself (`ibv_query_device_ex`).
+    /// Attributes of the device (`ibv_query_device_ex`).
     #[must_use]
     pub fn query_device(&self) -> DeviceAttr {
         self.inner.attr
     }
 
-    /// The port as it is now (`ibv_query_port`): it follows its network interface.
+    /// Attributes of the port now (`ibv_query_port`); it follows its network interface.
     #[must_use]
     pub fn query_port(&self) -> PortAttr {
         let mut shard = self.inner.engine.lock();
@@ -82,28 +90,28 @@ impl Context {
         }
     }
 
-    /// How much of everything the device holds; part of [`query_device`](Self::query_device).
+    /// Limits of the device; part of [`query_device`](Self::query_device).
     #[must_use]
     pub fn limits(&self) -> Limits {
         self.inner.attr.limits
     }
 
-    /// The GID table: the addresses of the device; unused entries are zero. It follows the
-    /// interface's addresses, and an entry keeps its index as long as its address is there.
+    /// GID table: the addresses of the device; unused entries are zero. The table follows the
+    /// interface's addresses; an entry keeps its index as long as its address is there.
     #[must_use]
     pub fn gids(&self) -> Vec<Gid> {
         self.inner.engine.lock().adapter().gids().entries().to_vec()
     }
 
-    /// One entry of the GID table, zero if it is unused (`ibv_query_gid`). `None`: beyond the
-    /// table's end (`EINVAL`).
+    /// Entry of the GID table, zero if unused (`ibv_query_gid`). `None` beyond the end of the table
+    /// (`EINVAL`).
     #[must_use]
     pub fn query_gid(&self, index: u16) -> Option<Gid> {
         let entry = self.gids().get(usize::from(index)).copied();
         entry.or_else(|| (index < self.inner.port.gid_table_len).then(Gid::default))
     }
 
-    /// Every entry of the GID table that is used (`ibv_query_gid_table`).
+    /// Entries of the GID table that are in use (`ibv_query_gid_table`).
     #[must_use]
     pub fn query_gid_table(&self) -> Vec<GidEntry> {
         let interface = self.inner.engine.interface();
@@ -112,37 +120,37 @@ impl Context {
         (0..).zip(self.gids()).filter(|(_, gid)| !gid.is_zero()).map(entry).collect()
     }
 
-    /// The P_Key at `index` of the port's table (`ibv_query_pkey`); `None` when there is no such
-    /// entry. An unused entry is 0 or 0x8000.
+    /// P_Key at `index` of the port's table (`ibv_query_pkey`); `None` if there is no such entry.
+    /// An unused entry is 0 or 0x8000.
     #[must_use]
     pub fn query_pkey(&self, index: u16) -> Option<PKey> {
         self.inner.engine.lock().adapter().pkeys().entries().get(usize::from(index)).copied()
     }
 
-    /// The index of the first entry of the P_Key table that matches this key
+    /// Index of the first entry of the P_Key table that matches this key
     /// (`ibv_get_pkey_index`).
     #[must_use]
     pub fn find_pkey(&self, pkey: PKey) -> Option<u16> {
         self.inner.engine.lock().adapter().pkeys().find(pkey)
     }
 
-    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event tells of it.
+    /// Replaces the P_Key table, as a subnet manager would; an asynchronous event reports it.
     /// Queue pairs keep their index.
     ///
     /// # Errors
-    /// [`ObjectError::InUse`] (`EBUSY`) when a queue pair uses an entry that would be gone; then
-    /// nothing has changed.
+    /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses an entry that would be gone; nothing
+    /// has changed then.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
         self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys))
     }
 
-    /// The most payload per packet that the port carries now.
+    /// Greatest payload of a packet that the port carries now.
     #[must_use]
     pub fn active_mtu(&self) -> Mtu {
         self.inner.engine.lock().adapter().gids().port_mtu()
     }
 
-    /// The clock of completion timestamps and the time of day, read at once
+    /// Clock of completion timestamps and time of day, read at once
     /// (`ibv_query_rt_values_ex`).
     #[must_use]
     pub fn query_clock(&self) -> ClockValues {
@@ -150,47 +158,47 @@ impl Context {
         ClockValues { raw, wall }
     }
 
-    /// Totals of the transport, since the device was opened.
+    /// Totals of the transport since the device was opened.
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inner.engine.lock().adapter().counters().clone()
     }
 
-    /// Totals of the link, since the device was opened.
+    /// Totals of the link since the device was opened.
     #[must_use]
     pub fn link_counters(&self) -> LinkCounters {
         self.inner.engine.lock().link_counters()
     }
 
-    /// A random PSN to start a connection with.
+    /// Random PSN to start a connection with.
     #[must_use]
     pub fn random_psn(&self) -> Psn {
         self.inner.engine.lock().adapter().random_psn()
     }
 
-    /// Connections and questions of connection management that exist, those in their time wait
+    /// Number of connections and of SIDR requests of connection management, those in TIMEWAIT
     /// included.
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.inner.engine.lock().adapter().cm_count()
     }
 
-    /// Receives, handles and sends what there is, on the caller's thread. Needed only with
+    /// Receives, handles and sends on the caller's thread. Needed only with
     /// [`Progress::Manual`](crate::Progress::Manual).
     pub fn progress(&self) {
         self.inner.engine.progress();
     }
 
-    /// For an event loop with [`Progress::Manual`](crate::Progress::Manual): how long until
-    /// [`progress`](Self::progress) is wanted although [`progress_fd`](Self::progress_fd) is not
-    /// readable. `None`: for ever.
+    /// Time until [`progress`](Self::progress) is due although [`progress_fd`](Self::progress_fd)
+    /// is not readable, for an event loop with [`Progress::Manual`](crate::Progress::Manual).
+    /// `None`: no timer runs.
     #[must_use]
     pub fn progress_timeout(&self) -> Option<std::time::Duration> {
         let deadline: Option<Instant> = self.inner.engine.deadline();
         deadline.map(|deadline| deadline.since(clock::now()))
     }
 
-    /// A descriptor that is readable when [`progress`](Self::progress) has something to do.
+    /// Descriptor that is readable when [`progress`](Self::progress) has something to do.
     #[must_use]
     pub fn progress_fd(&self) -> BorrowedFd<'_> {
         self.inner.engine.sockets()

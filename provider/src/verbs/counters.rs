@@ -1,9 +1,6 @@
 //! Counters objects.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use roce_transport::{
     adapter::ObjectError,
@@ -12,9 +9,20 @@ use roce_transport::{
 };
 
 use super::{context::Context, queue_pair::QueuePair};
+use crate::sync::Mutex;
 
-/// Reads the counters of the device or of single queue pairs (`ibv_counters`), each from the moment
-/// it was attached. It keeps its queue pairs alive.
+/// Counters object (`ibv_counters`): reads the counters of the device or of single queue pairs,
+/// each from the moment it was attached. Its queue pairs stay alive with it.
+///
+/// ```
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// let counters = context.create_counters();
+/// counters.attach_device();
+/// for value in counters.read() {
+///     println!("{:<24} {}", value.counter.name, value.counter.value);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CounterSet {
     context: Context,
@@ -24,23 +32,22 @@ pub struct CounterSet {
 struct Source {
     /// `None`: the device.
     qp: Option<QueuePair>,
-    /// What was counted before it was attached.
+    /// Values when the source was attached.
     before: Counters,
 }
 
-/// A counter, and whose it is.
+/// Counter of the device or of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct CounterValue {
-    /// The queue pair; `None`: the device.
+    /// Queue pair; `None`: the device.
     pub qpn: Option<Qpn>,
-    /// The counter: its name, what it counts, how many since it was attached.
+    /// Name, explanation, and count since the source was attached.
     pub counter: Counter,
 }
 
 impl Context {
-    /// Makes an object that reads counters (`ibv_create_counters`); attach the device or queue
-    /// pairs to it.
+    /// Makes a counters object (`ibv_create_counters`). Attach the device or queue pairs to it.
     #[must_use]
     pub fn create_counters(&self) -> CounterSet {
         CounterSet { context: self.clone(), sources: Arc::default() }
@@ -48,14 +55,14 @@ impl Context {
 }
 
 impl CounterSet {
-    /// From now on also reads the device's counters.
+    /// Attaches the device: its counters are read from now on.
     pub fn attach_device(&self) {
         self.attach(Source { qp: None, before: self.context.counters() });
     }
 
-    /// From now on also reads the counters of a queue pair (as `ibv_attach_counters_point_flow`
-    /// does of a flow). Counting for it alone costs some time with each of its packets, until it is
-    /// destroyed.
+    /// Attaches a queue pair: its counters are read from now on (as
+    /// `ibv_attach_counters_point_flow` does for a flow). Counting for a single queue pair costs
+    /// some time with each of its packets until it is destroyed.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`] for a queue pair of another device (`EINVAL`).
@@ -69,7 +76,7 @@ impl CounterSet {
     }
 
     fn attach(&self, source: Source) {
-        self.sources.lock().unwrap_or_else(PoisonError::into_inner).push(source);
+        self.sources.lock().push(source);
     }
 
     fn counters_of(&self, qpn: Option<Qpn>) -> Counters {
@@ -87,10 +94,10 @@ impl CounterSet {
         }
     }
 
-    /// The values now, in the order of attaching (`ibv_read_counters`).
+    /// Values now, in the order of attaching (`ibv_read_counters`).
     #[must_use]
     pub fn read(&self) -> Vec<CounterValue> {
-        let sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        let sources = self.sources.lock();
         let mut values = Vec::new();
         for Source { qp, before } in &*sources {
             let qpn = qp.as_ref().map(QueuePair::qpn);

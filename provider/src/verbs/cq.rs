@@ -9,27 +9,37 @@ use roce_transport::{
 
 use super::completion::CqInner;
 
-/// A completion queue (`ibv_cq`).
+/// Completion queue (`ibv_cq`).
+///
+/// ```
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// let cq = context.create_cq(16, None)?;
+/// let mut completions = Vec::new();
+/// cq.poll_each(16, |completion| completions.push(completion));
+/// assert!(completions.is_empty()); // nothing was posted
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CompletionQueue {
     pub(super) inner: Arc<CqInner>,
 }
 
 impl CompletionQueue {
-    /// Its name in asynchronous events.
+    /// Identifier of the queue in asynchronous events.
     #[must_use]
     pub fn id(&self) -> CqId {
         self.inner.ring.id()
     }
 
-    /// How many completions it can hold. One more, and the queue and all its queue pairs fail.
+    /// Number of completions that the queue can hold. With one more the queue and all its queue
+    /// pairs fail.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.inner.ring.capacity()
     }
 
-    /// Takes completions, the oldest first, as many as there are and `to` holds; returns how many
-    /// (`ibv_poll_cq`). If there are none, first serves the device on this thread.
+    /// Takes completions, the oldest first, as many as there are and `to` holds; returns their
+    /// number (`ibv_poll_cq`). If there are none, serves the device on this thread first.
     pub fn poll(&self, to: &mut [Wc]) -> usize {
         match self.inner.ring.poll(to) {
             0 => {
@@ -40,7 +50,7 @@ impl CompletionQueue {
         }
     }
 
-    /// As [`poll`](Self::poll), but hands each of up to `limit` completions to `take`.
+    /// Takes up to `limit` completions as [`poll`](Self::poll) does, and passes each to `take`.
     pub fn poll_each(&self, limit: usize, mut take: impl FnMut(Wc)) -> usize {
         if limit == 0 {
             return 0;
@@ -65,8 +75,9 @@ impl CompletionQueue {
         })
     }
 
-    /// Asks its channel for one event, at the next completion of this kind (`ibv_req_notify_cq`).
-    /// Completions that are there already give none: poll once more after arming.
+    /// Requests one event on the channel, at the next completion of this kind
+    /// (`ibv_req_notify_cq`). Completions that are there already cause none: poll once more after
+    /// arming.
     pub fn req_notify(&self, kind: NotifyKind) {
         self.inner.ring.req_notify(kind);
         if self.inner.is_exposed() {
@@ -74,20 +85,20 @@ impl CompletionQueue {
         }
     }
 
-    /// QpUpdate how many completions it can hold (`ibv_resize_cq`). Those that it holds stay, in
-    /// order, and other threads may go on polling meanwhile.
+    /// Changes the number of completions that the queue can hold (`ibv_resize_cq`). Completions in
+    /// it stay, in order, and other threads may poll meanwhile.
     ///
     /// # Errors
-    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] when it holds more
-    /// than would fit, [`ObjectError::Overrun`] when it has overflowed (all `EINVAL`). Nothing has
-    /// changed then.
+    /// [`ObjectError::Size`] for no capacity or too much, [`ObjectError::Held`] if the queue holds
+    /// more than would fit, [`ObjectError::Overrun`] if it has overflowed (all `EINVAL`). Nothing
+    /// has changed then.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
         self.inner.context.inner.engine.lock().adapter().resize_cq(self.inner.ring.id(), capacity)
     }
 
-    /// Sets how long it waits for more completions, once it is armed, before it tells its channel
-    /// (`ibv_modify_cq` with `IBV_CQ_ATTR_MODERATE`). An event that has been put off is delivered
-    /// now.
+    /// Sets the moderation of events: the number of completions, and the time, that an armed queue
+    /// waits before its event (`ibv_modify_cq` with `IBV_CQ_ATTR_MODERATE`). An event that is being
+    /// held back is delivered now.
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
@@ -99,13 +110,13 @@ impl CompletionQueue {
             .command(|adapter, _| adapter.moderate_cq(self.inner.ring.id(), moderation))
     }
 
-    /// How long it waits.
+    /// Moderation of events.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         self.inner.ring.moderation()
     }
 
-    /// Whether a completion was lost for want of room; such a queue is dead.
+    /// True if a completion was lost for lack of room; such a queue takes nothing more.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.inner.ring.has_overrun()

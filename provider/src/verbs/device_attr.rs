@@ -1,4 +1,4 @@
-//! What a device tells of itself.
+//! Attributes of a device.
 
 use std::fmt;
 
@@ -9,19 +9,19 @@ use roce_transport::{
     work::CqModeration,
 };
 
-/// A globally unique identifier: 8 bytes.
+/// Globally unique identifier: 8 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Guid(pub [u8; 8]);
 
 impl Guid {
-    /// That of a network card's address, as it is extended to 64 bits.
+    /// GUID of a MAC address: extended to 64 bits (EUI-64).
     pub(crate) const fn of_mac([a, b, c, d, e, f]: [u8; 6]) -> Self {
         Self([a ^ 2, b, c, 0xFF, 0xFE, d, e, f])
     }
 }
 
 impl fmt::Display for Guid {
-    /// As verbs tools print it: `0211:22ff:fe33:4455`.
+    /// The format of verbs tools: `0211:22ff:fe33:4455`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, f_, g, h] = self.0;
         write!(f, "{a:02x}{b:02x}:{c:02x}{d:02x}:{e:02x}{f_:02x}:{g:02x}{h:02x}")
@@ -29,7 +29,7 @@ impl fmt::Display for Guid {
 }
 
 bitflags! {
-    /// What a device can do (`ibv_device_cap_flags`); the numbers are those of the C API.
+    /// Capabilities of a device (`ibv_device_cap_flags`); the numbers are those of the C API.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct DeviceCaps: u64 {
         /// Packets with a wrong P_Key are counted.
@@ -40,7 +40,7 @@ bitflags! {
         const PORT_ACTIVE_EVENT = 1 << 10;
         /// There is a system image GUID.
         const SYS_IMAGE_GUID = 1 << 11;
-        /// A receiver that is not ready says so.
+        /// A receiver that is not ready answers with an RNR NAK.
         const RC_RNR_NAK_GEN = 1 << 12;
         /// Shared receive queues can be resized.
         const SRQ_RESIZE = 1 << 13;
@@ -57,7 +57,7 @@ bitflags! {
     }
 }
 
-/// How far the atomicity of atomic operations reaches (`ibv_atomic_cap`).
+/// Reach of the atomicity of atomic operations (`ibv_atomic_cap`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum AtomicCap {
@@ -74,17 +74,18 @@ impl fmt::Display for AtomicCap {
     }
 }
 
-/// What a device tells of itself (`ibv_device_attr_ex`). Everything of which there is only so much
-/// is in [`limits`](Self::limits), and is refused beyond.
+/// Attributes of a device (`ibv_device_attr_ex`). Beyond [`limits`](Self::limits) objects are
+/// refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeviceAttr {
-    /// The version of this software.
+    /// Version of this software.
     pub fw_ver: &'static str,
-    /// Different for every opened device, also of one interface: random, but for the mark of a
-    /// local assignment.
+    /// GUID of the open device, different each time, also on one interface: random, but for the
+    /// bit of local assignment.
     pub node_guid: Guid,
-    /// The same for everything on one network interface: its MAC address, extended to 64 bits.
+    /// GUID of the network interface, the same for all devices on it: its MAC address, extended to
+    /// 64 bits.
     pub sys_image_guid: Guid,
     /// 0xFFFFFF: no vendor has been registered.
     pub vendor_id: u32,
@@ -92,39 +93,39 @@ pub struct DeviceAttr {
     pub vendor_part_id: u32,
     /// 0.
     pub hw_ver: u32,
-    /// What it can do.
+    /// Capabilities.
     pub device_cap_flags: DeviceCaps,
     /// Bytes of a memory region: bounded by the address space alone.
     pub max_mr_size: u64,
     /// Sizes of pages, one bit each: 4 KiB and every larger one.
     pub page_size_cap: u64,
-    /// How many of everything.
+    /// Limits of objects and sizes.
     pub limits: Limits,
     /// Requests in one shared receive queue.
     pub max_srq_wr: u32,
     /// Elements in the list of a shared receive queue's request.
     pub max_srq_sge: u32,
-    /// READs and atomics that a queue pair serves at once.
+    /// READs and atomics that a queue pair serves at a time.
     pub max_qp_rd_atom: u8,
     /// READs and atomics that a queue pair may have outstanding.
     pub max_qp_init_rd_atom: u8,
-    /// READs and atomics that all queue pairs serve at once.
+    /// READs and atomics that all queue pairs serve at a time.
     pub max_res_rd_atom: u64,
-    /// How far atomicity reaches.
+    /// Reach of atomicity.
     pub atomic_cap: AtomicCap,
     /// Entries that a P_Key table can have.
     pub max_pkeys: u16,
-    /// How long an acknowledgement may take here, as a code: 4.096 µs · 2^code.
+    /// Longest delay of an acknowledgement, as a code: 4.096 µs · 2^code.
     pub local_ca_ack_delay: u8,
     /// 1.
     pub phys_port_cnt: u8,
-    /// The bits of completion timestamps that count.
+    /// Bits of completion timestamps that are valid.
     pub completion_timestamp_mask: u64,
-    /// The frequency of the clock of completion timestamps, in kHz: it counts nanoseconds.
+    /// Frequency of the clock of completion timestamps in kHz: the clock counts nanoseconds.
     pub hca_core_clock: u64,
-    /// The greatest count that a completion queue's events can wait for.
+    /// Greatest number of completions that the event of a completion queue can wait for.
     pub max_cq_count: u16,
-    /// The longest time that they can wait, in µs.
+    /// Longest time that the event of a completion queue can wait, in µs.
     pub max_cq_period: u16,
 }
 

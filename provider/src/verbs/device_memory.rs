@@ -19,9 +19,19 @@ use super::{
 };
 use crate::region::MmapMemory;
 
-/// Memory of the device (`ibv_dm`), which a program reaches only by copying in and out, and peers
-/// through a region. A software device has no memory of its own on a bus; this is bounded in size
-/// as that of hardware is. Freed with the last handle and region (`ibv_free_dm`).
+/// Device memory (`ibv_dm`): a program copies in and out, peers reach it through a region. A
+/// software device has no memory on a bus; this is ordinary memory, limited as that of hardware is.
+/// Freed with the last handle and region (`ibv_free_dm`).
+///
+/// ```
+/// # use roce_provider::transport::mem::Access;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// let memory = context.alloc_dm(4096)?;
+/// memory.write_at(0, &7_u64.to_ne_bytes())?;
+/// let counter = pd.register_dm(&memory, 0..8, Access::LOCAL_WRITE | Access::REMOTE_ATOMIC)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct DeviceMemory {
     inner: Arc<DmInner>,
@@ -38,13 +48,14 @@ impl Drop for DmInner {
     }
 }
 
-/// Why there is no device memory, or no region of it.
+/// Error of allocating or registering device memory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum DeviceMemoryError {
-    /// Nothing asked for, or more than is left.
+    /// The length is zero, or more than is left.
     #[error(
-        "{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} are in use"
+        "{length} bytes are not to be had: the device has {limit} bytes of memory, of which {used} \
+         are in use"
     )]
     Size {
         /// Bytes asked for.
@@ -54,25 +65,26 @@ pub enum DeviceMemoryError {
         /// Bytes given out already.
         used: usize,
     },
-    /// The range is not inside.
+    /// The range is not inside the memory.
     #[error("bytes {0:?} are not inside the device memory")]
     Range(Range<usize>),
-    /// It belongs to another device than the protection domain.
+    /// The memory belongs to another device than the protection domain.
     #[error("the device memory belongs to another device than the protection domain")]
     OtherDevice,
     /// The system has no memory to give.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// The region itself is not valid.
+    /// The region is not valid.
     #[error(transparent)]
     Region(#[from] RegionError),
 }
 
 impl Context {
-    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). They start on a page.
+    /// Allocates `length` bytes of device memory, all zero (`ibv_alloc_dm`). The first byte lies at
+    /// the start of a page.
     ///
     /// # Errors
-    /// [`DeviceMemoryError::Size`] for none, or more than is left of `max_dm_size` (`EINVAL`,
+    /// [`DeviceMemoryError::Size`] for zero bytes, or more than is left of `max_dm_size` (`EINVAL`,
     /// `ENOMEM`); [`DeviceMemoryError::Memory`] (`ENOMEM`).
     pub fn alloc_dm(&self, length: usize) -> Result<DeviceMemory, DeviceMemoryError> {
         let limit = self.limits().max_dm_size;
@@ -90,9 +102,9 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// Registers part of device memory (`ibv_reg_dm_mr`); its first byte has the address 0 in work
-    /// requests and for peers, as with `IBV_ACCESS_ZERO_BASED`. For atomics the range must start at
-    /// a multiple of eight.
+    /// Registers a part of device memory (`ibv_reg_dm_mr`). Its first byte has the address 0 in
+    /// work requests and for peers, as with `IBV_ACCESS_ZERO_BASED`. For atomics the range must
+    /// start at a multiple of eight.
     ///
     /// # Errors
     /// See [`DeviceMemoryError`]: a range that is not inside, memory of another device (`EINVAL`),
@@ -119,13 +131,13 @@ impl ProtectionDomain {
 }
 
 impl DeviceMemory {
-    /// Bytes in all.
+    /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.memory.len() as usize
     }
 
-    /// Whether there are none, which is never so.
+    /// True if there are no bytes; never so.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
@@ -157,7 +169,7 @@ impl fmt::Debug for DeviceMemory {
     }
 }
 
-/// The part of the memory that a region shows.
+/// Part of the memory that a region shows.
 struct Window {
     memory: Arc<DmInner>,
     start: u64,

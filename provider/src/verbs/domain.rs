@@ -9,7 +9,17 @@ use roce_transport::adapter::{ObjectError, PdId};
 
 use super::context::Context;
 
-/// A protection domain (`ibv_pd`): what is made in one can be used together and with nothing else.
+/// Protection domain (`ibv_pd`): objects of one domain can be used together, and with no others.
+///
+/// ```
+/// # use roce_provider::{QpInitAttr, transport::{mem::Access, qp::QpType}};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let cq = context.create_cq(16, None)?;
+/// let pd = context.alloc_pd()?;
+/// let memory = pd.allocate(4096, Access::LOCAL_WRITE)?;
+/// let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 ///
 /// A parent domain (`ibv_alloc_parent_domain`) is one too: see
 /// [`parent_domain`](Self::parent_domain).
@@ -21,19 +31,27 @@ pub struct ProtectionDomain {
 pub(super) struct DomainInner {
     pub(super) context: Context,
     pub(super) id: PdId,
-    /// What a parent domain stands in front of, and the thread domain that it brings in.
+    /// Of a parent domain: the domain that it stands for, and its thread domain.
     parent_of: Option<(Arc<DomainInner>, Option<ThreadDomain>)>,
 }
 
-/// A promise that what is made with it is used by one thread at a time (`ibv_td`). It goes into a
-/// [parent domain](ProtectionDomain::parent_domain). Nothing here needs the promise: posting takes
-/// the device's lock anyway, which costs little without contention, and breaking it does no harm.
+/// Thread domain (`ibv_td`): the program's promise that its objects are used by one thread at a
+/// time. It is part of a [parent domain](ProtectionDomain::parent_domain). Nothing depends on the
+/// promise: posting takes the device's lock anyway, which costs little without contention.
+///
+/// ```
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// let thread = context.alloc_td();
+/// let parent = pd.parent_domain(Some(&thread))?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 pub struct ThreadDomain {
     pub(super) inner: Context,
 }
 
-/// A protection domain, if it is still there.
+/// Weak handle of a protection domain.
 pub(crate) struct WeakDomain(Weak<DomainInner>);
 
 impl WeakDomain {
@@ -45,9 +63,9 @@ impl WeakDomain {
 impl Drop for DomainInner {
     fn drop(&mut self) {
         if self.parent_of.is_some() {
-            return; // the domain itself may have other handles
+            return; // the domain itself goes with its own last handle
         }
-        // everything made in it held it, so nothing uses it any more
+        // every object in the domain held it, so nothing uses it any more
         let _ = self.context.inner.engine.lock().adapter().dealloc_pd(self.id);
     }
 }
@@ -71,7 +89,7 @@ impl Context {
 }
 
 impl ProtectionDomain {
-    /// The device it belongs to.
+    /// Device that the domain belongs to.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
@@ -82,8 +100,8 @@ impl ProtectionDomain {
     }
 
     /// Makes a parent domain (`ibv_alloc_parent_domain`): the same protection domain under another
-    /// handle, for objects that one thread at a time will use. What is made in it goes with what is
-    /// made in this one, and keeps both alive.
+    /// handle, for objects that one thread at a time will use. Objects of both can be used
+    /// together, and keep both alive.
     ///
     /// # Errors
     /// [`ObjectError::Unknown`] for a thread domain of another device (`EINVAL`).
@@ -98,7 +116,7 @@ impl ProtectionDomain {
         })
     }
 
-    /// The thread domain that a parent domain was made with.
+    /// Thread domain of a parent domain.
     #[must_use]
     pub fn thread_domain(&self) -> Option<ThreadDomain> {
         self.inner.parent_of.as_ref()?.1.clone()

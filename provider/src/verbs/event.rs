@@ -13,24 +13,35 @@ use super::{
     sink::{AsyncQueue, ObjectEvents},
 };
 
-/// Something that happened to an object, outside of any completion (`ibv_async_event`).
+/// Asynchronous event (`ibv_async_event`): what happened to an object outside of any completion.
 pub type AsyncEvent = Event;
 
-/// A reader of a device's asynchronous events besides the [`Context`]'s own: each reader sees all
-/// of them. For libraries that share one open device between several users.
+/// Reader of a device's asynchronous events besides the [`Context`] itself. Each reader gets all
+/// events, for libraries that share one open device between several users.
+///
+/// ```
+/// # use roce_provider::transport::adapter::PKeyTable;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// let events = context.read_async_events()?;
+/// context.set_pkeys(PKeyTable::default())?; // an event only if the table changes
+/// while let Some(event) = events.poll() {
+///     println!("{event:?}");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct AsyncEvents {
     queue: Arc<AsyncQueue>,
 }
 
 impl Context {
-    /// The next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
+    /// Takes the next asynchronous event, if there is one (`ibv_get_async_event` on a non-blocking
     /// descriptor).
     #[must_use]
     pub fn poll_async_event(&self) -> Option<AsyncEvent> {
         self.inner.events.pop()
     }
 
-    /// A further reader of the asynchronous events, from now on.
+    /// Makes a further reader of the asynchronous events, from now on.
     ///
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
@@ -40,7 +51,7 @@ impl Context {
         Ok(AsyncEvents { queue })
     }
 
-    /// A descriptor that is readable while there are asynchronous events.
+    /// Descriptor that is readable while there are asynchronous events.
     #[must_use]
     pub fn async_fd(&self) -> BorrowedFd<'_> {
         self.inner.events.descriptor()
@@ -55,7 +66,7 @@ impl AsFd for Context {
 }
 
 impl AsyncEvents {
-    /// The next event, if there is one.
+    /// Takes the next event, if there is one.
     #[must_use]
     pub fn poll(&self) -> Option<AsyncEvent> {
         self.queue.pop()

@@ -11,11 +11,21 @@ use thiserror::Error;
 use super::domain::{DomainInner, ProtectionDomain};
 use crate::region::{ForeignMemory, MmapMemory, Unreachable};
 
-/// A memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read
-/// and write at any time. So there are no references into it, only copies in and out.
+/// Memory region (`ibv_mr`): bytes that the adapter, and with the right access a peer, may read and
+/// write at any time. So no references point into it; programs copy in and out.
 ///
-/// Dropping the last handle deregisters it; memory windows that are bound to it then lead nowhere.
-/// The memory itself stays until the last request that uses it is complete.
+/// ```
+/// # use roce_provider::transport::mem::Access;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::REMOTE_READ)?;
+/// region.write_at(8, b"hello")?;
+/// assert_eq!(region.to_vec(8..13)?, b"hello");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropping the last handle deregisters the region; memory windows that are bound to it become
+/// invalid. The memory itself stays until the last request that uses it is complete.
 #[derive(Clone)]
 pub struct MemoryRegion {
     inner: Arc<RegionInner>,
@@ -32,17 +42,17 @@ impl Drop for RegionInner {
     }
 }
 
-/// Why memory cannot be registered.
+/// Error of registering memory.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum RegionError {
-    /// The system has no memory to give.
+    /// The system has no memory left.
     #[error("cannot allocate the memory: {0}")]
     Memory(io::Error),
-    /// Part of a program's own memory is not there, or cannot be read or written as the rights ask.
+    /// A part of the program's own memory does not exist, or does not allow what the rights grant.
     #[error(transparent)]
     Unreachable(#[from] Unreachable),
-    /// The region itself is not valid, or cannot be changed so.
+    /// The region is not valid, or cannot be changed so.
     #[error(transparent)]
     Register(#[from] RegisterError),
 }
@@ -51,16 +61,16 @@ impl ProtectionDomain {
     /// Allocates `length` bytes of zeros and registers them (`ibv_reg_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Memory`] when there is not so much memory (`ENOMEM`);
-    /// [`RegionError::Register`] for rights that do not go together (`EINVAL`) or too many
-    /// regions (`ENOMEM`).
+    /// [`RegionError::Memory`] if there is not enough memory (`ENOMEM`); [`RegionError::Register`]
+    /// for rights that do not go together (`EINVAL`) or too many regions (`ENOMEM`).
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
         let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
         let address = memory.address();
         self.register(Arc::new(memory), address, access)
     }
 
-    /// The same, with pages that come only when they are first used (`IBV_ACCESS_ON_DEMAND`).
+    /// Allocates and registers memory whose pages are allocated on first use
+    /// (`IBV_ACCESS_ON_DEMAND`).
     ///
     /// # Errors
     /// As above.
@@ -74,29 +84,30 @@ impl ProtectionDomain {
         self.register(Arc::new(memory), address, access)
     }
 
-    /// Registers memory that a program brings (`ibv_reg_mr_iova`); its first byte has the address
-    /// `address` in work requests and for peers. With 0 the region is zero-based
-    /// (`IBV_ACCESS_ZERO_BASED`).
+    /// Registers any [`Memory`] (`ibv_reg_mr_iova`). Its first byte has the address `address` in
+    /// work requests and for peers; with 0 the region is zero-based (`IBV_ACCESS_ZERO_BASED`).
     ///
     /// # Errors
-    /// [`RegionError::Register`], as above, and when the region would wrap past the end of the
-    /// address space (`EINVAL`).
+    /// [`RegionError::Register`] as above, and if the region would wrap past the end of the address
+    /// space (`EINVAL`).
     pub fn register(
         &self,
         memory: Arc<dyn Memory>,
         address: u64,
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
-        MemoryRegion::new(self, memory, address, access)
+        let domain = self.inner.clone();
+        let attr = MrAttr { memory, address, access };
+        let region = domain.context.inner.engine.lock().adapter().register(domain.id, attr)?;
+        Ok(MemoryRegion { inner: Arc::new(RegionInner { domain, region }) })
     }
 
     /// Registers memory that the program owns (`ibv_reg_mr`, `ibv_reg_mr_iova`): `length` bytes
     /// from `pointer` on, whose first byte has the address `address` in work requests and for
-    /// peers. Every page must be there now. If one is taken away later, requests that need it fail.
+    /// peers. Every page must exist now. If a page goes later, requests that need it fail.
     ///
-    /// To change such a region, give [`ReregMr::memory`](super::ReregMr::memory) a new
-    /// [`ForeignMemory`], also when only the rights grow: it is what looks whether the memory can
-    /// be written.
+    /// To change such a region, set [`ReregMr::memory`] to a new [`ForeignMemory`], also if only
+    /// the rights grow: making it checks that the memory can be written.
     ///
     /// # Errors
     /// [`RegionError::Unreachable`] (`EFAULT`); [`RegionError::Register`], as above.
@@ -116,9 +127,9 @@ impl ProtectionDomain {
         self.register(Arc::new(memory), address, access)
     }
 
-    /// The same without a look at the memory (`IBV_ACCESS_ON_DEMAND`): pages may come and go, and a
-    /// request fails if one that it needs is missing at that moment. With a null pointer and
-    /// [`usize::MAX`] bytes it is all of the address space (an implicit region).
+    /// Registers memory that the program owns without checking it (`IBV_ACCESS_ON_DEMAND`): pages
+    /// may come and go, and a request fails if a page that it needs is missing at that moment. A
+    /// null pointer with [`usize::MAX`] bytes is the whole address space (an implicit region).
     ///
     /// # Errors
     /// [`RegionError::Register`], as above.
@@ -140,61 +151,49 @@ impl ProtectionDomain {
 }
 
 impl MemoryRegion {
-    pub(super) fn new(
-        pd: &ProtectionDomain,
-        memory: Arc<dyn Memory>,
-        address: u64,
-        access: Access,
-    ) -> Result<Self, RegionError> {
-        let domain = pd.inner.clone();
-        let attr = MrAttr { memory, address, access };
-        let region = domain.context.inner.engine.lock().adapter().register(domain.id, attr)?;
-        Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
-    }
-
-    /// The protection domain that it belongs to.
+    /// Protection domain that the region belongs to.
     #[must_use]
     pub fn domain(&self) -> ProtectionDomain {
         ProtectionDomain { inner: self.inner.domain.clone() }
     }
 
-    /// Bytes in all.
+    /// Number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {
         self.inner.region.length() as usize
     }
 
-    /// Whether there are none.
+    /// True if there are no bytes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The address of the first byte, as work requests and peers count.
+    /// Address of the first byte in work requests and for peers.
     #[must_use]
     pub fn address(&self) -> u64 {
         self.inner.region.address()
     }
 
-    /// The rights that it was registered with.
+    /// Access rights.
     #[must_use]
     pub fn access(&self) -> Access {
         self.inner.region.access()
     }
 
-    /// The key for work requests.
+    /// Key for work requests.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.inner.region.lkey()
     }
 
-    /// The key for peers.
+    /// Key for peers.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         self.inner.region.rkey()
     }
 
-    /// A part of it for a work request. Whether the range is inside is checked when the request is
+    /// Scatter/gather element for a part of the region. The range is checked when the request is
     /// carried out; a length beyond 2^32−1 becomes that.
     #[must_use]
     pub fn sge(&self, range: Range<usize>) -> Sge {
@@ -202,13 +201,13 @@ impl MemoryRegion {
         Sge { lkey: self.lkey(), address: self.address().wrapping_add(range.start as u64), length }
     }
 
-    /// All of it for a work request.
+    /// Scatter/gather element for the whole region.
     #[must_use]
     pub fn sge_all(&self) -> Sge {
         self.sge(0..self.len())
     }
 
-    /// A place in it, to tell a peer.
+    /// Address and R_Key of a byte, for a peer.
     #[must_use]
     pub fn remote(&self, offset: usize) -> Remote {
         Remote { address: self.address().wrapping_add(offset as u64), rkey: self.rkey() }
@@ -217,7 +216,7 @@ impl MemoryRegion {
     /// Copies the bytes from `offset` on into `to`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
     pub fn read_at(&self, offset: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().read_at(offset as u64, to)
     }
@@ -225,15 +224,15 @@ impl MemoryRegion {
     /// Copies `from` to `offset`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
     pub fn write_at(&self, offset: usize, from: &[u8]) -> Result<(), MemoryFault> {
         self.inner.region.memory().write_at(offset as u64, from)
     }
 
-    /// A copy of `length` bytes from `offset` on.
+    /// Copy of the bytes in `range`.
     ///
     /// # Errors
-    /// [`MemoryFault`] (`EFAULT`) when they are not inside, or the memory is gone.
+    /// [`MemoryFault`] (`EFAULT`) if they are not inside, or the memory is gone.
     pub fn to_vec(&self, range: Range<usize>) -> Result<Vec<u8>, MemoryFault> {
         if range.end > self.len() {
             return Err(MemoryFault);
@@ -254,8 +253,8 @@ impl MemoryRegion {
             .try_for_each(|at| self.write_at(at, &piece[..piece.len().min(self.len() - at)]))
     }
 
-    /// The 8-byte word at `offset`, a multiple of eight, read at once: a peer's write is seen whole
-    /// or not at all. For polling on memory: everything that the same peer wrote before is seen
+    /// 8-byte word at `offset`, a multiple of eight, read atomically: a peer's write is seen whole
+    /// or not at all. For polling on memory: everything that the same peer wrote before is seen,
     /// too.
     ///
     /// # Errors
@@ -264,7 +263,7 @@ impl MemoryRegion {
         self.inner.region.memory().load_u64(offset as u64)
     }
 
-    /// Sets the 8-byte word at `offset`, a multiple of eight, at once.
+    /// Sets the 8-byte word at `offset`, a multiple of eight, atomically.
     ///
     /// # Errors
     /// [`MemoryFault`] (`EFAULT`) when there is no whole word at `offset`.
@@ -272,9 +271,9 @@ impl MemoryRegion {
         self.inner.region.memory().store_u64(offset as u64, value)
     }
 
-    /// Deregisters it now (`ibv_dereg_mr`), whatever requests still use it: those in flight fail
-    /// with a protection error, peers with an access error. The memory can still be read and
-    /// written here.
+    /// Deregisters the region now (`ibv_dereg_mr`), also if requests use it: those in flight fail
+    /// with a protection error, those of peers with an access error. The memory can still be read
+    /// and written through this handle.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
@@ -282,15 +281,15 @@ impl MemoryRegion {
         self.inner.domain.context.inner.engine.lock().adapter().deregister(&self.inner.region)
     }
 
-    /// Gives it other rights, other memory or another protection domain (`ibv_rereg_mr`). The
-    /// region that this returns has the same keys; this one is dead, as if deregistered, and so are
-    /// requests in flight that use it.
+    /// Changes rights, memory or protection domain (`ibv_rereg_mr`). Returns the new region, which
+    /// has the same keys. This one is invalid, as if deregistered, and requests in flight that use
+    /// it fail.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it,
-    /// [`RegisterError::Deregistered`] when it is dead already, [`RegisterError::UnknownPd`] for a
-    /// protection domain of another device, and as when registering (all `EINVAL`). Then nothing
-    /// has changed.
+    /// [`RegisterError::Deregistered`] if it is invalid already, [`RegisterError::UnknownPd`] for a
+    /// protection domain of another device, and as when registering (all `EINVAL`). Nothing
+    /// has changed then.
     pub fn reregister(&self, change: ReregMr) -> Result<Self, RegisterError> {
         let ReregMr { pd, memory, access } = change;
         let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
@@ -303,7 +302,7 @@ impl MemoryRegion {
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }
 
-    /// Fetches a part of it, so that the first access does not wait (`ibv_advise_mr` with
+    /// Fetches a part of the region, so that the first access does not wait (`ibv_advise_mr` with
     /// `IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE`). Only regions made by
     /// [`allocate_on_demand`](ProtectionDomain::allocate_on_demand) have anything to fetch.
     ///
@@ -322,13 +321,13 @@ impl fmt::Debug for MemoryRegion {
     }
 }
 
-/// What to change of a region; what is `None` stays as it is.
+/// Change of a region (`ibv_rereg_mr`); `None` leaves a part as it is.
 #[derive(Clone, Debug, Default)]
 pub struct ReregMr {
     /// Another protection domain of the same device (`IBV_REREG_MR_CHANGE_PD`).
     pub pd: Option<ProtectionDomain>,
     /// Other memory, with the address of its first byte (`IBV_REREG_MR_CHANGE_TRANSLATION`).
     pub memory: Option<(Arc<dyn Memory>, u64)>,
-    /// Other rights (`IBV_REREG_MR_CHANGE_ACCESS`).
+    /// Other access rights (`IBV_REREG_MR_CHANGE_ACCESS`).
     pub access: Option<Access>,
 }

@@ -7,7 +7,7 @@ use thiserror::Error;
 
 use super::queue_pair::QueuePair;
 
-/// Why a queue pair cannot be attached to a multicast group. Nothing has changed.
+/// Error of attaching a queue pair to a multicast group. Nothing has changed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum AttachError {
@@ -19,21 +19,23 @@ pub enum AttachError {
     Join {
         /// The group.
         group: Gid,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
 }
 
 impl QueuePair {
     /// Attaches a datagram queue pair to a multicast group (`ibv_attach_mcast`; there is no LID
-    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives what is
-    /// sent to the group with the destination queue pair [`Qpn::MULTICAST`] and its own Q_Key, what
-    /// it sends there itself included. The group is left with the last queue pair that is detached
-    /// or dropped.
+    /// here): an IPv6 multicast address, or an IPv4 one, mapped. From now on it receives datagrams
+    /// to the group with the destination queue pair
+    /// [`Qpn::MULTICAST`](roce_transport::addr::Qpn::MULTICAST) and its own Q_Key, its own
+    /// datagrams included. The device leaves the group with the last queue pair that is detached or
+    /// dropped.
     ///
     /// # Errors
-    /// [`AttachError::Adapter`]: no datagram queue pair or no group (`EINVAL`), too many groups or members (`ENOMEM`);
-    /// [`AttachError::Join`] when the link cannot join (the system's error).
+    /// [`AttachError::Adapter`] for another service, or an address that is no group (`EINVAL`), and
+    /// for too many groups or members (`ENOMEM`); [`AttachError::Join`] if the link cannot join
+    /// (the error of the system).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
         let mut shard = self.context().inner.engine.lock();
         let (adapter, link) = shard.adapter_and_link();

@@ -12,8 +12,19 @@ use super::{
     memory::{MemoryRegion, RegionError},
 };
 
-/// A region without memory (`ibv_alloc_null_mr`), for parts of messages that nobody wants: what is
-/// written there is dropped, and what is read is zero. Peers cannot use it.
+/// Region without memory (`ibv_alloc_null_mr`), for parts of messages that are not wanted: data
+/// written there is dropped, data read is zero. Peers cannot use it.
+///
+/// ```
+/// # use roce_provider::transport::{mem::Access, work::RecvWr};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let header = pd.allocate(64, Access::LOCAL_WRITE)?;
+/// let rest = pd.null_region()?;
+/// // keeps the first 64 bytes of a message of up to 1,064
+/// let request = RecvWr::new(1, [header.sge_all(), rest.sge(1000)]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct NullRegion {
     region: MemoryRegion,
@@ -23,21 +34,21 @@ impl ProtectionDomain {
     /// Makes a region without memory (`ibv_alloc_null_mr`).
     ///
     /// # Errors
-    /// [`RegionError::Register`] when there are too many regions (`ENOMEM`).
+    /// [`RegionError::Register`] if there are too many regions (`ENOMEM`).
     pub fn null_region(&self) -> Result<NullRegion, RegionError> {
-        let region = MemoryRegion::new(self, Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
+        let region = self.register(Arc::new(Nothing), 0, Access::LOCAL_WRITE)?;
         Ok(NullRegion { region })
     }
 }
 
 impl NullRegion {
-    /// The key for work requests; any address goes with it.
+    /// Key for work requests; any address is valid with it.
     #[must_use]
     pub fn lkey(&self) -> LKey {
         self.region.lkey()
     }
 
-    /// So many bytes of nothing, for a work request.
+    /// Scatter/gather element of `length` bytes without memory.
     #[must_use]
     pub fn sge(&self, length: u32) -> Sge {
         Sge { lkey: self.lkey(), address: 0, length }
@@ -50,7 +61,7 @@ impl fmt::Debug for NullRegion {
     }
 }
 
-/// Reads as zeros, forgets what is written.
+/// Memory that reads as zeros and drops what is written.
 struct Nothing;
 
 impl Memory for Nothing {

@@ -3,13 +3,13 @@
 use roce_transport::qp::PostError;
 use thiserror::Error;
 
-/// Why posting a list stopped. The requests before `index` are posted.
+/// Error of posting a list of requests. Those before `index` are posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("request {index}: {error}")]
 pub struct BadWorkRequest {
-    /// The first request that is not posted.
+    /// Index of the first request that is not posted.
     pub index: usize,
-    /// What is wrong with it.
+    /// Error of that request.
     pub error: PostError,
 }
 

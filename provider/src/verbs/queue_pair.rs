@@ -22,27 +22,27 @@ use super::{
     xrc::XrcDomain,
 };
 
-/// What a new queue pair is (`ibv_qp_init_attr`).
+/// Attributes of a new queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
 pub struct QpInitAttr {
-    /// Its service.
+    /// Transport service.
     pub qp_type: QpType,
-    /// Where its send requests complete.
+    /// Completion queue of send requests.
     pub send_cq: CompletionQueue,
-    /// Where its receive requests complete; an XRC initiator has none.
+    /// Completion queue of receive requests; an XRC initiator has none.
     pub recv_cq: CompletionQueue,
-    /// A shared receive queue that it receives from, instead of a queue of its own.
+    /// Shared receive queue, instead of a receive queue of its own.
     pub srq: Option<SharedReceiveQueue>,
-    /// Its sizes; with a shared receive queue those of the receive queue mean nothing.
+    /// Sizes of the queues; with a shared receive queue, those of the receive queue are ignored.
     pub caps: QpCaps,
-    /// Every send request is signaled, whatever its flags say. Off by default.
+    /// True if every send request is signaled, regardless of its flags. Off by default.
     pub sq_sig_all: bool,
-    /// What its peer does otherwise than the specification. Nothing by default.
+    /// Deviations of the peer from the specification. None by default.
     pub quirks: Quirks,
 }
 
 impl QpInitAttr {
-    /// A queue pair that completes everything in one queue, with default sizes.
+    /// Attributes of a queue pair with one completion queue and default sizes.
     #[must_use]
     pub fn new(qp_type: QpType, cq: &CompletionQueue) -> Self {
         Self {
@@ -57,8 +57,21 @@ impl QpInitAttr {
     }
 }
 
-/// A queue pair (`ibv_qp`). Destroyed with its last handle; what is still posted then gives no
-/// completions.
+/// Queue pair (`ibv_qp`). Destroyed with its last handle; requests that are still posted then do
+/// not complete.
+///
+/// ```
+/// # use roce_provider::{QpInitAttr, transport::{qp::QpType, work::{Data, RecvWr, SendWr}}};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let cq = context.create_cq(16, None)?;
+/// let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
+/// let peer = qp.endpoint(0).ok_or("no address")?; // itself
+/// qp.connect_to(peer)?;
+/// qp.post_recv(&[RecvWr::new(1, [])])?;
+/// qp.post_send(&[SendWr::send(2, Data::empty())])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct QueuePair {
     pub(super) inner: Arc<QpInner>,
@@ -68,11 +81,11 @@ pub(super) struct QpInner {
     context: Context,
     qpn: Qpn,
     pub(super) psn: Psn,
-    /// Held so that they outlive it.
+    /// Held so that they outlive the queue pair.
     resources: QpResources,
 }
 
-/// What a queue pair is made from.
+/// Objects that a queue pair is made from.
 enum QpResources {
     Queues { _pd: ProtectionDomain, _cqs: [CompletionQueue; 2], srq: Option<SharedReceiveQueue> },
     XrcTarget(#[allow(dead_code, reason = "only held")] XrcDomain),
@@ -149,19 +162,19 @@ impl QueuePair {
         Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, resources }) })
     }
 
-    /// The device it belongs to.
+    /// Device that the queue pair belongs to.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context
     }
 
-    /// Its number.
+    /// Queue pair number.
     #[must_use]
     pub fn qpn(&self) -> Qpn {
         self.inner.qpn
     }
 
-    /// Whether it receives from a shared receive queue; an XRC target does.
+    /// True if the queue pair receives from a shared receive queue; an XRC target does.
     pub(crate) fn has_srq(&self) -> bool {
         matches!(
             &self.inner.resources,
@@ -169,7 +182,7 @@ impl QueuePair {
         )
     }
 
-    /// What it tells of itself (`ibv_query_qp`).
+    /// Attributes of the queue pair (`ibv_query_qp`).
     ///
     /// # Panics
     /// Never: the handle keeps the queue pair alive.
@@ -184,8 +197,7 @@ impl QueuePair {
     /// RESET→INIT, and INIT→INIT (`ibv_modify_qp`).
     ///
     /// # Errors
-    /// See [`ModifyError`] (`EINVAL`); then nothing has changed. The same holds for every
-    /// transition.
+    /// See [`ModifyError`] (`EINVAL`). Nothing has changed then, as with every transition.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
         self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init))
     }
@@ -206,8 +218,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts))
     }
 
-    /// RTS→SQD: nothing new is sent. With `notify` an asynchronous event tells when the rest has
-    /// completed.
+    /// RTS→SQD: no further request is started. With `notify` an asynchronous event reports when
+    /// those that were have completed.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -215,7 +227,7 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify))
     }
 
-    /// Any state but RESET to ERR: everything posted completes as flushed.
+    /// Any state but RESET→ERR: posted requests complete as flushed.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -223,7 +235,7 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn))
     }
 
-    /// Any state to RESET: everything posted is forgotten without completions.
+    /// Any state→RESET: posted requests are dropped without completions.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -231,7 +243,7 @@ impl QueuePair {
         self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn))
     }
 
-    /// The same as [`to_rtr`](Self::to_rtr), with optional attributes changed on the way.
+    /// [`to_rtr`](Self::to_rtr) with optional attributes.
     ///
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
@@ -239,7 +251,7 @@ impl QueuePair {
         self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
     }
 
-    /// The same as [`to_rts`](Self::to_rts), with optional attributes changed on the way; with
+    /// [`to_rts`](Self::to_rts) with optional attributes; with
     /// [`Rts::Resume`] also RTS→RTS.
     ///
     /// # Errors
@@ -248,7 +260,7 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
     }
 
-    /// QpUpdate attributes in INIT, RTS or SQD and stays there (`ibv_modify_qp` without a new
+    /// Changes attributes in INIT, RTS or SQD without a transition (`ibv_modify_qp` without a new
     /// state).
     ///
     /// # Errors
@@ -260,8 +272,8 @@ impl QueuePair {
     /// Posts send requests, in order, and sends what can be sent (`ibv_post_send`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
-    /// `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
+    /// else `EINVAL`); those before it are.
     pub fn post_send(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| post(wrs, |wr| adapter.post_send(now, qpn, wr)))
     }
@@ -269,23 +281,23 @@ impl QueuePair {
     /// Posts receive requests, in order (`ibv_post_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
-    /// `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
+    /// else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
     }
 
-    /// Takes back every completion of this queue pair that nobody has taken yet: whoever polls does
-    /// not find them. Drivers of network cards do so on the way to RESET and when a queue pair is
-    /// destroyed; here, it is the program's to say.
+    /// Removes the completions of this queue pair that were not polled yet. Drivers of network
+    /// cards do so on the way to RESET and when a queue pair is destroyed; here, only this call
+    /// does.
     pub fn discard_completions(&self) {
         self.inner.context.inner.engine.lock().adapter().discard_completions(self.inner.qpn);
     }
 
-    /// Posts requests that are made one by one: `requests` gets a function that posts one. For
-    /// those who translate lists of their own and need no second one; everything goes out at the
-    /// end, as with [`post_send`](Self::post_send). Calling anything else of the same device in
-    /// `requests` waits for ever.
+    /// Posts send requests that are made one by one: `requests` gets a function that posts one. For
+    /// programs that translate lists of their own. Packets leave at the end, as with
+    /// [`post_send`](Self::post_send). Any other call of the same device in `requests` is a
+    /// deadlock.
     pub fn post_send_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&SendWr) -> Result<(), PostError>) -> R,
@@ -293,7 +305,8 @@ impl QueuePair {
         self.engine_command(|adapter, now, qpn| requests(&mut |wr| adapter.post_send(now, qpn, wr)))
     }
 
-    /// The same for receive requests.
+    /// Posts receive requests that are made one by one, as [`post_send_with`](Self::post_send_with)
+    /// does with send requests.
     pub fn post_recv_with<R>(
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
@@ -304,8 +317,8 @@ impl QueuePair {
     /// Posts all of these requests or none (`ibv_wr_complete`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that cannot be posted (`ENOMEM` when they do not all fit,
-    /// else `EINVAL`); then nothing has been posted.
+    /// [`BadWorkRequest`] with the first request that cannot be posted (`ENOMEM` if they do not all
+    /// fit, else `EINVAL`); none is posted then.
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
         self.engine_command(|adapter, now, qpn| {
             let check = |(index, wr)| {

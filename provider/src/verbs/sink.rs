@@ -1,4 +1,4 @@
-//! Where the events of a device's objects go.
+//! Distribution of the events of a device's objects.
 
 use std::{
     collections::BTreeMap,
@@ -9,10 +9,10 @@ use roce_transport::{adapter::Adapter, event::Event, work::CqId};
 
 use crate::{engine::EventSink, link::Link, notify::Notifier};
 
-/// The asynchronous events of a context.
+/// Queue of asynchronous events.
 pub(crate) type AsyncQueue = Notifier<Event>;
 
-/// Completion queues by their name, and the readers of asynchronous events.
+/// Completion queues by their identifier, and the readers of asynchronous events.
 #[derive(Default)]
 pub(crate) struct ObjectEvents {
     completions: BTreeMap<CqId, Box<dyn Fn() + Send>>,
@@ -20,7 +20,7 @@ pub(crate) struct ObjectEvents {
 }
 
 impl ObjectEvents {
-    /// Has `wake` called with every event of a completion queue.
+    /// Calls `wake` with every event of a completion queue.
     pub(super) fn insert_cq(&mut self, id: CqId, wake: impl Fn() + Send + 'static) {
         self.completions.insert(id, Box::new(wake));
     }
@@ -29,7 +29,7 @@ impl ObjectEvents {
         self.completions.remove(&id);
     }
 
-    /// A further reader, which sees all events from now on.
+    /// Adds a reader, which gets all events from now on.
     pub(crate) fn add_reader(&mut self, reader: &Arc<AsyncQueue>) {
         self.readers.retain(|reader| reader.strong_count() > 0);
         self.readers.push(Arc::downgrade(reader));

@@ -16,8 +16,20 @@ use super::{
     xrc::XrcDomain,
 };
 
-/// A shared receive queue (`ibv_srq`): receive requests for whichever of its queue pairs needs one
-/// first.
+/// Shared receive queue (`ibv_srq`): receive requests for any of its queue pairs, in the order of
+/// arriving messages.
+///
+/// ```
+/// # use roce_provider::{QpInitAttr, transport::{qp::QpType, work::{RecvWr, SrqAttr}}};
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let cq = context.create_cq(16, None)?;
+/// let srq = pd.create_srq(SrqAttr { max_wr: 16, max_sge: 1 })?;
+/// let attr = QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq) };
+/// let qps = [pd.create_qp(&attr)?, pd.create_qp(&attr)?];
+/// srq.post_recv(&[RecvWr::new(1, [])])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct SharedReceiveQueue {
     pub(super) inner: Arc<SrqInner>,
@@ -26,7 +38,7 @@ pub struct SharedReceiveQueue {
 pub(super) struct SrqInner {
     domain: Arc<DomainInner>,
     pub(super) id: SrqId,
-    // of an XRC SRQ, held so that they outlive it
+    /// Of an XRC SRQ; held so that they outlive it.
     xrc: Option<(XrcDomain, CompletionQueue)>,
 }
 
@@ -54,7 +66,7 @@ impl ProtectionDomain {
     ///
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`);
-    /// [`ObjectError::Unknown`] when the XRC domain or the completion queue is of another device
+    /// [`ObjectError::Unknown`] if the XRC domain or the completion queue is of another device
     /// (`EINVAL`).
     pub fn create_xrc_srq(
         &self,
@@ -79,20 +91,20 @@ impl SharedReceiveQueue {
         Arc::ptr_eq(&self.inner.domain.context.inner, &context.inner)
     }
 
-    /// Its name in asynchronous events.
+    /// Identifier of the queue in asynchronous events.
     #[must_use]
     pub fn id(&self) -> SrqId {
         self.inner.id
     }
 
-    /// The number by which peers name an XRC SRQ in their requests (`ibv_get_srq_num`); `None` for
-    /// one of another kind.
+    /// Number of an XRC SRQ in requests of peers (`ibv_get_srq_num`); `None` for a queue of another
+    /// kind.
     #[must_use]
     pub fn number(&self) -> Option<SrqId> {
         self.inner.xrc.is_some().then_some(self.inner.id)
     }
 
-    /// What it tells of itself (`ibv_query_srq`).
+    /// Attributes of the queue (`ibv_query_srq`).
     ///
     /// # Panics
     /// Never: the handle keeps the queue alive.
@@ -108,8 +120,8 @@ impl SharedReceiveQueue {
     /// Posts receive requests, in order (`ibv_post_srq_recv`).
     ///
     /// # Errors
-    /// [`BadWorkRequest`] tells the first that is not posted (`ENOMEM` when the queue is full, else
-    /// `EINVAL`); those before it are.
+    /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
+    /// else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         let mut shard = self.inner.domain.context.inner.engine.lock();
         post(wrs, |wr| -> Result<(), PostError> {
@@ -136,11 +148,12 @@ impl SharedReceiveQueue {
         self.inner.domain.context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit)
     }
 
-    /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// Changes the number of requests that the queue can hold (`ibv_modify_srq` with
+    /// `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
-    /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`); then nothing
-    /// has changed.
+    /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`). Nothing
+    /// has changed then.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
         self.inner.domain.context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr)
     }

@@ -18,10 +18,25 @@ use super::{
     memory::MemoryRegion,
 };
 
-/// A memory window (`ibv_mw`): a key of its own for a part of a region, which requests give and
-/// take back quickly. It keeps no region alive: when the region goes, the window leads nowhere.
+/// Memory window (`ibv_mw`): a key for a part of a region, given and taken back by work requests.
+/// The window does not keep the region alive: without it, the key is invalid.
 ///
-/// Dropping the last handle destroys it (`ibv_dealloc_mw`), bound or not.
+/// ```
+/// # use roce_provider::{QpInitAttr, transport::{mem::{Access, WindowType}, qp::QpType}};
+/// # use roce_provider::transport::work::SendWr;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let cq = context.create_cq(16, None)?;
+/// # let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq))?;
+/// # qp.connect_to(qp.endpoint(0).ok_or("no address")?)?;
+/// # let region = pd.allocate(4096, Access::LOCAL_WRITE | Access::MW_BIND)?;
+/// let window = pd.alloc_window(WindowType::Type1)?;
+/// let bind = window.bind_to(&region, 0, 64, Access::REMOTE_READ);
+/// qp.post_send(&[SendWr::bind_window(1, bind)])?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// Dropping the last handle destroys the window (`ibv_dealloc_mw`), bound or not.
 #[derive(Clone)]
 pub struct MemoryWindow {
     inner: Arc<WindowInner>,
@@ -55,23 +70,24 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// Its type.
+    /// Type of the window.
     #[must_use]
     pub fn window_type(&self) -> WindowType {
         self.inner.window_type
     }
 
-    /// The key that it was given last, by [`bind_to`](Self::bind_to) or when it was made. Peers can
-    /// use it once the bind is complete.
+    /// Latest key of the window, from [`bind_to`](Self::bind_to) or from its making. Peers can use
+    /// it once the bind is complete.
     #[must_use]
     pub fn rkey(&self) -> RKey {
         RKey(self.inner.rkey.load(Ordering::Relaxed))
     }
 
-    /// What a bind request ([`SendWr::bind_window`](roce_transport::work::SendWr::bind_window)) for
-    /// `length` bytes of `region` from `offset` on needs, with the window's next key
-    /// (`ibv_bind_mw`; for type 2 `ibv_inc_rkey` and `IBV_WR_BIND_MW`). Whether it is valid shows
-    /// when the request is carried out. No bytes at all unbind a window of type 1.
+    /// Argument of a bind request
+    /// ([`SendWr::bind_window`](roce_transport::work::SendWr::bind_window)) for `length` bytes of
+    /// `region` from `offset` on, with the window's next key (`ibv_bind_mw`; for type 2
+    /// `ibv_inc_rkey` and `IBV_WR_BIND_MW`). It is checked when the request is carried out. A
+    /// length of 0 unbinds a window of type 1.
     #[must_use]
     pub fn bind_to(
         &self,

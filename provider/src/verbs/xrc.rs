@@ -6,12 +6,24 @@ use roce_transport::{adapter::ObjectError, work::XrcdId};
 
 use super::context::Context;
 
-/// An XRC domain (`ibv_xrcd`): its targets receive into its XRC SRQs, whichever a request names,
-/// and into no others.
+/// XRC domain (`ibv_xrcd`): its targets receive into the XRC SRQ of the domain that a request
+/// names, and into no others.
 ///
-/// In C a domain can belong to a file, through which several processes share it. Here it belongs to
-/// one open device, and so to one process: a process has an address of its own, and a peer that
-/// reaches its targets reaches nobody else's SRQs.
+/// ```
+/// # use roce_provider::transport::work::SrqAttr;
+/// # let context = roce_provider::Device::named("roce_lo")?.open(Default::default())?;
+/// # let pd = context.alloc_pd()?;
+/// # let cq = context.create_cq(16, None)?;
+/// let xrcd = context.open_xrcd()?;
+/// let srq = pd.create_xrc_srq(SrqAttr { max_wr: 16, max_sge: 1 }, &xrcd, &cq)?;
+/// let target = xrcd.create_target()?;
+/// // requests of the peer name the SRQ by this number
+/// assert!(srq.number().is_some());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// In C a domain can belong to a file, through which processes share it. Here it belongs to one
+/// open device, and so to one process.
 #[derive(Clone)]
 pub struct XrcDomain {
     inner: Arc<XrcdInner>,
@@ -24,7 +36,7 @@ struct XrcdInner {
 
 impl Drop for XrcdInner {
     fn drop(&mut self) {
-        // every target and every XRC SRQ of it held it
+        // every target and every XRC SRQ of the domain held it
         let _ = self.context.inner.engine.lock().adapter().close_xrcd(self.id);
     }
 }
@@ -45,7 +57,7 @@ impl XrcDomain {
         self.inner.id
     }
 
-    /// The device it belongs to.
+    /// Device that the domain belongs to.
     #[must_use]
     pub fn context(&self) -> &Context {
         &self.inner.context

@@ -44,7 +44,7 @@ pub enum Locality {
     /// same packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
     SharedMemory,
     /// Moreover they can have the same addresses at the same time. Each then has a
-    /// [part](Link::partition) of the numbers. The first receives for all, so it must
+    /// [part](super::SharingLink::partition) of the numbers. The first receives for all, so it must
     /// [receive](Link::receive) whether or not it expects something itself.
     SharedAddress {
         /// Which part is taken if it is free, modulo the number of parts; else the next one that
