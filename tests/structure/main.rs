@@ -55,7 +55,7 @@ const PROVIDER: Crate = Crate {
         &["cm", "environment"],
         &["tokio"],
     ],
-    known_loops: &[&["engine.rs", "engine/fork.rs"]],
+    known_loops: &[],
     known_upward: &[],
 };
 

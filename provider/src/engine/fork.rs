@@ -1,10 +1,16 @@
-//! What becomes of engines when the process forks.
+//! Engines when the process forks.
 //!
 //! The parent's go on. In the child there are only copies: of the adapter, without the thread that
 //! served it, on the parent's sockets. If the child touched those, it would take the parent's
-//! packets and answer for it. So its copies lose their links there and then: they can still be
-//! looked at and destroyed, but nothing goes out, and nothing comes in any more. What the child
-//! opens anew is its own.
+//! packets and answer for it. So its copies lose their links at once: they can still be looked at
+//! and destroyed, but nothing goes out, and nothing comes in any more. What the child opens anew is
+//! its own.
+//!
+//! The forking thread holds every engine's lock, so that the copies are whole, and the child
+//! releases them by the guards that it inherits. That is sound with the mutexes of [`sync`], whose
+//! state is all in themselves.
+//!
+//! [`sync`]: crate::sync
 
 #![allow(unsafe_code, reason = "pthread_atfork has no safe interface")]
 
@@ -13,17 +19,16 @@ use std::{
     sync::{Arc, MutexGuard, Once, Weak},
 };
 
-use super::{CounterSink, Engine, Shard};
+use super::{serve::Engine, shard::Shard, sink::CounterSink};
 use crate::{link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// What the thread that forks holds meanwhile, so that the copies in the child are whole and
-/// unlocked.
+/// Locks that the forking thread holds, so that the copies in the child are whole and unlocked.
 struct Held {
     publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
-    // behind its guards, so that it is dropped later
+    // behind its guards: fields are dropped in this order
     engine: Arc<Engine>,
 }
 
@@ -34,7 +39,7 @@ thread_local! {
     static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
 }
 
-/// Sees to it that this engine survives forks.
+/// Has this engine survive forks.
 pub(super) fn watch(engine: &Arc<Engine>) {
     static HANDLERS: Once = Once::new();
     HANDLERS.call_once(|| {
@@ -64,7 +69,7 @@ unsafe extern "C" fn prepare() {
         let shard = borrowed.shard.lock();
         Held { publisher, shard, engine }
     };
-    // a thread that ends has no such list any more, and nothing of its own to protect
+    // a thread that is ending has lost the list already, and has nothing of its own to protect
     let _ = HELD.try_with(|held| {
         *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines));
     });

@@ -1,11 +1,11 @@
-//! Signals are the program's: a thread of ours takes none, lest a handler run where its program
-//! does not expect it, or a call that the program wants to be interrupted goes on.
+//! Signals are the program's. A thread of ours takes none: else a handler would run where its
+//! program does not expect it, or a call that the program wants to be interrupted would go on.
 
 #![allow(unsafe_code, reason = "signal masks")]
 
 use std::{mem, ptr};
 
-/// Those that tell a thread of its own faults. They stay as they are.
+/// Signals of a thread's own faults. They stay as they are.
 const FAULTS: [libc::c_int; 7] = [
     libc::SIGSEGV,
     libc::SIGBUS,

@@ -1,0 +1,139 @@
+//! The background thread of an engine.
+
+use std::{io, os::fd::AsFd, sync::atomic::Ordering, thread, time::Duration};
+
+use roce_transport::time::Instant;
+
+use super::serve::Engine;
+use crate::{clock, readiness::wait};
+
+/// Time between two looks whether a program still polls.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Number of looks at a program that polls after which they become rarer: each costs the program
+/// time.
+const STEADY: u32 = 16;
+
+/// Time between two of the rarer looks.
+const LOOK_LESS: Duration = Duration::from_millis(4);
+
+/// Time that the thread goes on looking after the last packet before it sleeps.
+const LINGER: Duration = Duration::from_micros(50);
+
+/// Longest time that it looks for packets without attending to anything else.
+const LINGER_MOST: Duration = Duration::from_millis(10);
+
+/// Role of the background thread until its next look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Mode {
+    /// The program polls. The thread looks now and then whether it still does.
+    Aside,
+    /// Threads of the program sleep on the link's descriptors themselves. This one serves timers.
+    Timers,
+    /// Nobody else serves the adapter.
+    Serve,
+}
+
+impl Engine {
+    /// Serves the adapter whenever the program does not, until the engine is stopped.
+    pub(super) fn run(&self) {
+        let mut seen = self.activity.load(Ordering::Relaxed);
+        let mut looks = 0;
+        loop {
+            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            // looked at behind the wake-up: whoever stops the engine sets it before, and wakes once
+            if self.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            let activity = self.activity.load(Ordering::Relaxed);
+            let program_serves = activity != seen;
+            seen = activity;
+            self.attend();
+            let mode = self.mode(program_serves);
+            if mode == Mode::Aside {
+                looks += 1;
+                let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
+                continue;
+            }
+            looks = 0;
+            let received = mode == Mode::Serve && self.linger(activity);
+            if self.serve_and_sleep(mode, program_serves && !received).is_err() {
+                thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
+            }
+        }
+    }
+
+    fn mode(&self, program_serves: bool) -> Mode {
+        if self.drivers.load(Ordering::SeqCst) > 0 {
+            Mode::Timers
+        } else if program_serves && !self.handed_over.load(Ordering::SeqCst) {
+            Mode::Aside
+        } else {
+            Mode::Serve
+        }
+    }
+
+    /// Serves timers, then sleeps until the next one, or until something arrives if nobody else
+    /// waits for that. `stands_aside`: the program polls faster than this thread wakes, so that the
+    /// adapter is left to it until it hands over again.
+    fn serve_and_sleep(&self, mode: Mode, stands_aside: bool) -> io::Result<()> {
+        let (deadline, for_packets, quiet) = {
+            let mut shard = self.lock();
+            shard.serve_timers(clock::now());
+            if stands_aside {
+                self.handed_over.store(false, Ordering::SeqCst);
+            }
+            let publish_at = shard.publish_at();
+            shard.told = publish_at.is_some();
+            let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
+            self.sleeps_until
+                .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
+            let for_packets = mode == Mode::Serve && !shard.is_lost();
+            (deadline, for_packets, !for_packets || shard.park())
+        };
+        let timeout = deadline.map(|deadline| deadline.since(clock::now()));
+        let result = if mode == Mode::Timers {
+            // a thread that leaves the descriptors does not say so; this one looks now and then
+            self.sleep(false, Some(timeout.map_or(LOOK * 10, |timeout| timeout.min(LOOK * 10))))
+        } else if quiet {
+            self.sleep(for_packets, timeout)
+        } else {
+            Ok(())
+        };
+        if for_packets {
+            self.lock().unpark();
+        }
+        self.sleeps_until.store(0, Ordering::SeqCst);
+        result
+    }
+
+    /// Serves as long as something keeps arriving, and a little longer: to sleep and to be woken
+    /// takes longer than most packets are apart. Ends when the program serves by itself. Returns
+    /// whether anything came.
+    fn linger(&self, activity: u64) -> bool {
+        let start = clock::now();
+        let mut last = start;
+        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
+        {
+            let now = clock::now();
+            if self.lock().serve(now) > 0 {
+                last = now;
+            } else if now.since(last) > LINGER {
+                break;
+            }
+            if now.since(start) > LINGER_MOST {
+                break;
+            }
+            thread::yield_now();
+        }
+        last != start
+    }
+
+    /// Sleeps until someone wakes the background thread, the interface changes, something arrives
+    /// (if that matters) or the time is over.
+    fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
+        let sockets = for_packets.then(|| self.sockets.as_fd());
+        let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
+        wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
+    }
+}

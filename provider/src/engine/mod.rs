@@ -1,0 +1,22 @@
+//! The engine: one adapter, its link, and who moves packets between them.
+//!
+//! Whoever has the lock serves the adapter. A program that posts or polls does it on its own
+//! thread; a background thread does it when the program does neither, because a peer's READ or
+//! WRITE must be served while its target sleeps. The thread keeps out of the way of a program that
+//! polls: it does not wait on the sockets then, but looks every few milliseconds whether the
+//! polling has stopped, and takes over when it has.
+
+mod background;
+mod fork;
+mod serve;
+mod shard;
+mod signals;
+mod sink;
+mod start;
+
+pub(crate) use serve::Engine;
+pub use serve::Progress;
+#[cfg(test)]
+pub(crate) use shard::LOST_AFTER;
+pub(crate) use sink::{CounterSink, EventSink, Sinks};
+pub(crate) use start::Parts;

@@ -1,0 +1,258 @@
+//! An engine: the shard under its lock, and the calls of the program.
+
+use std::{
+    io,
+    ops::{Deref, DerefMut},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    sync::{
+        MutexGuard,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread::{self, JoinHandle},
+    time::Duration,
+};
+
+use roce_transport::{adapter::Adapter, time::Instant};
+use rustix::event::epoll;
+
+use super::{shard::Shard, sink::CounterSink};
+use crate::{clock, link::Link, port::Watch, readiness::wait, region::Section, sync::Mutex};
+
+/// Least time between two publications of the counters.
+pub(super) const PUBLISH: Duration = Duration::from_secs(1);
+
+/// Number of polls in vain after which a program's thread lets others run, if there are any.
+const YIELD_AFTER: u64 = 64;
+
+/// Mover of a device's packets.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Progress {
+    /// The program's own calls, and a background thread when there are none.
+    #[default]
+    Automatic,
+    /// Only [`Context::progress`](crate::Context::progress), and the calls that post and poll. For
+    /// programs with an event loop of their own, and for tests.
+    Manual,
+}
+
+/// See the [module's documentation](super).
+pub(crate) struct Engine {
+    pub(super) shard: Mutex<Shard>,
+    /// Readable when any of the link's descriptors is.
+    pub(super) sockets: OwnedFd,
+    /// Ends a sleep of the background thread.
+    pub(super) wake: OwnedFd,
+    /// Number of the program's calls that served the adapter.
+    pub(super) activity: AtomicU64,
+    /// Number of polls in a row that found nothing.
+    pub(super) idle_polls: AtomicU64,
+    /// Number of the program's threads that wait on the sockets themselves.
+    pub(super) drivers: AtomicU32,
+    /// True while a thread of the program may sleep on a descriptor that only the background thread
+    /// makes readable.
+    pub(super) handed_over: AtomicBool,
+    /// End of the background thread's sleep in nanoseconds of the clock; 0 while it is awake or about
+    /// to look.
+    pub(super) sleeps_until: AtomicU64,
+    pub(super) stop: AtomicBool,
+    pub(super) background: Mutex<Option<JoinHandle<()>>>,
+    /// Notices changes of the interface.
+    pub(super) watch: Option<Watch>,
+    /// Receiver of the counters.
+    pub(super) publisher: Mutex<Option<Box<dyn CounterSink>>>,
+    pub(super) progress: Progress,
+    /// Process that the engine works in; the copy in a child does nothing.
+    pub(super) process: u32,
+}
+
+/// The shard, locked.
+pub(crate) struct Locked<'a> {
+    shard: MutexGuard<'a, Shard>,
+    /// Whatever is copied under the lock is copied in one section.
+    _section: Section,
+}
+
+impl Deref for Locked<'_> {
+    type Target = Shard;
+
+    fn deref(&self) -> &Shard {
+        &self.shard
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Shard {
+        &mut self.shard
+    }
+}
+
+impl Engine {
+    /// True if the engine works: after a fork, the child has only a copy that does nothing.
+    pub(crate) fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    /// Index of the network interface that the device uses; 0: none.
+    pub(crate) fn interface(&self) -> u32 {
+        self.watch.as_ref().map_or(0, Watch::interface)
+    }
+
+    /// Brings the port in line with its interface.
+    pub(super) fn follow(&self) {
+        let Some(watch) = &self.watch else { return };
+        let state = watch.state();
+        let mut shard = self.lock();
+        if shard.follow(&state, watch)
+            && let Err(error) = add_descriptors(&self.sockets, shard.link())
+        {
+            shard.link_counters.bind_errors += 1;
+            shard.link_counters.last_bind_error = Some(error.to_string());
+        }
+        shard.transmit(clock::now());
+    }
+
+    /// Does what has time: follows the interface, publishes the counters.
+    pub(super) fn attend(&self) {
+        if self.watch.as_ref().is_some_and(Watch::has_news) {
+            self.follow();
+        }
+        let mut publisher = self.publisher.lock();
+        let Some(publisher) = &mut *publisher else { return };
+        let (counters, link_counters, gids) = {
+            let mut shard = self.lock();
+            let now = clock::now();
+            if shard.publish_at().is_none_or(|due| now < due) {
+                return;
+            }
+            (shard.counted, shard.told, shard.publication) =
+                (false, false, Some(now.plus(PUBLISH)));
+            let gids = shard.adapter().gids().entries().iter().map(ToString::to_string).collect();
+            (shard.adapter().counters().clone(), shard.link_counters(), gids)
+        };
+        publisher.publish(&counters, &link_counters, gids);
+    }
+
+    /// The lock.
+    pub(crate) fn lock(&self) -> Locked<'_> {
+        Locked { shard: self.shard.lock(), _section: Section::enter() }
+    }
+
+    /// Runs a command of the program and sends what follows from it.
+    pub(crate) fn command<R>(&self, command: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+        self.command_shard(|shard, now| command(shard.adapter(), now))
+    }
+
+    /// The same for a command that needs more than the adapter.
+    pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
+        let mut shard = self.lock();
+        let now = clock::now();
+        let result = command(&mut shard, now);
+        shard.transmit(now);
+        self.after_service(&mut shard);
+        result
+    }
+
+    /// Posts receive requests. Nothing is sent for that, but completions may be due at once.
+    pub(crate) fn post_recv<R>(&self, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
+        let mut shard = self.lock();
+        let now = clock::now();
+        let result = post(shard.adapter(), now);
+        if shard.adapter().has_events() {
+            shard.transmit(now);
+        }
+        self.after_service(&mut shard);
+        result
+    }
+
+    /// Serves the adapter on the caller's thread, unless another thread is at it.
+    pub(crate) fn progress(&self) {
+        grow(&self.activity);
+        let Some(shard) = self.shard.try_lock() else { return };
+        let mut shard = Locked { shard, _section: Section::enter() };
+        let received = shard.serve(clock::now());
+        self.after_service(&mut shard);
+        drop(shard);
+        if self.progress == Progress::Manual {
+            self.attend();
+        }
+        // A program that polls in vain may keep the peer's program from the processor.
+        if received > 0 {
+            self.idle_polls.store(0, Ordering::Relaxed);
+        } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
+            thread::yield_now();
+        }
+    }
+
+    /// Wakes the background thread if it would oversleep a timer that was just set.
+    fn after_service(&self, shard: &mut Shard) {
+        let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
+        if sleeps_until == 0 {
+            return;
+        }
+        let has_to_publish = !shard.told && shard.publish_at().is_some();
+        if has_to_publish
+            || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
+        {
+            shard.told |= has_to_publish;
+            self.wake_background();
+        }
+    }
+
+    /// Has the background thread serve, because a thread of the program goes to sleep on a descriptor
+    /// that must become readable.
+    pub(crate) fn hand_over(&self) {
+        if !self.handed_over.swap(true, Ordering::SeqCst) {
+            self.wake_background();
+        }
+    }
+
+    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires
+    /// or `limit` has passed.
+    pub(crate) fn drive(&self, wanted: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<()> {
+        self.drivers.fetch_add(1, Ordering::SeqCst);
+        let (due, quiet) = {
+            let mut shard = self.lock();
+            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
+        };
+        let timeout = [due, limit].into_iter().flatten().min();
+        let result = if quiet { wait(&[wanted, self.sockets.as_fd()], timeout) } else { Ok(()) };
+        self.lock().unpark();
+        self.drivers.fetch_sub(1, Ordering::SeqCst);
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Time at which the adapter is to be served although nothing has arrived.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.lock().deadline()
+    }
+
+    /// Descriptor that is readable when something has arrived.
+    pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
+        self.sockets.as_fd()
+    }
+
+    pub(super) fn wake_background(&self) {
+        // full means that it is awake already
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}
+
+/// Adds one to a count and returns the sum. Threads that do so at the same moment may count as one,
+/// which costs less than to count each.
+fn grow(count: &AtomicU64) -> u64 {
+    let grown = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(grown, Ordering::Relaxed);
+    grown
+}
+
+/// Adds the link's descriptors to `sockets`.
+pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
+    for descriptor in link.descriptors() {
+        match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}

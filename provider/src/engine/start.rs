@@ -1,0 +1,96 @@
+//! Starting and stopping an engine.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use roce_transport::adapter::Adapter;
+use rustix::event::{EventfdFlags, epoll, eventfd};
+
+use super::{
+    fork,
+    serve::{Engine, PUBLISH, Progress, add_descriptors},
+    shard::Shard,
+    signals,
+    sink::{CounterSink, Sinks},
+};
+use crate::{
+    clock,
+    link::{Link, Observer},
+    port::Watch,
+    sync::Mutex,
+};
+
+/// Parts of an engine.
+pub(crate) struct Parts {
+    pub(crate) adapter: Adapter,
+    pub(crate) link: Box<dyn Link>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
+    pub(crate) sinks: Sinks,
+    pub(crate) watch: Option<Watch>,
+    pub(crate) publisher: Option<Box<dyn CounterSink>>,
+}
+
+impl Engine {
+    /// An engine, and its background thread unless progress is manual. The thread ends when the
+    /// engine is [stopped](Self::stop).
+    pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
+        let Parts { adapter, link, observer, sinks, watch, publisher } = parts;
+        let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        add_descriptors(&sockets, &*link)?;
+        if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
+            epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        }
+        let mut shard = Shard::new(adapter, link, observer, sinks);
+        if progress == Progress::Manual {
+            shard.park(); // the program may sleep at any time, without notice
+        }
+        shard.publication = publisher.as_ref().map(|_| clock::now().plus(PUBLISH));
+        let engine = Arc::new(Self {
+            shard: Mutex::new(shard),
+            watch,
+            publisher: Mutex::new(publisher),
+            progress,
+            sockets,
+            wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            activity: AtomicU64::new(0),
+            idle_polls: AtomicU64::new(0),
+            drivers: AtomicU32::new(0),
+            handed_over: AtomicBool::new(false),
+            sleeps_until: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            background: Mutex::new(None),
+            process: std::process::id(),
+        });
+        fork::watch(&engine);
+        engine.follow(); // the interface may have changed since the device was listed
+        if progress == Progress::Automatic {
+            let background = engine.clone();
+            let thread = signals::blocked(|| {
+                thread::Builder::new().name("roce".into()).spawn(move || background.run())
+            })?;
+            *engine.background.lock() = Some(thread);
+        }
+        Ok(engine)
+    }
+
+    /// Sends what is still due and ends the background thread, so that the addresses are free
+    /// afterwards.
+    pub(crate) fn stop(&self) {
+        self.lock().serve(clock::now());
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake_background();
+        let background = self.background.lock().take();
+        if let Some(background) =
+            background.filter(|thread| thread.thread().id() != thread::current().id())
+        {
+            let _ = background.join(); // a panic there has been printed already
+        }
+        *self.publisher.lock() = None;
+    }
+}
