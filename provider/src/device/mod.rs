@@ -247,7 +247,7 @@ impl Device {
             }
         };
         if options.faults == FaultPlan::default() {
-            link.vouch();
+            link.set_trusted();
         }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();

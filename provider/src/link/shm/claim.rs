@@ -1,6 +1,6 @@
-//! Who of those that share an address has which partition, and who listens for which service: locks
-//! in a file that all of them have open. A lock ends with the process that has it, however that
-//! ends.
+//! Claims of the processes that share an address: its partitions, and the services that they listen
+//! for. A claim is a lock in a file that all of them have open. It ends with the process that has
+//! it, however that ends.
 
 #![allow(unsafe_code, reason = "locks of open files have no safe interface")]
 
@@ -13,7 +13,7 @@ use std::{
 use roce_transport::{cm::ServiceId, share::IdPartition};
 use rustix::fs::MemfdFlags;
 
-/// Something that one of them has at a time.
+/// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Entry {
     Partition(IdPartition),
@@ -31,14 +31,15 @@ impl Entry {
     }
 }
 
+/// The file, and its locks.
 pub(super) struct ClaimTable(File);
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(File::from(rustix::fs::memfd_create("roce register", MemfdFlags::CLOEXEC)?)))
+        Ok(Self(File::from(rustix::fs::memfd_create("roce claims", MemfdFlags::CLOEXEC)?)))
     }
 
-    /// The register that another process has open. Its descriptor stands for the same opening,
+    /// The table that another process has open. Its descriptor stands for the same opening,
     /// whose locks are that process's, so it is opened once more.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
@@ -48,7 +49,7 @@ impl ClaimTable {
     /// Takes an entry.
     ///
     /// # Errors
-    /// [`io::ErrorKind::AddrInUse`] if another has it.
+    /// [`io::ErrorKind::AddrInUse`] if another process has it.
     pub(super) fn take(&self, entry: Entry) -> io::Result<()> {
         self.lock(libc::F_WRLCK, entry).map_err(|error| match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::PermissionDenied => {
@@ -58,13 +59,13 @@ impl ClaimTable {
         })
     }
 
-    /// Gives an entry back; nothing if it had none.
-    pub(super) fn give_back(&self, entry: Entry) {
+    /// Releases an entry, if this process has it.
+    pub(super) fn release(&self, entry: Entry) {
         let _ = self.lock(libc::F_UNLCK, entry);
     }
 
-    /// Whether another has it.
-    pub(super) fn is_had(&self, entry: Entry) -> bool {
+    /// True if another process has it.
+    pub(super) fn is_taken(&self, entry: Entry) -> bool {
         let found = self.control(libc::F_OFD_GETLK, libc::F_WRLCK, entry);
         found.is_ok_and(|lock| libc::c_int::from(lock.l_type) != libc::F_UNLCK)
     }
@@ -106,27 +107,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_entry_is_had_by_one_until_it_ends() {
+    fn one_process_has_an_entry_until_it_ends() {
         let partition = Entry::Partition(IdPartition::new(7).unwrap());
         let service = |number| Entry::Service(ServiceId(number));
         let first = ClaimTable::new().unwrap();
         let join = || ClaimTable::join(&first.as_fd().try_clone_to_owned().unwrap()).unwrap();
         let (second, third) = (join(), join());
-        let is_had = |result: io::Result<()>| {
+        let is_taken = |result: io::Result<()>| {
             result.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse)
         };
         for entry in [partition, service(0), service(0x0106_0001), service(u64::MAX)] {
             first.take(entry).unwrap();
             first.take(entry).unwrap();
-            assert!(is_had(second.take(entry)), "{entry:?}");
-            assert_eq!((first.is_had(entry), second.is_had(entry)), (false, true));
-            first.give_back(entry);
+            assert!(is_taken(second.take(entry)), "{entry:?}");
+            assert_eq!((first.is_taken(entry), second.is_taken(entry)), (false, true));
+            first.release(entry);
             second.take(entry).unwrap();
-            assert!(is_had(first.take(entry)), "{entry:?}");
+            assert!(is_taken(first.take(entry)), "{entry:?}");
         }
         third.take(service(0x0106_0002)).unwrap();
-        third.give_back(partition); // which it does not have
-        assert!(is_had(third.take(partition)));
+        third.release(partition); // which it does not have
+        assert!(is_taken(third.take(partition)));
         drop(second);
         third.take(partition).unwrap();
     }

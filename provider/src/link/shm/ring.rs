@@ -1,7 +1,7 @@
 //! A ring of runs of datagrams in memory that two processes share: one writes, the other reads.
 //!
 //! Positions only grow; where a byte lies is its position modulo the capacity. Neither side
-//! believes the other: a position or a record that cannot be means that the ring is broken, and
+//! trusts the other: a position or a record that cannot be means that the ring is broken, and
 //! nothing that the other writes can make this side read or write outside of the ring.
 
 use std::{
@@ -20,13 +20,13 @@ use thiserror::Error;
 
 use crate::region::MmapMemory;
 
-/// Bytes of records that are written and not yet read. A power of two.
+/// Number of bytes of records that may be written and not yet read. A power of two.
 const CAPACITY: u64 = 2 << 20;
-/// As long as the reader keeps up, the writer stays in this much of it, which fits into caches and
-/// is never missing.
+/// Number of bytes in which the writer stays as long as the reader keeps up: they fit into caches,
+/// and their pages are never missing.
 const HOT: u64 = 512 << 10;
 const PAGE: u64 = 4096;
-/// Where records begin: behind a page with the positions.
+/// Start of the records: behind a page with the positions.
 const START: u64 = PAGE;
 const SIZE: u64 = START + CAPACITY;
 
@@ -38,16 +38,16 @@ const ASLEEP: usize = 16;
 /// The longest run: what a UDP datagram can carry.
 pub(super) const LONGEST: usize = 65_536;
 
-/// Stands where the next record is at the beginning of the ring.
+/// Word in the place of a record if the next one is at the beginning of the ring.
 const SKIP: u64 = u64::MAX;
 const WORD: u64 = 8;
 
 /// The other side wrote something that cannot be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
-#[error("the memory shared with another process holds nonsense")]
+#[error("the memory shared with another process is corrupt")]
 pub(super) struct Broken;
 
-/// What is told of a run besides its bytes.
+/// Header of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct RunHeader {
     pub(super) length: usize,
@@ -55,12 +55,12 @@ pub(super) struct RunHeader {
     pub(super) segment: usize,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
-    /// Its datagrams are what an adapter has built.
+    /// True if its datagrams are what an adapter has built.
     pub(super) checksum_verified: bool,
 }
 
-/// Of a header's first 24 bits, which lengths do not need.
-const VOUCHED: u64 = 1 << 23;
+/// Bit for `checksum_verified`, the last of the 24 for the length, which needs fewer.
+const VERIFIED: u64 = 1 << 23;
 
 impl RunHeader {
     pub(super) fn of(run: &Transmit, checksum_verified: bool) -> Self {
@@ -75,7 +75,7 @@ impl RunHeader {
     }
 
     const fn word(self) -> u64 {
-        let checksum_verified = if self.checksum_verified { VOUCHED } else { 0 };
+        let checksum_verified = if self.checksum_verified { VERIFIED } else { 0 };
         let (traffic_class, hop_limit) =
             ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
         self.length as u64
@@ -88,7 +88,7 @@ impl RunHeader {
     const fn parse(word: u64) -> Result<Self, Broken> {
         let [.., traffic_class, hop_limit] = word.to_le_bytes();
         let (length, segment) =
-            ((word & (VOUCHED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
+            ((word & (VERIFIED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
         if segment == 0 || segment > length || length > LONGEST {
             return Err(Broken);
         }
@@ -97,17 +97,17 @@ impl RunHeader {
             segment,
             traffic_class,
             hop_limit,
-            checksum_verified: word & VOUCHED != 0,
+            checksum_verified: word & VERIFIED != 0,
         })
     }
 
-    /// Bytes of the ring that it takes.
-    const fn room(self) -> u64 {
+    /// Number of bytes of the ring that it takes.
+    const fn size(self) -> u64 {
         WORD + (self.length as u64).next_multiple_of(WORD)
     }
 }
 
-/// Both sides' view.
+/// The memory, as both sides see it.
 struct Ring(MmapMemory);
 
 impl Ring {
@@ -119,8 +119,8 @@ impl Ring {
         &self.words()[index]
     }
 
-    /// Has the pages that are used first brought in.
-    fn bring_in(&self) {
+    /// Has the kernel map the pages that are used first.
+    fn prefault(&self) {
         for page in (0..HOT).step_by(PAGE as usize) {
             self.at(page).fetch_add(0, Ordering::Relaxed);
         }
@@ -136,7 +136,7 @@ impl Ring {
 pub(super) struct Writer {
     ring: Ring,
     head: u64,
-    /// Up to where the other side had read when it was last looked at.
+    /// Position of the reader when it was last looked at.
     tail: u64,
     /// The page that was written to last.
     page: u64,
@@ -146,12 +146,12 @@ impl Writer {
     /// A new ring, and the descriptor by which another process reaches it.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
         let memory =
-            rustix::fs::memfd_create("roce", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+            rustix::fs::memfd_create("roce ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&memory, SIZE)?;
         rustix::fs::fcntl_add_seals(&memory, seals())?;
         let file = File::from(memory);
         let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
-        ring.bring_in();
+        ring.prefault();
         Ok((Self { ring, head: 0, tail: 0, page: 0 }, file.into()))
     }
 
@@ -159,12 +159,12 @@ impl Writer {
     pub(super) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
         debug_assert!(bytes.len() == header.length, "the header says how long it is");
         let position = self.head % CAPACITY;
-        let skipped = if position + header.room() > CAPACITY || self.may_begin_anew(position) {
+        let skipped = if position + header.size() > CAPACITY || self.may_restart(position) {
             CAPACITY - position
         } else {
             0
         };
-        let end = self.head + skipped + header.room();
+        let end = self.head + skipped + header.size();
         if end - self.tail > CAPACITY {
             self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
             if self.head.checked_sub(self.tail).is_none_or(|filled| filled > CAPACITY) {
@@ -186,9 +186,9 @@ impl Writer {
         Ok(true)
     }
 
-    /// Whether it has written enough and the reader has read it all, which is worth a look only now
-    /// and then.
-    fn may_begin_anew(&mut self, position: u64) -> bool {
+    /// True if the hot part is full and the reader has read it all, which is looked at only once a
+    /// page.
+    fn may_restart(&mut self, position: u64) -> bool {
         if position < HOT || position / PAGE == self.page {
             return false;
         }
@@ -197,8 +197,7 @@ impl Writer {
         self.tail == self.head
     }
 
-    /// Whether the other side sleeps and must be woken. True once for each time that it went to
-    /// sleep.
+    /// True if the other side sleeps and must be woken; once for each time that it went to sleep.
     pub(super) fn must_wake(&self) -> bool {
         // Either this sees that it sleeps, or it sees, after it said so, what was written.
         fence(Ordering::SeqCst);
@@ -211,7 +210,7 @@ impl Writer {
 pub(super) struct Reader {
     ring: Ring,
     tail: u64,
-    /// Up to where the other side had written when it was last looked at.
+    /// Position of the writer when it was last looked at.
     head: u64,
 }
 
@@ -225,7 +224,7 @@ impl Reader {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
-        ring.bring_in();
+        ring.prefault();
         Ok(Self { ring, tail: 0, head: 0 })
     }
 
@@ -247,7 +246,7 @@ impl Reader {
                 CAPACITY - position
             } else {
                 let header = found.insert(RunHeader::parse(word)?);
-                header.room()
+                header.size()
             };
             if position + taken > CAPACITY || taken > self.head - self.tail {
                 return Err(Broken);
@@ -264,12 +263,12 @@ impl Reader {
         }
     }
 
-    /// Whether nothing was ever read.
-    pub(super) const fn is_fresh(&self) -> bool {
+    /// True if nothing was ever read.
+    pub(super) const fn is_unread(&self) -> bool {
         self.tail == 0
     }
 
-    /// Whether everything is read.
+    /// True if everything is read.
     pub(super) fn is_empty(&self) -> bool {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
     }

@@ -1,15 +1,17 @@
-//! The open way to another process: a ring that this one writes, and what found no room in it.
+//! The sending side of a channel: a ring that this process writes, and what found no room in it.
 
 use std::{collections::VecDeque, io, os::fd::OwnedFd};
 
 use super::ring::{Broken, RunHeader, Writer};
 
-/// Bytes that wait for room in a ring; more are lost, as when a socket's buffer is full.
+/// Number of bytes that may wait for room in a ring; more are lost, as when a socket's buffer is
+/// full.
 const BACKLOG: usize = 16 << 20;
 
+/// Sender of runs to another process.
 pub(super) struct ShmSender {
     writer: Writer,
-    /// Wakes the reader.
+    /// Wakeup eventfd of the reader.
     wakeup: OwnedFd,
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
@@ -37,7 +39,7 @@ impl ShmSender {
         Ok(())
     }
 
-    /// Writes of what waits as much as there is room for.
+    /// Writes as much of what waits as there is room for.
     pub(super) fn write_backlog(&mut self) -> io::Result<()> {
         while let Some((header, bytes)) = self.backlog.front() {
             if !self.writer.push(*header, bytes).map_err(broken)? {
@@ -49,7 +51,7 @@ impl ShmSender {
         Ok(())
     }
 
-    /// Wakes the reader if it sleeps. Returns whether everything is written.
+    /// Wakes the reader if it sleeps. Returns true if everything is written.
     pub(super) fn wake(&self) -> bool {
         if self.writer.must_wake() {
             let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes()); // full means that it is awake already

@@ -1,4 +1,4 @@
-//! Unix sockets in the abstract name space, one name per address, and what is said through them.
+//! Unix sockets in the abstract name space, one name per address, and their messages.
 
 use std::{
     io::{self, IoSlice, IoSliceMut},
@@ -16,8 +16,8 @@ use rustix::{
     },
 };
 
-/// Descriptors that come with one message.
-const MOST_DESCRIPTORS: usize = 3;
+/// Number of descriptors that come with one message.
+const MAX_DESCRIPTORS: usize = 3;
 
 /// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
@@ -27,7 +27,7 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A connection to whoever has the name of an address, if it is of the same user.
+/// A connection to the process that has the name of an address, if it is of the same user.
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::connect(&socket, &name(address, interface)?)?;
@@ -51,14 +51,14 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Whether the process at the other end is of the user of this one: others can neither read what is
-/// sent nor pretend to be someone by it.
+/// True if the process at the other end is of the user of this one. Others can neither read what is
+/// sent nor take part.
 pub(super) fn is_same_user(socket: &OwnedFd) -> bool {
     sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
 }
 
-/// Whether the process at the other end has ended.
-pub(super) fn is_over(socket: &OwnedFd) -> bool {
+/// True if the process at the other end has closed the connection, or has ended.
+pub(super) fn is_closed(socket: &OwnedFd) -> bool {
     match rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT) {
         Ok((_, length)) => length == 0,
         Err(error) => !matches!(error, rustix::io::Errno::AGAIN | rustix::io::Errno::INTR),
@@ -75,7 +75,7 @@ pub(super) fn send_with(
     bytes: &[u8],
     descriptors: &[BorrowedFd<'_>],
 ) -> io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = SendAncillaryBuffer::new(&mut space);
     if !descriptors.is_empty() {
         ancillary.push(SendAncillaryMessage::ScmRights(descriptors));
@@ -89,7 +89,7 @@ pub(super) fn receive_with(
     socket: &OwnedFd,
     bytes: &mut [u8],
 ) -> io::Result<(usize, Vec<OwnedFd>)> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MOST_DESCRIPTORS))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let received = rustix::net::recvmsg(
         socket,

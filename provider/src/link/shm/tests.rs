@@ -6,12 +6,17 @@ use std::{
     sync::atomic::{AtomicBool, Ordering},
 };
 
-use roce_transport::wire::Ident;
+use roce_transport::{addr::ROCE_UDP_PORT, wire::Ident};
 use rustix::net::SendFlags;
 
-use super::*;
+use super::{
+    listener::{HELLO_RING, HELLO_RING_LEN, MAX_PENDING},
+    ring::Writer,
+    socket::connect,
+    *,
+};
 
-/// Nobody else's addresses: the tests of one process have a network of their own each.
+/// Addresses that nothing else uses: the tests of one process have a network of their own each.
 fn addresses(test: u8) -> [IpAddr; 2] {
     let [.., high, low] = std::process::id().to_be_bytes();
     [1, 2].map(|host| Ipv4Addr::new(240 | test, high, low, host).into())
@@ -22,9 +27,9 @@ fn at(micros: u64) -> Instant {
 }
 
 fn device(address: IpAddr) -> ShmLink {
-    let mut neighbours = ShmLink::new(false).unwrap();
-    neighbours.listen(address, 0).unwrap();
-    neighbours
+    let mut link = ShmLink::new(false).unwrap();
+    link.listeners.listen(&link.epoll, address, 0).unwrap();
+    link
 }
 
 /// Two devices, of which the first reaches the second; and the time then.
@@ -51,9 +56,9 @@ fn run([src, dst]: [IpAddr; 2], segment: usize, range: Range<usize>) -> Transmit
 }
 
 /// Everything that has arrived: source, place in its run, bytes.
-fn take(neighbours: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
+fn take(link: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
     let mut taken = Vec::new();
-    while neighbours.receive(at(0), &mut |arrived| {
+    while link.receive(at(0), &mut |arrived| {
         let Ident::Known { id, dont_fragment: true } = arrived.net.ident else {
             panic!("{arrived:?}")
         };
@@ -65,10 +70,10 @@ fn take(neighbours: &mut ShmLink) -> Vec<(IpAddr, u16, Vec<u8>)> {
 }
 
 #[test]
-fn packets_take_the_short_way_once_it_is_there() {
+fn packets_take_the_channel_once_it_is_open() {
     let (mut a, mut b, ends) = pair(1);
     let [src, _] = ends;
-    assert!(!b.are_settled());
+    assert!(!b.is_settled());
     a.send(at(2), b"abcdefgh", &[run(ends, 3, 0..8), run(ends, 100, 2..4)]).unwrap().unwrap();
     assert_eq!(
         take(&mut b),
@@ -79,7 +84,7 @@ fn packets_take_the_short_way_once_it_is_there() {
             (src, 0, b"cd".into())
         ]
     );
-    assert!(b.are_settled());
+    assert!(b.is_settled());
     assert_eq!(a.shared_runs(), 2);
     // what the sender trusted for the receiver is told
     for checksum_verified in [false, true] {
@@ -87,15 +92,15 @@ fn packets_take_the_short_way_once_it_is_there() {
         let mut told = None;
         b.receive(at(2), &mut |arrived| told = Some(arrived.meta.checksum_verified));
         assert_eq!(told, Some(checksum_verified));
-        a.vouch();
+        a.set_trusted();
     }
-    // back again is another way
+    // the other direction is a channel of its own
     let [there, back] = [ends[1], ends[0]];
     assert!(!b.reaches(at(3), there, back, 0));
 }
 
 #[test]
-fn nobody_there_is_asked_again_later() {
+fn an_absent_device_is_asked_again_later() {
     let [src, dst] = addresses(2);
     let mut a = device(src);
     assert!(!a.reaches(at(0), src, dst, 0));
@@ -107,11 +112,11 @@ fn nobody_there_is_asked_again_later() {
     b.attend(at(101_000));
     a.attend(at(101_000));
     assert!(a.reaches(at(101_001), src, dst, 0));
-    assert!(!a.reaches(at(0), src, [239, 1, 1, 1].into(), 0), "a group is no neighbour");
+    assert!(!a.reaches(at(0), src, [239, 1, 1, 1].into(), 0), "a group has no channel");
 }
 
 #[test]
-fn who_goes_is_noticed_and_what_it_sent_before_is_received() {
+fn the_end_of_a_process_is_noticed_and_what_it_sent_before_is_received() {
     let (mut a, mut b, ends) = pair(3);
     let [src, dst] = ends;
     a.send(at(2), b"last words", &[run(ends, 10, 0..10)]).unwrap().unwrap();
@@ -165,12 +170,12 @@ fn what_finds_no_room_waits_in_order() {
 }
 
 #[test]
-fn whoever_sleeps_is_woken() {
+fn a_sleeper_is_woken() {
     let (mut a, mut b, ends) = pair(5);
-    let is_readable = |neighbours: &ShmLink| {
+    let is_readable = |link: &ShmLink| {
         let mut events = [const { MaybeUninit::uninit() }; 1];
         matches!(
-            epoll::wait(&neighbours.epoll, &mut events, Some(&Timespec::default())),
+            epoll::wait(&link.epoll, &mut events, Some(&Timespec::default())),
             Ok(([_, ..], _))
         )
     };
@@ -198,7 +203,7 @@ fn whoever_sleeps_is_woken() {
 }
 
 #[test]
-fn what_strangers_say_is_believed_only_if_it_makes_sense() {
+fn a_hello_that_makes_no_sense_is_refused() {
     let [src, dst] = addresses(6);
     let mut b = device(dst);
     let connect = || connect(dst, 0).unwrap();
@@ -213,16 +218,16 @@ fn what_strangers_say_is_believed_only_if_it_makes_sense() {
     hello[7] += 1;
     send_with(&other_version, &hello, &[memory.as_fd()]).unwrap();
     b.attend(at(0));
-    assert_eq!((b.incoming.len(), b.pending.len()), (0, 1));
+    assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 1));
     drop(nothing);
     b.attend(at(2000));
-    assert_eq!((b.incoming.len(), b.pending.len()), (0, 0));
+    assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 0));
     let crowd: Vec<_> = (0..MAX_PENDING + 10).map(|_| connect()).collect();
     b.attend(at(4000));
-    assert_eq!(b.pending.len(), MAX_PENDING);
+    assert_eq!(b.listeners.counts().1, MAX_PENDING);
     drop(crowd);
     b.attend(at(6000));
-    assert!(b.pending.is_empty());
+    assert!(b.listeners.counts().1 == 0);
     // and still it is there for others
     let mut a = device(src);
     a.reaches(at(6000), src, dst, 0);
@@ -232,10 +237,10 @@ fn what_strangers_say_is_believed_only_if_it_makes_sense() {
 }
 
 #[test]
-fn an_address_that_goes_takes_its_ways_with_it() {
+fn an_address_that_goes_takes_its_channels_with_it() {
     let (mut a, mut b, [src, dst]) = pair(7);
     b.forget(dst);
-    assert!(b.incoming.is_empty() && b.listeners.is_empty());
+    assert!(b.incoming.is_empty() && b.listeners.counts().0 == 0);
     a.attend(at(2000));
     assert!(!a.reaches(at(2001), src, dst, 0));
     a.forget(src);
@@ -247,32 +252,32 @@ fn udp() -> Result<Socket, BindError> {
     Ok(Socket::from(UdpSocket::bind("127.0.0.1:0").unwrap()))
 }
 
-fn host(address: IpAddr) -> ShmLink {
-    let mut neighbours = ShmLink::new(true).unwrap();
-    neighbours.acquire(address, 0, false, udp).unwrap();
-    neighbours.choose_slot(7).unwrap();
-    neighbours
+fn owner(address: IpAddr) -> ShmLink {
+    let mut link = ShmLink::new(true).unwrap();
+    link.acquire(address, 0, false, udp).unwrap();
+    link.choose_partition(7).unwrap();
+    link
 }
 
-/// One more at the address that `host` has.
-fn peer(host: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
-    let mut neighbours = ShmLink::new(true).unwrap();
+/// One more at the address that `owner` has.
+fn peer(owner: &mut ShmLink, address: IpAddr) -> Result<ShmLink, BindError> {
+    let mut link = ShmLink::new(true).unwrap();
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
             for now in (0..).step_by(1000).take_while(|_| !done.load(Ordering::SeqCst)) {
-                host.attend(at(now));
+                owner.attend(at(now));
                 thread::yield_now();
             }
         });
-        let settled = neighbours.acquire(address, 0, false, || Err(BindError::Taken(address)));
+        let acquired = link.acquire(address, 0, false, || Err(BindError::Taken(address)));
         done.store(true, Ordering::SeqCst);
-        settled
+        acquired
     })?;
-    neighbours.choose_slot(7).unwrap();
-    host.park(); // has it look each time
-    host.attend(at(0));
-    Ok(neighbours)
+    link.choose_partition(7).unwrap();
+    owner.park(); // has it look each time
+    owner.attend(at(0));
+    Ok(link)
 }
 
 fn net(dst: IpAddr) -> roce_transport::wire::NetHeader {
@@ -293,9 +298,9 @@ fn packet(partition: IdPartition) -> Vec<u8> {
 }
 
 #[test]
-fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
+fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     let [address, other] = addresses(8);
-    let mut a = host(address);
+    let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&a, &b, &c].map(|each| each.partition().unwrap());
     assert!(
@@ -321,16 +326,16 @@ fn a_datagram_is_handed_on_to_the_slot_that_it_is_for() {
     assert_eq!(take(&mut b), [(net.src, 0, packets[1].clone())]);
     assert_eq!(take(&mut c), [(net.src, 0, packets[2].clone())]);
     assert_eq!(a.forwarded(), 2);
-    // who has gone is handed nothing
+    // one that has ended is forwarded nothing
     drop(b);
     a.attend(at(2));
     assert!(!a.forward(&Datagram::new(&net, &packets[1])));
 }
 
 #[test]
-fn a_service_is_one_processs_at_an_address() {
+fn a_service_belongs_to_one_process_at_an_address() {
     let [address, other] = addresses(9);
-    let mut a = host(address);
+    let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let service = ServiceId(0x0106_1234);
     let is_in_use = |result: io::Result<()>| {
@@ -348,9 +353,9 @@ fn a_service_is_one_processs_at_an_address() {
 }
 
 #[test]
-fn when_the_host_ends_one_of_the_others_is_the_host() {
+fn when_the_owner_ends_one_of_the_peers_is_the_owner() {
     let [address, _] = addresses(10);
-    let mut a = host(address);
+    let mut a = owner(address);
     let (mut b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
     let partitions = [&b, &c].map(|each| each.partition().unwrap());
     b.park();
@@ -368,7 +373,7 @@ fn when_the_host_ends_one_of_the_others_is_the_host() {
     assert!(b.forward(&Datagram::new(&net(address), &bytes)));
     b.flush(at(50));
     assert_eq!(take(&mut c).len(), 1);
-    // one that comes now finds the new host, and no partition twice
+    // one that comes now finds the new owner, and no partition twice
     let d = peer(&mut b, address).unwrap();
     assert!(!partitions.contains(&d.partition().unwrap()));
     // the last one is left alone
@@ -379,9 +384,9 @@ fn when_the_host_ends_one_of_the_others_is_the_host() {
 }
 
 #[test]
-fn an_address_has_room_for_as_many_as_there_are_slots() {
+fn as_many_share_an_address_as_there_are_partitions() {
     let [address, _] = addresses(11);
-    let mut a = host(address);
+    let mut a = owner(address);
     let mut others: Vec<_> =
         (1..IdPartition::COUNT).map(|_| peer(&mut a, address).unwrap()).collect();
     let mut partitions: Vec<_> =
@@ -396,7 +401,7 @@ fn an_address_has_room_for_as_many_as_there_are_slots() {
     assert_eq!(peer(&mut a, address).unwrap().partition(), partition);
 }
 
-/// Whoever has only taken the name does not keep others from the address.
+/// A process that has only taken the name does not keep others from the address.
 #[test]
 fn a_name_alone_is_no_address() {
     let [address, _] = addresses(13);
@@ -404,16 +409,16 @@ fn a_name_alone_is_no_address() {
     let squat = || {
         let mut a = ShmLink::new(true).unwrap();
         a.acquire(address, 0, false, udp).unwrap();
-        a.choose_slot(7).unwrap();
+        a.choose_partition(7).unwrap();
         a.partition()
     };
-    assert_eq!(squat(), None, "it does not answer");
+    assert_eq!(squat(), None, "the owner does not answer");
     drop(name);
     assert!(squat().is_some());
 }
 
 #[test]
-fn who_does_not_share_says_so_at_once() {
+fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses(12);
     let mut a = ShmLink::new(false).unwrap();
     a.acquire(address, 0, false, udp).unwrap();

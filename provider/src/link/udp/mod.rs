@@ -87,9 +87,9 @@ impl UdpLink {
 
     /// Everything that it will be given to send is, byte for byte, what an adapter has built, so
     /// that no process that gets it through shared memory needs to check the ICRC.
-    pub fn vouch(&mut self) {
+    pub fn set_trusted(&mut self) {
         if let Some(shm) = &mut self.shm {
-            shm.vouch();
+            shm.set_trusted();
         }
     }
 
@@ -132,7 +132,7 @@ impl UdpLink {
             return Err(missing.unwrap_or(BindError::NotLocal(first)));
         }
         if let (Some(shm), Locality::SharedAddress { partition }) = (&mut shm, locality) {
-            shm.choose_slot(partition).map_err(|error| match error.kind() {
+            shm.choose_partition(partition).map_err(|error| match error.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(first),
                 _ => system(error),
             })?;
@@ -227,7 +227,7 @@ impl Link for UdpLink {
         };
         let settled = shm.as_mut().is_some_and(|shm| {
             shm.attend(now);
-            shm.are_settled()
+            shm.is_settled()
         });
         // before the first that comes by the short way: what was sent before it is here
         if !settled || *look_at <= now {

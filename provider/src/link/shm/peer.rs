@@ -1,0 +1,239 @@
+//! Peer processes: others that have an address of which this process is the owner.
+
+use std::{
+    collections::BTreeSet,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::OwnedFd,
+};
+
+use roce_transport::{
+    cm::ServiceId,
+    share::IdPartition,
+    wire::{Ident, NetHeader},
+};
+use rustix::{io::Errno, net::RecvFlags};
+
+use super::{
+    ring::{LONGEST, RunHeader},
+    sender::ShmSender,
+    socket::mapped,
+};
+use crate::link::Datagram;
+
+/// Number of services that a peer can name in one message.
+pub(super) const MAX_SERVICES: usize = 8192;
+
+/// The peers of all addresses, and what is forwarded to them.
+#[derive(Default)]
+pub(super) struct Peers {
+    peers: Vec<Peer>,
+    scratch: Vec<u8>,
+    /// Number of datagrams that were for peers.
+    forwarded: u64,
+    /// True if something was written to a peer's ring since it was woken.
+    written: bool,
+}
+
+/// Another process at one of this one's addresses.
+pub(super) struct Peer {
+    pub(super) address: IpAddr,
+    socket: OwnedFd,
+    /// `None`: not announced yet.
+    pub(super) partition: Option<IdPartition>,
+    pub(super) services: BTreeSet<ServiceId>,
+    sender: ShmSender,
+}
+
+impl Peers {
+    pub(super) fn add(&mut self, address: IpAddr, socket: OwnedFd, sender: ShmSender) {
+        let (partition, services) = (None, BTreeSet::new());
+        self.peers.push(Peer { address, socket, partition, services, sender });
+    }
+
+    /// Forgets the peers at an address.
+    pub(super) fn forget(&mut self, address: IpAddr) {
+        self.peers.retain(|peer| peer.address != address);
+    }
+
+    pub(super) const fn forwarded(&self) -> u64 {
+        self.forwarded
+    }
+
+    /// True if one has not announced its partition yet.
+    pub(super) fn has_unannounced(&self) -> bool {
+        self.peers.iter().any(|peer| peer.partition.is_none())
+    }
+
+    /// Reads what peers announce, and forgets those that have ended.
+    pub(super) fn read_updates(&mut self) {
+        let mut message = Vec::new();
+        self.peers.retain_mut(|peer| {
+            loop {
+                message.resize(1 + 8 * MAX_SERVICES, 0);
+                match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
+                    Ok((_, 0)) => return false,
+                    Ok((_, length)) => peer.update(&message[..length]),
+                    Err(error) => return matches!(error, Errno::AGAIN | Errno::INTR),
+                }
+            }
+        });
+    }
+
+    /// Forwards a datagram to the first peer that `is` accepts. Returns false if there is none.
+    pub(super) fn forward(&mut self, datagram: &Datagram<'_>, is: impl Fn(&Peer) -> bool) -> bool {
+        let found = self.peers.iter().position(is);
+        if let Some(index) = found {
+            self.forward_to(index, datagram);
+        }
+        found.is_some()
+    }
+
+    /// Forwards a datagram to all peers at its destination.
+    pub(super) fn forward_to_all(&mut self, datagram: &Datagram<'_>) {
+        for index in 0..self.peers.len() {
+            if self.peers[index].address == datagram.net.dst {
+                self.forward_to(index, datagram);
+            }
+        }
+    }
+
+    fn forward_to(&mut self, index: usize, datagram: &Datagram<'_>) {
+        let &Datagram { net, bytes, meta } = datagram;
+        let length = ForwardHeader::LEN + bytes.len();
+        if length > LONGEST {
+            return; // no packet is as long
+        }
+        self.scratch.clear();
+        self.scratch.extend_from_slice(&ForwardHeader::of(net).0);
+        self.scratch.extend_from_slice(bytes);
+        let NetHeader { traffic_class, hop_limit, .. } = *net;
+        let header = RunHeader {
+            length,
+            segment: length,
+            traffic_class,
+            hop_limit,
+            checksum_verified: meta.checksum_verified,
+        };
+        // a ring that is full or broken loses it, as a wire would
+        let _ = self.peers[index].sender.send(header, &self.scratch);
+        self.forwarded += 1;
+        self.written = true;
+    }
+
+    /// Writes what found no room and wakes peers that sleep. Returns true if nothing is left to
+    /// write.
+    pub(super) fn flush(&mut self) -> bool {
+        if !self.written {
+            return true;
+        }
+        self.peers.retain_mut(|peer| peer.sender.write_backlog().is_ok());
+        self.written = false;
+        for peer in &self.peers {
+            self.written |= !peer.sender.wake();
+        }
+        !self.written
+    }
+}
+
+impl Peer {
+    /// Takes an announcement: partition and services.
+    fn update(&mut self, message: &[u8]) {
+        let Some((&partition, services)) = message.split_first() else { return };
+        self.partition = IdPartition::new(partition);
+        let (services, _) = services.as_chunks();
+        self.services =
+            services.iter().map(|service| ServiceId(u64::from_ne_bytes(*service))).collect();
+    }
+}
+
+/// The announcement that the owner of an address gets from a peer.
+pub(super) fn announcement(partition: IdPartition, services: &BTreeSet<ServiceId>) -> Vec<u8> {
+    let services = services.iter().take(MAX_SERVICES);
+    let services = services.flat_map(|service| service.0.to_ne_bytes());
+    [partition.get()].into_iter().chain(services).collect()
+}
+
+/// Header before a forwarded datagram: its source, and what is known of its identification.
+pub(super) struct ForwardHeader([u8; ForwardHeader::LEN]);
+
+impl ForwardHeader {
+    pub(super) const LEN: usize = 24;
+
+    fn of(net: &NetHeader) -> Self {
+        let mut header = [0; Self::LEN];
+        let (kind, id) = match net.ident {
+            Ident::Likely(id) => (0, id),
+            Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
+        };
+        header[..16].copy_from_slice(&mapped(net.src).octets());
+        header[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
+        header[18..20].copy_from_slice(&id.to_ne_bytes());
+        header[20] = kind;
+        Self(header)
+    }
+
+    /// The network header and the datagram behind it, with what the ring says of it.
+    pub(super) fn read<'a>(
+        header: &RunHeader,
+        dst: IpAddr,
+        bytes: &'a [u8],
+    ) -> Option<(NetHeader, &'a [u8])> {
+        let (forward, datagram) = bytes.split_first_chunk::<{ Self::LEN }>()?;
+        let (src, rest) = forward.split_first_chunk::<16>()?;
+        let word = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
+        let (src_port, id) = (word(0), word(2));
+        let ident = match rest[4] {
+            0 => Ident::Likely(id),
+            kind => Ident::Known { id, dont_fragment: kind > 1 },
+        };
+        let src = Ipv6Addr::from(*src).to_canonical();
+        let &RunHeader { traffic_class, hop_limit, .. } = header;
+        Some((NetHeader { src, dst, src_port, traffic_class, hop_limit, ident }, datagram))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_forward_header_says_what_was_known() {
+        for (src, dst) in [("10.0.0.1", "10.0.0.2"), ("fe80::1", "2001:db8::2")] {
+            let (src, dst) = (src.parse().unwrap(), dst.parse().unwrap());
+            for ident in [
+                Ident::Likely(0x1234),
+                Ident::Known { id: 0xFFFF, dont_fragment: false },
+                Ident::Known { id: 1, dont_fragment: true },
+            ] {
+                let net = NetHeader {
+                    src,
+                    dst,
+                    src_port: 49_152,
+                    traffic_class: 3,
+                    hop_limit: 64,
+                    ident,
+                };
+                let bytes = [&ForwardHeader::of(&net).0[..], b"datagram"].concat();
+                let header = RunHeader {
+                    length: bytes.len(),
+                    segment: bytes.len(),
+                    traffic_class: 3,
+                    hop_limit: 64,
+                    checksum_verified: false,
+                };
+                assert_eq!(
+                    ForwardHeader::read(&header, dst, &bytes),
+                    Some((net, &b"datagram"[..]))
+                );
+            }
+        }
+        let header = RunHeader {
+            length: 23,
+            segment: 23,
+            traffic_class: 0,
+            hop_limit: 0,
+            checksum_verified: false,
+        };
+        assert_eq!(ForwardHeader::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
+    }
+}
