@@ -92,7 +92,7 @@ def samples(kernel):
         address = "{host}" if role == "server" else "{guest}"
         ours = ("sh", "-c", f"{{examples}}/cm_{role}" + ("" if role == "server" else " {guest}"))
         stock = ("rdma_client", "-s", address) if role == "server" else ("rdma_server",)
-        says = ('received ".*"', "done")
+        lines = ('received ".*"', "done")
         yield CmCase(
             kernel,
             "rdma_" + ("client" if role == "server" else "server"),
@@ -101,7 +101,7 @@ def samples(kernel):
             "one",
             ours,
             stock,
-            says,
+            lines,
             ("rdma_client: end 0" if role == "server" else "rdma_server: end 0",),
         )
 

@@ -15,7 +15,7 @@ from lab.report import Result
 
 # Ten times what a hundred programs in a row need in the guest.
 CASE_SECONDS = 180
-# The kernel asks 16 times, each time for 4.6 s or so, and has no setting for that.
+# The kernel sends a request 16 times, 4.6 s or so apart, and has no setting for that.
 SLOW_SECONDS = 300
 LISTEN_SECONDS = 10
 # Time from the open port to the listening program.
@@ -87,8 +87,7 @@ class CmRunner:
         ending = programs[1:] if case.endless else programs
         try:
             if case.slow and not result.problems:
-                ended = lambda: all(program.poll() is not None for program in ending)  # noqa: E731
-                wait_until(ended, SLOW_SECONDS, pause=0.05)
+                wait_until(lambda: all_ended(ending), SLOW_SECONDS, pause=0.05)
             elif not result.problems:
                 wait(ending, CASE_SECONDS)
         finally:
@@ -152,6 +151,10 @@ class CmRunner:
         if "mckey" in program.argv[2]:
             sign, command = proc_net.group(GROUP), "cat /proc/net/igmp"
         return program.poll() is not None or sign in self.guest.run(command)[1]
+
+
+def all_ended(programs):
+    return all(program.poll() is not None for program in programs)
 
 
 def program_problems(case, program, endless):

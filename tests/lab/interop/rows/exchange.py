@@ -13,6 +13,7 @@ from lab.interop.rows.row import (
     poll,
     statuses,
 )
+from lab.programs import wait_until
 
 # Most packets that are shown of a row that fails.
 SHOWN_PACKETS = 200
@@ -167,11 +168,16 @@ class Exchange:
             if completion["status"] != "SUCCESS" and not completion["reason"]:
                 observed.problems.append(f"a completion without a reason: {completion}")
         self.check_memory()
-        if expected.drops:
-            changed = self.changed_counters(self.b)
-            still = [name for name in expected.drops if name not in changed]
-            if still:
-                observed.problems.append(f"our counters did not change: {still}")
+        # A busy machine may receive the packets after the requests are complete.
+        if not wait_until(lambda: not self.missing_drops(), WAIT_SECONDS):
+            observed.problems.append(f"our counters did not change: {self.missing_drops()}")
+
+    def missing_drops(self):
+        """Expected counters of drops that have not changed yet."""
+        if not self.expected.drops:
+            return []
+        changed = self.changed_counters(self.b)
+        return [name for name in self.expected.drops if name not in changed]
 
     def changed_counters(self, end):
         """Counters of a side that have changed since the beginning."""

@@ -166,7 +166,7 @@ def binds():
             rxe = lost | {
                 "from-rxe@6.1": {"a": "ok ok ok", "own": "", "b": "ok ok", "states": "RTS RTS"}
             }
-            why = f"rxe 6.1 does not ask for the region's protection domain; {LOST}"
+            why = f"rxe 6.1 does not check the region's protection domain; {LOST}"
         yield bad_request(
             f"bind/{what}",
             Wr("bind_window", values={"bind": bind}),
