@@ -9,8 +9,8 @@ use std::{
 };
 
 use roce::{
-    Access, AddressVector, Gid, Init, Mtu, PeerAttr, QpCaps, QpType, RequesterAttr, ResponderAttr,
-    Rtr, Rts, SendWr,
+    Access, AddressVector, Gid, Init, Mtu, PeerAttr, QpCaps, QpType, RKey, RequesterAttr,
+    ResponderAttr, Rtr, Rts, SendWr,
     transport::{
         adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
         mem::{HeapMemory, MrAttr},
@@ -157,7 +157,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
 
     // Floods of a peer, which takes no answers: whatever it sends, what waits for it stays within
     // limits.
-    let (target, key) = (sides[1].3, sides[1].2.rkey().0);
+    let (target, key) = (sides[1].3, sides[1].2.rkey());
     let adapter = &mut adapters[1];
     let expected = adapter.query_qp(target).unwrap().rq_psn;
     for &(name, operation, ext, payload) in FLOODS {
@@ -200,7 +200,7 @@ fn packets_cost_no_allocation_and_idle_queue_pairs_little_memory_and_floods_no_m
     }
 }
 
-type Flood = (&'static str, Operation, fn(u32) -> Ext, usize);
+type Flood = (&'static str, Operation, fn(RKey) -> Ext, usize);
 
 const FLOODS: &[Flood] = &[
     ("SENDs", Operation::SendOnly, |_| Ext::None, 4),

@@ -83,7 +83,7 @@ impl Pkt {
     }
 
     pub fn reth(mut self, remote: Remote, dma_length: u32) -> Self {
-        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length };
+        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length };
         self.ext = match self.ext.immediate() {
             None => Ext::Reth(reth),
             Some(immediate) => Ext::RethImm(reth, immediate),
@@ -103,7 +103,7 @@ impl Pkt {
     pub fn atomic(mut self, remote: Remote, swap_or_add: u64, compare: u64) -> Self {
         self.ext = Ext::Atomic(AtomicEth {
             virtual_address: remote.address,
-            rkey: remote.rkey.0,
+            rkey: remote.rkey,
             swap_or_add,
             compare,
         });
@@ -112,7 +112,7 @@ impl Pkt {
 
     /// A SEND's key to invalidate.
     pub fn invalidate(mut self, key: RKey) -> Self {
-        self.ext = Ext::Ieth(InvalidateEth(key.0));
+        self.ext = Ext::Ieth(InvalidateEth(key));
         self
     }
 
@@ -123,7 +123,7 @@ impl Pkt {
         remote: Remote,
         dma_length: u32,
     ) -> Self {
-        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length };
+        let reth = Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length };
         self.ext = Ext::FethReth(Feth { placement, selectivity }, reth);
         self
     }
@@ -262,7 +262,7 @@ impl Half {
     pub fn send(&mut self, packet: &Pkt) -> Disposition {
         let (bth, ext) = (self.bth(packet), packet.ext);
         let headers = match packet.srq {
-            Some(srq) => Headers::xrc(bth, XrcEth::new(srq.get()), ext),
+            Some(srq) => Headers::xrc(bth, XrcEth(srq), ext),
             None => Headers::new(bth, ext),
         };
         let headers = headers.expect("headers that the opcode does not call for");
@@ -343,7 +343,7 @@ fn decode(bytes: &[u8]) -> Pkt {
         psn: bth.psn.get(),
         ack_req: bth.ack_req,
         solicited: bth.solicited,
-        srq: packet.headers.xrceth().map(|xrceth| SrqId::new(xrceth.srqn())),
+        srq: packet.headers.xrceth().map(|xrceth| xrceth.0),
         ext: *packet.headers.ext(),
         payload: packet.payload.to_vec(),
     }

@@ -76,7 +76,7 @@ impl Record {
             line.push_str(" S");
         }
         if let Some(xrceth) = self.headers.xrceth() {
-            let _ = write!(line, " srq {:#08x}", xrceth.srqn());
+            let _ = write!(line, " srq {:#08x}", xrceth.0.get());
         }
         if let Some(aeth) = self.headers.ext().aeth() {
             let _ = write!(line, " {} msn {}", aeth.syndrome, aeth.msn.get());

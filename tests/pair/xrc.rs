@@ -108,11 +108,7 @@ fn every_operation() {
     );
     check_program(&a, received, &buffers);
     // every request names the queue, in the middle of a message as well, and no answer does
-    assert!(
-        pair.trace
-            .from(Side::A)
-            .all(|record| record.headers.xrceth() == Some(XrcEth::new(srq.get())))
-    );
+    assert!(pair.trace.from(Side::A).all(|record| record.headers.xrceth() == Some(XrcEth(srq))));
     assert!(pair.trace.from(Side::B).all(|record| record.headers.xrceth().is_none()));
     assert!(pair.trace.records.iter().all(|record| record.bytes[0] & 0xE0 == 0xA0));
     for operation in [Op::SendMiddle, Op::WriteMiddle] {

@@ -20,8 +20,13 @@ impl Gid {
     /// The IP address that this GID stands for.
     #[must_use]
     pub fn to_ip(self) -> IpAddr {
-        let v6 = Ipv6Addr::from(self.0);
-        v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
+        IpAddr::V6(self.to_ipv6()).to_canonical()
+    }
+
+    /// The IPv6 address that this GID is: that of an IPv4 address is its mapped one.
+    #[must_use]
+    pub fn to_ipv6(self) -> Ipv6Addr {
+        self.0.into()
     }
 
     /// Whether it names a multicast group: an IPv6 multicast address, or an IPv4 one, mapped.

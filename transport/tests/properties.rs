@@ -4,7 +4,8 @@ use std::net::IpAddr;
 
 use proptest::{collection::vec, prelude::*, sample::Index};
 use roce_transport::{
-    addr::{PKey, QKey, Qpn},
+    addr::{PKey, QKey},
+    ids::{Qpn, RKey, SrqId},
     psn::{Msn, Psn},
     wire::{
         Aeth, AtomicAckEth, AtomicEth, Bth, Deth, Ext, Extension, Feth, GRH_LEN, HEADERS_MAX,
@@ -57,21 +58,24 @@ impl Values {
         let [placement, selectivity, syndrome] = self.bytes;
         let immediate = Immediate(self.words[3].to_be_bytes());
         let aeth = Aeth { syndrome: Syndrome::from_wire(syndrome), msn: Msn::new(self.words[4]) };
-        let reth =
-            Reth { virtual_address: self.longs[0], rkey: self.words[4], dma_length: self.words[5] };
+        let reth = Reth {
+            virtual_address: self.longs[0],
+            rkey: RKey(self.words[4]),
+            dma_length: self.words[5],
+        };
         let deth = Deth { qkey: QKey(self.words[4]), source_qp: Qpn::new(self.words[5]) };
         let feth = Feth { placement: placement & 0x0F, selectivity: selectivity & 3 };
         match extension {
             Extension::None => Ext::None,
             Extension::Imm => Ext::Imm(immediate),
-            Extension::Ieth => Ext::Ieth(InvalidateEth(self.words[3])),
+            Extension::Ieth => Ext::Ieth(InvalidateEth(RKey(self.words[3]))),
             Extension::Reth => Ext::Reth(reth),
             Extension::RethImm => Ext::RethImm(reth, immediate),
             Extension::Aeth => Ext::Aeth(aeth),
             Extension::AethAtomicAck => Ext::AethAtomicAck(aeth, AtomicAckEth(self.longs[1])),
             Extension::Atomic => Ext::Atomic(AtomicEth {
                 virtual_address: self.longs[0],
-                rkey: self.words[4],
+                rkey: RKey(self.words[4]),
                 swap_or_add: self.longs[1],
                 compare: self.longs[2],
             }),
@@ -92,7 +96,7 @@ impl Values {
     }
 
     fn xrceth(&self) -> XrcEth {
-        XrcEth::new(self.words[5])
+        XrcEth(SrqId::new(self.words[5]))
     }
 }
 

@@ -144,9 +144,7 @@ fn transport(
         mend_keys(&mut ext, world, opcode, key, payload.len());
     }
     let xrceth = packet.headers.xrceth().map(|xrceth| match mend.has(Mend::KEYS) {
-        true => {
-            XrcEth::new(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }.get())
-        }
+        true => XrcEth(if key & 0x70 == 0x70 { world.foreign_srq } else { world.xrc_srq }),
         false => xrceth,
     });
     let headers =
@@ -201,7 +199,7 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
             let carries = opcode.operation().position().ends() && payload > 0;
             *reth = Reth {
                 virtual_address: address(reth.virtual_address) & if word { !7 } else { !0 },
-                rkey: rkey.0,
+                rkey,
                 dma_length: match (fits, carries) {
                     (true, true) => payload as u32,
                     (true, false) => reth.dma_length % (REGION as u32 / 2),
@@ -213,11 +211,11 @@ fn mend_keys(ext: &mut Ext, world: &World, opcode: Opcode, key: u8, payload: usi
             let aligned = if fits { !7 } else { !0 };
             *atomic = AtomicEth {
                 virtual_address: address(atomic.virtual_address) & aligned,
-                rkey: rkey.0,
+                rkey,
                 ..*atomic
             };
         }
-        Ext::Ieth(ieth) => *ieth = InvalidateEth(rkey.0),
+        Ext::Ieth(ieth) => *ieth = InvalidateEth(rkey),
         Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey = if fits { QKEY } else { QKey::GSI },
         _ => {}
     }

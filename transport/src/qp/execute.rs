@@ -7,12 +7,11 @@ use alloc::sync::Arc;
 use super::{
     attr::MAX_MESSAGE,
     common::{Common, Env},
-    replay::{Remembered, Request},
+    replay::{Remembered, RememberedOp},
     responder::{Attempt, Message, Refused, Responder},
 };
 use crate::{
     event::Refusal,
-    ids::RKey,
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
@@ -125,7 +124,7 @@ impl Responder {
         *received = end;
         if place.ends() {
             let invalidated = match packet.headers.ext() {
-                Ext::Ieth(InvalidateEth(key)) => Some(RKey(*key)),
+                Ext::Ieth(InvalidateEth(key)) => Some(*key),
                 _ => None,
             };
             if let Some(key) = invalidated {
@@ -219,7 +218,7 @@ impl Responder {
         self.check_answerable(payload)?;
         let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
         let packets = common.mtu.packets(reth.dma_length);
-        self.replay.remember(Remembered { first_psn: psn, packets, request: Request::Read(*reth) });
+        self.replay.remember(Remembered { first_psn: psn, packets, op: RememberedOp::Read(*reth) });
         self.msn = self.msn.next();
         self.expected = self.expected.plus(packets);
         self.push_read(psn, reth, packets, region, Attempt::First);
@@ -242,7 +241,7 @@ impl Responder {
             return Err(Refused::invalid(Refusal::Misaligned));
         }
         let region = env.regions.remote(
-            RKey(eth.rkey),
+            eth.rkey,
             common.user(),
             eth.virtual_address,
             8,
@@ -257,8 +256,8 @@ impl Responder {
                 _ => region.fetch_add(eth.virtual_address, eth.swap_or_add),
             })
             .map_err(Refused::access)?;
-        let request = Request::Atomic { operation, eth: *eth, found };
-        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, request });
+        let op = RememberedOp::Atomic { operation, eth: *eth, found };
+        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, op });
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
         self.push_atomic(bth.psn, found, Attempt::First);
@@ -316,7 +315,7 @@ impl Responder {
             return Err(Refused::invalid(Refusal::NotEnabled));
         }
         let persistent = placement.contains(Placement::PERSISTENT);
-        let (key, user) = (RKey(reth.rkey), common.user());
+        let (key, user) = (reth.rkey, common.user());
         let flushed = if feth.selectivity == 1 {
             let region = env.regions.remote_whole(key, user, needed);
             region.and_then(|region| region.flush(region.address(), region.length(), persistent))
@@ -373,13 +372,8 @@ impl Responder {
             return Ok(None);
         }
         let length = u64::from(reth.dma_length);
-        let region = env.regions.remote(
-            RKey(reth.rkey),
-            common.user(),
-            reth.virtual_address,
-            length,
-            needed,
-        );
+        let region =
+            env.regions.remote(reth.rkey, common.user(), reth.virtual_address, length, needed);
         region.cloned().map(Some).map_err(Refused::access)
     }
 }

@@ -13,12 +13,12 @@ use crate::{
 pub(crate) struct Remembered {
     pub(crate) first_psn: Psn,
     pub(crate) packets: u32,
-    pub(crate) request: Request,
+    pub(crate) op: RememberedOp,
 }
 
-/// What it was.
+/// The operation of a remembered request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Request {
+pub(crate) enum RememberedOp {
     /// Carried out anew when it comes again.
     Read(Reth),
     /// Must not be carried out twice: the value that it found is kept.
@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     fn read(psn: u32, packets: u32) -> Remembered {
-        Remembered { first_psn: Psn::new(psn), packets, request: Request::Read(Reth::default()) }
+        Remembered { first_psn: Psn::new(psn), packets, op: RememberedOp::Read(Reth::default()) }
     }
 
     #[test]

@@ -66,17 +66,17 @@ pub(crate) struct Requester {
 
 /// A request packet that is due.
 #[derive(Debug)]
-pub(crate) struct Request {
+pub(crate) struct RequestPacket {
     pub(super) number: u64,
     /// Nothing of the work request follows.
     pub(super) ends: bool,
-    outgoing: OutgoingPacket,
+    packet: OutgoingPacket,
     offset: u64,
 }
 
-impl Request {
+impl RequestPacket {
     pub(crate) fn is_flush(&self) -> bool {
-        self.outgoing.headers.bth().opcode.operation() == Operation::Flush
+        self.packet.headers.bth().opcode.operation() == Operation::Flush
     }
 }
 
@@ -187,7 +187,7 @@ impl Requester {
     }
 
     /// The next request packet that is due, if any.
-    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
+    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if self.retry.is_paused() {
             return None;
         }
@@ -211,7 +211,7 @@ impl Requester {
         // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
         let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
         let ends = end == wqe.end_psn();
-        let xrceth = wqe.remote_srq.map(|srq| XrcEth::new(srq.get()));
+        let xrceth = wqe.remote_srq.map(XrcEth);
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
@@ -237,10 +237,10 @@ impl Requester {
         } else {
             self.oldest_unacked = self.sent_end;
         }
-        Some(Request {
+        Some(RequestPacket {
             number,
             ends,
-            outgoing: OutgoingPacket {
+            packet: OutgoingPacket {
                 headers: Headers::built(bth, ext).naming(xrceth),
                 payload: payload as usize,
             },
@@ -310,8 +310,12 @@ impl Requester {
     }
 
     /// Writes a request packet; its payload comes from the request's buffers.
-    pub(crate) fn write(&self, request: &Request, slot: &mut [u8]) -> Result<usize, AccessError> {
-        request.outgoing.write(slot, |payload| match self.queue.get(request.number) {
+    pub(crate) fn write(
+        &self,
+        request: &RequestPacket,
+        slot: &mut [u8],
+    ) -> Result<usize, AccessError> {
+        request.packet.write(slot, |payload| match self.queue.get(request.number) {
             Some(wqe) if !payload.is_empty() => wqe.read(request.offset, payload),
             _ => Ok(()),
         })
@@ -404,7 +408,7 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let atomic = |remote: Remote, swap_or_add, compare| {
         Ext::Atomic(AtomicEth {
             virtual_address: remote.address,
-            rkey: remote.rkey.0,
+            rkey: remote.rkey,
             swap_or_add,
             compare,
         })
@@ -412,8 +416,7 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let (operation, ext, payload) = match wqe.op {
         SendOp::Read { remote } => {
             let virtual_address = remote.address.wrapping_add(u64::from(offset));
-            let reth =
-                Reth { virtual_address, rkey: remote.rkey.0, dma_length: wqe.length - offset };
+            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length: wqe.length - offset };
             (Operation::ReadRequest, Ext::Reth(reth), 0)
         }
         SendOp::CompareSwap { remote, compare, swap } => {
@@ -421,11 +424,8 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
         }
         SendOp::FetchAdd { remote, add } => (Operation::FetchAdd, atomic(remote, add, 0), 0),
         SendOp::Write { remote, immediate } => {
-            let reth = Reth {
-                virtual_address: remote.address,
-                rkey: remote.rkey.0,
-                dma_length: wqe.length,
-            };
+            let reth =
+                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: wqe.length };
             let (operation, ext) = match (place, immediate) {
                 (PacketPosition::First, _) => (Operation::WriteFirst, Ext::Reth(reth)),
                 (PacketPosition::Middle, _) => (Operation::WriteMiddle, Ext::None),
@@ -439,21 +439,18 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
             (operation, ext, carried)
         }
         SendOp::AtomicWrite { remote } => {
-            let reth = Reth {
-                virtual_address: remote.address,
-                rkey: remote.rkey.0,
-                dma_length: wqe.length,
-            };
+            let reth =
+                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: wqe.length };
             (Operation::AtomicWrite, Ext::Reth(reth), carried)
         }
         SendOp::Flush { remote, length, placement, whole } => {
             let feth = Feth { placement: placement.bits(), selectivity: u8::from(whole) };
             let reth =
-                Reth { virtual_address: remote.address, rkey: remote.rkey.0, dma_length: length };
+                Reth { virtual_address: remote.address, rkey: remote.rkey, dma_length: length };
             (Operation::Flush, Ext::FethReth(feth, reth), 0)
         }
         SendOp::SendInvalidate { rkey } => {
-            let invalidate = Ext::Ieth(InvalidateEth(rkey.0));
+            let invalidate = Ext::Ieth(InvalidateEth(rkey));
             let (operation, ext) = match place {
                 PacketPosition::First => (Operation::SendFirst, Ext::None),
                 PacketPosition::Middle => (Operation::SendMiddle, Ext::None),

@@ -10,7 +10,7 @@ use super::{
     common::{Common, Env},
     error::PostError,
     packet::OutgoingPacket,
-    replay::{PLACED, Placements, Remembered, ReplayRing, Request},
+    replay::{PLACED, Placements, Remembered, RememberedOp, ReplayRing},
 };
 use crate::{
     event::{Disposition, DropReason, Event, Refusal},
@@ -368,7 +368,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Disposition {
         let missing = Disposition::Dropped(DropReason::ReplayMissing);
-        let Some(Remembered { first_psn, request: Request::Read(first), .. }) =
+        let Some(Remembered { first_psn, op: RememberedOp::Read(first), .. }) =
             self.replay.find(psn)
         else {
             return missing;
@@ -412,8 +412,8 @@ impl Responder {
             compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
             ..*eth
         };
-        match self.replay.find(psn).map(|remembered| remembered.request) {
-            Some(Request::Atomic { operation: first, eth: first_eth, found })
+        match self.replay.find(psn).map(|remembered| remembered.op) {
+            Some(RememberedOp::Atomic { operation: first, eth: first_eth, found })
                 if first == operation && used(&first_eth) == used(eth) =>
             {
                 let waits = self

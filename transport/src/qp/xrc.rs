@@ -82,8 +82,7 @@ impl Qp {
     /// while its message lasts.
     pub(super) fn handle_for_srq(&mut self, packet: &Packet<'_>, env: &mut Env<'_>) -> Outcome {
         let Self { common, responder, .. } = self;
-        let named =
-            packet.headers.xrceth().map_or(SrqId::new(0), |xrceth| SrqId::new(xrceth.srqn()));
+        let named = packet.headers.xrceth().unwrap_or_default().0;
         let is_new = packet.headers.bth().psn == responder.expected();
         // what it serves exists and is of its domain
         if common.srq != Some(named) {

@@ -5,7 +5,7 @@ use core::fmt;
 use super::opcode::Opcode;
 use crate::{
     addr::{PKey, QKey},
-    ids::Qpn,
+    ids::{Qpn, RKey, SrqId},
     psn::{Msn, Psn},
 };
 
@@ -96,7 +96,7 @@ pub struct Reth {
     /// Address in the responder's region.
     pub virtual_address: u64,
     /// The responder's R_Key.
-    pub rkey: u32,
+    pub rkey: RKey,
     /// Length of the whole message in bytes.
     pub dma_length: u32,
 }
@@ -111,7 +111,7 @@ impl Reth {
         let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *b;
         Self {
             virtual_address: u64::from_be_bytes([a0, a1, a2, a3, a4, a5, a6, a7]),
-            rkey: u32::from_be_bytes([k0, k1, k2, k3]),
+            rkey: RKey(u32::from_be_bytes([k0, k1, k2, k3])),
             dma_length: u32::from_be_bytes([l0, l1, l2, l3]),
         }
     }
@@ -121,7 +121,7 @@ impl Reth {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
-        b[8..12].copy_from_slice(&self.rkey.to_be_bytes());
+        b[8..12].copy_from_slice(&self.rkey.0.to_be_bytes());
         b[12..].copy_from_slice(&self.dma_length.to_be_bytes());
         b
     }
@@ -276,36 +276,22 @@ impl Deth {
 /// XRC extended transport header, 4 bytes (A14): the shared receive queue of the responder that a
 /// request is for. It stands right after the BTH, ahead of every other header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct XrcEth {
-    srqn: u32,
-}
+pub struct XrcEth(pub SrqId);
 
 impl XrcEth {
     /// Bytes on the wire.
     pub const LEN: usize = 4;
 
-    /// Names the queue with the low 24 bits of `srqn` as its number.
-    #[must_use]
-    pub const fn new(srqn: u32) -> Self {
-        Self { srqn: srqn & 0x00FF_FFFF }
-    }
-
-    /// The queue's number, below 2^24.
-    #[must_use]
-    pub const fn srqn(self) -> u32 {
-        self.srqn
-    }
-
     /// The value of these bytes.
     #[must_use]
     pub const fn parse(b: &[u8; Self::LEN]) -> Self {
-        Self::new(u32::from_be_bytes(*b))
+        Self(SrqId::new(u32::from_be_bytes(*b)))
     }
 
     /// The bytes of this value.
     #[must_use]
     pub const fn encode(self) -> [u8; Self::LEN] {
-        self.srqn.to_be_bytes()
+        self.0.get().to_be_bytes()
     }
 }
 
@@ -315,7 +301,7 @@ pub struct AtomicEth {
     /// Address in the responder's region, a multiple of 8.
     pub virtual_address: u64,
     /// The responder's R_Key.
-    pub rkey: u32,
+    pub rkey: RKey,
     /// The value to swap in, or to add.
     pub swap_or_add: u64,
     /// The value to compare with; unused by FetchAdd.
@@ -332,7 +318,7 @@ impl AtomicEth {
         let u64_at = |i: usize| u64::from_be_bytes(core::array::from_fn(|k| b[i + k]));
         Self {
             virtual_address: u64_at(0),
-            rkey: u32::from_be_bytes([b[8], b[9], b[10], b[11]]),
+            rkey: RKey(u32::from_be_bytes([b[8], b[9], b[10], b[11]])),
             swap_or_add: u64_at(12),
             compare: u64_at(20),
         }
@@ -343,7 +329,7 @@ impl AtomicEth {
     pub fn encode(&self) -> [u8; Self::LEN] {
         let mut b = [0; Self::LEN];
         b[..8].copy_from_slice(&self.virtual_address.to_be_bytes());
-        b[8..12].copy_from_slice(&self.rkey.to_be_bytes());
+        b[8..12].copy_from_slice(&self.rkey.0.to_be_bytes());
         b[12..20].copy_from_slice(&self.swap_or_add.to_be_bytes());
         b[20..].copy_from_slice(&self.compare.to_be_bytes());
         b
@@ -377,7 +363,24 @@ pub struct Immediate(pub [u8; 4]);
 
 /// Invalidate extended transport header, 4 bytes (9.3.7): the R_Key to invalidate at the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct InvalidateEth(pub u32);
+pub struct InvalidateEth(pub RKey);
+
+impl InvalidateEth {
+    /// Bytes on the wire.
+    pub const LEN: usize = 4;
+
+    /// The value of these bytes.
+    #[must_use]
+    pub const fn parse(b: &[u8; Self::LEN]) -> Self {
+        Self(RKey(u32::from_be_bytes(*b)))
+    }
+
+    /// The bytes of this value.
+    #[must_use]
+    pub const fn encode(self) -> [u8; Self::LEN] {
+        self.0.0.to_be_bytes()
+    }
+}
 
 /// Flush extended transport header, 4 bytes: what to flush and how far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -8,10 +8,10 @@
 //! checking for such packets; over IPv6, and wherever the link knows the identification, all 32 are
 //! checked.
 
-use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use core::net::{IpAddr, Ipv4Addr};
 
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
-use crate::addr::ROCE_UDP_PORT;
+use crate::addr::{Gid, ROCE_UDP_PORT};
 
 /// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
 /// neither.
@@ -105,7 +105,7 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     let udp_length = (UDP_LEN + bytes.len() + ICRC_LEN) as u16;
     match (net.src, net.dst) {
         (IpAddr::V4(src), IpAddr::V4(dst)) => pseudo.ipv4(src, dst, id, dont_fragment, udp_length),
-        (src, dst) => pseudo.ipv6(to_v6(src), to_v6(dst), udp_length),
+        (src, dst) => pseudo.ipv6(src.into(), dst.into(), udp_length),
     }
     pseudo.put(&net.src_port.to_be_bytes());
     pseudo.put(&ROCE_UDP_PORT.to_be_bytes());
@@ -172,13 +172,6 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 const UDP_LEN: usize = 8;
 const IPV4_AFTER_IDENT: usize = 12;
 
-fn to_v6(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
-}
-
 /// What the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand local
 /// route header), the IP and UDP headers and the BTH, with ones wherever a router may write.
 struct Pseudo {
@@ -212,12 +205,12 @@ impl Pseudo {
         self.put(&dst.octets());
     }
 
-    fn ipv6(&mut self, src: Ipv6Addr, dst: Ipv6Addr, udp_length: u16) {
+    fn ipv6(&mut self, src: Gid, dst: Gid, udp_length: u16) {
         self.put(&[0x6F, 0xFF, 0xFF, 0xFF]);
         self.put(&udp_length.to_be_bytes());
         self.put(&[17, 0xFF]);
-        self.put(&src.octets());
-        self.put(&dst.octets());
+        self.put(&src.0);
+        self.put(&dst.0);
     }
 }
 
@@ -261,6 +254,7 @@ static INVERSE_SHIFTS: [u32; 1100] = {
 #[cfg(test)]
 mod tests {
     use alloc::vec::Vec;
+    use core::net::Ipv6Addr;
 
     use super::*;
 

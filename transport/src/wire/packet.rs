@@ -92,7 +92,7 @@ impl Ext {
         Some(match extension {
             Extension::None => Self::None,
             Extension::Imm => Self::Imm(Immediate(*take(b)?)),
-            Extension::Ieth => Self::Ieth(InvalidateEth(u32::from_be_bytes(*take(b)?))),
+            Extension::Ieth => Self::Ieth(InvalidateEth::parse(take(b)?)),
             Extension::Reth => Self::Reth(Reth::parse(take(b)?)),
             Extension::RethImm => Self::RethImm(Reth::parse(take(b)?), Immediate(*take(b)?)),
             Extension::Aeth => Self::Aeth(Aeth::parse(take(b)?)),
@@ -110,7 +110,7 @@ impl Ext {
         match self {
             Self::None => {}
             Self::Imm(imm) => out.put(&imm.0),
-            Self::Ieth(ieth) => out.put(&ieth.0.to_be_bytes()),
+            Self::Ieth(ieth) => out.put(&ieth.encode()),
             Self::Reth(reth) => out.put(&reth.encode()),
             Self::RethImm(reth, imm) => {
                 out.put(&reth.encode());

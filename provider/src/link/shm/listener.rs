@@ -6,11 +6,12 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
+use roce_transport::addr::Gid;
 use rustix::net::SocketFlags;
 
 use super::{
     ring::{Reader, Writer},
-    socket::{self, connect, is_same_user, mapped, receive_with, send_with, watch},
+    socket::{self, connect, is_same_user, receive_with, send_with, watch},
 };
 
 /// Number of processes that may have connected and not yet said what for.
@@ -137,7 +138,7 @@ pub(super) fn request_channel(
     let mut hello = [0; HELLO_RING_LEN];
     let (first, address) = hello.split_at_mut(HELLO_RING.len());
     first.copy_from_slice(&HELLO_RING);
-    address.copy_from_slice(&mapped(src).octets());
+    address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
     Ok((socket, writer))
 }

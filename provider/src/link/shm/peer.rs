@@ -7,6 +7,7 @@ use std::{
 };
 
 use roce_transport::{
+    addr::Gid,
     cm::ServiceId,
     share::IdPartition,
     wire::{Ident, NetHeader},
@@ -16,7 +17,6 @@ use rustix::{io::Errno, net::RecvFlags};
 use super::{
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
-    socket::mapped,
 };
 use crate::link::Datagram;
 
@@ -165,7 +165,7 @@ impl ForwardHeader {
             Ident::Likely(id) => (0, id),
             Ident::Known { id, dont_fragment } => (1 + u8::from(dont_fragment), id),
         };
-        header[..16].copy_from_slice(&mapped(net.src).octets());
+        header[..16].copy_from_slice(&Gid::from(net.src).0);
         header[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
         header[18..20].copy_from_slice(&id.to_ne_bytes());
         header[20] = kind;

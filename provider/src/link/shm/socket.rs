@@ -3,7 +3,7 @@
 use std::{
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    net::{IpAddr, Ipv6Addr},
+    net::IpAddr,
     os::fd::{BorrowedFd, OwnedFd},
 };
 
@@ -102,12 +102,4 @@ pub(super) fn receive_with(
         _ => Vec::new(),
     });
     Ok((received.bytes, descriptors.collect()))
-}
-
-/// An address in 16 bytes, as messages carry it.
-pub(super) fn mapped(address: IpAddr) -> Ipv6Addr {
-    match address {
-        IpAddr::V4(v4) => v4.to_ipv6_mapped(),
-        IpAddr::V6(v6) => v6,
-    }
 }

@@ -211,7 +211,7 @@ impl Link for UdpLink {
             receiver.receive(socket, |meta, payload| {
                 for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
                     let net = NetHeader {
-                        src: unmapped(meta.source.ip()),
+                        src: meta.source.ip().to_canonical(),
                         dst,
                         src_port: meta.source.port(),
                         traffic_class: meta.traffic_class,
@@ -310,12 +310,5 @@ impl AddressSetLink for UdpLink {
         if let Some(shm) = &mut self.shm {
             shm.forget(address);
         }
-    }
-}
-
-fn unmapped(address: IpAddr) -> IpAddr {
-    match address {
-        IpAddr::V6(v6) => v6.to_ipv4_mapped().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
     }
 }
