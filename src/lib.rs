@@ -57,6 +57,9 @@
 //!    engine that moves packets between the two, memory behind regions, verbs and [`cm`].
 //! 3. `roce`: this face, what programs use of both.
 //!
+//! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) shows how to connect, how to
+//! run existing programs, and how to inject faults.
+//!
 //! # Memory
 //!
 //! A peer with the right key writes a region at any time. So no reference points into one:

@@ -277,7 +277,8 @@ impl Responder {
         if !self.has_room_for_placed() {
             return Err(Refused::Busy);
         }
-        let Some(value) = payload.as_array().filter(|_| reth.dma_length == 8) else {
+        let value = <&[u8; 8]>::try_from(payload).ok().filter(|_| reth.dma_length == 8);
+        let Some(value) = value else {
             return Err(Refused::invalid(Refusal::Length));
         };
         if !reth.virtual_address.is_multiple_of(8) {
