@@ -1,5 +1,5 @@
-//! What the tools that connect as librdmacm does have in common: which device, which address, and
-//! waiting for what comes next.
+//! Common parts of the tools that connect as librdmacm does: options for device and address, and
+//! waiting for the next completion or event.
 
 use std::{
     net::{IpAddr, Ipv6Addr, SocketAddr},
@@ -20,7 +20,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use crate::failure::Failure;
 
-/// What finding an address and a way may take.
+/// Longest time for finding an address and a route.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The device, and what is to happen to its packets.
@@ -49,17 +49,17 @@ impl LinkArgs {
     }
 }
 
-/// Where a tool with a server and a client finds the other side, and what its packets are like.
+/// Addresses of a tool with a server and a client, and the service of its packets.
 #[derive(clap::Args)]
 pub(crate) struct EndArgs {
-    /// Where the server is; without it, this is the server
+    /// Name or address of the server; without it, this is the server
     #[arg(short, value_name = "SERVER")]
     server: Option<String>,
     /// The own address. Without it a server listens on every IPv4 address; `-b ::0` for every IPv6
     /// one
     #[arg(short, value_name = "ADDRESS")]
     bind: Option<String>,
-    /// What the addresses are
+    /// Format of the addresses
     #[arg(short, value_enum, default_value_t = Format::Name)]
     format: Format,
     /// Type of service of the packets
@@ -101,18 +101,23 @@ impl EndArgs {
     }
 }
 
-/// What is sent.
+/// Number and size of the messages.
 #[derive(clap::Args)]
 pub(crate) struct MessageArgs {
     /// Messages for each queue pair
-    #[arg(short = 'C', value_name = "MESSAGES", default_value_t = 10, value_parser = clap::value_parser!(u32).range(..=16_384))]
+    #[arg(
+        short = 'C',
+        value_name = "MESSAGES",
+        default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(..=16_384)
+    )]
     pub(crate) message_count: u32,
     /// Bytes per message
     #[arg(short = 'S', value_name = "SIZE", default_value_t = 100)]
     pub(crate) message_size: u32,
 }
 
-/// What an address on the command line is.
+/// Format of an address on the command line.
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Format {
     /// A name, or an address of either family
@@ -174,7 +179,7 @@ pub(crate) fn place(id: &CmId, context: Option<&Context>) -> Result<(), Failure>
     Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
 }
 
-/// Finds the way to a peer; the id's channel must be the caller's alone.
+/// Finds the route to a peer; the id's channel must be the caller's alone.
 pub(crate) fn resolve(
     id: &CmId,
     channel: &EventChannel,
@@ -202,7 +207,7 @@ pub(crate) fn expect(
     }
 }
 
-/// What an event means that ends a tool, and what to do.
+/// Error for an event that ends a tool, with advice.
 pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
     let (kind, status) = (event.kind(), event.status());
     let peer = peer
@@ -220,7 +225,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
             format!("{peer} does not answer; has it an RDMA device with this address?")
         }
         (EventKind::AddrError | EventKind::RouteError, _) => {
-            format!("there is no way to {peer}; see `ip route`")
+            format!("there is no route to {peer}; see `ip route`")
         }
         (EventKind::Disconnected, _) => {
             format!("{peer} has ended the connection; see what it printed")
@@ -231,7 +236,7 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
         .into()
 }
 
-/// What a peer's program has sent along with its refusal, if anything: text, or numbers.
+/// Private data of a peer's refusal, if there is any: text, or numbers.
 fn words(private_data: &[u8]) -> String {
     let used = private_data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
     match (&private_data[..used], str::from_utf8(&private_data[..used])) {
@@ -248,7 +253,7 @@ pub(crate) struct EventLoop {
     pub(crate) events: EventChannel,
 }
 
-/// What has come.
+/// A completion or an event.
 pub(crate) enum Ready {
     Done(Wc),
     Event(CmEvent),
@@ -266,16 +271,16 @@ impl EventLoop {
         Ok(Self { cq, completions, events: events.clone() })
     }
 
-    /// Waits for what comes next. Completions come before events, so that a connection's last ones
-    /// are heard before its end.
+    /// Waits for the next completion or event. Completions come first, so that a connection's last
+    /// ones are seen before its end.
     pub(crate) fn next(&self) -> Result<Ready, Failure> {
         loop {
-            if let Some(heard) = self.now() {
-                return Ok(heard);
+            if let Some(ready) = self.now() {
+                return Ok(ready);
             }
             self.cq.req_notify(NotifyKind::Next);
-            if let Some(heard) = self.now() {
-                return Ok(heard);
+            if let Some(ready) = self.now() {
+                return Ok(ready);
             }
             let mut both = [
                 PollFd::new(&self.completions, PollFlags::IN),
@@ -294,7 +299,7 @@ impl EventLoop {
     }
 }
 
-/// Stays for what the peer may still have to ask again, when packets were lost.
+/// Stays for repeats of the peer's last requests, when packets were lost.
 pub(crate) fn linger(context: &Context) {
     let counters = context.counters();
     if counters.retransmitted_packets + counters.duplicate_requests + counters.sequence_naks_sent

@@ -20,7 +20,7 @@ pub(crate) struct Datagrams {
     pub(crate) nodes: Vec<Node>,
     context: Context,
     pub(crate) pd: ProtectionDomain,
-    ears: EventLoop,
+    event_loop: EventLoop,
     outgoing: MemoryRegion,
     /// A place for each queue pair.
     incoming: MemoryRegion,
@@ -54,11 +54,12 @@ impl Datagrams {
             )
             .into());
         }
-        let ears = EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
+        let event_loop =
+            EventLoop::new(&context, (nodes as usize * count as usize * 2).max(1), events)?;
         let (pd, size) = (id.pd()?, size as usize);
         let outgoing = pd.allocate(size.max(1), Access::empty())?;
         let incoming = pd.allocate(nodes as usize * (GRH + size), Access::LOCAL_WRITE)?;
-        Ok(Self { nodes: Vec::new(), context, pd, ears, outgoing, incoming, size, count })
+        Ok(Self { nodes: Vec::new(), context, pd, event_loop, outgoing, incoming, size, count })
     }
 
     /// Makes an id's queue pair; `receives`: with a receive request for each message.
@@ -71,7 +72,7 @@ impl Datagrams {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let cq = Some(self.ears.cq.clone());
+        let cq = Some(self.event_loop.cq.clone());
         id.create_qp(
             Some(&self.pd),
             &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
@@ -116,7 +117,7 @@ impl Datagrams {
 
     fn wait(&mut self, number: impl Fn(&Node) -> u32) -> Result<(), Failure> {
         while self.nodes.iter().any(|node| number(node) < self.count) {
-            match self.ears.next()? {
+            match self.event_loop.next()? {
                 Ready::Done(wc) => self.complete(&wc)?,
                 Ready::Event(event) => other(&event)?,
             }
@@ -155,7 +156,7 @@ impl Datagrams {
     }
 }
 
-/// What may happen besides.
+/// Other events.
 fn other(event: &CmEvent) -> Result<(), Failure> {
     match event.kind() {
         EventKind::ConnectRequest => Ok(event.id().reject(&[])?),

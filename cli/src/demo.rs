@@ -34,7 +34,7 @@ pub(crate) struct Args {
 
 /// Path MTU of the connection.
 const MTU: roce::Mtu = roce::Mtu::B1024;
-/// What the figures are measured with.
+/// Size and number of the WRITEs that the figures are measured with.
 const BULK: usize = 1 << 20;
 const BULK_TIMES: usize = 256;
 

@@ -55,7 +55,7 @@ pub(crate) struct Args {
     link: LinkArgs,
 }
 
-/// How long a sender waits for the network to learn of the group.
+/// Time for the network to learn of the group, before a sender begins.
 const PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {

@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// "corrupt 0.1% rx"; several with commas between them. docs/guide/faults.md lists them all
     #[arg(long, value_name = "RULES")]
     fault: Vec<String>,
-    /// Where the chance of faults comes from: the same number, the same faults
+    /// Seed of the faults that are left to chance: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
     /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look

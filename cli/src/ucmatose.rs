@@ -148,8 +148,8 @@ struct Test {
     is_client: bool,
     context: Context,
     pd: ProtectionDomain,
-    ears: EventLoop,
-    /// What is sent, and where everything is received.
+    event_loop: EventLoop,
+    /// Messages to send, and the buffer for all that is received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
     sent: u64,
@@ -169,7 +169,7 @@ impl Test {
     ) -> Result<Self, Failure> {
         let context = id.context().ok_or("the id has no device")?;
         let completions = args.connections as usize * (args.messages.message_count as usize * 2);
-        let ears = EventLoop::new(&context, completions.max(1), channel)?;
+        let event_loop = EventLoop::new(&context, completions.max(1), channel)?;
         let (pd, size) = (id.pd()?, args.messages.message_size as usize);
         let (outgoing, incoming) =
             (pd.allocate(size.max(1), Access::empty())?, id.reg_msgs(size.max(1))?);
@@ -179,7 +179,7 @@ impl Test {
             is_client,
             context,
             pd,
-            ears,
+            event_loop,
             outgoing,
             incoming,
             sent: 0,
@@ -200,7 +200,7 @@ impl Test {
             max_recv_sge: 1,
             max_inline_data: 0,
         };
-        let cq = Some(self.ears.cq.clone());
+        let cq = Some(self.event_loop.cq.clone());
         id.create_qp(
             Some(&self.pd),
             &CmQpAttr { send_cq: cq.clone(), recv_cq: cq, caps, ..CmQpAttr::default() },
@@ -265,7 +265,7 @@ impl Test {
             outln!("migrating to new event channel");
             let channel = EventChannel::new()?;
             self.ids.iter().for_each(|id| id.migrate_id(&channel));
-            (self.channel, self.ears.events) = (channel.clone(), channel);
+            (self.channel, self.event_loop.events) = (channel.clone(), channel);
         }
         if !self.is_client {
             outln!("cmatose: disconnecting");
@@ -292,7 +292,7 @@ impl Test {
 
     fn hear_until(&mut self, done: impl Fn(&Self) -> bool) -> Result<(), Failure> {
         while !done(self) {
-            match self.ears.next()? {
+            match self.event_loop.next()? {
                 Ready::Done(wc) => {
                     let ok = wc.result.map_err(|error| {
                         format!(

@@ -72,7 +72,7 @@ impl Drop for Scratch {
     }
 }
 
-/// What a program that has ended well has printed; `roce run` itself has printed nothing.
+/// Output of a program that has ended well; `roce run` itself has printed nothing.
 #[track_caller]
 fn said(command: &mut Command) -> String {
     let output = command.output().unwrap();
@@ -289,7 +289,7 @@ fn what_others_have_put_into_the_way_is_not_used() {
     );
 }
 
-/// Whether users can have mount namespaces here.
+/// True if users can have mount namespaces here.
 fn has_namespaces(user: &[&str]) -> bool {
     let mut command = Command::new("setpriv");
     let possible = command

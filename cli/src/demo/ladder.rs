@@ -137,7 +137,7 @@ fn settled(ladder: &Mutex<Ladder>) -> Vec<Rung> {
     }
 }
 
-/// What a message of connection management says, shortly.
+/// Short text of a message of connection management.
 fn said(message: &Message) -> String {
     match message {
         Message::Req(req) => match PortSpace::of(req.service_id) {
@@ -155,7 +155,7 @@ fn said(message: &Message) -> String {
     }
 }
 
-/// What the extended headers say, shortly.
+/// Short text of the extended headers.
 fn details(packet: &Packet<'_>) -> String {
     let mut parts = Vec::new();
     match packet.headers.ext() {

@@ -1,4 +1,4 @@
-//! What two ping-pongs tell each other over TCP before they start, as the stock tools do it: the
+//! The exchange of two ping-pongs over TCP before they start, as the stock tools do it: the
 //! client writes its address, the server answers with its own, the client says "done".
 
 use std::{
@@ -17,7 +17,7 @@ const LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 /// `LID:QPN of the target:QPN of the initiator:PSN:SRQN:GID` in hexadecimal and a zero byte.
 const XRC_LENGTH: usize = 4 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 6 + 1 + 32 + 1;
 
-/// What the two ends of an XRC ping-pong say when they have everything.
+/// Last message of both ends of an XRC ping-pong.
 const END: &[u8; 4] = b"END\0";
 
 /// An address, printed as the stock tools print it.
@@ -30,7 +30,7 @@ impl fmt::Display for Shown<'_> {
     }
 }
 
-/// What a side of an XRC ping-pong tells of itself.
+/// Addresses of one side of an XRC ping-pong.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct XrcEndpoint {
     /// Its target; both of its queue pairs start with this PSN.

@@ -44,7 +44,7 @@ pub(crate) struct Args {
     /// reliable connections with a shared receive queue; xrc: an extended reliable connection each
     /// way, with an XRC shared receive queue
     service: Service,
-    /// Where the server is; without it, this is the server
+    /// Name or address of the server; without it, this is the server
     server: Option<String>,
     /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that the TCP
     /// connection to the peer uses

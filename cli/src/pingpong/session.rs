@@ -26,10 +26,10 @@ pub(super) struct Session {
     srq: Option<SharedReceiveQueue>,
     cq: CompletionQueue,
     channel: Option<CompletionChannel>,
-    /// What is sent. The side that does not begin sends back what it has received.
+    /// Messages to send. The side that does not begin sends back what it has received.
     outgoing: MemoryRegion,
     incoming: MemoryRegion,
-    /// Where the message lies in `incoming`.
+    /// Offset of the message in `incoming`.
     start: usize,
     size: usize,
     iters: u32,
@@ -38,7 +38,7 @@ pub(super) struct Session {
     begins: bool,
     destination: Option<UdDestination>,
     remote_srq: Option<SrqId>,
-    /// What every message has to be; the side that does not begin learns it from the first.
+    /// Expected content of every message; the side that does not begin learns it from the first.
     expected: Option<Vec<u8>>,
 }
 
@@ -271,14 +271,14 @@ impl Session {
     }
 }
 
-/// What a queue pair waits for.
+/// Completions that a queue pair waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 struct Pending {
     send: bool,
     answer: bool,
 }
 
-/// What a side of ours sends that begins: every byte tells its place, but the first of each page is
+/// Message of the side that begins: every byte tells its place, but the first of each page is
 /// zero, as stock servers want it.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size)
@@ -286,11 +286,11 @@ fn pattern(size: usize) -> Vec<u8> {
         .collect()
 }
 
-/// What the stock tools fill their messages with: ibv_srq_pingpong and ibv_xsrq_pingpong with
+/// Fill byte of the stock tools' messages: ibv_srq_pingpong and ibv_xsrq_pingpong with
 /// zeros, the others with this.
 const STOCK_FILLS: [u8; 2] = [0x7B, 0];
 
-/// What a stock tool sends, most of them with `-c`.
+/// Message of a stock tool, most of them with `-c`.
 fn stock_pattern(size: usize, fill: u8) -> Vec<u8> {
     (0..size).map(|at| if at % PAGE == 0 { 0 } else { fill }).collect()
 }

@@ -19,7 +19,7 @@ use super::refusal::{NOT_EXECUTABLE, NOT_FOUND, Refusal};
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
 
-/// Where the program is: as a shell finds it.
+/// Path of the program, found as a shell finds it.
 pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     let refuse = |status, line| Err(Refusal { status, line });
     let shown = name.to_string_lossy();
@@ -73,7 +73,7 @@ fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str
     (capable && !geteuid().is_root()).then_some("has capabilities of its own")
 }
 
-/// What the system says when it does not execute a program that is there.
+/// Text of the system's error when it does not execute a program that is there.
 pub(super) fn explain(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => {

@@ -1,4 +1,4 @@
-//! What the kernel shows of RDMA devices in /sys/class and /dev, for programs that look there
+//! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look there
 //! instead of asking the library. Names and contents are the kernel's; what would have to change
 //! while the program runs is as it was at the start.
 

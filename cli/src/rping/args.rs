@@ -1,0 +1,66 @@
+//! Options of a ping.
+
+use crate::{common::LinkArgs, output::outln};
+
+/// Connect, and let the server read from and write to the client's memory.
+///
+/// On one host, in two terminals:
+///
+///     roce rping -s
+///     roce rping -c -a 127.0.0.1 -C 10 -v
+///
+/// The other side may as well be the stock rping, on the kernel's rxe or on an RDMA network
+/// adapter; options mean what they mean there.
+#[derive(clap::Args)]
+#[command(verbatim_doc_comment)]
+#[command(group(clap::ArgGroup::new("role").required(true).args(["server", "client"])))]
+pub(crate) struct Args {
+    /// Be the server: wait for a client
+    #[arg(short)]
+    pub(super) server: bool,
+    /// Be the client: connect to the server at ADDRESS
+    #[arg(short, requires = "address")]
+    pub(super) client: bool,
+    /// The server's address, for both sides. Without it the server listens on every IPv4 address;
+    /// `-a ::0` for every IPv6 one
+    #[arg(short, value_name = "ADDRESS")]
+    pub(super) address: Option<String>,
+    /// The client's own address
+    #[arg(short = 'I', value_name = "ADDRESS", conflicts_with = "server")]
+    pub(super) source: Option<String>,
+    /// The server's port
+    #[arg(short, default_value_t = 7174)]
+    pub(super) port: u16,
+    /// Number of pings; without it until the tool is ended
+    #[arg(short = 'C', value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(super) count: Option<u32>,
+    /// Bytes of the buffers, 23 to 65535. The server's must not be smaller than the client's
+    #[arg(short = 'S', value_name = "SIZE", default_value_t = 64)]
+    pub(super) size: usize,
+    /// Print the ping data
+    #[arg(short)]
+    pub(super) verbose: bool,
+    /// Validate the ping data, every byte
+    #[arg(short = 'V')]
+    pub(super) validate: bool,
+    /// Print what happens
+    #[arg(short)]
+    pub(super) debug: bool,
+    /// The server serves many clients, also at once, until it is ended
+    #[arg(short = 'P', conflicts_with = "client")]
+    pub(super) persistent: bool,
+    /// Make and move the queue pair here, instead of in the connection manager
+    #[arg(short = 'q')]
+    pub(super) own_qp: bool,
+    #[command(flatten)]
+    pub(super) link: LinkArgs,
+}
+
+impl Args {
+    /// Prints a step, if steps are to be printed.
+    pub(super) fn debug(&self, text: impl FnOnce() -> String) {
+        if self.debug {
+            outln!("{}", text());
+        }
+    }
+}

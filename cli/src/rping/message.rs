@@ -1,0 +1,73 @@
+//! Messages and data of a ping, as the stock tool has them.
+
+use roce::{RKey, Remote};
+
+/// Address, key and size of a side's buffer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Info {
+    pub(super) at: Remote,
+    pub(super) size: u32,
+}
+
+impl Info {
+    pub(super) const LEN: usize = 16;
+
+    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&self.at.address.to_be_bytes());
+        bytes[8..12].copy_from_slice(&self.at.rkey.0.to_be_bytes());
+        bytes[12..].copy_from_slice(&self.size.to_be_bytes());
+        bytes
+    }
+
+    pub(super) fn decode(bytes: [u8; Self::LEN]) -> Self {
+        let number = |at: usize| {
+            u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+        };
+        let address = u64::from(number(0)) << 32 | u64::from(number(4));
+        Self { at: Remote { address, rkey: RKey(number(8)) }, size: number(12) }
+    }
+}
+
+/// Content of a client's source buffer: a number, letters that begin at another one each time,
+/// and a zero byte.
+pub(super) fn ping_data(number: u32, size: usize) -> Vec<u8> {
+    const LETTERS: u32 = (b'z' - b'A') as u32 + 1;
+    let mut data = format!("rdma-ping-{number}: ").into_bytes();
+    data.truncate(size);
+    let head = data.len();
+    data.extend(
+        (head..size).map(|at| b'A' + ((number % LETTERS + (at - head) as u32) % LETTERS) as u8),
+    );
+    data[size - 1] = 0;
+    data
+}
+
+/// The text before the first zero byte.
+pub(super) fn text(data: &[u8]) -> String {
+    String::from_utf8_lossy(data.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn info_is_what_the_stock_tool_sends() {
+        let bytes = [0, 0, 0x55, 0xD0, 1, 2, 3, 4, 0, 0, 0x12, 0x34, 0, 0, 0, 100];
+        let info = Info::decode(bytes);
+        assert_eq!(
+            info,
+            Info { at: Remote { address: 0x55D0_0102_0304, rkey: RKey(0x1234) }, size: 100 }
+        );
+        assert_eq!(info.encode(), bytes);
+    }
+
+    #[test]
+    fn ping_data_is_what_the_stock_tool_sends() {
+        assert_eq!(text(&ping_data(0, 32)), "rdma-ping-0: ABCDEFGHIJKLMNOPQR");
+        assert_eq!(text(&ping_data(57, 23)), "rdma-ping-57: zABCDEFG");
+        assert_eq!(text(&ping_data(58, 23)), "rdma-ping-58: ABCDEFGH");
+        assert_eq!(ping_data(u32::MAX, 23).len(), 23);
+    }
+}

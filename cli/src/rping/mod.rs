@@ -1,0 +1,69 @@
+//! `roce rping`: the exchange of the stock `rping`, in either role.
+//!
+//! The client tells where its source buffer is, the server READs it and says "go ahead"; the client
+//! tells where its sink buffer is, the server WRITEs there what it has read, and says "go ahead"
+//! again.
+
+mod args;
+mod message;
+mod ping;
+
+use roce::{
+    Context,
+    cm::{EventChannel, EventKind, PortSpace},
+};
+
+use crate::{common, failure::Failure, output::errln};
+pub(crate) use args::Args;
+use ping::Ping;
+
+/// Room for "rdma-ping-", a number, ": ", and a zero byte.
+const SIZES: std::ops::RangeInclusive<usize> = 23..=65535;
+
+pub(crate) fn run(args: Args) -> Result<(), Failure> {
+    if !SIZES.contains(&args.size) {
+        let (size, least, most) = (args.size, SIZES.start(), SIZES.end());
+        return Err(format!("invalid size {size}; choose one of {least} to {most} with -S").into());
+    }
+    let context = args.link.open()?;
+    let channel = EventChannel::new()?;
+    match &args.address {
+        Some(server) if args.client => {
+            Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?
+                .ask()
+        }
+        _ => serve(args, &channel, context.as_ref()),
+    }
+}
+
+/// Waits for clients and serves them, one after the other ends it unless there are to be many.
+fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
+    let listener = channel.create_id(PortSpace::Tcp);
+    common::place(&listener, context)?;
+    listener
+        .bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
+    listener.listen(0)?;
+    args.debug(|| format!("listening on port {}", listener.src_port()));
+    let args = std::sync::Arc::new(args);
+    loop {
+        let event = channel.wait(None)?;
+        match event.kind() {
+            EventKind::ConnectRequest if args.persistent => {
+                let own = EventChannel::new()?;
+                let id = event.id().clone();
+                id.migrate_id(&own);
+                let args = args.clone();
+                std::thread::spawn(move || {
+                    if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::answer) {
+                        errln!("roce: {error}");
+                    }
+                });
+            }
+            EventKind::ConnectRequest => {
+                return Ping::accept(&args, channel, event.id().clone())?.answer();
+            }
+            EventKind::AddrChange => {}
+            _ => return Err(common::unexpected(&event, None)),
+        }
+    }
+}
