@@ -81,7 +81,7 @@ fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Er
     }
 }
 
-/// What stands in front of the zeros.
+/// Text in front of the zeros.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }

@@ -61,7 +61,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("received {:?}", text(&inbox.to_vec(header..received.byte_len as usize)?));
     outbox.write_at(0, b"hello, client")?;
     if udp {
-        // the way back stands in front of the datagram
+        // the sender's address stands in front of the datagram
         let area = inbox.to_vec(0..40)?;
         let back = id.pd()?.create_ah_from_wc(&completion, area[..].try_into()?)?;
         let to = back.to(received.src_qp.ok_or("no datagram")?, roce::cm::UDP_QKEY);
@@ -92,7 +92,7 @@ fn expect(channel: &EventChannel, kind: EventKind) -> Result<CmEvent, Box<dyn Er
     }
 }
 
-/// What stands in front of the zeros.
+/// Text in front of the zeros.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).trim_end_matches('\0').to_owned()
 }

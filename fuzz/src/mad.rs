@@ -86,7 +86,7 @@ struct Run {
     buffer: TransmitBuffer,
     now: Instant,
     qpns: Vec<Qpn>,
-    /// Every connection that was heard of, gone or not.
+    /// Every connection that there has been, gone or not.
     conns: Vec<ConnId>,
     /// Names that the adapter or a peer gave exchanges.
     names: Vec<[u8; 4]>,
@@ -122,7 +122,7 @@ impl Run {
         {
             adapter
                 .cm_listen(Listen { service_id, address, backlog: BACKLOG })
-                .expect("nobody else listens");
+                .expect("no other listener");
         }
         let buffer = TransmitBuffer::new(1 << 14, TransmitLimits::SINGLE);
         let now = Instant::from_nanos(1_000_000);

@@ -12,7 +12,7 @@ use roce::{
 use super::{World, accept, expect};
 
 #[test]
-fn a_service_is_asked_for_and_used() {
+fn a_service_is_resolved_and_used() {
     let world = World::new(PortSpace::Udp);
     let data: Vec<u8> = (1..=181).collect();
     let with =
@@ -87,7 +87,7 @@ fn a_service_is_refused_or_does_not_exist() {
         (event.id(), event.status(), elsewhere.state()),
         (&elsewhere, Status::Sidr(1), IdState::Closed)
     );
-    // and nobody answers at all
+    // and no answer at all
     world.cut();
     client.connect(&ConnParam::default()).unwrap();
     let event = expect(a_channel, EventKind::Unreachable);
@@ -142,7 +142,10 @@ fn groups() {
     client.post_ud_send(2, outbox.sge_all(), SendFlags::SIGNALED, to).unwrap();
     assert_eq!(server.get_recv_comp().unwrap().result.unwrap().byte_len, 48);
     client.get_send_comp().unwrap().result.unwrap();
-    assert!(client.recv_cq().unwrap().poll_one().is_none(), "who only sends hears nothing");
+    assert!(
+        client.recv_cq().unwrap().poll_one().is_none(),
+        "a member that only sends receives nothing"
+    );
     server.leave_multicast(group).unwrap();
     // one that is destroyed leaves, and so does one whose queue pair is
     server.join_multicast(group).unwrap();

@@ -208,7 +208,7 @@ fn devices_without_a_thread() {
 }
 
 #[test]
-fn ports_are_shared_by_those_who_agree() {
+fn ports_are_shared_if_both_agree() {
     let channel = EventChannel::new().unwrap();
     let id = |reuse| {
         let id = channel.create_id(PortSpace::Udp);

@@ -1,4 +1,4 @@
-//! What goes wrong, and the one event that tells of it.
+//! Failures, each with the one event that reports it.
 
 use std::net::SocketAddr;
 
@@ -22,7 +22,7 @@ fn fails(world: &World, id: &roce::cm::CmId, kind: EventKind, status: Status) {
 }
 
 #[test]
-fn nobody_listens() {
+fn no_listener() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
     client.set_context(&world.a).unwrap();
@@ -83,7 +83,7 @@ fn requests_that_are_dropped_are_refused() {
 }
 
 #[test]
-fn nobody_answers() {
+fn no_answer() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
     client.set_context(&world.a).unwrap();
@@ -97,7 +97,7 @@ fn nobody_answers() {
 
 /// The reply is lost for good: the passive side gives up, too.
 #[test]
-fn nobody_confirms() {
+fn no_confirmation() {
     let world = World::new(PortSpace::Tcp);
     let (client, request) = world.call(&ConnParam::default());
     world.cut();
@@ -113,7 +113,7 @@ fn nobody_confirms() {
 
 /// The peer is gone without a word: the end is announced in vain, and is the end all the same.
 #[test]
-fn nobody_hears_of_the_end() {
+fn no_answer_to_the_end() {
     let world = World::new(PortSpace::Tcp);
     let (client, server) = world.connected();
     world.cut();
@@ -198,7 +198,7 @@ fn services_must_agree() {
     world.assert_gone();
 }
 
-/// More requests than the backlog are not heard until there is room; their senders ask again.
+/// More requests than the backlog are dropped until there is room; their senders send them again.
 #[test]
 fn the_backlog_is_kept() {
     let world = World::with(PortSpace::Tcp, 2, |_| {});
@@ -231,7 +231,7 @@ fn a_request_is_taken_back() {
     eventually("the request comes", || world.b.cm_count() == 1);
     drop(client);
     world.assert_gone();
-    // once the program has seen it, it hears that it is gone
+    // once the program has taken it, an event reports that it is gone
     let (client, request) = world.call(&ConnParam::default());
     drop(client);
     let event = expect(&world.b_channel, EventKind::Rejected);
@@ -247,7 +247,7 @@ fn a_request_is_taken_back() {
 fn no_way_to_an_address() {
     let world = World::new(PortSpace::Tcp);
     let client = world.a_channel.create_id(PortSpace::Tcp);
-    // the system lets nobody talk to everybody
+    // the system does not allow a broadcast address
     client.resolve_addr(None, "255.255.255.255:1".parse().unwrap(), PATIENCE).unwrap();
     let event = expect(&world.a_channel, EventKind::AddrError);
     assert_eq!(
@@ -258,7 +258,7 @@ fn no_way_to_an_address() {
     client.set_context(&world.a).unwrap_err();
 }
 
-/// What is not possible is refused, changes nothing, and has the number of the C API.
+/// Calls that are not possible are refused, change nothing, and have the number of the C API.
 #[test]
 fn calls_out_of_turn() {
     let world = World::new(PortSpace::Tcp);

@@ -79,7 +79,7 @@ fn a_connection_lives_and_ends() {
     }
 }
 
-/// What one side answers at once is what the other has outstanding, and neither gets more than the
+/// One side answers as many at once as the other has outstanding, and neither gets more than the
 /// other offers.
 #[test]
 fn numbers_cross_over_and_fit() {
@@ -97,13 +97,13 @@ fn numbers_cross_over_and_fit() {
     client.set_tos(0x48);
     client.connect(&param).unwrap();
     let request = world.request();
-    let asked = request.conn().unwrap();
+    let requested = request.conn().unwrap();
     assert_eq!(
-        (asked.responder_resources, asked.initiator_depth),
+        (requested.responder_resources, requested.initiator_depth),
         (5, 3),
         "seen from the other side"
     );
-    assert_eq!((asked.retry_count, asked.rnr_retry_count), (6, 4));
+    assert_eq!((requested.retry_count, requested.rnr_retry_count), (6, 4));
     let server = request.id();
     server.create_qp(None, &CmQpAttr::default()).unwrap();
     server
@@ -225,14 +225,14 @@ fn queue_pairs_of_the_programs_own() {
     client.establish().unwrap();
     assert_eq!(client.state(), IdState::Established);
     assert_eq!(expect(&world.b_channel, EventKind::Established).id(), server);
-    assert!(world.a_channel.poll().is_none(), "who has called establish knows");
+    assert!(world.a_channel.poll().is_none(), "no event follows establish");
     let region = mine.reg_msgs(8).unwrap();
     b_qp.post_recv(&[roce::RecvWr::new(1, [])]).unwrap();
     mine.post_send(1, region.sge(0..0), SendFlags::SIGNALED).unwrap();
     mine.get_send_comp().unwrap().result.unwrap();
 }
 
-/// A passive side may ask what moves its queue pair before it accepts: then the peer hears of the
+/// A passive side may query its queue pair's attributes before it accepts: then the peer gets the
 /// same numbers.
 #[test]
 fn a_queue_pair_that_is_moved_before_its_request_is_accepted() {
@@ -362,7 +362,7 @@ fn unreliable_connections() {
     );
 }
 
-/// The confirmation is lost for good; the program has heard the peer's queue pair and says so.
+/// The confirmation is lost for good; the program has a packet of the peer's and calls notify.
 #[test]
 fn a_queue_pair_that_is_heard_is_enough() {
     let world = World::new(PortSpace::Tcp);
@@ -379,7 +379,7 @@ fn a_queue_pair_that_is_heard_is_enough() {
     assert_eq!(expect(&world.b_channel, EventKind::Disconnected).id(), server);
 }
 
-/// The last handle of an id is its end: the peer hears of it.
+/// The last handle of an id is its end: the peer gets an event.
 #[test]
 fn dropping_an_id_ends_its_connection() {
     let world = World::new(PortSpace::Tcp);
@@ -411,7 +411,7 @@ fn events_go_with_their_id() {
     world.assert_silent();
 }
 
-/// Ids move between channels with the events that nobody has taken yet.
+/// Ids move between channels with the events that were not taken yet.
 #[test]
 fn ids_migrate_with_their_events() {
     let world = World::new(PortSpace::Tcp);

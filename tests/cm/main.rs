@@ -95,7 +95,7 @@ impl World {
         id
     }
 
-    /// A calls, and B hears of it.
+    /// A connects, and B gets the request.
     fn call(&self, param: &ConnParam) -> (CmId, CmEvent) {
         let client = self.client();
         client.connect(param).unwrap();
@@ -117,7 +117,7 @@ impl World {
         (client, server)
     }
 
-    /// Nothing is heard any more on either side, and nothing is left.
+    /// No event follows on either side, and nothing is left.
     #[track_caller]
     fn assert_gone(&self) {
         eventually("connections are left", || self.a.cm_count() == 0 && self.b.cm_count() == 0);

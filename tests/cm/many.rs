@@ -137,7 +137,7 @@ fn threads_share_a_listener() {
     thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                // whoever takes a request serves it to its end
+                // the thread that takes a request serves it to its end
                 for _ in 0..20 {
                     let request = loop {
                         let event = next(&world.b_channel);

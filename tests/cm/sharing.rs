@@ -109,7 +109,7 @@ fn whoever_receives_next_knows_who_listens() {
     }
 }
 
-/// What another process finds, once it is told to look; the number says where it failed.
+/// Checks by another process, once it is told to begin; the number says which failed.
 fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
     if told.read_exact(&mut [0]).is_err() {
         return 1;

@@ -17,7 +17,7 @@ use crate::common::{Pair, Side, encode};
 /// The queue key of QP1.
 pub(crate) const GSI_QKEY: QKey = QKey(0x8001_0000);
 
-/// What a side has to send of connection management; it goes nowhere.
+/// Messages of connection management that a side has to send; they are not delivered.
 pub(crate) fn sent(pair: &mut Pair, side: Side) -> Vec<CmMad> {
     let now = pair.now;
     let node = pair.node(side);
@@ -41,7 +41,7 @@ pub(crate) fn deliver(pair: &mut Pair, side: Side, mad: &CmMad) -> Disposition {
     deliver_from(pair, side, from, mad)
 }
 
-/// Gives a side a message from anyone.
+/// Gives a side a message from any address.
 pub(crate) fn deliver_from(pair: &mut Pair, side: Side, from: IpAddr, mad: &CmMad) -> Disposition {
     deliver_bytes(pair, side, from, &mad.encode(), GSI_QKEY)
 }

@@ -47,7 +47,7 @@ fn both_sides_use_it_and_either_ends_it() {
     }
 }
 
-/// What each side asks for is what the other's queue pair gets.
+/// The values that each side requests are those of the other's queue pair.
 #[test]
 fn numbers_cross_over() {
     let mut talk = Talk::new();
@@ -253,9 +253,9 @@ fn the_closest_listener() {
     );
 }
 
-/// No answer at all: asked sixteen times, then given up.
+/// No answer at all: sent sixteen times, then given up.
 #[test]
-fn nobody_there() {
+fn no_answer() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::A, "drop qp 1");
     let start = talk.pair.now;
@@ -370,7 +370,7 @@ fn destroyed_in_every_state() {
         assert_eq!(
             (talk.take(Side::A), talk.take(Side::B)),
             (vec![], vec![]),
-            "who has destroyed it hears no more"
+            "no events after it is destroyed"
         );
         talk.assert_gone();
     }
@@ -463,7 +463,7 @@ fn many_at_once() {
     assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
 }
 
-/// A queue pair that asks for a second connection: the first is stale.
+/// A queue pair that requests a second connection: the first is stale.
 #[test]
 fn a_peer_that_starts_anew() {
     let mut talk = Talk::new();
@@ -487,8 +487,8 @@ fn a_peer_that_starts_anew() {
     talk.assert_gone();
 }
 
-/// A asks again, for a while, where nobody listens yet.
-pub(crate) fn patient() -> Talk {
+/// A sends its requests again, for a while, to a peer without a listener.
+pub(crate) fn with_listen_grace() -> Talk {
     let mut pair = Pair::new();
     let mut config = AdapterConfig::new([9; 32]);
     config.cm.listen_grace = Duration::from_millis(100);
@@ -499,8 +499,8 @@ pub(crate) fn patient() -> Talk {
 }
 
 #[test]
-fn whoever_listens_a_little_later_is_found() {
-    let mut talk = patient();
+fn a_listener_that_comes_a_little_later_is_found() {
+    let mut talk = with_listen_grace();
     let listener = talk.listener;
     talk.pair.b.adapter.cm_unlisten(listener).unwrap();
     let (a, _) = talk.call();
@@ -509,7 +509,7 @@ fn whoever_listens_a_little_later_is_found() {
         (talk.take(Side::A), talk.pair.a.adapter.cm_state(a)),
         (vec![], Some(CmState::ReqSent))
     );
-    assert_eq!(talk.pair.trace.records.len(), 2 * 6, "asked every ten milliseconds");
+    assert_eq!(talk.pair.trace.records.len(), 2 * 6, "a request every ten milliseconds");
     listen(&mut talk.pair.b, SERVICE, 1);
     talk.settle();
     let (b, _) = talk.requests()[0];
@@ -519,8 +519,8 @@ fn whoever_listens_a_little_later_is_found() {
 }
 
 #[test]
-fn patience_has_an_end() {
-    let mut talk = patient();
+fn listen_grace_has_an_end() {
+    let mut talk = with_listen_grace();
     let end = talk.qp(Side::A);
     let start = talk.pair.now;
     talk.call_with(&end, PortSpace::Tcp.service(1), b"").unwrap();
@@ -531,7 +531,7 @@ fn patience_has_an_end() {
         "{:?}",
         talk.pair.now.since(start)
     );
-    // whoever says no for another reason is not asked again
+    // after a refusal for another reason the request is not sent again
     talk.call();
     talk.settle();
     let (b, _) = talk.requests()[0];
@@ -545,7 +545,7 @@ fn patience_has_an_end() {
 /// Datagram services, too.
 #[test]
 fn a_service_that_is_offered_a_little_later_is_found() {
-    let mut talk = patient();
+    let mut talk = with_listen_grace();
     let av = roce_transport::addr::AddressVector::new(talk.pair.b.ip.into(), 0);
     let service = PortSpace::Udp.service(7);
     talk.pair.a.adapter.sidr_request(talk.pair.now, service, &av, b"").unwrap();

@@ -13,8 +13,8 @@ use crate::common::Side;
 /// The stock answers to a repeat that comes when the connection has gone on.
 const LATE: [DropReason; 2] = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
 
-/// What both programs do when nothing goes wrong, while the network does `fault` to what one side
-/// sends.
+/// A connection from its request to the end of its time wait, while the network does `fault` to the
+/// packets of one side.
 fn life(side: Side, fault: &str) -> Talk {
     let mut talk = Talk::new();
     talk.pair.allow_all(&LATE);
@@ -77,10 +77,10 @@ fn each_message_late() {
     }
 }
 
-/// A program that needs longer than its peer waits: the peer asks again, is told so, and has
-/// listen_grace then.
+/// A program that needs longer than its peer waits: the peer sends its request again, is told so
+/// (MRA), and waits longer then.
 #[test]
-fn a_program_that_thinks_for_a_minute() {
+fn a_program_that_needs_a_minute() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.run_for(Duration::from_secs(60));
@@ -106,7 +106,7 @@ fn a_program_that_never_answers() {
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
-    // what it accepts at last leads nowhere, and it hears so
+    // accepting at last has no effect, and an event says so
     talk.pair.allow(DropReason::CmUnknownConnection);
     talk.accept(b);
     talk.pair.run();
@@ -135,7 +135,7 @@ fn notified_of_traffic() {
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
 }
 
-/// Whoever repeats a request gets the very same answer.
+/// A repeated request gets the very same answer.
 #[test]
 fn repeats_are_alike() {
     let mut talk = Talk::new();
@@ -158,7 +158,7 @@ fn repeats_are_alike() {
 
 /// The same on the calling side, which moves its queue pair itself.
 #[test]
-fn a_caller_that_thinks_for_a_minute() {
+fn a_caller_that_needs_a_minute() {
     let mut talk = Talk::new();
     let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
     let call = Connect { managed: false, ..connect(&end, to) };

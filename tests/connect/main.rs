@@ -88,14 +88,14 @@ impl Talk {
         end
     }
 
-    /// Everything that a side has heard.
+    /// All events of a side.
     fn take(&mut self, side: Side) -> Vec<ConnEvent> {
         let node = self.pair.node(side);
         node.drain_events();
         std::mem::take(&mut node.cm_events)
     }
 
-    /// A connection that both sides use: both their names for it, and both queue pairs.
+    /// A connection that both sides use: its name on both sides, and both queue pairs.
     fn connected(&mut self) -> (ConnId, ConnId, End, End) {
         let (a, a_qp) = self.call();
         self.settle();

@@ -1,4 +1,4 @@
-//! Questions for datagram services (12.11).
+//! Service ID resolution (12.11).
 
 use roce_transport::{
     addr::{AddressVector, QKey, Qpn},
@@ -17,59 +17,59 @@ fn talk() -> Talk {
     talk
 }
 
-fn ask(talk: &mut Talk, service: ServiceId, private_data: &[u8]) -> ConnId {
+fn request(talk: &mut Talk, service: ServiceId, private_data: &[u8]) -> ConnId {
     let av = AddressVector::new(talk.pair.b.ip.into(), 0);
     talk.pair.a.adapter.sidr_request(talk.pair.now, service, &av, private_data).unwrap()
 }
 
-fn questions(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
-    let question = |event| match event {
+fn requests(talk: &mut Talk) -> Vec<(ConnId, SidrReq)> {
+    let request = |event| match event {
         ConnEvent::SidrRequest { conn, req, .. } => (conn, *req),
         event => panic!("{event:?}"),
     };
-    talk.take(Side::B).into_iter().map(question).collect()
+    talk.take(Side::B).into_iter().map(request).collect()
 }
 
-fn answers(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
-    let answer = |event| match event {
+fn replies(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
+    let reply = |event| match event {
         ConnEvent::SidrReply { conn, rep } => (conn, *rep),
         event => panic!("{event:?}"),
     };
-    talk.take(Side::A).into_iter().map(answer).collect()
+    talk.take(Side::A).into_iter().map(reply).collect()
 }
 
 #[test]
 fn answered_with_a_queue_pair() {
     let mut talk = talk();
-    let a = ask(&mut talk, SERVICE, b"who?");
+    let a = request(&mut talk, SERVICE, b"who?");
     talk.settle();
-    let (b, req) = questions(&mut talk)[0];
+    let (b, req) = requests(&mut talk)[0];
     assert_eq!((req.service_id, &req.private_data.0[..5]), (SERVICE, &b"who?\0"[..]));
     talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
     talk.settle();
-    let (conn, rep) = answers(&mut talk)[0];
+    let (conn, rep) = replies(&mut talk)[0];
     assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), QKey(0x0123_4567)));
     assert_eq!((rep.service_id, &rep.private_data.0[..3]), (SERVICE, &b"me\0"[..]));
     talk.assert_gone();
 }
 
 #[test]
-fn nobody_listens_or_wants_to() {
+fn no_listener_and_a_refusal() {
     let mut talk = talk();
-    ask(&mut talk, PortSpace::Udp.service(1), b"");
+    request(&mut talk, PortSpace::Udp.service(1), b"");
     talk.settle();
-    assert_eq!(answers(&mut talk)[0].1.status, SidrRep::NO_SERVICE);
+    assert_eq!(replies(&mut talk)[0].1.status, SidrRep::NO_SERVICE);
     for destroy in [false, true] {
-        ask(&mut talk, SERVICE, b"");
+        request(&mut talk, SERVICE, b"");
         talk.settle();
-        let (b, _) = questions(&mut talk)[0];
+        let (b, _) = requests(&mut talk)[0];
         if destroy {
             talk.destroy(Side::B, b);
         } else {
             talk.pair.b.adapter.sidr_respond(b, Err(SidrRep::REJECTED), b"").unwrap();
         }
         talk.settle();
-        assert_eq!(answers(&mut talk)[0].1.status, SidrRep::REJECTED);
+        assert_eq!(replies(&mut talk)[0].1.status, SidrRep::REJECTED);
     }
     talk.assert_gone();
 }
@@ -85,44 +85,44 @@ fn lost_and_repeated() {
         let mut talk = talk();
         talk.pair.allow_all(&[DropReason::CmWrongState, DropReason::CmUnknownConnection]);
         talk.pair.fault_from(side, fault);
-        let a = ask(&mut talk, SERVICE, b"");
+        let a = request(&mut talk, SERVICE, b"");
         for _ in 0..3 {
             talk.pair.run_for(std::time::Duration::from_millis(900));
-            for (b, _) in questions(&mut talk) {
+            for (b, _) in requests(&mut talk) {
                 talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(7))), b"").unwrap();
             }
         }
         talk.settle();
-        let answers = answers(&mut talk);
+        let replies = replies(&mut talk);
         assert!(
-            matches!(answers[..], [(conn, rep)] if conn == a && rep.status == 0),
-            "{side:?} {fault}: {answers:?}"
+            matches!(replies[..], [(conn, rep)] if conn == a && rep.status == 0),
+            "{side:?} {fault}: {replies:?}"
         );
         talk.assert_gone();
     }
 }
 
 #[test]
-fn nobody_there() {
+fn no_answer() {
     let mut talk = talk();
     talk.pair.fault_from(Side::A, "drop qp 1");
-    let a = ask(&mut talk, SERVICE, b"");
+    let a = request(&mut talk, SERVICE, b"");
     talk.pair.run();
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     talk.assert_gone();
 }
 
-/// The same question again, while the program is thinking, is no second one; and only so many may
+/// The same request again, before the program has answered, is no second one; and only so many may
 /// wait.
 #[test]
-fn a_backlog_of_questions() {
+fn a_backlog_of_requests() {
     let mut talk = talk();
     talk.pair.allow_all(&[DropReason::CmWrongState, DropReason::CmBacklog]);
     for _ in 0..3 {
-        ask(&mut talk, SERVICE, b"");
+        request(&mut talk, SERVICE, b"");
     }
     talk.pair.run_for(std::time::Duration::from_secs(5));
-    assert_eq!(questions(&mut talk).len(), 2);
+    assert_eq!(requests(&mut talk).len(), 2);
     assert!(talk.pair.dropped(DropReason::CmWrongState) >= 2);
     assert!(talk.pair.dropped(DropReason::CmBacklog) >= 1);
 }
@@ -143,7 +143,7 @@ fn bounds() {
     assert!(matches!(adapter.sidr_respond(a, Err(1), b""), Err(ConnError::State(_))));
     talk.destroy(Side::A, a);
     talk.settle();
-    let (b, _) = questions(&mut talk)[0];
+    let (b, _) = requests(&mut talk)[0];
     let long = talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
     assert_eq!(long, Err(ConnError::PrivateData(136)));
     talk.pair.allow(DropReason::CmUnknownConnection);

@@ -15,33 +15,33 @@ use roce_transport::{
 use super::{SERVICE, Talk};
 use crate::common::{Pair, Side};
 
-/// What a program has heard of a connection.
+/// What has happened to a connection, as its program knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-struct Heard {
-    /// It has asked for it, or was asked.
+struct History {
+    /// Requested by the program, or by the peer.
     begun: bool,
     established: bool,
-    /// Told of an end, of whatever kind; never more than once.
+    /// An end of any kind was reported; never more than once.
     ended: bool,
     left_time_wait: bool,
-    /// It has given it up itself.
+    /// Given up by the program.
     destroyed: bool,
 }
 
-type Book = BTreeMap<ConnId, Heard>;
+type Book = BTreeMap<ConnId, History>;
 
 fn chance(rng: &mut ChaCha12Rng, percent: u32) -> bool {
     rng.next_u32() % 100 < percent
 }
 
-/// What a program does about what it hears.
+/// A program's reaction to its events.
 fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, seed: u64) {
     for event in talk.take(side) {
         let now = talk.pair.now;
         match event {
             ConnEvent::Request { conn, .. } => {
                 assert_eq!(
-                    book.insert(conn, Heard { begun: true, ..Heard::default() }),
+                    book.insert(conn, History { begun: true, ..History::default() }),
                     None,
                     "seed {seed}"
                 );
@@ -56,16 +56,16 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
                         talk.destroy(side, conn);
                         book.get_mut(&conn).unwrap().destroyed = true;
                     }
-                    2 => continue, // it thinks for good
+                    2 => continue, // it never answers
                     _ => {
                         talk.accept(conn);
                     }
                 }
             }
             ConnEvent::Established { conn, .. } => {
-                let heard = book.get_mut(&conn).unwrap();
-                assert!(!heard.established && !heard.ended, "seed {seed}: {heard:?}");
-                heard.established = true;
+                let history = book.get_mut(&conn).unwrap();
+                assert!(!history.established && !history.ended, "seed {seed}: {history:?}");
+                history.established = true;
                 match rng.next_u32() % 4 {
                     0 => talk.disconnect(side, conn),
                     1 => {
@@ -78,20 +78,20 @@ fn serve(talk: &mut Talk, side: Side, book: &mut Book, rng: &mut ChaCha12Rng, se
             ConnEvent::Rejected { conn, .. }
             | ConnEvent::Unreachable { conn }
             | ConnEvent::ConnectError { conn } => {
-                let heard = book.get_mut(&conn).unwrap();
-                assert!(!heard.ended, "seed {seed}: {heard:?}");
-                heard.ended = true;
+                let history = book.get_mut(&conn).unwrap();
+                assert!(!history.ended, "seed {seed}: {history:?}");
+                history.ended = true;
             }
             ConnEvent::Disconnected { conn } => {
-                let heard = book.get_mut(&conn).unwrap();
-                assert!(!heard.ended, "seed {seed}: {heard:?}");
-                heard.ended = true;
+                let history = book.get_mut(&conn).unwrap();
+                assert!(!history.ended, "seed {seed}: {history:?}");
+                history.ended = true;
                 let _ = talk.pair.node(side).adapter.cm_disconnect(now, conn, b"");
             }
             ConnEvent::TimeWaitExit { conn } => {
-                let heard = book.get_mut(&conn).unwrap();
-                assert!(heard.ended && !heard.left_time_wait, "seed {seed}: {heard:?}");
-                heard.left_time_wait = true;
+                let history = book.get_mut(&conn).unwrap();
+                assert!(history.ended && !history.left_time_wait, "seed {seed}: {history:?}");
+                history.left_time_wait = true;
             }
             event => panic!("seed {seed}: {event:?}"),
         }
@@ -114,7 +114,7 @@ fn conversation(seed: u64) {
     for _ in 0..1 + rng.next_u32() % 4 {
         let end = talk.qp(Side::A);
         let conn = talk.call_with(&end, SERVICE, b"").unwrap();
-        callers.insert(conn, Heard { begun: true, ..Heard::default() });
+        callers.insert(conn, History { begun: true, ..History::default() });
     }
     for _ in 0..400 {
         talk.pair.run_for(Duration::from_millis(250));
@@ -123,7 +123,7 @@ fn conversation(seed: u64) {
         if chance(&mut rng, 2) {
             let established = |book: &Book| {
                 book.iter()
-                    .find(|(_, heard)| heard.established && !heard.ended)
+                    .find(|(_, history)| history.established && !history.ended)
                     .map(|(conn, _)| *conn)
             };
             let side = if chance(&mut rng, 50) { Side::A } else { Side::B };
@@ -141,19 +141,23 @@ fn conversation(seed: u64) {
         serve(&mut talk, Side::B, &mut callees, &mut rng, seed);
     }
     let alive = |book: &Book| {
-        book.values().filter(|heard| heard.established && !heard.ended && !heard.destroyed).count()
+        book.values()
+            .filter(|history| history.established && !history.ended && !history.destroyed)
+            .count()
     };
     assert_eq!(alive(&callers), alive(&callees), "seed {seed}: {callers:?} {callees:?}");
-    for conn in
-        callers.iter().filter(|(_, heard)| heard.ended && !heard.destroyed).map(|(conn, _)| *conn)
+    for conn in callers
+        .iter()
+        .filter(|(_, history)| history.ended && !history.destroyed)
+        .map(|(conn, _)| *conn)
     {
         assert_eq!(talk.pair.a.adapter.cm_state(conn), None, "seed {seed}");
     }
     // every connection that is still there is ended
     for (side, book) in [(Side::A, &mut callers), (Side::B, &mut callees)] {
-        for (&conn, heard) in book.iter_mut().filter(|(_, heard)| !heard.destroyed) {
+        for (&conn, history) in book.iter_mut().filter(|(_, history)| !history.destroyed) {
             talk.destroy(side, conn);
-            heard.destroyed = true;
+            history.destroyed = true;
         }
     }
     for _ in 0..3 {
@@ -163,21 +167,21 @@ fn conversation(seed: u64) {
                 let ConnEvent::Request { conn, .. } = event else {
                     panic!("seed {seed}: after its end: {event:?}")
                 };
-                book.insert(conn, Heard { destroyed: true, ..Heard::default() });
+                book.insert(conn, History { destroyed: true, ..History::default() });
                 talk.destroy(side, conn);
             }
         }
     }
     talk.assert_gone();
-    // whoever asked was told something, unless it gave up itself
-    for (conn, heard) in &callers {
+    // each request had a result, unless the program gave up
+    for (conn, history) in &callers {
         assert!(
-            heard.established || heard.ended || heard.destroyed,
-            "seed {seed}: {conn:?} {heard:?}"
+            history.established || history.ended || history.destroyed,
+            "seed {seed}: {conn:?} {history:?}"
         );
     }
-    // a callee is not connected to nobody: so many callers have been connected too
-    let connected = |book: &Book| book.values().filter(|heard| heard.established).count();
+    // for each callee that was connected, a caller was
+    let connected = |book: &Book| book.values().filter(|history| history.established).count();
     assert!(connected(&callees) <= connected(&callers), "seed {seed}: {callers:?} {callees:?}");
 }
 

@@ -15,7 +15,7 @@ use roce_transport::{
     psn::Psn,
 };
 
-use super::{SERVICE, Talk, accept, connect, hand, life::patient};
+use super::{SERVICE, Talk, accept, connect, hand, life::with_listen_grace};
 use crate::common::Side;
 
 /// The peer that the test plays: its name for the connection, its adapter, its queue pair.
@@ -304,8 +304,8 @@ const STATES: [&str; 12] = [
     "SidrReqSent",
 ];
 
-/// `+ X`: X is sent. `! E`: the program hears E. `> S`: the new state. Whatever is not named means
-/// nothing there. A DREQ that comes before the peer's name is known is about a connection that does
+/// `+ X`: X is sent. `! E`: event E. `> S`: the new state. Messages that are not named mean nothing
+/// there. A DREQ that comes before the peer's name is known is about a connection that does
 /// not exist.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
@@ -412,8 +412,8 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
             for mad in &sent {
                 write!(found, " + {}", kind(&mad.message)).unwrap();
             }
-            for heard in &events {
-                write!(found, " ! {}", event(heard)).unwrap();
+            for other in &events {
+                write!(found, " ! {}", event(other)).unwrap();
             }
             match after {
                 Some(state) => writeln!(found, " > {state:?}").unwrap(),
@@ -484,10 +484,10 @@ fn by_circumstances() -> Vec<Edge> {
         taken.push((before, trigger, subject.state()));
     };
     // no program listens yet
-    let mut subject = Subject::active_in(patient());
+    let mut subject = Subject::active_in(with_listen_grace());
     let rej = Rej::new(PEER_ID, subject.id, About::Req, RejectReason::INVALID_SERVICE_ID);
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
-    let mut subject = Subject::active_in(patient()).resolving();
+    let mut subject = Subject::active_in(with_listen_grace()).resolving();
     let (request_id, status) = (subject.id, SidrRep::NO_SERVICE);
     let rep = SidrRep { request_id, status, service_id: SERVICE, ..SidrRep::default() };
     deliver(&mut subject, Trigger::SidrRep, Message::SidrRep(rep));
@@ -545,7 +545,8 @@ fn every_edge_is_taken() {
     }
 }
 
-/// Who gives up waiting for a reply has not heard our name: it gives its adapter's GUID.
+/// A peer that gives up waiting for a reply does not know the communication ID: it gives its
+/// adapter's GUID.
 #[test]
 fn a_request_that_is_given_up() {
     let mut subject = Subject::in_state("ReqRcvd");
@@ -605,9 +606,9 @@ fn a_dreq_for_another_queue_pair() {
     assert_eq!(subject.state(), Some(CmState::Established));
 }
 
-/// A question for a datagram service is not mistaken for a connection, nor the other way round.
+/// A service ID resolution is not mistaken for a connection, nor the other way round.
 #[test]
-fn questions_and_connections() {
+fn resolutions_and_connections() {
     for name in
         MESSAGES.into_iter().filter(|&name| name != "REQ" && name != "SIDR_REP" && name != "DREQ")
     {
@@ -620,12 +621,12 @@ fn questions_and_connections() {
         );
     }
     let mut subject = Subject::in_state("Established");
-    let question = SidrReq {
+    let request = SidrReq {
         request_id: PEER_ID,
         pkey: PKey::DEFAULT,
         service_id: SERVICE,
         private_data: PrivateData::default(),
     };
-    assert_eq!(subject.deliver(Message::SidrReq(question)), Disposition::Executed);
+    assert_eq!(subject.deliver(Message::SidrReq(request)), Disposition::Executed);
     assert_eq!(subject.state(), Some(CmState::Established));
 }

@@ -1,4 +1,4 @@
-//! Messages that are malformed, forged, or about others' connections.
+//! Messages that are malformed, forged, or about connections of other hosts.
 
 use roce_transport::{
     addr::QKey,
@@ -10,7 +10,7 @@ use roce_transport::{
 use super::{SERVICE, Talk, hand, listen};
 use crate::common::{Pair, Side};
 
-const STRANGER: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
+const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
 
 const fn dropped(reason: DropReason) -> Disposition {
     Disposition::Dropped(reason)
@@ -19,7 +19,7 @@ const fn dropped(reason: DropReason) -> Disposition {
 /// A DREQ, DREP, REJ or RTU with the right names, but from an address that is not the peer's,
 /// changes nothing.
 #[test]
-fn from_a_stranger() {
+fn from_another_host() {
     let mut talk = Talk::new();
     let (a, b, _, b_qp) = talk.connected();
     // what the peer itself would say
@@ -46,7 +46,7 @@ fn from_a_stranger() {
     for message in forged {
         let mad = CmMad { transaction: genuine.transaction, modifier: 0, message };
         assert_eq!(
-            hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &mad),
+            hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &mad),
             dropped(DropReason::CmWrongPeer)
         );
     }
@@ -57,9 +57,9 @@ fn from_a_stranger() {
     assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
 }
 
-/// Nor can a stranger answer a request, or take the place of somebody else's queue pair.
+/// Nor can another host answer a request, or take the place of the peer's queue pair.
 #[test]
-fn a_stranger_with_somebody_elses_names() {
+fn another_host_with_the_peers_names() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     let req = hand::sent(&mut talk.pair, Side::A).remove(0);
@@ -68,7 +68,7 @@ fn a_stranger_with_somebody_elses_names() {
     talk.accept(b);
     let rep = hand::sent(&mut talk.pair, Side::B).remove(0);
     assert_eq!(
-        hand::deliver_from(&mut talk.pair, Side::A, STRANGER, &rep),
+        hand::deliver_from(&mut talk.pair, Side::A, OTHER_HOST, &rep),
         dropped(DropReason::CmWrongPeer)
     );
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
@@ -78,14 +78,17 @@ fn a_stranger_with_somebody_elses_names() {
     talk.take(Side::B);
     // the same adapter, the same queue pair, another address: a request of its own, and none about
     // the connection
-    assert_eq!(hand::deliver_from(&mut talk.pair, Side::B, STRANGER, &req), Disposition::Executed);
+    assert_eq!(
+        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &req),
+        Disposition::Executed
+    );
     assert_eq!(talk.requests().len(), 1);
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::Established));
 }
 
-/// Whoever knows the peer's name for a connection but not ours.
+/// A message with one of a connection's two communication IDs, and a guess for the other.
 #[test]
-fn a_guessed_name() {
+fn a_guessed_id() {
     let mut talk = Talk::new();
     let (a, b, ..) = talk.connected();
     talk.disconnect(Side::A, a);

@@ -7,10 +7,10 @@ use std::{
 
 use roce_transport::{cm::PortSpace, qp::QpType};
 
-/// What kind of address is wanted (the hints of `rdma_getaddrinfo`).
+/// Kind of address that is wanted (the hints of `rdma_getaddrinfo`).
 #[derive(Clone, Debug, Default)]
 pub struct AddrInfoHints {
-    /// To listen on, rather than to connect to (`RAI_PASSIVE`).
+    /// True for an address to listen on, rather than to connect to (`RAI_PASSIVE`).
     pub passive: bool,
     /// The port space. [`PortSpace::Tcp`] if `None`, or [`PortSpace::Udp`] for datagram queue
     /// pairs.
@@ -19,14 +19,14 @@ pub struct AddrInfoHints {
     pub qp_type: Option<QpType>,
     /// The own address of the active side.
     pub src: Option<SocketAddr>,
-    /// Names are not looked up, addresses only are taken (`RAI_NUMERICHOST`).
+    /// True if only addresses are accepted and no names are looked up (`RAI_NUMERICHOST`).
     pub numeric_host: bool,
 }
 
 /// An address with what it takes to use it (`rdma_addrinfo`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct AddrInfo {
-    /// To listen on `src`, rather than to connect to `dst`.
+    /// True to listen on `src`, rather than to connect to `dst`.
     pub passive: bool,
     /// The port space.
     pub port_space: PortSpace,

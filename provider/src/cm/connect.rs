@@ -13,9 +13,9 @@ use super::{
     route::Routes, shared::RequestInfo,
 };
 
-/// The most READs and atomics that a queue pair has outstanding, either way.
+/// Maximum number of READs and atomics that a queue pair has outstanding, in either direction.
 const MOST: u8 = 128;
-/// "As many as there can be."
+/// "As many as possible."
 const ALL: u8 = u8::MAX;
 
 /// Bytes of private data that programs have in a REQ, and in a SIDR_REQ.
@@ -23,11 +23,11 @@ const REQ_DATA: usize = Req::PRIVATE_DATA - IpHeader::LEN;
 const SIDR_REQ_DATA: usize = SidrReq::PRIVATE_DATA - IpHeader::LEN;
 
 impl CmId {
-    /// Asks the peer for a connection (`rdma_connect`), or, with a datagram queue pair, for its
-    /// datagram service. What becomes of it, events emit: [`Established`](EventKind::Established),
+    /// Requests a connection (`rdma_connect`), or, with a datagram queue pair, the peer's datagram
+    /// service (SIDR). An event reports the result: [`Established`](EventKind::Established),
     /// [`Rejected`](EventKind::Rejected), [`Unreachable`](EventKind::Unreachable) or
     /// [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's queue pair when
-    /// the peer accepts. Without one, the parameters name a queue pair that the program moves after
+    /// the peer accepts. Without a queue pair, the parameters name a queue pair that the program moves after
     /// [`ConnectResponse`](EventKind::ConnectResponse).
     ///
     /// # Errors
@@ -117,12 +117,12 @@ impl CmId {
         }
         let context = inner.device_addr()?.context.clone();
         let (qpn, srq, managed) = inner.end(param)?;
-        let RequestInfo { conn: asked, .. } =
+        let RequestInfo { conn: requested, .. } =
             self.shared().state().request.clone().ok_or(CmError::NoDevice)?;
         let starting_psn = inner.first_psn(&context);
-        let is_ud = asked.is_none();
-        let accept = match &asked {
-            Some(asked) => Some(Accept {
+        let is_ud = requested.is_none();
+        let accept = match &requested {
+            Some(requested) => Some(Accept {
                 qpn,
                 starting_psn,
                 responder_resources: most(
@@ -130,9 +130,9 @@ impl CmId {
                     param.responder_resources,
                     MOST,
                 )?
-                .min(asked.responder_resources),
+                .min(requested.responder_resources),
                 initiator_depth: most(ConnAttribute::InitiatorDepth, param.initiator_depth, MOST)?
-                    .min(asked.initiator_depth),
+                    .min(requested.initiator_depth),
                 rnr_retry: param.rnr_retry_count,
                 min_rnr_timer: inner.options.min_rnr_timer,
                 srq,
@@ -154,8 +154,8 @@ impl CmId {
         if is_ud { Ok(()) } else { self.finish(&[EventKind::Established]) }
     }
 
-    /// Says no to a request, or to an answer that the program was asked about (`rdma_reject`), with
-    /// up to 148 bytes for the peer's program; 136 for a datagram service.
+    /// Refuses a request, or a reply after [`ConnectResponse`](EventKind::ConnectResponse)
+    /// (`rdma_reject`), with up to 148 bytes for the peer's program; 136 for a datagram service.
     ///
     /// # Errors
     /// [`CmError::State`], [`CmError::PrivateData`], [`CmError::Protocol`].
@@ -186,7 +186,7 @@ impl CmId {
         })
     }
 
-    /// Says that the program has moved its queue pair, after
+    /// Confirms that the program has moved its queue pair, after
     /// [`ConnectResponse`](EventKind::ConnectResponse) (`rdma_establish`). No event follows.
     ///
     /// # Errors
@@ -204,7 +204,7 @@ impl CmId {
         })
     }
 
-    /// Says that the peer's queue pair has been heard before its confirmation (`rdma_notify` with
+    /// Reports that a packet of the peer's queue pair came before its confirmation (`rdma_notify` with
     /// `IBV_EVENT_COMM_EST`).
     ///
     /// # Errors
@@ -218,9 +218,9 @@ impl CmId {
         })
     }
 
-    /// Ends a connection, or answers the peer who has (`rdma_disconnect`): the queue pair goes to
-    /// ERR, so that everything posted completes, and [`Disconnected`](EventKind::Disconnected)
-    /// tells when the peer knows.
+    /// Ends a connection, or confirms the end by the peer (`rdma_disconnect`): the queue pair goes
+    /// to ERR, so that everything posted completes, and [`Disconnected`](EventKind::Disconnected)
+    /// reports the peer's confirmation.
     ///
     /// # Errors
     /// [`CmError::State`] when there is no connection; without a channel, [`CmError::Failed`].
@@ -276,8 +276,8 @@ impl CmId {
 }
 
 impl IdInner {
-    /// The own queue pair's number, whether it has a shared receive queue, and whether the adapter
-    /// is to move it.
+    /// Own queue pair's number; true if it has a shared receive queue; true if the adapter is to move
+    /// it.
     fn end(&self, param: &ConnParam) -> Result<(Qpn, bool, bool), CmError> {
         match (&self.queues, self.adopted, param.qpn) {
             (Some(queues), ..) => Ok((queues.qp.qpn(), queues.srq, true)),
@@ -288,10 +288,10 @@ impl IdInner {
     }
 }
 
-fn most(attribute: ConnAttribute, asked: u8, limit: u8) -> Result<u8, CmError> {
-    match asked {
+fn most(attribute: ConnAttribute, value: u8, limit: u8) -> Result<u8, CmError> {
+    match value {
         ALL => Ok(limit),
-        asked if asked > limit => Err(CmError::Range(attribute)),
-        asked => Ok(asked),
+        value if value > limit => Err(CmError::Range(attribute)),
+        value => Ok(value),
     }
 }

@@ -111,13 +111,13 @@ impl CmId {
         }
     }
 
-    /// Where its send requests complete (`id->send_cq`).
+    /// Completion queue of its send requests (`id->send_cq`).
     #[must_use]
     pub fn send_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.send.cq.clone())
     }
 
-    /// Where its receive requests complete (`id->recv_cq`).
+    /// Completion queue of its receive requests (`id->recv_cq`).
     #[must_use]
     pub fn recv_cq(&self) -> Option<CompletionQueue> {
         self.inner().queues.as_ref().map(|queues| queues.recv.cq.clone())
@@ -135,13 +135,14 @@ impl CmId {
         self.inner().queues.as_ref().and_then(|queues| queues.recv.channel.clone())
     }
 
-    /// What moves a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
+    /// Attributes for a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
     /// request, or from the peer's answer, on, and until the connection is established. Before a
-    /// request is accepted, with as many READs and atomics each way as the peer asks for.
+    /// request is accepted, with as many READs and atomics in each direction as the peer
+    /// requests.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
         let mut inner = self.inner();
-        let (conn, asked) = {
+        let (conn, requested) = {
             let state = self.shared().state();
             let waits = state.state == IdState::RequestReceived;
             (
@@ -151,10 +152,10 @@ impl CmId {
         };
         let context = inner.device_addr.as_ref()?.context.clone();
         let mut setup = context.inner.engine.lock().adapter().cm_qp_setup(conn)?;
-        if let Some(asked) = asked {
+        if let Some(requested) = requested {
             setup.rq_psn = inner.first_psn(&context);
-            setup.max_dest_rd_atomic = asked.responder_resources.min(MAX_RD_ATOMIC);
-            setup.max_rd_atomic = asked.initiator_depth.min(MAX_RD_ATOMIC);
+            setup.max_dest_rd_atomic = requested.responder_resources.min(MAX_RD_ATOMIC);
+            setup.max_rd_atomic = requested.initiator_depth.min(MAX_RD_ATOMIC);
             setup.min_rnr_timer = inner.options.min_rnr_timer;
         }
         Some(setup)
@@ -166,7 +167,7 @@ impl IdInner {
         self.queues.is_some() || self.adopted.is_some()
     }
 
-    /// The first PSN that a passive side expects, the same whenever somebody asks.
+    /// First PSN that a passive side expects, drawn at the first call.
     pub(super) fn first_psn(&mut self, context: &Context) -> Psn {
         *self.psn.get_or_insert_with(|| context.random_psn())
     }

@@ -22,11 +22,10 @@ fn opening() -> MutexGuard<'static, ()> {
     OPENING.lock()
 }
 
-/// Where ids find devices that are not open.
+/// Source of devices for ids.
 ///
-/// By default they choose among [`devices`] and open them by themselves. A program that opens each
-/// device in one place of its own, and for good, has ids ask there instead: see
-/// [`set_device_source`].
+/// By default ids choose among [`devices`] and open them by themselves. A program that keeps its own
+/// table of open devices implements this trait instead; see [`set_device_source`].
 pub trait DeviceSource: Send + Sync {
     /// The devices that ids may use.
     fn devices(&self) -> Vec<Device>;
@@ -140,8 +139,8 @@ pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
 /// The device from which to reach `peer` with the own address `local`.
 pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let is_open = || open_contexts().iter().any(|context| index_of(context, local).is_some());
-    // Whoever listens on an address of this host that is not open here is another program. From
-    // loopback the way there is shorter than from an address that both would share.
+    // A listener on an address of this host that is not open here is in another program. The path
+    // from loopback is shorter than from an address that both would share.
     if local.is_ipv4() && local == peer && !is_open() {
         return loopback();
     }
@@ -154,7 +153,7 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
 
 /// Reason for which no device reaches a peer.
 pub(super) enum Unroutable {
-    /// The system knows no way.
+    /// The system has no route.
     NoRoute(io::Error),
     /// The device cannot be opened.
     NoDevice(OpenError),
@@ -181,7 +180,7 @@ fn loopback() -> Result<DeviceAddr, OpenError> {
     Ok(DeviceAddr { context, ip, opened: true })
 }
 
-/// Every device of this host that is open or can be opened, each with whether it was opened. Those
+/// Every device of this host that is open or can be opened; true if it was opened here. Those
 /// whose port is taken are left out; if none is left, the last error tells why.
 pub(super) fn all() -> Result<Vec<(Context, bool)>, CmError> {
     let mut found: Vec<(Context, bool)> = Vec::new();
@@ -232,7 +231,7 @@ fn route(peer: SocketAddr) -> io::Result<IpAddr> {
     Ok(socket.local_addr()?.ip())
 }
 
-/// Whether it is an address of this host.
+/// True if this host has the address.
 fn is_own(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_mtu(ip).is_some()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{AddrInfo, CmError, CmEvent, CmId, CmQpAttr, EventKind, IdState, Status, param::Param};
 use crate::ProtectionDomain;
 
-/// What finding an address and a way may take; they take nothing here.
+/// Timeout of address and route resolution, which take no time here.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 impl CmId {
@@ -78,7 +78,7 @@ impl CmId {
         Ok(id)
     }
 
-    /// What has happened last to an id without a channel (`id->event`).
+    /// Last event of an id without a channel (`id->event`).
     #[must_use]
     pub fn event(&self) -> Option<CmEvent> {
         let (kind, status, param) = self.inner().last.clone()?;

@@ -1,4 +1,4 @@
-//! Why a call is refused, or, for ids without a channel, what came of it.
+//! Errors of calls, and, for ids without a channel, failures of what they started.
 
 use std::{io, net::IpAddr};
 
@@ -15,9 +15,10 @@ use super::{
 };
 use crate::{AttachError, BadWorkRequest, ChannelError, OpenError, RegionError, link::BindError};
 
-/// Why a call of connection management is refused. Nothing has changed, unless it is
+/// Reason for which a call of connection management is refused. Nothing has changed, unless it is
 /// [`Failed`](Self::Failed).
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CmError {
     /// Not in this state (`EINVAL`).
     #[error("not possible in state {0:?}")]
@@ -86,9 +87,9 @@ pub enum CmError {
     /// An id without a channel: the call has ended so.
     #[error("{event}: {status}")]
     Failed {
-        /// What has happened.
+        /// The event that reported the failure.
         event: EventKind,
-        /// Why.
+        /// The reason.
         status: Status,
     },
     /// A name cannot be resolved, or the system refuses something else.

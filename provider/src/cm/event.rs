@@ -20,25 +20,25 @@ pub struct CmEvent {
 }
 
 impl CmEvent {
-    /// What it happened to. For [`ConnectRequest`](EventKind::ConnectRequest) a new id.
+    /// The id that the event is about. For [`ConnectRequest`](EventKind::ConnectRequest) a new one.
     #[must_use]
     pub const fn id(&self) -> &CmId {
         &self.id
     }
 
-    /// For [`ConnectRequest`](EventKind::ConnectRequest): who listened.
+    /// For [`ConnectRequest`](EventKind::ConnectRequest): the listening id.
     #[must_use]
     pub const fn listen_id(&self) -> Option<&CmId> {
         self.listen_id.as_ref()
     }
 
-    /// What has happened.
+    /// Kind of the event.
     #[must_use]
     pub const fn kind(&self) -> EventKind {
         self.kind
     }
 
-    /// How it went.
+    /// Success, or the reason of the failure.
     #[must_use]
     pub const fn status(&self) -> Status {
         self.status
@@ -63,8 +63,8 @@ impl CmEvent {
         }
     }
 
-    /// What the peer's program has sent along: as many bytes as the message has room for, zeros
-    /// after what it gave. Empty where no message came.
+    /// Private data from the peer's program: as many bytes as the message has room for, zeros after
+    /// what the program gave. Empty where no message came.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         match &self.param {

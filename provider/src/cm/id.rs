@@ -45,14 +45,25 @@ use crate::{Context, ProtectionDomain, sync::Mutex};
 ///   id that comes with each [`ConnectRequest`](EventKind::ConnectRequest):
 ///   [`create_qp`](Self::create_qp), [`accept`](Self::accept).
 ///
-/// On an id with an [`EventChannel`], each call starts something, and events emit what comes of it.
-/// On one [without](Self::new_sync), each call waits for that.
+/// On an id with an [`EventChannel`], each call starts something, and an event reports the result. On
+/// one [without](Self::new_sync), each call waits for the result.
+///
+/// ```no_run
+/// # use roce_provider::cm::{CmId, CmQpAttr, ConnParam, PortSpace};
+/// # use std::time::Duration;
+/// let id = CmId::new_sync(PortSpace::Tcp)?;
+/// id.resolve_addr(None, "192.0.2.1:7471".parse()?, Duration::from_secs(2))?;
+/// id.resolve_route(Duration::from_secs(2))?;
+/// id.create_qp(None, &CmQpAttr::default())?;
+/// id.connect(&ConnParam::default())?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone)]
 pub struct CmId {
     pub(super) handle: Arc<IdHandle>,
 }
 
-/// The handles' side of an id. Its lock is taken before the engine's.
+/// The handles' side of an id. Its lock is taken before the engine's lock.
 pub(super) struct IdHandle {
     pub(super) shared: Arc<Shared>,
     pub(super) port_space: PortSpace,
@@ -62,10 +73,10 @@ pub(super) struct IdHandle {
 
 pub(super) struct IdInner {
     pub(super) channel: EventChannel,
-    /// Calls wait for what comes of them.
+    /// True if calls wait for their result.
     pub(super) sync: bool,
     pub(super) options: Options,
-    /// The device that the program wants.
+    /// Device that the program has set.
     pub(super) context: Option<Context>,
     pub(super) device_addr: Option<DeviceAddr>,
     pub(super) lease: Option<PortLease>,
@@ -73,18 +84,18 @@ pub(super) struct IdInner {
     pub(super) peer: Option<SocketAddr>,
     pub(super) path_mtu: Mtu,
     pub(super) queues: Option<Queues>,
-    /// A queue pair that the program has made and the adapter moves, and whether it has a shared
-    /// receive queue.
+    /// A queue pair that the program has made and the adapter moves; true if it has a shared receive
+    /// queue.
     pub(super) adopted: Option<(Qpn, bool)>,
-    /// Of a passive side: the first PSN that it expects, once somebody has asked for it.
+    /// Of a passive side: the first PSN that it expects, once it is drawn.
     pub(super) psn: Option<Psn>,
     /// Of a listener: its devices.
     pub(super) listening: Vec<Context>,
-    /// Multicast groups, each with whether the queue pair is attached.
+    /// Multicast groups; true if the queue pair is attached.
     pub(super) groups: BTreeMap<IpAddr, bool>,
-    /// Of a listening endpoint: what its requests' queue pairs are made from.
+    /// Of a listening endpoint: protection domain and attributes of its requests' queue pairs.
     pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
-    /// Of an id without a channel: what has happened last.
+    /// Of an id without a channel: its last event.
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
@@ -187,13 +198,13 @@ impl CmId {
         &self.handle.shared
     }
 
-    /// Refuses what is not possible in the id's state.
+    /// Refuses a call that is not possible in the id's state.
     pub(super) fn check(&self, allowed: &[IdState]) -> Result<IdState, CmError> {
         let state = self.shared().state().state;
         if allowed.contains(&state) { Ok(state) } else { Err(CmError::State(state)) }
     }
 
-    /// Where it stands.
+    /// State of the id.
     #[must_use]
     pub fn state(&self) -> IdState {
         self.shared().state().state
@@ -247,14 +258,14 @@ impl CmId {
         self.inner().peer
     }
 
-    /// The way to the peer, once it is resolved (`id->route`); a request's is in its
+    /// The path to the peer, once it is resolved (`id->route`); a request's is in its
     /// [`qp_setup`](Self::qp_setup).
     #[must_use]
     pub fn address_vector(&self) -> Option<AddressVector> {
         self.inner().address_vector().ok()
     }
 
-    /// How much a packet may carry on that way, once the route is resolved.
+    /// Path MTU, once the route is resolved.
     #[must_use]
     pub fn path_mtu(&self) -> Mtu {
         self.inner().path_mtu
@@ -326,7 +337,7 @@ impl Drop for IdHandle {
                 routes.detach(shared);
             });
         }
-        // nobody will answer requests that were not taken
+        // requests that were not taken will not be answered
         for raw in shared.extract() {
             let Some(request) = raw.request else { continue };
             let Some(context) = inner.listening.get(request.device) else { continue };
@@ -350,7 +361,7 @@ impl fmt::Debug for CmId {
 }
 
 impl PartialEq for CmId {
-    /// Whether they are handles of one id.
+    /// True if both are handles of one id.
     fn eq(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.handle, &other.handle)
     }

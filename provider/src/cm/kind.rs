@@ -6,7 +6,7 @@ use roce_transport::cm::RejectReason;
 
 macro_rules! event_kinds {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal;)*) => {
-        /// What has happened (`rdma_cm_event_type`).
+        /// Kind of an event (`rdma_cm_event_type`).
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum EventKind { $($(#[doc = $doc])* $variant,)* }
@@ -25,15 +25,15 @@ macro_rules! event_kinds {
 }
 
 event_kinds! {
-    /// The way to an address is known, and the id belongs to a device.
+    /// The peer's address is resolved, and the id belongs to a device.
     AddrResolved "RDMA_CM_EVENT_ADDR_RESOLVED";
-    /// There is no way to an address.
+    /// No device leads to the address.
     AddrError "RDMA_CM_EVENT_ADDR_ERROR";
-    /// The way has its path MTU.
+    /// The route is resolved: the path MTU is known.
     RouteResolved "RDMA_CM_EVENT_ROUTE_RESOLVED";
-    /// The way is gone.
+    /// The device has lost the id's own address.
     RouteError "RDMA_CM_EVENT_ROUTE_ERROR";
-    /// Someone asks a listener for a connection, or for a datagram service; the event's id is new.
+    /// A peer requests a connection, or a datagram service, from a listener; the event's id is new.
     ConnectRequest "RDMA_CM_EVENT_CONNECT_REQUEST";
     /// The peer has accepted; the program moves its queue pair itself and calls
     /// [`establish`](super::CmId::establish).
@@ -66,17 +66,17 @@ impl fmt::Display for EventKind {
     }
 }
 
-/// How it went.
+/// Success, or the reason of a failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
 pub enum Status {
-    /// Well.
+    /// Success.
     Success,
-    /// The system, or this side, says why not: a number of `errno.h`.
+    /// Failure on this side: a number of `errno.h`.
     Errno(i32),
-    /// The peer says why not.
+    /// Rejection by the peer, with its reason.
     Rejected(RejectReason),
-    /// The peer has no such datagram service, or offers it not to us: the status of its SIDR_REP, 1
-    /// to 5.
+    /// The peer has no such datagram service, or refuses: the status of its SIDR_REP, 1 to 5.
     Sidr(u8),
 }
 

@@ -14,7 +14,7 @@ impl CmId {
     /// Waits for requests (`rdma_listen`): each comes as an
     /// [`EventKind::ConnectRequest`](super::EventKind::ConnectRequest) with an id of its own. At
     /// most `backlog` may wait on each address for an answer of the program, 0 for 1,024; more are
-    /// not heard, so that their senders ask again.
+    /// dropped, so that their senders send them again.
     ///
     /// An id that is bound to no device listens on every device of this host that is open or can be
     /// opened, loopback included. An id that is not bound at all gets a free port.
@@ -63,8 +63,8 @@ impl CmId {
                 }
                 result
             });
-            // another process that has the same addresses does, or somebody past this one's table
-            // of ports
+            // another process that has the same addresses listens, or a listener of this process
+            // that is not in the table of ports
             if result == Err(roce_transport::cm::ConnError::InUse) && own.is_none() {
                 in_use = true;
                 continue;

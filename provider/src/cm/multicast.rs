@@ -11,7 +11,7 @@ use super::{
     CmError, CmId, EventKind, IdState, Status, UDP_QKEY, UdParam, error::attach_errno, param::Param,
 };
 
-/// How a group is joined (`RDMA_MC_JOIN_FLAG_…`).
+/// Kind of membership (`RDMA_MC_JOIN_FLAG_…`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum JoinFlags {
     /// To send and to receive.
@@ -35,7 +35,7 @@ impl CmId {
         self.join_multicast_ex(group, JoinFlags::FullMember)
     }
 
-    /// The same, to send only if so wanted (`rdma_join_multicast_ex`).
+    /// The same with a choice, to send only or also to receive (`rdma_join_multicast_ex`).
     ///
     /// # Errors
     /// As above.
@@ -88,7 +88,7 @@ impl CmId {
         self.finish(&[EventKind::MulticastJoin])
     }
 
-    /// Whether it has joined a multicast group.
+    /// True if it has joined a multicast group.
     #[must_use]
     pub fn is_member(&self, group: IpAddr) -> bool {
         self.inner().groups.contains_key(&group)

@@ -12,8 +12,8 @@ use roce_transport::{
 /// The queue key of datagram queue pairs that ids make, and of multicast groups (`RDMA_UDP_QKEY`).
 pub const UDP_QKEY: QKey = QKey(0x0123_4567);
 
-/// Values of a connection (`rdma_conn_param`): what a program asks for, and, in an event, what the
-/// peer does, seen from this side.
+/// Values of a connection (`rdma_conn_param`): those that a program requests, and, in an
+/// event, those of the peer, seen from this side.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConnParam {
     /// For the peer's program. At most 56 bytes to connect, 196 to accept; for datagrams 180 and
@@ -27,17 +27,17 @@ pub struct ConnParam {
     /// can. 16 by default. What is more than the peer answers is cut in
     /// [`accept`](super::CmId::accept).
     pub initiator_depth: u8,
-    /// Whether the peer heeds credits: only in events. What is given is not sent, since RoCE has no
+    /// True if the peer obeys credits: only in events. The value given is not sent, since RoCE has no
     /// such flow control.
     pub flow_control: bool,
-    /// How often both sides send something again without progress, 0..=7. Only for
+    /// Number of times that both sides send a request again without progress, 0..=7. Only for
     /// [`connect`](super::CmId::connect). 7 by default.
     pub retry_count: u8,
-    /// How often the peer sends again when this side is not ready to receive, 0..=7; 7 means
+    /// Number of times that the peer sends again when this side is not ready to receive, 0..=7; 7 means
     /// without limit. 7 by default.
     pub rnr_retry_count: u8,
-    /// Whether the queue pair receives from a shared receive queue. Only for queue pairs that the
-    /// id does not know.
+    /// True if the queue pair receives from a shared receive queue. Only for queue pairs that the id
+    /// does not know.
     pub srq: bool,
     /// The queue pair, for ids that have none of their own: the program then moves it itself. In an
     /// event the peer's.
@@ -64,16 +64,16 @@ impl Default for ConnParam {
 pub struct UdParam {
     /// From the peer's program, zeros after what it gave.
     pub private_data: Vec<u8>,
-    /// The way to the peer (`ah_attr`).
+    /// Path to the peer (`ah_attr`).
     pub av: AddressVector,
-    /// The peer's queue pair; 0 in a request, which does not emit it.
+    /// The peer's queue pair; 0 in a request, which does not name it.
     pub qpn: Qpn,
-    /// The key that it wants; 0 in a request.
+    /// Queue key of that queue pair; 0 in a request.
     pub qkey: QKey,
 }
 
 impl UdParam {
-    /// Where to send to, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
+    /// Destination of datagrams, for [`SendWr::send_to`](roce_transport::work::SendWr::send_to) and
     /// [`post_ud_send`](super::CmId::post_ud_send).
     #[must_use]
     pub const fn destination(&self) -> UdDestination {
@@ -116,7 +116,7 @@ impl fmt::Debug for Used<'_> {
     }
 }
 
-/// What comes with an event.
+/// Values that come with an event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Param {
     #[default]

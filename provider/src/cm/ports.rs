@@ -1,5 +1,5 @@
 //! Port numbers of this process. Another process has other addresses, so its ports are its own; if
-//! it has the same ones, who listens [claims](crate::link::Link::claim) the port besides.
+//! it has the same ones, a listener claims the port on the link besides.
 
 use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
 
@@ -8,7 +8,7 @@ use roce_transport::cm::PortSpace;
 use super::error::CmError;
 use crate::sync::Mutex;
 
-/// Where ports are drawn from that nobody asked for.
+/// Range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
 struct Use {
@@ -21,7 +21,7 @@ struct Use {
 #[derive(Default)]
 struct Table {
     next: u64,
-    /// Where the next ephemeral port is looked for. It begins anywhere, since processes may share
+    /// Start of the search for the next ephemeral port. Random at first, since processes may share
     /// an address.
     hint: Option<u16>,
     uses: BTreeMap<(PortSpace, u16), Vec<Use>>,
@@ -67,7 +67,7 @@ impl PortLease {
         self.port
     }
 
-    /// Whoever listens shares its port with nobody.
+    /// Makes the port one that is not shared, for a listener.
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = table();
         let uses = table.uses.entry((self.space, self.port)).or_default();
@@ -123,7 +123,7 @@ impl Table {
     }
 }
 
-/// Whether two addresses have a port in common: the same address, or one that stands for all.
+/// True if two addresses have a port in common: the same address, or one that stands for all.
 fn overlap(one: IpAddr, other: IpAddr) -> bool {
     let all = |address: IpAddr| address.is_unspecified();
     one == other || all(one) || all(other)
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_does_not_share() {
+    fn a_listener_does_not_share() {
         let space = PortSpace::Ipoib;
         let first = PortLease::take(space, ONE, 8, true).unwrap();
         let second = PortLease::take(space, ONE, 8, true).unwrap();

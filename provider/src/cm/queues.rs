@@ -11,22 +11,28 @@ use crate::{
     CompletionChannel, CompletionQueue, Context, ProtectionDomain, QueuePair, SharedReceiveQueue,
 };
 
-/// What the queue pair of an id is made from (`ibv_qp_init_attr`); its type is that of the id.
+/// Attributes of an id's queue pair (`ibv_qp_init_attr`); its type is that of the id.
+///
+/// ```
+/// # use roce_provider::{cm::CmQpAttr, transport::qp::QpCaps};
+/// let caps = QpCaps { max_send_wr: 64, max_recv_wr: 64, ..QpCaps::default() };
+/// let attr = CmQpAttr { caps, sq_sig_all: true, ..CmQpAttr::default() };
+/// ```
 #[derive(Clone, Debug, Default)]
 pub struct CmQpAttr {
-    /// Where its send requests complete. Without one the id makes one, as large as the send queue,
+    /// Completion queue of its send requests. Without one the id makes one, as large as the send queue,
     /// with a channel.
     pub send_cq: Option<CompletionQueue>,
-    /// Where its receive requests complete. Without one the id makes one, as large as the receive
-    /// queue, with a channel.
+    /// Completion queue of its receive requests. Without one the id makes one, as large as the
+    /// receive queue, with a channel.
     pub recv_cq: Option<CompletionQueue>,
     /// A shared receive queue that it receives from, instead of a queue of its own.
     pub srq: Option<SharedReceiveQueue>,
     /// Its sizes.
     pub caps: QpCaps,
-    /// Every send request is signaled, whatever its flags say. Off by default.
+    /// True if every send request is signaled, whatever its flags say. False by default.
     pub sq_sig_all: bool,
-    /// What its peer does otherwise than the specification. Nothing by default.
+    /// Deviations of its peer from the specification. None by default.
     pub quirks: Quirks,
 }
 
@@ -39,7 +45,7 @@ pub(super) struct Queues {
     pub(super) srq: bool,
 }
 
-/// Where completions come, and, if the id has made the queue, who tells of them.
+/// A completion queue, and its channel if the id has made both.
 #[derive(Clone)]
 pub(super) struct Completions {
     pub(super) cq: CompletionQueue,

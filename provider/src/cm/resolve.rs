@@ -1,4 +1,4 @@
-//! Addresses: binding to an own one, finding the way to a peer's.
+//! Addresses: binding to an own one, resolving a peer's.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -87,8 +87,8 @@ impl CmId {
         self.bind(inner, SocketAddr::new(any, 0), None)
     }
 
-    /// Finds the way to `dst`, and the device that leads there (`rdma_resolve_addr`):
-    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] tells. `src`, if given, is bound to
+    /// Resolves `dst` to the device that leads there (`rdma_resolve_addr`):
+    /// [`EventKind::AddrResolved`] or [`EventKind::AddrError`] reports the result. `src`, if given, is bound to
     /// first. Nothing is sent, so that the answer is there when the call returns, whatever
     /// `timeout` says.
     ///
@@ -167,8 +167,7 @@ impl CmId {
         Ok(Ok(()))
     }
 
-    /// Finds out how much a packet may carry on the way (`rdma_resolve_route`):
-    /// [`EventKind::RouteResolved`] tells, or [`EventKind::RouteError`] when the device has lost
+    /// Determines the path MTU (`rdma_resolve_route`): [`EventKind::RouteResolved`] reports it, or [`EventKind::RouteError`] when the device has lost
     /// the id's own address meanwhile. Nothing is sent.
     ///
     /// # Errors
@@ -194,7 +193,7 @@ impl CmId {
 }
 
 impl IdInner {
-    /// The way to the peer, as the kernel fills it in.
+    /// The path to the peer, as the kernel fills it in.
     pub(super) fn address_vector(&self) -> Result<AddressVector, CmError> {
         let device_addr = self.device_addr()?;
         let sgid_index = device_addr.sgid_index().ok_or(CmError::NotOfDevice(device_addr.ip))?;

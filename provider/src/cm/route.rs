@@ -1,6 +1,5 @@
-//! What the engine tells of connections, on its way to the ids. Everything here runs under the
-//! engine's lock and calls nothing that could take it again: handles are not touched, only what
-//! they share with the engine.
+//! Delivery of the adapter's events to ids. Everything here runs under the engine's lock and calls
+//! nothing that could take it again: handles are not touched, only what they share with the engine.
 
 use std::{
     collections::BTreeMap,
@@ -129,7 +128,7 @@ impl Routes {
     }
 
     /// Has the adapter listen for `id` on every address of its own that the id wants and does not
-    /// listen on yet. Where somebody else listens for the same it does not.
+    /// listen on yet. Addresses on which another id listens for the same are left out.
     ///
     /// # Errors
     /// [`ConnError::InUse`] when that is so everywhere.
@@ -285,7 +284,7 @@ impl Routes {
         }
     }
 
-    /// What was posted in the hope of a connection completes as flushed.
+    /// Moves the queue pair to ERR, so that what was posted early completes as flushed.
     fn fail_qp(&self, conn: ConnId, adapter: &mut Adapter, now: Instant) {
         if let Some(qpn) = self.conns.get(&conn).and_then(|id| id.state().qpn) {
             let _ = adapter.to_error(now, qpn); // it may be gone, or in ERR
@@ -312,7 +311,7 @@ impl EventSink for Routes {
                     self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
                 devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
                 for (id, device) in devices {
-                    let _ = self.listen(&id, device, adapter, link); // somebody's listener may be there already
+                    let _ = self.listen(&id, device, adapter, link); // another listener may be there already
                 }
             }
             _ => {}

@@ -9,8 +9,8 @@ use super::{error::CmError, id::CmId, state::IdState};
 use crate::Context;
 
 impl CmId {
-    /// The device that it is to use, instead of the one that fits its addresses. Before it belongs
-    /// to any.
+    /// Sets the device to use, instead of the one that fits its addresses. Before it belongs to
+    /// any.
     ///
     /// # Errors
     /// [`CmError::State`].
@@ -55,7 +55,7 @@ impl CmId {
         Ok(())
     }
 
-    /// For how long its queue pair asks the peer to wait when no receive request is posted
+    /// Time that its queue pair has the peer wait when no receive request is posted
     /// (`rdma_set_min_rnr_timer`): a code, 0..=31; see
     /// [`rnr_timer`](roce_transport::time::rnr_timer). 12 (0.64 ms) by default. Before it connects
     /// or accepts.
@@ -70,8 +70,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Whether others that want so, too, may bind to the same address and port
-    /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. Off by default.
+    /// True if others with this option may bind to the same address and port
+    /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. False by default.
     ///
     /// # Errors
     /// [`CmError::State`] once it is bound.
@@ -82,8 +82,8 @@ impl CmId {
         Ok(())
     }
 
-    /// Whether one that is bound to all IPv6 addresses is not bound to the IPv4 ones, too
-    /// (`RDMA_OPTION_ID_AFONLY`). Off by default.
+    /// True if an id that is bound to all IPv6 addresses is not bound to the IPv4 ones as well
+    /// (`RDMA_OPTION_ID_AFONLY`). False by default.
     ///
     /// # Errors
     /// [`CmError::State`] once it listens or is resolved.

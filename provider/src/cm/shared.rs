@@ -1,5 +1,4 @@
-//! State of an id that the engine and the id's handles share, and events on their way from the one
-//! to the others.
+//! State of an id that the engine and the id's handles share, and events from the one to the others.
 
 use std::{
     any::Any,
@@ -44,7 +43,7 @@ pub(super) struct State {
     pub(super) request: Option<RequestInfo>,
 }
 
-/// What a listener listens for.
+/// Requests that a listener wants.
 #[derive(Clone, Copy)]
 pub(super) struct Listening {
     pub(super) qp_type: QpType,
@@ -55,7 +54,7 @@ pub(super) struct Listening {
     pub(super) backlog: usize,
 }
 
-/// What is known from a request that has come.
+/// Addresses and values of a request that has come.
 #[derive(Clone)]
 pub(super) struct RequestInfo {
     pub(super) qp_type: QpType,
@@ -65,7 +64,7 @@ pub(super) struct RequestInfo {
     pub(super) conn: Option<ConnParam>,
 }
 
-/// An event on its way. It holds no handle, so that to drop it does nothing to an id.
+/// An event in a channel. It holds no handle, so that to drop it does nothing to an id.
 pub(super) struct QueuedEvent {
     pub(super) id: Arc<Shared>,
     /// For a request that the program has not taken yet.

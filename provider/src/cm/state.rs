@@ -1,30 +1,30 @@
 //! States of an id.
 
-/// Where an id stands.
+/// State of an id.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IdState {
     /// New.
     Idle,
-    /// It has an own address and port.
+    /// Bound to an own address and port.
     Bound,
-    /// It knows the peer's address and how to get there.
+    /// The peer's address is resolved to a device.
     AddrResolved,
-    /// It knows the path MTU.
+    /// The path MTU is known.
     RouteResolved,
-    /// It waits for requests.
+    /// Listening for requests.
     Listening,
-    /// Its request is on its way.
+    /// The request is sent.
     Connecting,
-    /// It is a request that waits for an answer.
+    /// A request that waits for an answer.
     RequestReceived,
     /// The peer has accepted; the program is to move its queue pair.
     ResponseReceived,
-    /// It has accepted; the peer has not confirmed yet.
+    /// Accepted; the peer has not confirmed yet.
     Accepted,
     /// Connected; or, for datagrams, the peer's queue pair is known, or told.
     Established,
     /// The connection is over.
     Disconnected,
-    /// Nothing more can come of it.
+    /// Final: nothing more happens to the id.
     Closed,
 }

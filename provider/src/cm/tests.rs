@@ -1,4 +1,4 @@
-//! What only the inside can bring about: devices that lose an address or their link, requests that
+//! Cases that need access to the inside: devices that lose an address or their link, requests that
 //! no program of ours sends.
 
 use std::{
@@ -97,7 +97,7 @@ impl World {
 }
 
 #[test]
-fn who_lies_in_its_header_is_refused() {
+fn a_false_header_is_refused() {
     let world = World::new(PortSpace::Tcp);
     let id = world.client();
     let ip = |text: &str| text.parse::<IpAddr>().unwrap();
@@ -153,7 +153,7 @@ fn an_address_comes_and_goes() {
     set(&world.a, &["10.9.0.1"]);
     client.resolve_route(Duration::ZERO).unwrap();
     world.expect(EventKind::RouteResolved);
-    // who listens everywhere listens on what is new, too, and not twice on what was there
+    // a listener on all addresses listens on the new one, too, and not twice on the old ones
     set(&world.b, &["10.9.0.2", "10.9.0.22", "fd00::1"]);
     let addresses = world.listener.listening_addrs();
     assert_eq!(
@@ -242,7 +242,7 @@ fn a_device_is_lost() {
     assert!(lost.contains(&listener) && lost.contains(&client));
 }
 
-/// What the engine knows of ids goes with them.
+/// The engine forgets ids that are gone.
 #[test]
 fn nothing_is_left_behind() {
     let world = World::new(PortSpace::Tcp);

@@ -94,7 +94,7 @@ impl Adapter {
         self.cm.establish(conn, private_data)
     }
 
-    /// Reports that the peer's queue pair has been heard before its last message was
+    /// Reports that a packet of the peer's queue pair came before its last message did
     /// (`rdma_notify`).
     ///
     /// # Errors
@@ -284,7 +284,7 @@ impl Adapter {
         Ok(Disposition::Executed)
     }
 
-    /// Puts the messages of connection management that are due into `buffer`. Returns whether there
+    /// Puts the messages of connection management that are due into `buffer`. Returns true if there
     /// was room for all.
     pub(super) fn transmit_mads(&mut self, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {

@@ -150,7 +150,7 @@ impl Connection {
         debug_assert!(is_edge(Some(from), on, Some(to)), "{from:?} / {on:?} > {to:?}");
     }
 
-    /// What the own queue pair needs: on the passive side from the request on, on the active side
+    /// Attributes for the own queue pair: on the passive side from the request on, on the active side
     /// from the reply on, and until the connection is established.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {

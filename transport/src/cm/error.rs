@@ -26,7 +26,7 @@ pub enum ConnError {
     #[error("no more than {0} connections")]
     TooMany(usize),
     /// The address vector names a GID index that does not exist, or one of another address family.
-    #[error("no way from the GID index to the peer's GID")]
+    #[error("no route from the GID index to the peer's GID")]
     NoRoute,
     /// A number too large.
     #[error("{0} is out of range")]

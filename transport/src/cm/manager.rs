@@ -1,4 +1,4 @@
-//! The communication manager of one adapter: commands and messages on their way to connections and
+//! The communication manager of one adapter: it takes commands and messages to connections and
 //! service ID resolutions.
 
 use rand_chacha::ChaCha12Rng;
@@ -49,7 +49,7 @@ impl Cm {
         self.common.ids_in_use()
     }
 
-    /// What the connection's queue pair needs, between the reply and the connection's end.
+    /// Attributes for the connection's queue pair, until it is established.
     pub(crate) fn qp_setup(&self, id: ConnId) -> Option<QpSetup> {
         self.connections.conns.get(&id.0)?.qp_setup()
     }

@@ -38,7 +38,7 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(common, id, req, arrival);
         }
-        // A queue pair that is connected cannot ask for another connection: its owner has started
+        // A queue pair that is connected cannot request another connection: its owner has started
         // anew, and the old connection is stale (12.9.8.3.1).
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
@@ -186,7 +186,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The peer's queue pair has been heard, so its RTU was lost or is late (`rdma_notify`).
+    /// A packet of the peer's queue pair came, so its RTU was lost or is late (`rdma_notify`).
     pub(super) fn notify(&mut self, common: &mut Common, id: ConnId) -> Result<(), ConnError> {
         match self.get_mut(id)?.state {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) => {

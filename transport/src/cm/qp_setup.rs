@@ -1,4 +1,4 @@
-//! What both sides have agreed on for their queue pairs.
+//! Attributes of queue pairs that both sides have agreed on.
 
 use super::message::{Rep, Req};
 use crate::{
@@ -37,7 +37,7 @@ pub struct QpSetup {
     pub min_rnr_timer: u8,
 }
 
-/// What a side knows of its queue pair besides the messages.
+/// Attributes of the own queue pair that the messages do not carry.
 #[derive(Clone, Copy)]
 pub(super) struct Local {
     pub(super) qpn: Qpn,

@@ -1,12 +1,12 @@
-//! What a listener is called, and how the RDMA connection manager writes IP addresses into its
-//! requests (annex A11).
+//! Names of services, and IP addresses in requests as the RDMA connection manager writes them (annex
+//! A11).
 
 use core::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Names what a request wants to connect to.
+/// Name of a service that a request wants to connect to.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
@@ -48,7 +48,7 @@ impl PortSpace {
     }
 }
 
-/// Who asks whom, in the words of IP: the first 36 bytes of a request's private data.
+/// IP addresses and port of a request: the first 36 bytes of its private data.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct IpHeader {
     /// The requester's port.

@@ -4,7 +4,7 @@
 /// State of a connection (12.9.5 to 12.9.7), or of a service ID resolution (12.11).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum CmState {
-    /// Active: the request is on its way.
+    /// Active: the request is sent.
     ReqSent,
     /// Active: the peer has the request and needs more time.
     MraReqRcvd,
@@ -12,7 +12,7 @@ pub enum CmState {
     RepRcvd,
     /// Passive: a request is here; the program is to accept it or not.
     ReqRcvd,
-    /// Passive: the reply is on its way.
+    /// Passive: the reply is sent.
     RepSent,
     /// Passive: the peer has the reply and needs more time.
     MraRepRcvd,
@@ -25,7 +25,7 @@ pub enum CmState {
     /// Over; the communication ID and the queue pair must not be used again while packets of the
     /// connection may be under way.
     TimeWait,
-    /// A service ID resolution request is on its way.
+    /// A service ID resolution request is sent.
     SidrReqSent,
     /// A service ID resolution request is here; the program is to answer it.
     SidrReqRcvd,
@@ -64,7 +64,7 @@ pub enum Trigger {
     Accept,
     /// Command: the own queue pair is ready (`rdma_establish`).
     Establish,
-    /// Command: the peer's queue pair has been heard (`rdma_notify`).
+    /// Command: a packet of the peer's queue pair came (`rdma_notify`).
     Notify,
     /// Command: refuse a request or a reply (`rdma_reject`).
     Reject,
