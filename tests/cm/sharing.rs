@@ -51,7 +51,7 @@ impl Program {
 }
 
 #[test]
-fn each_is_asked_for_what_it_listens_for() {
+fn each_gets_the_requests_for_its_listener() {
     let (address, programs) = programs::<3>(1);
     for space in [PortSpace::Tcp, PortSpace::Udp] {
         let listeners = programs.each_ref().map(|program| program.listen(space, address));
@@ -80,7 +80,7 @@ fn each_is_asked_for_what_it_listens_for() {
 }
 
 #[test]
-fn nobody_listens_in_any_of_them() {
+fn no_listener_in_any_of_them() {
     let (address, [first, second]) = programs::<2>(2);
     for program in [&second, &first] {
         let listener = second.listen(PortSpace::Tcp, address);
@@ -93,7 +93,7 @@ fn nobody_listens_in_any_of_them() {
 }
 
 #[test]
-fn whoever_receives_next_knows_who_listens() {
+fn the_next_owner_knows_the_listeners() {
     let (address, [first, second, third]) = programs::<3>(3);
     let listeners = [&second, &third].map(|program| program.listen(PortSpace::Tcp, address));
     drop(first);
