@@ -27,7 +27,7 @@ pub(crate) struct Channel {
     c: UnsafeCell<ibv_comp_channel>,
     pub(crate) channel: CompletionChannel,
     pub(crate) ctx: Arc<ContextInner>,
-    /// The completion queues that tell it.
+    /// Completion queues that have the channel.
     pub(crate) users: Users,
 }
 
@@ -74,7 +74,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     errno::status(free.map(|()| drop(Channel::from_raw(channel))))
 }
 
-/// A thread may be cancelled while it waits here: nothing of ours is under way then.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
     cq: *mut *mut ibv_cq,

@@ -93,8 +93,8 @@ impl CommandFile {
         }
     }
 
-    /// Result of `import` for the object with this number, which cannot go meanwhile; `ENOENT` if
-    /// there is none.
+    /// Result of `import` for the object with this number, which is not destroyed meanwhile;
+    /// `ENOENT` if there is none.
     pub(crate) fn import<T>(
         &self,
         handle: u32,
@@ -103,7 +103,7 @@ impl CommandFile {
         self.importable.lock().get(&handle).copied().and_then(import).ok_or(Errno(libc::ENOENT))
     }
 
-    /// The first result of `find` for an object; none of them can go meanwhile.
+    /// First result of `find` for an object; none is destroyed meanwhile.
     pub(crate) fn find<T>(&self, find: impl FnMut(Importable) -> Option<T>) -> Option<T> {
         self.importable.lock().values().copied().find_map(find)
     }

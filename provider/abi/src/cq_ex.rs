@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Parts of completions that can be read. There are no VLANs, no flow tags and no tag matching.
-const PARTS: u64 = IBV_WC_STANDARD_FLAGS
+const SUPPORTED_WC_FLAGS: u64 = IBV_WC_STANDARD_FLAGS
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP
     | IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK;
 
@@ -37,7 +37,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
     let flags = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 { attr.flags } else { 0 };
-    if attr.wc_flags & !PARTS != 0
+    if attr.wc_flags & !SUPPORTED_WC_FLAGS != 0
         || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
         || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
     {

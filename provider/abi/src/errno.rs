@@ -1,4 +1,4 @@
-//! Errors as C tells them: numbers.
+//! Errors as numbers of `errno.h`.
 
 use libc::c_int;
 use roce_provider::{
@@ -37,12 +37,12 @@ pub(crate) fn status(result: Result<()>) -> c_int {
     }
 }
 
-/// For calls that return 0, or -1 and say why in `errno`.
+/// For calls that return 0, or -1 with the error in `errno`.
 pub(crate) fn minus_one(result: Result<()>) -> c_int {
     if status(result) == 0 { 0 } else { -1 }
 }
 
-/// For calls that return a pointer, or null and say why in `errno`.
+/// For calls that return a pointer, or null with the error in `errno`.
 pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
     result.unwrap_or_else(|Errno(errno)| {
         set(errno);

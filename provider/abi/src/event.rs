@@ -69,7 +69,7 @@ impl ContextInner {
     }
 }
 
-/// A thread may be cancelled while it waits here: nothing of ours is under way then.
+/// The thread may be cancelled while it waits: nothing needs to be dropped then.
 pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,

@@ -39,7 +39,7 @@ impl Pd {
         pd
     }
 
-    /// One with the number of another: it stands for the same domain.
+    /// Another object for the same domain, with the same number.
     pub(crate) fn with_handle(ctx: &Ctx, domain: ProtectionDomain, handle: u32) -> Self {
         Self::parent(ctx, domain, handle, Vec::new())
     }

@@ -36,7 +36,7 @@ pub(crate) struct Qp {
     ctx: Arc<ContextInner>,
     /// Multicast groups that it is attached to. It cannot be destroyed as long as there are any.
     pub(crate) groups: Mutex<Vec<Gid>>,
-    /// True if the queue pair was made for `ibv_wr_start` and its kin.
+    /// True if the queue pair was made for `ibv_wr_start` and the calls that follow it.
     pub(crate) is_extended: bool,
     /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
     pub(crate) batch: Batch<Requests>,

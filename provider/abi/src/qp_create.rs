@@ -25,7 +25,7 @@ use crate::{
     xrc::{Target, Xrcd},
 };
 
-/// Inline data that a queue pair takes without having been asked for it, at most.
+/// Greatest size of inline data that a queue pair gets without a request for it.
 const MAX_INLINE_GIVEN: u32 = 512;
 
 /// Creates a queue pair in RESET, and writes its sizes back.
@@ -61,8 +61,8 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
     let srq = Srq::get_optional(attr.srq);
     let mut caps = caps_from_c(&attr.cap);
-    // Room for an element is room for as many bytes, and devices of this kind give it: programs
-    // send inline without having asked.
+    // Room for elements is room for as many bytes of inline data. Other devices give it, and there
+    // are programs that send inline without having requested it.
     let room = caps.max_send_sge.saturating_mul(size_of::<ibv_sge>() as u32).min(MAX_INLINE_GIVEN);
     caps.max_inline_data = caps.max_inline_data.max(min_inline).max(room);
     if is_initiator || srq.is_some() {

@@ -53,13 +53,12 @@ pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<(
     if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::NOTSUPP) }
 }
 
-/// Bytes that these requests carry inline whatever the program asks for: an atomic WRITE is given
-/// its eight.
+/// Inline data that these requests need in any case: the eight bytes of an atomic WRITE.
 pub(crate) const fn inline_needed(send_ops: u64) -> u32 {
     if send_ops & IBV_QP_EX_WITH_ATOMIC_WRITE != 0 { 8 } else { 0 }
 }
 
-/// The functions for the requests that a program wants to make.
+/// Sets the functions for the requests that a queue pair is made for.
 pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) {
     let wants = |operation: u64| send_ops & operation != 0;
     c.wr_start = Some(wr_start);

@@ -1,5 +1,5 @@
-//! Locks without poisoning: a panic under one is a bug of ours, and the state behind it is as good
-//! as it was.
+//! Locks without poisoning. A panic under a lock is a bug of this library; the state behind it
+//! stays usable.
 //!
 //! They are the standard library's, whose state lies in the lock alone, since programs fork: a lock
 //! of `parking_lot` may need a table of the whole process, which a thread that the child does not

@@ -13,7 +13,7 @@ use rustix::{
 
 use crate::errno;
 
-/// Makes reading a descriptor wait, as programs expect until they say otherwise.
+/// Makes a descriptor blocking, as programs expect until they set it to non-blocking.
 pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     let flags = fcntl_getfl(descriptor)?;
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
@@ -30,9 +30,9 @@ mod cancellable {
     }
 }
 
-/// True if a call that a signal has interrupted goes on after it. Reading does if the signal's
-/// handler is of such a kind, and waiting never does. Which signal it was is not known, so all
-/// handlers are looked at, but for those of faults, which do not come to a thread that waits.
+/// True if a read that a signal has interrupted would be restarted: the handler has `SA_RESTART`.
+/// `poll` itself is never restarted. The number of the signal is not known, so all handlers are
+/// looked at, but for those of faults, which do not happen in a thread that waits.
 fn signals_restart() -> bool {
     const FAULTS: [c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGSYS];
@@ -57,8 +57,8 @@ fn fail(error: Errno) -> c_int {
     -1
 }
 
-/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if the
-/// program does not want to wait, or `EINTR` after a signal whose handler does not let calls go on.
+/// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if it is
+/// non-blocking, or `EINTR` after a signal whose handler does not restart calls.
 ///
 /// It is a cancellation point; nothing may need to be dropped in its callers.
 pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {

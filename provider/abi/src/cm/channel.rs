@@ -28,7 +28,7 @@ unsafe impl Object for Channel {
     type C = rdma_event_channel;
 }
 
-/// Makes a channel.
+/// Creates a channel.
 pub(super) fn create() -> Result<*mut rdma_event_channel> {
     device_addr::prepare();
     let channel = EventChannel::new()?;
@@ -37,7 +37,7 @@ pub(super) fn create() -> Result<*mut rdma_event_channel> {
     Ok(Channel { c: UnsafeCell::new(c), channel }.into_raw())
 }
 
-/// Lets go of a channel.
+/// Destroys a channel.
 pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
     drop(Channel::from_raw(channel));
 }

@@ -29,8 +29,8 @@ extern "C" fn at_exit() {
     }
 }
 
-/// Ends all ids, of which programs still hold the pointers. A forked child's copies of its parent's
-/// ids say nothing to peers.
+/// Ends all ids, of which programs still hold the pointers. Peers get
+/// nothing from a forked child's copies of its parent's ids.
 fn end_all() {
     for id in registry::pointers() {
         // SAFETY: It was there, and a program that destroys ids in its last moments, in other

@@ -38,8 +38,8 @@ pub(super) unsafe fn create(
     Ok(id)
 }
 
-/// Destroys an id: there are no more events of it, and once the program has acknowledged those that
-/// it has taken, it goes.
+/// Destroys an id: there are no more events of it, and it is freed once the program has
+/// acknowledged those that it has taken.
 pub(super) unsafe fn destroy(id: *mut rdma_cm_id) -> Result<()> {
     let object = Id::get(id)?;
     let cm = object.take_cm();

@@ -37,7 +37,7 @@ fn check<T>(pointer: *mut T) -> Result<*mut T> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// A completion queue with a channel of its own, which tells the program of the id.
+/// A completion queue with a channel of its own; its context is the id.
 unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,

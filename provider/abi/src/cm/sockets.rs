@@ -1,6 +1,6 @@
-//! rsockets: sockets on top of connections. There are none yet: `rsocket` says so, and since it
-//! makes none, every other call meets a descriptor that is not one. Waiting for descriptors of all
-//! kinds works, which is what programs of this library use that have no sockets.
+//! rsockets: sockets on top of connections. There are none yet: `rsocket` fails with `EOPNOTSUPP`,
+//! and other calls fail with `EBADF`, since no descriptor is an rsocket. Waiting for descriptors of
+//! all kinds works, which programs without rsockets use as well.
 
 use std::ffi::{c_int, c_uint, c_ulong, c_void};
 
@@ -9,7 +9,7 @@ use libc::{fd_set, iovec, msghdr, off_t, pollfd, sockaddr, socklen_t, timeval};
 use crate::{errno::set, export::export};
 
 unsafe extern "C-unwind" {
-    /// As in libc, but said to unwind: they are cancellation points.
+    /// As in libc, but declared to unwind: they are cancellation points.
     fn poll(descriptors: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int;
     fn select(
         count: c_int,
@@ -43,7 +43,7 @@ extern "C" fn rsocket(_domain: c_int, _kind: c_int, _protocol: c_int) -> c_int {
     -1
 }
 
-/// Calls on a socket, which no descriptor is.
+/// Calls on an rsocket, which no descriptor is.
 macro_rules! calls {
     ($(fn $name:ident($($argument:ty),*) -> $returns:ty;)*) => {
         $(

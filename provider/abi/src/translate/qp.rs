@@ -119,7 +119,7 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
     }
 }
 
-/// The longer structure with what the shorter one says.
+/// The longer structure with the members of the shorter one and a protection domain.
 pub(crate) fn with_pd(attr: &ibv_qp_init_attr, pd: *mut ibv_pd) -> ibv_qp_init_attr_ex {
     let ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all } = *attr;
     ibv_qp_init_attr_ex {

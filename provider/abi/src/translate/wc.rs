@@ -55,8 +55,8 @@ pub(crate) fn flags(ok: &WcOk) -> c_uint {
         | flag(ok.invalidated.is_some(), IBV_WC_WITH_INV)
 }
 
-/// `sl`, which on Ethernet says what kind of packet a datagram came in, as ConnectX tells it and
-/// UCX wants to know: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
+/// `sl`, which on Ethernet is the kind of packet that a datagram came in, as ConnectX reports it
+/// and UCX reads it: 8 for UDP, and 1 for IPv6 or 2 for IPv4.
 pub(crate) fn sl(ok: &WcOk) -> u8 {
     match ok.grh {
         None => 0,

@@ -92,7 +92,7 @@ impl Drop for Directory {
 
 /// Output of a C program that prints facts: sizes of structures, offsets of members, constants.
 /// `options` are the compiler's.
-pub(crate) fn ask_compiler(
+pub(crate) fn print_facts(
     compiler: &str,
     options: &[&str],
     headers: &[&str],
