@@ -13,8 +13,9 @@ Outcome of rdma-core's test suite for the verbs (pyverbs, version {version}, as 
 this adapter. `tests/lab/run dropin` runs it and compares; its option `--pin` writes this page and
 the list of those that pass.
 
-Of the {total} tests that are for devices of any kind {passed} pass, {skipped} are skipped, and none
-fails. The chapter on [existing programs](programs.md) shows how to run them by hand.
+Of the {total} tests that are for devices of any kind {passed} pass, {skipped} are skipped, \
+and none fails. The
+chapter on [existing programs](programs.md) shows how to run them by hand.
 
 """
 
