@@ -128,7 +128,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     a.qp.post_send(&[SendWr::write(5, b.memory.remote(0), a.memory.sge(0..5000))])?;
     a.complete()?;
     show(
-        "RDMA WRITE of 5,000 bytes, one packet lost: B sees the gap and says so, A goes back and sends again",
+        "RDMA WRITE of 5,000 bytes, one packet lost: B sees the gap and says so, A goes back and \
+         sends again",
     );
     if b.memory.to_vec(0..5000)? != [0x5A; 5000] {
         return Err("B's memory is not what A wrote; this is a bug in roce".into());
@@ -175,7 +176,8 @@ fn connecting(a: &Context, b: &Context, show: &dyn Fn(&str)) -> Result<(), Failu
     wait(&a_channel, EventKind::Established)?;
     wait(&b_channel, EventKind::Established)?;
     show(
-        "connecting as rdma_cm does: A asks for a port, B's program accepts, A confirms; both queue pairs went to RTS on the way",
+        "connecting as rdma_cm does: A asks for a port, B's program accepts, A confirms; both \
+         queue pairs went to RTS on the way",
     );
     client.disconnect()?;
     wait(&b_channel, EventKind::Disconnected)?;

@@ -180,6 +180,7 @@ fn to_json(device: &Device) -> Value {
         let (Number::Decimal(value) | Number::Hex(value)) = value;
         (name.to_owned(), value.into())
     };
+    let cap_flags: Vec<_> = attr.device_cap_flags.iter_names().map(|(name, _)| name).collect();
     json!({
         "name": device.name(),
         "interface": device.interface(),
@@ -188,7 +189,7 @@ fn to_json(device: &Device) -> Value {
         "vendor_id": attr.vendor_id,
         "vendor_part_id": attr.vendor_part_id,
         "hw_ver": attr.hw_ver,
-        "device_cap_flags": attr.device_cap_flags.iter_names().map(|(name, _)| name).collect::<Vec<_>>(),
+        "device_cap_flags": cap_flags,
         "atomic_cap": attr.atomic_cap.to_string(),
         "attributes": attributes(&attr).into_iter().map(number).collect::<serde_json::Map<_, _>>(),
         "ports": [{
@@ -203,7 +204,12 @@ fn to_json(device: &Device) -> Value {
             "pkeys": [format!("{:#06x}", PKey::DEFAULT.0)],
             "gids": gids
                 .map(|(index, address)| {
-                    json!({ "index": index, "gid": Gid::from(address.ip).to_string(), "address": address.ip, "type": "RoCE v2" })
+                    json!({
+                        "index": index,
+                        "gid": Gid::from(address.ip).to_string(),
+                        "address": address.ip,
+                        "type": "RoCE v2",
+                    })
                 })
                 .collect::<Vec<_>>(),
         }],

@@ -235,7 +235,8 @@ impl Test {
                 (self.start.elapsed().as_secs_f64(), f64::from(args.connections));
             let bytes = common::resident_bytes().saturating_sub(self.before) as f64 / count;
             outln!(
-                "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of memory each",
+                "{count} connections in {seconds:.3} seconds = {:.0} per second, {:.1} KiB of \
+                 memory each",
                 count / seconds,
                 bytes / 1024.0
             );

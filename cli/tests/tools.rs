@@ -133,9 +133,8 @@ fn mckey_receives_what_is_sent_to_its_group() {
 /// with one name for their captures overwrite nothing.
 #[test]
 fn faults_are_survived_and_captures_keep_apart() {
-    let scratch = std::env::temp_dir().join(format!("roce-tools-{}", std::process::id()));
-    std::fs::create_dir(&scratch).unwrap();
-    let pcap = scratch.join("x.pcapng");
+    let scratch = tempfile::Builder::new().prefix("roce-tools-").tempdir().unwrap();
+    let pcap = scratch.path().join("x.pcapng");
     let common = [
         "-v",
         "-C",
@@ -150,7 +149,7 @@ fn faults_are_survived_and_captures_keep_apart() {
     let (server, _) = play(&[&server[..], &common].concat(), &[&client[..], &common].concat());
     assert_eq!(server.lines().filter(|line| line.starts_with("server ping data")).count(), 3);
     let mut files: Vec<_> =
-        std::fs::read_dir(&scratch).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.sort();
     // of clients that found no server, if the first was too early, nothing is left that is written
     // on
@@ -164,7 +163,6 @@ fn faults_are_survived_and_captures_keep_apart() {
         comments.contains("refused with RNR NAK")
     };
     assert!(files.len() >= 2 && files.iter().filter(|path| whole(path)).count() == 2, "{files:?}");
-    std::fs::remove_dir_all(&scratch).unwrap();
 }
 
 #[test]

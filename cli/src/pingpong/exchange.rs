@@ -56,7 +56,8 @@ impl fmt::Display for XrcEndpoint {
         let (qpn, initiator, psn, srq) = (qpn.get(), initiator.get(), psn.get(), srq.get());
         write!(
             f,
-            "LID 0000, QPN RECV {qpn:06x} SEND {initiator:06x}, PSN {psn:06x}, SRQN {srq:06x}, GID {gid}"
+            "LID 0000, QPN RECV {qpn:06x} SEND {initiator:06x}, PSN {psn:06x}, SRQN {srq:06x}, GID \
+             {gid}"
         )
     }
 }
@@ -72,7 +73,8 @@ impl Exchange {
     pub(super) fn connect(server: &str, port: u16) -> Result<Self, Failure> {
         let stream = TcpStream::connect((server, port)).map_err(|error| {
             format!(
-                "cannot reach a ping-pong server at {server}, TCP port {port}: {error}; start one there first, without SERVER"
+                "cannot reach a ping-pong server at {server}, TCP port {port}: {error}; start one \
+                 there first, without SERVER"
             )
         })?;
         Ok(Self { stream, is_client: true })
@@ -83,7 +85,11 @@ impl Exchange {
         let any = |ip: &str| TcpListener::bind(format!("{ip}:{port}"));
         // without IPv6 on this host the first fails
         any("[::]").or_else(|_| any("0.0.0.0")).map_err(|error| {
-            format!("cannot listen on TCP port {port}: {error}; choose another with -p, the same on both sides").into()
+            format!(
+                "cannot listen on TCP port {port}: {error}; choose another with -p, the same \
+                 on both sides"
+            )
+            .into()
         })
     }
 
@@ -135,8 +141,10 @@ impl Exchange {
         let mut bytes = [0; XRC_LENGTH];
         self.stream.read_exact(&mut bytes).map_err(|_| GONE)?;
         let theirs = parse_xrc(&bytes);
-        let theirs =
-            theirs.ok_or("the other side is no XRC ping-pong: it told no address of the form LID:QPN:QPN:PSN:SRQN:GID")?;
+        let theirs = theirs.ok_or(
+            "the other side is no XRC ping-pong: it told no address of the form \
+                 LID:QPN:QPN:PSN:SRQN:GID",
+        )?;
         ready(&theirs)?;
         if !self.is_client {
             self.tell_xrc(ours)?;

@@ -44,7 +44,8 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
     }
     let place = place.display();
     Err(format!(
-        "there is no {NAME} in {place} or {place}/../lib/roce; `cargo build --release -p roce-abi` makes it, --library names it"
+        "there is no {NAME} in {place} or {place}/../lib/roce; `cargo build --release -p roce-abi` \
+         makes it, --library names it"
     ))
 }
 

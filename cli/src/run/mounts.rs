@@ -25,9 +25,10 @@ use super::sysfs;
 pub(super) fn enter(devices: &[Device]) -> Result<(), String> {
     let refused = |step: &str, error: &dyn std::fmt::Display| {
         format!(
-            "--sysfs needs a mount namespace, and here the system refuses ({step}: {error}); allow users to have namespaces (sysctl \
-             user.max_user_namespaces, kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), run as \
-             root, or do without --sysfs"
+            "--sysfs needs a mount namespace, and here the system refuses ({step}: {error}); allow \
+             users to have namespaces (sysctl user.max_user_namespaces, \
+             kernel.unprivileged_userns_clone, kernel.apparmor_restrict_unprivileged_userns), run \
+             as root, or do without --sysfs"
         )
     };
     separate().map_err(|(step, error)| refused(step, &error))?;
@@ -49,7 +50,8 @@ fn separate() -> Result<(), (&'static str, io::Error)> {
     let write =
         |file: &'static str, text: String| fs::write(file, text).map_err(|error| (file, error));
     write("/proc/self/uid_map", format!("{uid} {uid} 1"))?;
-    write("/proc/self/setgroups", "deny".to_owned())?; // what it takes to map a group without privilege
+    // required for mapping a group without privilege
+    write("/proc/self/setgroups", "deny".to_owned())?;
     write("/proc/self/gid_map", format!("{gid} {gid} 1"))
 }
 

@@ -39,8 +39,8 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
                 Some(why) => refuse(
                     NOT_EXECUTABLE,
                     format!(
-                        "{} {why}: the system ignores LD_LIBRARY_PATH for it, so that it would not find roce; run a copy without \
-                         that",
+                        "{} {why}: the system ignores LD_LIBRARY_PATH for it, so that it would not \
+                         find roce; run a copy without that",
                         path.display()
                     ),
                 ),

@@ -1,6 +1,6 @@
-//! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look there
-//! instead of asking the library. Names and contents are the kernel's; what would have to change
-//! while the program runs is as it was at the start.
+//! Files of RDMA devices as the kernel shows them in /sys/class and /dev, for programs that look
+//! there instead of asking the library. Names and contents are the kernel's; what would have to
+//! change while the program runs is as it was at the start.
 
 use std::{
     fs, io,
@@ -112,7 +112,8 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
         attrs.below("ndevs").table(port.gid_table_len, interface)?;
     }
     for (index, ip) in addresses(device).into_iter().enumerate() {
-        let _ = fs::remove_file(gids.0.join(index.to_string())); // it is one with all that are unused
+        // it is one with all that are unused
+        let _ = fs::remove_file(gids.0.join(index.to_string()));
         gids.file(&index.to_string(), &words(ip.into()))?;
     }
     Ok(())
