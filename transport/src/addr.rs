@@ -1,5 +1,4 @@
-//! Who and where: queue pair numbers, GIDs, keys of partitions and of queues, and the path to a
-//! peer.
+//! Addresses: queue pair numbers, GIDs, keys of partitions and of queues, and the path to a peer.
 
 use core::{
     fmt,
@@ -29,13 +28,13 @@ impl Gid {
         self.0.into()
     }
 
-    /// Whether it names a multicast group: an IPv6 multicast address, or an IPv4 one, mapped.
+    /// True if it names a multicast group: an IPv6 multicast address, or an IPv4 one, mapped.
     #[must_use]
     pub fn is_multicast(self) -> bool {
         self.to_ip().is_multicast()
     }
 
-    /// Whether all 16 bytes are zero: an unused entry of a GID table.
+    /// True if all 16 bytes are zero: an unused entry of a GID table.
     #[must_use]
     pub fn is_zero(self) -> bool {
         self.0 == [0; 16]
@@ -83,13 +82,13 @@ impl PKey {
     /// Full membership of the default partition.
     pub const DEFAULT: Self = Self(0xFFFF);
 
-    /// Whether it names a partition: partition 0 does not exist (10.9.1.1).
+    /// True if it names a partition: partition 0 does not exist (10.9.1.1).
     #[must_use]
     pub const fn is_valid(self) -> bool {
         self.0 & 0x7FFF != 0
     }
 
-    /// Whether two holders may talk: same partition, and at least one of them a full member
+    /// True if two holders may communicate: same partition, and at least one of them a full member
     /// (C9-44).
     #[must_use]
     pub const fn matches(self, other: Self) -> bool {
@@ -111,7 +110,7 @@ impl QKey {
     /// That of the general services interface, QP1 (C10-130).
     pub const GSI: Self = Self(0x8001_0000);
 
-    /// Whether a work request with this key means "use the queue pair's own key": the high bit is
+    /// True if a work request with this key means "use the queue pair's own key": the high bit is
     /// set (C10-15).
     #[must_use]
     pub const fn is_controlled(self) -> bool {
@@ -158,7 +157,7 @@ impl Mtu {
         Self::ALL.into_iter().rev().find(|mtu| mtu.bytes() + 80 <= link_mtu)
     }
 
-    /// How many packets a message of `length` bytes takes: at least one.
+    /// Number of packets of a message of `length` bytes: at least one.
     #[must_use]
     pub const fn packets(self, length: u32) -> u32 {
         if length == 0 { 1 } else { length.div_ceil(self.bytes()) }

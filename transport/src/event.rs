@@ -1,4 +1,4 @@
-//! What the transport reports besides packets and completions: asynchronous events, reasons for
+//! Reports of the transport besides packets and completions: asynchronous events, reasons for
 //! refusing packets, counters.
 
 use core::fmt;
@@ -88,7 +88,7 @@ impl fmt::Display for Event {
 
 macro_rules! drop_reasons {
     ($($(#[doc = $doc:literal])* $variant:ident $name:literal $text:literal;)*) => {
-        /// Why a packet was refused. Each has a counter; see [`Counters::dropped`].
+        /// Reason why a packet was refused. Each has a counter; see [`Counters::dropped`].
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
         #[repr(u8)]
         pub enum DropReason { $($(#[doc = $doc])* $variant,)* }
@@ -103,7 +103,7 @@ macro_rules! drop_reasons {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// What is wrong with the packet.
+            /// The fault of the packet.
             #[must_use]
             pub const fn text(self) -> &'static str {
                 match self { $(Self::$variant => $text,)* }
@@ -198,7 +198,7 @@ impl From<ParseError> for DropReason {
     }
 }
 
-/// What became of a datagram: for counters, captures and people.
+/// Result of handling a datagram: for counters, captures and people.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Disposition {
     /// A request, carried out.
@@ -216,9 +216,9 @@ pub enum Disposition {
     NakReceived(Syndrome),
     /// A multicast datagram. Each copy that was not received counts as a drop of its own.
     Replicated {
-        /// How many received it.
+        /// Number of queue pairs that received it.
         taken: u32,
-        /// How many are attached.
+        /// Number of queue pairs that are attached.
         copies: u32,
     },
     /// A congestion notification, counted.
@@ -328,9 +328,9 @@ totals! {
 pub struct Counter {
     /// Its name, for machines.
     pub name: &'static str,
-    /// What it counts. Of a [`DropReason`], why the packets were refused.
+    /// The things counted. Of a [`DropReason`], why the packets were refused.
     pub explanation: &'static str,
-    /// How many.
+    /// The count.
     pub value: u64,
 }
 

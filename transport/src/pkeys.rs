@@ -18,7 +18,7 @@ use crate::addr::PKey;
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PKeyTable(Vec<PKey>);
 
-/// Why these keys make no table.
+/// Error of a number of keys that makes no table.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("a P_Key table has 1 to {max} entries, not {0}", max = PKeyTable::MAX)]
 pub struct PKeyTableSize(pub usize);

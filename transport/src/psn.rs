@@ -26,8 +26,8 @@ impl Psn {
         self.plus(MASK)
     }
 
-    /// How many packets `self` lies after `base`, or `None` when it lies before it. Half of the
-    /// number space counts as after (C9-19's valid region and its complement, the duplicate
+    /// Number of packets that `self` lies after `base`, or `None` when it lies before it. Half of
+    /// the number space counts as after (C9-19's valid region and its complement, the duplicate
     /// region).
     #[must_use]
     pub const fn after(self, base: Self) -> Option<u32> {
@@ -35,7 +35,7 @@ impl Psn {
         if distance < HALF { Some(distance) } else { None }
     }
 
-    /// Whether `self` lies before `base`.
+    /// True if `self` lies before `base`.
     #[must_use]
     pub const fn is_before(self, base: Self) -> bool {
         self.after(base).is_none()

@@ -2,9 +2,9 @@
 //! receiver.
 //!
 //! A queue pair number has 24 bits and a communication ID 32; the upper six of either are its
-//! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to whoever
-//! waits for that. So one of the adapters can receive everything and hand on what is not its own,
-//! knowing nothing of the others but their partitions and services.
+//! adapter's [`IdPartition`]. What names no such number, a request for a service, goes to the
+//! adapter that listens for it. So one of the adapters can receive everything and forward what is
+//! not its own, and needs to know only the partitions and services of the others.
 
 use core::ops::RangeInclusive;
 
@@ -23,7 +23,7 @@ const ID_BITS: u32 = 26;
 pub struct IdPartition(u8);
 
 impl IdPartition {
-    /// How many there are.
+    /// Number of partitions.
     pub const COUNT: u8 = 62;
 
     /// The partition of this number.
@@ -53,22 +53,22 @@ impl IdPartition {
     }
 }
 
-/// Whom a datagram is for, as far as it says so itself.
+/// Addressee of a datagram, as far as its bytes tell.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Addressee {
     /// The adapter with this partition.
     Partition(IdPartition),
-    /// Whoever waits for requests for this service.
+    /// The adapter that listens for this service.
     Service(ServiceId),
-    /// Whoever knows the connection, which is named only by what its peer calls it.
+    /// The adapter that has the connection, which is named only by the peer's ID.
     Somebody,
-    /// It does not say.
+    /// The bytes do not tell.
     Unknown,
 }
 
 impl Addressee {
-    /// Whom a UDP payload, BTH to ICRC, is for. Nothing but the numbers is looked at: whether the
-    /// rest makes sense its receiver will see.
+    /// Addressee of a UDP payload, BTH to ICRC. Only the numbers are read; the receiver checks the
+    /// rest.
     #[must_use]
     pub fn of(bytes: &[u8]) -> Self {
         let Some(&[_, high, middle, low]) = bytes.get(4..).and_then(<[u8]>::first_chunk) else {

@@ -34,7 +34,7 @@ impl Instant {
         }
     }
 
-    /// How long after `earlier` this is; zero when it is not after it.
+    /// Time from `earlier` to this instant; zero when it is not after it.
     #[must_use]
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
@@ -63,7 +63,7 @@ const RNR_TIMER_10US: [u32; 32] = [
     2048, 3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// How long a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to
+/// Time that a requester waits after an RNR NAK with this 5-bit timer code: 0.01 ms (code 1) to
 /// 491.52 ms (code 31); code 0 is the longest, 655.36 ms.
 #[must_use]
 pub const fn rnr_timer(code: u8) -> Duration {

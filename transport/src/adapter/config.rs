@@ -1,8 +1,8 @@
-//! What an adapter is made from, and how much it grants.
+//! Configuration and limits of an adapter.
 
 use crate::{addr::Mtu, cm::CmConfig, gids::SourcePort, pkeys::PKeyTable};
 
-/// How much of everything an adapter holds, and the largest sizes it grants.
+/// Numbers of objects that an adapter holds, and the largest sizes that it grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Limits {
     /// Protection domains.
@@ -73,10 +73,10 @@ impl Limits {
     }
 }
 
-/// What an adapter is made from.
+/// Configuration of an adapter.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AdapterConfig {
-    /// Where all its random numbers come from: keys, queue pair numbers, PSNs. Must be
+    /// Seed of all its random numbers: keys, queue pair numbers, PSNs. Must be
     /// unpredictable outside of tests.
     pub seed: [u8; 32],
     /// The most payload that the link carries in a packet.
@@ -91,7 +91,7 @@ pub struct AdapterConfig {
     pub qpns: core::ops::RangeInclusive<u32>,
     /// Sizes.
     pub limits: Limits,
-    /// How connection management works.
+    /// Configuration of connection management.
     pub cm: CmConfig,
     /// The adapter's GUID, by which peers tell it from others: unique. By default eight bytes of
     /// the seed.

@@ -16,7 +16,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// What has been counted for this queue pair since [`count_qp`](Self::count_qp).
+    /// Counters of this queue pair since [`count_qp`](Self::count_qp).
     #[must_use]
     pub fn qp_counters(&self, qpn: Qpn) -> Option<&Counters> {
         self.counted.get(self.by_qpn.get(&qpn)?)
@@ -35,7 +35,7 @@ impl Adapter {
         self.counted_before(*self.by_qpn.get(&packet.headers.bth().dest_qp)?)
     }
 
-    /// What has been counted since then was this queue pair's.
+    /// Adds what has been counted since then to this queue pair's counters.
     pub(super) fn count_since(&mut self, counted: Option<(usize, Counters)>) {
         if let Some((index, before)) = counted
             && let Some(own) = self.counted.get_mut(&index)

@@ -4,7 +4,7 @@ use core::fmt;
 
 use thiserror::Error;
 
-/// Why an object cannot be made or destroyed. Nothing has changed.
+/// Reason why an object cannot be made or destroyed. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ObjectError {

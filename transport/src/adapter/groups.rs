@@ -7,7 +7,7 @@ use thiserror::Error;
 use super::config::Limits;
 use crate::{addr::Gid, qp::QpType};
 
-/// Why a queue pair cannot be attached to a group, or detached. Nothing has changed.
+/// Reason why a queue pair cannot be attached to a group, or detached. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum McastError {
@@ -23,13 +23,13 @@ pub enum McastError {
     /// As many groups exist as may (`ENOMEM`).
     #[error("no more than {limit} multicast groups can exist")]
     TooManyGroups {
-        /// How many may exist.
+        /// Number of groups that may exist.
         limit: usize,
     },
     /// The group has as many members as it may (`ENOMEM`).
     #[error("no more than {limit} queue pairs can be attached to a multicast group")]
     TooManyMembers {
-        /// How many may be attached.
+        /// Number of queue pairs that may be attached.
         limit: usize,
     },
     /// The queue pair is not a member (`EINVAL`).

@@ -1,7 +1,7 @@
-//! An adapter: the tables of objects, the way of packets to and from queue pairs, and the order of
+//! An adapter: the tables of objects, the path of packets to and from queue pairs, and the order of
 //! sending.
 //!
-//! It does nothing by itself. Someone who owns a link and a clock calls, under one lock:
+//! An adapter does nothing by itself. The owner of a link and a clock calls, under one lock:
 //!
 //! * commands (`create_qp`, `post_send`, …) when the program wants something;
 //! * [`handle_datagram`](Adapter::handle_datagram) for each datagram that arrives, and
@@ -296,10 +296,10 @@ impl Adapter {
         }
     }
 
-    /// Whether this request could be posted after so many others.
+    /// Checks that this request could be posted after so many others.
     ///
     /// # Errors
-    /// What [`post_send`](Self::post_send) would say.
+    /// Those of [`post_send`](Self::post_send).
     pub fn check_send(&self, qpn: Qpn, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
         self.qps[index].check_send(wr, others)
@@ -340,14 +340,14 @@ impl Adapter {
 
     // What is due.
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called next.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called next.
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
         let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
         [qps, cqs, self.cm.poll_timeout()].into_iter().flatten().min()
     }
 
-    /// Whether there are events.
+    /// True if there are events.
     #[must_use]
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()

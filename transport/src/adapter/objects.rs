@@ -193,7 +193,7 @@ impl Adapter {
         Ok(id)
     }
 
-    /// Whether a completion queue is of this adapter.
+    /// True if a completion queue is of this adapter.
     fn owns(&self, cq: &Arc<CompletionQueue>) -> bool {
         self.cqs.get(cq.id().0 as usize).is_some_and(|own| Arc::ptr_eq(own, cq))
     }
@@ -242,7 +242,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// What a shared receive queue tells of itself (`ibv_query_srq`).
+    /// Attributes and state of a shared receive queue (`ibv_query_srq`).
     #[must_use]
     pub fn query_srq(&self, id: SrqId) -> Option<SrqInfo> {
         self.srqs.get(&id).map(SharedQueue::info)
@@ -397,7 +397,7 @@ impl Adapter {
     }
 
     /// Destroys a queue pair (`ibv_destroy_qp`). What was posted to it gives no completions any
-    /// more. It is detached from its multicast groups; whoever owns the link, and wants to know
+    /// more. It is detached from its multicast groups; an owner of the link that wants to know
     /// which it leaves without members, detaches it before.
     ///
     /// # Errors
@@ -413,7 +413,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// What a queue pair tells of itself (`ibv_query_qp`).
+    /// Attributes and state of a queue pair (`ibv_query_qp`).
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         Some(self.qps[*self.by_qpn.get(&qpn)?].info())

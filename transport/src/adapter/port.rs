@@ -20,7 +20,7 @@ impl Adapter {
         }
     }
 
-    /// Whether the port carries packets (`IBV_PORT_ACTIVE`). A new adapter takes it that it does.
+    /// True if the port carries packets (`IBV_PORT_ACTIVE`), as it does in a new adapter.
     #[must_use]
     pub const fn port_is_active(&self) -> bool {
         self.port_active

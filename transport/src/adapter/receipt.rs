@@ -1,4 +1,4 @@
-//! What an adapter says of a datagram that it was handed.
+//! The answer of an adapter to the link about a datagram.
 
 use crate::{
     event::Disposition,
@@ -10,7 +10,7 @@ use crate::{
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct Receipt {
-    /// What became of the datagram.
+    /// Result of handling the datagram.
     pub disposition: Disposition,
     /// The check of its ICRC.
     pub icrc: IcrcCheck,

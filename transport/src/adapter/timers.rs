@@ -1,4 +1,4 @@
-//! When queue pairs want to be woken: a heap in which late entries are corrected when they come up.
+//! Deadlines of queue pairs: a heap in which late entries are corrected when they come up.
 //!
 //! A connection's deadline moves with every acknowledgement. Only an earlier one than the entry in
 //! the heap is pushed; a later one is noticed when the entry comes up.

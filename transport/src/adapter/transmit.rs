@@ -26,12 +26,12 @@ pub struct Transmit {
     pub hop_limit: u8,
     /// Length of every UDP payload but the last.
     pub segment: usize,
-    /// Where the payloads lie in the buffer, one after the other.
+    /// Range of the payloads in the buffer, one after the other.
     pub range: Range<usize>,
 }
 
 impl Transmit {
-    /// How many datagrams the run has.
+    /// Number of datagrams of the run.
     #[must_use]
     pub fn count(&self) -> usize {
         self.range.len().div_ceil(self.segment)
@@ -57,7 +57,7 @@ impl Transmit {
     }
 }
 
-/// How long a run may be.
+/// Limits of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct TransmitLimits {
     /// Datagrams; 1 for a link that cannot send several with one call.
@@ -113,13 +113,13 @@ impl TransmitBuffer {
         })
     }
 
-    /// Whether there is nothing to send.
+    /// True if there is nothing to send.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }
 
-    /// Whether there is no room for another packet: there may be more to send than it holds.
+    /// True if there is no room for another packet: there may be more to send than it holds.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.len + PACKET_MAX > self.bytes.len()

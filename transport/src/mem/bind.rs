@@ -15,7 +15,7 @@ use super::{
 };
 use crate::ids::{LKey, PdId, Qpn, RKey, WindowId};
 
-/// What peers may be granted through a window.
+/// Rights that peers may be granted through a window.
 const GRANTABLE: Access = Access::REMOTE_CHANGE
     .union(Access::REMOTE_READ)
     .union(Access::FLUSH_GLOBAL)

@@ -40,7 +40,7 @@ pub trait Memory: Send + Sync {
     /// Bytes in all.
     fn len(&self) -> u64;
 
-    /// Whether there are none.
+    /// True if there are none.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -100,7 +100,7 @@ pub trait Memory: Send + Sync {
         Ok(self.word(offset)?.fetch_add(add, Ordering::AcqRel))
     }
 
-    /// Whether `length` bytes at `offset` are inside.
+    /// Checks that `length` bytes at `offset` are inside.
     ///
     /// # Errors
     /// [`MemoryFault`] when they are not.
@@ -121,7 +121,7 @@ pub trait Memory: Send + Sync {
     /// [`MemoryFault`] when the memory cannot be reached.
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault>;
 
-    /// Whether [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot
+    /// True if [`persist`](Memory::persist) works. Without it the right `FLUSH_PERSISTENT` cannot
     /// be granted.
     fn is_persistent(&self) -> bool {
         false

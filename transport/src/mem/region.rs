@@ -12,7 +12,7 @@ use thiserror::Error;
 use super::Memory;
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
-/// Who uses memory: a queue pair and the protection domain that it works in.
+/// A user of memory: a queue pair and the protection domain that it works in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct User {
     pub(crate) pd: PdId,
@@ -44,12 +44,12 @@ bitflags! {
 }
 
 impl Access {
-    /// What a region grants only together with `LOCAL_WRITE`, and a window only on a region with
-    /// `LOCAL_WRITE` (C10-75).
+    /// Rights that a region grants only together with `LOCAL_WRITE`, and a window only on a region
+    /// with `LOCAL_WRITE` (C10-75).
     pub const REMOTE_CHANGE: Self = Self::REMOTE_WRITE.union(Self::REMOTE_ATOMIC);
 }
 
-/// Why an access to memory is refused.
+/// Reason why an access to memory is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum AccessError {
@@ -149,7 +149,7 @@ impl Region {
         self.access
     }
 
-    /// Whether a memory window is bound to it.
+    /// True if a memory window is bound to it.
     #[must_use]
     pub fn has_windows(&self) -> bool {
         self.windows.load(Ordering::Relaxed) > 0
@@ -161,9 +161,9 @@ impl Region {
         &self.memory
     }
 
-    /// Whether a user of protection domain `pd` may use `length` bytes at `address` for `needed`.
-    /// `key` is only for the error. No sum here can overflow: the region's end was checked at
-    /// registration.
+    /// Checks that a user of protection domain `pd` may use `length` bytes at `address` for
+    /// `needed`. `key` is only for the error. No sum here can overflow: the region's end was
+    /// checked at registration.
     pub(crate) fn check(
         &self,
         key: u32,
@@ -257,7 +257,7 @@ impl Region {
         if self.inside.is_some() { self.rkey.0 } else { self.lkey.0 }
     }
 
-    /// Where in the memory an address lies.
+    /// Offset of an address in the memory.
     fn live_offset(&self, key: u32, address: u64) -> Result<u64, AccessError> {
         if self.is_revoked() {
             return Err(AccessError::Deregistered(key));
@@ -271,7 +271,7 @@ impl Region {
         Ok(offset + self.inside.as_ref().map_or(0, |inside| inside.offset))
     }
 
-    /// Whether it has been deregistered: the window itself, or the region that it is bound to.
+    /// True if it has been deregistered: the window itself, or the region that it is bound to.
     pub(super) fn is_revoked(&self) -> bool {
         let revoked = |region: &Self| region.revoked.load(Ordering::Relaxed);
         revoked(self) || self.inside.as_ref().is_some_and(|inside| revoked(&inside.region))

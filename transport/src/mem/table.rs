@@ -18,10 +18,10 @@ use crate::{
     ids::{LKey, PdId, RKey, WindowId},
 };
 
-/// How many keys of deregistered regions are kept from being given out again.
+/// Number of keys of deregistered regions that are kept from being given out again.
 const QUARANTINE: usize = 4096;
 
-/// What to register.
+/// Attributes of a region to register.
 #[derive(Debug)]
 pub struct MrAttr {
     /// The memory; the region is all of it.
@@ -32,7 +32,7 @@ pub struct MrAttr {
     pub access: Access,
 }
 
-/// What to change of a region (`ibv_rereg_mr`); what is `None` stays.
+/// Changes of a region (`ibv_rereg_mr`); an attribute that is `None` stays.
 #[derive(Debug, Default)]
 pub struct Reregister {
     /// Another protection domain (`IBV_REREG_MR_CHANGE_PD`).
@@ -43,7 +43,7 @@ pub struct Reregister {
     pub access: Option<Access>,
 }
 
-/// Why a region cannot be registered, changed or deregistered. Nothing has changed.
+/// Reason why a region cannot be registered, changed or deregistered. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum RegisterError {
@@ -217,7 +217,7 @@ impl RegionTable {
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
     }
 
-    /// Whether a region or a window of `pd` exists. Looks at all of them: for destroying a
+    /// True if a region or a window of `pd` exists. Looks at all of them: for destroying a
     /// protection domain only.
     pub(crate) fn any_of(&self, pd: PdId) -> bool {
         self.by_key.values().any(|region| region.pd == pd)
@@ -234,13 +234,13 @@ impl RegionTable {
         }
     }
 
-    /// Whether a key names no region, and has not done so of late.
+    /// True if a key names no region, and has not done so recently.
     pub(super) fn is_free(&self, key: u32) -> bool {
         !self.by_key.contains_key(&key) && !self.quarantined.contains_key(&key)
     }
 }
 
-/// What can be wrong with a region by itself.
+/// Checks the attributes of a region.
 fn check(attr: &MrAttr) -> Result<(), RegisterError> {
     let MrAttr { memory, address, access } = attr;
     if access.intersects(Access::REMOTE_CHANGE) && !access.contains(Access::LOCAL_WRITE) {

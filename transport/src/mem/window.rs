@@ -10,7 +10,7 @@ use thiserror::Error;
 use super::region::{Access, AccessError, Inside, Region, User};
 use crate::ids::{LKey, PdId, Qpn, RKey};
 
-/// Who may use a window, and how it is given back.
+/// Type of a window: its users, and the way in which it is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
     /// Any queue pair of its protection domain. Bound anew at any time, and unbound by binding no
@@ -22,7 +22,7 @@ pub enum WindowType {
     Type2B,
 }
 
-/// What a window is to be bound to (`ibv_mw_bind_info`).
+/// Target of binding a window (`ibv_mw_bind_info`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct WindowBind {
     /// The window, named by the key that it gets: the upper 24 bits are the window's, the lower
@@ -35,14 +35,14 @@ pub struct WindowBind {
     pub address: u64,
     /// Bytes. None at all unbinds a window of type 1.
     pub length: u64,
-    /// What peers may do: any of the remote rights. Those to change memory need
+    /// Rights of peers: any of the remote rights. Those to change memory need
     /// [`Access::LOCAL_WRITE`] of the region.
     pub access: Access,
     /// Peers count from 0 instead of from `address` (`IBV_ACCESS_ZERO_BASED`). Not for type 1.
     pub zero_based: bool,
 }
 
-/// Why a window cannot be bound.
+/// Reason why a window cannot be bound.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum WindowError {
@@ -91,7 +91,7 @@ pub(super) struct Window {
     pub(super) bound: Option<Bound>,
 }
 
-/// Where a window is bound, and by which queue pair.
+/// The region part that a window is bound to, and the queue pair that bound it.
 pub(super) struct Bound {
     /// The part of the region that peers see, as a region.
     pub(super) part: Arc<Region>,
@@ -108,7 +108,7 @@ impl Window {
         }
     }
 
-    /// Whether this user may use the window that is bound.
+    /// Checks that this user may use the window that is bound.
     pub(super) fn check_user(
         &self,
         key: u32,

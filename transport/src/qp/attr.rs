@@ -46,14 +46,14 @@ impl Default for QpCaps {
     }
 }
 
-/// What a new queue pair is (`ibv_qp_init_attr`).
+/// Attributes of a new queue pair (`ibv_qp_init_attr`).
 #[derive(Clone, Debug)]
 pub struct QpInit {
     /// Its service.
     pub qp_type: QpType,
-    /// Where its send requests complete.
+    /// Completion queue of its send requests.
     pub send_cq: Arc<CompletionQueue>,
-    /// Where its receive requests complete; an XRC initiator has none, and does not look at it.
+    /// Completion queue of its receive requests; an XRC initiator has none and ignores it.
     pub recv_cq: Arc<CompletionQueue>,
     /// A shared receive queue that it receives from, instead of a queue of its own.
     pub srq: Option<SrqId>,
@@ -63,11 +63,11 @@ pub struct QpInit {
     pub sq_sig_all: bool,
     /// Its protection domain.
     pub pd: PdId,
-    /// What its peer does otherwise than the specification.
+    /// Departures of its peer from the specification.
     pub quirks: Quirks,
 }
 
-/// Where a peer departs from the specification and cannot be met half-way without knowing. None by
+/// Departures of a peer from the specification that the adapter cannot detect by itself. None by
 /// default.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Quirks {
@@ -77,12 +77,12 @@ pub struct Quirks {
     pub rxe_flush: bool,
 }
 
-/// What RESET→INIT takes.
+/// Attributes of the transition RESET→INIT.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Init {
     /// Index into the P_Key table. 0 by default.
     pub pkey_index: u16,
-    /// What the peer may do (RC, UC): any of the remote rights. None by default.
+    /// Rights of the peer (RC, UC): any of the remote rights. None by default.
     pub access: Access,
     /// The queue key (UD). 0 by default.
     pub qkey: QKey,
@@ -142,7 +142,7 @@ pub enum Rtr {
 }
 
 impl Rtr {
-    /// What a queue pair of this type takes of these attributes.
+    /// The attributes, of these, that a queue pair of this type takes.
     #[must_use]
     pub const fn new(qp_type: QpType, peer: PeerAttr, responder: ResponderAttr) -> Self {
         match qp_type {
@@ -180,7 +180,7 @@ pub enum Rts {
 }
 
 impl Rts {
-    /// What a queue pair of this type takes of these attributes.
+    /// The attributes, of these, that a queue pair of this type takes.
     #[must_use]
     pub const fn new(qp_type: QpType, sq_psn: Psn, requester: RequesterAttr) -> Self {
         match qp_type {

@@ -1,5 +1,5 @@
-//! What both halves of a queue pair need: who it is, where its peer is, and where things are
-//! reported.
+//! State that both halves of a queue pair need: its identity, its peer, and the places to report
+//! to.
 
 use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
@@ -36,7 +36,7 @@ pub(crate) struct Env<'a> {
     pub(crate) overrun: &'a mut Vec<CqId>,
     /// Completion queues that put an event off during the call.
     pub(crate) deferred: &'a mut Vec<CqId>,
-    /// Whoever needs a receive request finds none.
+    /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct Common {
     pub(crate) pd: PdId,
     pub(crate) send_cq: Option<Arc<CompletionQueue>>,
     pub(crate) recv_cq: Option<Arc<CompletionQueue>>,
-    /// Where it receives from, if not from a queue of its own.
+    /// Shared receive queue that it receives from, if not from a queue of its own.
     pub(crate) srq: Option<SrqId>,
     /// Of an XRC target.
     pub(crate) xrcd: Option<XrcdId>,
@@ -94,7 +94,7 @@ pub(crate) struct Common {
     pub(crate) path: Option<Path>,
     pub(crate) av: Option<AddressVector>,
     pub(crate) quirks: Quirks,
-    /// Whether it has bound a memory window.
+    /// True if it has bound a memory window.
     pub(crate) binds: bool,
     /// Of its completions.
     pub(crate) validity: Validity,
@@ -133,7 +133,7 @@ impl Common {
         }
     }
 
-    /// Whether anything of it completes in this queue.
+    /// True if any of its requests completes in this queue.
     pub(crate) fn completes_in(&self, id: CqId) -> bool {
         [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
     }

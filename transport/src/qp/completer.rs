@@ -218,7 +218,7 @@ impl Requester {
     }
 }
 
-/// Whether a READ without its data stands between what was acknowledged and what an answer
+/// True if a READ without its data stands between what was acknowledged and what an answer
 /// acknowledges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Gap {

@@ -32,7 +32,7 @@ const TRAFFIC_CLASS: u8 = 0xC2;
 /// Bytes that follow the BTH of a notification; all of them zero.
 const PAYLOAD: usize = 16;
 
-/// What a queue pair owes its peer, and what it has seen.
+/// State of congestion notification: whether one is due, and counters.
 #[derive(Debug, Default)]
 pub(super) struct Congestion {
     due: bool,

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::addr::{Gid, Mtu};
 
-/// Why a queue pair cannot be changed as asked. Nothing has changed.
+/// Reason why a queue pair cannot be changed as asked. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum ModifyError {
@@ -79,7 +79,7 @@ pub enum ModifyError {
     },
 }
 
-/// Why a request cannot be posted. Nothing has been posted.
+/// Reason why a request cannot be posted. Nothing has been posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum PostError {

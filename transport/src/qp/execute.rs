@@ -81,7 +81,7 @@ impl Responder {
         }
     }
 
-    /// Whether a payload has the length that its place in a message asks for (9.4.1, C9-59 to
+    /// Checks that a payload has the length that its place in a message asks for (9.4.1, C9-59 to
     /// C9-62).
     fn check_length(place: PacketPosition, payload: usize, common: &Common) -> Result<(), Refused> {
         let mtu = common.mtu.bytes() as usize;
@@ -292,7 +292,7 @@ impl Responder {
         Ok(())
     }
 
-    /// Whatever was written before has been placed already; what is left is to make it visible, or
+    /// Everything written before has been placed already; what is left is to make it visible, or
     /// lasting.
     fn flush_memory(
         &mut self,
@@ -345,7 +345,7 @@ impl Responder {
         if payload.is_empty() { Ok(()) } else { Err(Refused::invalid(Refusal::Length)) }
     }
 
-    /// Whether a request that is answered with data can be taken now: between messages, and no more
+    /// True if a request that is answered with data can be taken now: between messages, and no more
     /// of them than agreed on.
     fn check_answerable(&self, payload: &[u8]) -> Result<(), Refused> {
         self.check_between_messages(payload)?;

@@ -12,7 +12,7 @@ use crate::{
     psn::Psn,
 };
 
-/// What a queue pair tells of itself (`ibv_query_qp`).
+/// Attributes and state of a queue pair (`ibv_query_qp`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct QpInfo {
@@ -34,7 +34,7 @@ pub struct QpInfo {
     pub rq_psn: Psn,
     /// The PSN that the next new request gets.
     pub sq_psn: Psn,
-    /// What the peer may do.
+    /// Rights of the peer.
     pub access: Access,
     /// The queue key (UD).
     pub qkey: QKey,

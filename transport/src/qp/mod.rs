@@ -54,7 +54,7 @@ pub(crate) struct Qp {
     responder: Responder,
     congestion: Congestion,
     reliability: Reliability,
-    /// Whether the peer has been heard since RTR.
+    /// True if a packet of the peer has arrived since RTR.
     established: bool,
     /// In SQD: whether the send queue has drained, and whether someone wants to know.
     drained: bool,
@@ -77,7 +77,7 @@ impl Qp {
 
     // Posting.
 
-    /// Whether a request can be posted after `others` that are to be posted before it.
+    /// Checks that a request can be posted after `others` that are to be posted before it.
     pub(crate) fn check_send(&self, wr: &SendWr, others: usize) -> Result<(), PostError> {
         let Common { state, qp_type, caps, .. } = self.common;
         if qp_type == QpType::XrcTarget {
@@ -249,7 +249,7 @@ impl Qp {
         self.settle(env);
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) wants to be called.
+    /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.requester.deadline()
     }

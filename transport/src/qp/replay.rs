@@ -1,4 +1,4 @@
-//! What a responder remembers of READs and atomics, so that it can answer them again (9.7.5.1.4,
+//! READs and atomics that a responder remembers, so that it can answer them again (9.7.5.1.4,
 //! C9-105).
 
 use alloc::collections::VecDeque;

@@ -42,7 +42,7 @@ const ACK_INTERVAL: u32 = 64;
 /// Bytes that an atomic operation works on.
 const ATOMIC: u32 = 8;
 
-/// Where the next packet comes from: a request's running number and the packet inside it.
+/// Origin of the next packet: a request's running number and the packet inside it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Cursor {
     number: u64,
@@ -133,7 +133,7 @@ impl Requester {
         self.next_psn
     }
 
-    /// Whether nothing that was started is incomplete.
+    /// True if nothing that was started is incomplete.
     pub(crate) fn is_quiet(&self) -> bool {
         self.queue.oldest().is_none_or(|wqe| !wqe.started)
     }
@@ -371,7 +371,7 @@ impl Requester {
     }
 }
 
-/// What can be wrong with a request before anything of it is sent.
+/// Checks a request before anything of it is sent.
 fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
     if wqe.op.takes_slot() && max_reads == 0 {
         return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
@@ -390,11 +390,11 @@ fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
         .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
 }
 
-/// What a request packet is.
+/// Contents of a request packet.
 struct Description {
     operation: Operation,
     ext: Ext,
-    /// Where in the message it stands, and how much of the message it carries.
+    /// Its offset in the message, and the number of bytes that it carries.
     offset: u32,
     payload: u32,
 }

@@ -62,7 +62,7 @@ enum Reply {
     },
 }
 
-/// Whether an answer with data is the first to its request. What was agreed on limits the first
+/// Place of an answer with data: first to its request or not. What was agreed on limits the first
 /// ones; the repeats have a limit of their own, so that they take no place from a new request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Attempt {
@@ -101,7 +101,7 @@ pub(crate) struct Responder {
     pub(super) min_rnr_timer: u8,
 }
 
-/// What became of a request.
+/// Result of handling a request.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Outcome {
     Done(Disposition),
@@ -121,7 +121,7 @@ pub(super) struct Response {
     attempt: Attempt,
 }
 
-/// Why a request in sequence is not carried out.
+/// Reason why a request in sequence is not carried out.
 pub(super) enum Refused {
     NotReady,
     /// Too many answers wait; the peer will ask again.
@@ -202,7 +202,7 @@ impl Responder {
         self.expected
     }
 
-    /// Whether the next packet has to continue a message.
+    /// True if the next packet has to continue a message.
     pub(super) const fn is_within_message(&self) -> bool {
         !matches!(self.message, Message::None)
     }
@@ -436,7 +436,7 @@ impl Responder {
     // acknowledgement after each of them and before the first: acknowledgements that follow one
     // another become one.
 
-    /// Whether one more answer with data may wait.
+    /// True if one more answer with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
         let waiting = self.replies.iter().filter(|reply| match reply {
             Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
@@ -451,7 +451,7 @@ impl Responder {
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
-    /// Whether one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
+    /// True if one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
     /// on limits a FLUSH.
     pub(super) fn has_room_for_placed(&self) -> bool {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED

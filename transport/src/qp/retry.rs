@@ -1,4 +1,4 @@
-//! When a requester tries again, and when it gives up (9.7.6.1.3, 9.9.2.4.1).
+//! Retries of a requester: timers and counters (9.7.6.1.3, 9.9.2.4.1).
 
 use core::time::Duration;
 
@@ -7,9 +7,9 @@ use crate::{psn::Psn, time::Instant};
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
 const RNR_WITHOUT_LIMIT: u8 = 7;
 
-/// How many times the acknowledge timeout the timer may take at most. It doubles up to this with
-/// each time that it fires in vain: a peer whose processor is busy elsewhere answers late, and gets
-/// more time without being asked more often.
+/// The greatest multiple of the acknowledge timeout that the timer may take. It doubles up to this
+/// with each time that it fires in vain: a peer whose processor is busy elsewhere answers late, and
+/// gets more time without being asked more often.
 const LONGEST: u32 = 4;
 
 /// Counters and timers of a requester.
@@ -20,7 +20,7 @@ pub(crate) struct Retry {
     rnr_retry: u8,
     retries_left: u8,
     rnr_left: u8,
-    /// How often the timer has fired since something was acknowledged.
+    /// Number of times that the timer has fired since something was acknowledged.
     fired: u32,
     deadline: Option<Instant>,
     /// The peer was not ready and is left alone until then.
@@ -31,7 +31,7 @@ pub(crate) struct Retry {
     resent_from: Option<Psn>,
 }
 
-/// What a retry counter allows.
+/// Verdict of a retry counter.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Verdict {
     Again,
@@ -123,7 +123,7 @@ impl Retry {
         self.paused_until = self.paused_until.filter(|&until| until > now);
     }
 
-    /// Whether the acknowledge timer has fired.
+    /// True if the acknowledge timer has fired.
     pub(crate) fn is_due(&self, now: Instant) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= now)
     }

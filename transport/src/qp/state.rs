@@ -33,7 +33,7 @@ impl QpType {
         }
     }
 
-    /// Whether what it sends is acknowledged, and sent again when it is not.
+    /// True if its requests are acknowledged, and sent again when they are not.
     #[must_use]
     pub const fn is_reliable(self) -> bool {
         matches!(self, Self::Rc | Self::XrcInitiator | Self::XrcTarget)
@@ -106,7 +106,7 @@ pub const EDGES: &[(State, State)] = &[
     (State::Sqe, State::Rts),
 ];
 
-/// Whether a queue pair of this type may be moved from one state to the other.
+/// True if a queue pair of this type may be moved from one state to the other.
 #[must_use]
 pub fn is_legal(qp_type: QpType, from: State, to: State) -> bool {
     match (from, to) {

@@ -13,7 +13,7 @@ use crate::{
     work::{Cause, GrhArea, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
-/// Why a datagram is not received.
+/// Reason why a datagram is not received.
 pub(super) enum Refused {
     Dropped(DropReason),
     /// The receive request itself was bad and has completed in error.

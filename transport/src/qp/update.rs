@@ -28,9 +28,10 @@ macro_rules! attributes {
             }
         }
 
-        /// Changes besides those that a transition needs (the optional attributes of `ibv_modify_qp`).
-        /// `None`, which is the default of each, leaves an attribute as it is. The edges that take
-        /// each are in one table, [`optional_attributes`]; an edge refuses any other by name.
+        /// Changes besides those that a transition needs (the optional attributes of
+        /// `ibv_modify_qp`). `None`, which is the default of each, leaves an attribute as it is.
+        /// The edges that take each are in one table, [`optional_attributes`]; an edge refuses any
+        /// other by name.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
         pub struct QpUpdate { $($(#[doc = $doc])* pub $field: Option<$type>,)* }
 
@@ -54,7 +55,7 @@ attributes! {
     current_state: State, CurrentState "IBV_QP_CUR_STATE";
     /// Index into the P_Key table.
     pkey_index: u16, PKeyIndex "IBV_QP_PKEY_INDEX";
-    /// What the peer may do.
+    /// Rights of the peer.
     access: Access, Access "IBV_QP_ACCESS_FLAGS";
     /// The queue key (UD).
     qkey: QKey, QKey "IBV_QP_QKEY";
@@ -64,7 +65,8 @@ attributes! {
     timeout: u8, Timeout "IBV_QP_TIMEOUT";
     /// Number of times that something is sent again without progress, 0..=7.
     retry_cnt: u8, RetryCnt "IBV_QP_RETRY_CNT";
-    /// Number of times that the peer may say "not ready" without progress, 0..=7; 7 means without limit.
+    /// Number of times that the peer may say "not ready" without progress, 0..=7; 7 means without
+    /// limit.
     rnr_retry: u8, RnrRetry "IBV_QP_RNR_RETRY";
     /// READs and atomics outstanding at once, 0..=128.
     max_rd_atomic: u8, MaxRdAtomic "IBV_QP_MAX_QP_RD_ATOMIC";
@@ -95,8 +97,9 @@ pub enum PathMigration {
     Armed,
 }
 
-/// What an edge takes besides what it needs (table "QP state transition properties", 11.2.4.2).
-/// Nothing for an edge that does not exist, and nothing on the way to RESET, ERR or SQD.
+/// Attributes that an edge takes besides those that it needs (table "QP state transition
+/// properties", 11.2.4.2). Nothing for an edge that does not exist, and nothing on the way to
+/// RESET, ERR or SQD.
 #[must_use]
 pub const fn optional_attributes(qp_type: QpType, from: State, to: State) -> &'static [Attribute] {
     use Attribute as A;

@@ -23,8 +23,8 @@
 //!   the patches drops such packets, which leaves the peer to its timeouts.)
 //! * An empty XRC SRQ is "receiver not ready", as any is.
 //!
-//! What the sources do not settle is done so: all packets of a message name one SRQ, another one is
-//! an invalid request; a target that fails always says that it takes nothing more from its SRQs
+//! Where the sources do not settle a question: all packets of a message name one SRQ, another one
+//! is an invalid request; a target that fails always says that it takes nothing more from its SRQs
 //! (`IBV_EVENT_QP_LAST_WQE_REACHED`).
 
 use alloc::sync::Arc;
@@ -41,7 +41,7 @@ use crate::{
     work::CompletionQueue,
 };
 
-/// What a target receives with: parts of the XRC SRQ that it serves.
+/// Members with which a target receives: parts of the XRC SRQ that it serves.
 struct Serving {
     srq: Option<SrqId>,
     pd: PdId,

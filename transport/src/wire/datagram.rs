@@ -9,7 +9,7 @@ pub struct Datagram<'a> {
     pub net: &'a NetHeader,
     /// Its UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// What the link knows of it besides.
+    /// Further knowledge of the link.
     pub meta: DatagramMeta,
 }
 

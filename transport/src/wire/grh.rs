@@ -46,12 +46,12 @@ pub fn grh(net: &NetHeader, udp_payload: usize) -> [u8; GRH_LEN] {
     area
 }
 
-/// What the area in front of a received datagram tells of its way.
+/// Contents of the area in front of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Grh {
-    /// Who sent it.
+    /// Source address.
     pub src: IpAddr,
-    /// To whom: this host, or a multicast group.
+    /// Destination address: of this host, or of a multicast group.
     pub dst: IpAddr,
     /// IPv4 TOS or IPv6 traffic class.
     pub traffic_class: u8,

@@ -21,7 +21,7 @@ fn put_u24(out: &mut [u8], value: u32) {
 /// length. Nor is the transport version, which is always 0.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
-    /// What the packet is.
+    /// Service and operation.
     pub opcode: Opcode,
     /// The receiver is asked for a solicited event.
     pub solicited: bool,
@@ -127,7 +127,7 @@ impl Reth {
     }
 }
 
-/// Why a responder refuses a request for good.
+/// Reason of a responder for refusing a request for good.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[repr(u8)]
 pub enum NakCode {
@@ -216,9 +216,9 @@ impl fmt::Display for Syndrome {
 /// ACK extended transport header, 4 bytes (9.3.5).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Aeth {
-    /// What the responder says.
+    /// Answer of the responder.
     pub syndrome: Syndrome,
-    /// How many messages it has completed.
+    /// Number of messages that it has completed.
     pub msn: Msn,
 }
 

@@ -13,7 +13,7 @@ use core::net::{IpAddr, Ipv4Addr};
 use super::{header::Bth, opcode::Operation, packet::ICRC_LEN};
 use crate::addr::{Gid, ROCE_UDP_PORT};
 
-/// What is known of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
+/// Knowledge of the identification and the "don't fragment" bit of an IPv4 header. IPv6 has
 /// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Ident {
@@ -28,7 +28,7 @@ pub enum Ident {
     Likely(u16),
 }
 
-/// What the network layers around a datagram say of it.
+/// Network headers of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct NetHeader {
     /// Sender's address.
@@ -46,14 +46,14 @@ pub struct NetHeader {
 }
 
 impl NetHeader {
-    /// Whether a router has marked the packet "congestion experienced" (RFC 3168).
+    /// True if a router has marked the packet "congestion experienced" (RFC 3168).
     #[must_use]
     pub const fn is_congested(&self) -> bool {
         self.traffic_class & 3 == 3
     }
 }
 
-/// How a packet's ICRC was found right.
+/// Kind of match of a packet's ICRC.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum IcrcMatch {
     /// All 32 bits match with what was known.
@@ -123,7 +123,7 @@ fn icrc_with(net: &NetHeader, bytes: &[u8], again: &[u8]) -> u32 {
     crc.finalize()
 }
 
-/// Whether the ICRC at the end of a packet is right, and how; `bytes` is the UDP payload from the
+/// Checks the ICRC at the end of a packet; `bytes` is the UDP payload from the
 /// BTH to the ICRC. That of a FLUSH may also be [as rxe has it](rxe_flush_icrc).
 #[must_use]
 pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
@@ -145,7 +145,7 @@ pub fn verify_icrc(net: &NetHeader, bytes: &[u8]) -> Option<IcrcMatch> {
     })
 }
 
-/// Which change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
+/// Change of the four bytes at offset 4 of the IPv4 header (identification, flags, fragment
 /// offset) explains this difference of CRCs, if it is one of the identification and of "don't
 /// fragment" alone.
 ///
@@ -172,8 +172,8 @@ fn solve(difference: u32, body: usize, guess: u16) -> Option<IcrcMatch> {
 const UDP_LEN: usize = 8;
 const IPV4_AFTER_IDENT: usize = 12;
 
-/// What the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand local
-/// route header), the IP and UDP headers and the BTH, with ones wherever a router may write.
+/// Bytes that the CRC covers before the payload: eight bytes of ones (the place of an InfiniBand
+/// local route header), the IP and UDP headers and the BTH, with ones wherever a router may write.
 struct Pseudo {
     bytes: [u8; Self::MAX],
     len: usize,

@@ -11,19 +11,19 @@ pub const MAD_DATA_LEN: usize = MAD_LEN - MadHeader::LEN;
 pub struct MadHeader {
     /// Version of the frame; 1.
     pub base_version: u8,
-    /// What the message is about; see [`MadHeader::CM_CLASS`].
+    /// Subject of the message; see [`MadHeader::CM_CLASS`].
     pub class: u8,
     /// Version of the class.
     pub class_version: u8,
-    /// What is asked, and whether it is an answer.
+    /// Method: the request, with a bit for an answer.
     pub method: u8,
-    /// How it went, in an answer.
+    /// Status, in an answer.
     pub status: u16,
     /// For the class to use.
     pub class_specific: u16,
     /// Names the exchange that the message belongs to.
     pub transaction: u64,
-    /// Which message of the class it is.
+    /// Kind of message within the class.
     pub attribute: u16,
     /// More about that.
     pub modifier: u32,

@@ -44,7 +44,7 @@ impl Service {
     }
 }
 
-/// Where in its message a packet stands.
+/// Position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum PacketPosition {
     /// The first of several.
@@ -58,13 +58,13 @@ pub enum PacketPosition {
 }
 
 impl PacketPosition {
-    /// Whether a message starts here.
+    /// True if a message starts here.
     #[must_use]
     pub const fn starts(self) -> bool {
         matches!(self, Self::First | Self::Only)
     }
 
-    /// Whether a message ends here.
+    /// True if a message ends here.
     #[must_use]
     pub const fn ends(self) -> bool {
         matches!(self, Self::Last | Self::Only)
@@ -102,7 +102,7 @@ pub enum Extension {
 
 macro_rules! operations {
     ($($(#[doc = $doc:literal])* $code:literal $variant:ident $name:literal $position:ident $rc:tt $uc:tt $ud:tt $cnp:tt;)*) => {
-        /// What a packet does: the lower five bits of an opcode.
+        /// Operation of a packet: the lower five bits of an opcode.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum Operation {
@@ -126,13 +126,13 @@ macro_rules! operations {
                 match self { $(Self::$variant => $name,)* }
             }
 
-            /// Where in its message such a packet stands.
+            /// Position of such a packet in its message.
             #[must_use]
             pub const fn position(self) -> PacketPosition {
                 match self { $(Self::$variant => PacketPosition::$position,)* }
             }
 
-            /// Whether it answers a request.
+            /// True if it answers a request.
             #[must_use]
             pub const fn is_response(self) -> bool {
                 (self as u8) >= Self::ReadResponseFirst as u8 && (self as u8) <= Self::AtomicAcknowledge as u8
@@ -265,20 +265,20 @@ impl Opcode {
         self.service
     }
 
-    /// What the packet does.
+    /// Operation of the packet.
     #[must_use]
     pub const fn operation(self) -> Operation {
         self.operation
     }
 
-    /// Whether an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in
+    /// True if an XRCETH follows the BTH: in every request of XRC, wherever in its message, and in
     /// no response.
     #[must_use]
     pub const fn has_xrceth(self) -> bool {
         matches!(self.service, Service::Xrc) && !self.operation.is_response()
     }
 
-    /// Which headers follow the BTH, or the XRCETH.
+    /// Headers that follow the BTH, or the XRCETH.
     #[must_use]
     pub const fn extension(self) -> Extension {
         self.extension

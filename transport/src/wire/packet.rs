@@ -19,7 +19,7 @@ pub const HEADERS_MAX: usize = Bth::LEN + XrcEth::LEN + AtomicEth::LEN;
 /// The most bytes of a packet that this transport sends: headers, 4,096 bytes of payload, ICRC.
 pub const PACKET_MAX: usize = HEADERS_MAX + 4096 + ICRC_LEN;
 
-/// How many zero bytes follow a payload so that it ends on a multiple of four.
+/// Number of zero bytes that follow a payload so that it ends on a multiple of four.
 #[must_use]
 pub const fn padding(payload: usize) -> usize {
     payload.wrapping_neg() & 3
@@ -43,7 +43,7 @@ pub enum Ext {
 }
 
 impl Ext {
-    /// Which headers these are.
+    /// Kind of these headers.
     #[must_use]
     pub const fn extension(&self) -> Extension {
         match self {
@@ -208,7 +208,7 @@ impl Headers {
         self.xrceth
     }
 
-    /// What follows them.
+    /// Bytes that follow them.
     #[must_use]
     pub const fn ext(&self) -> &Ext {
         &self.ext
@@ -230,7 +230,7 @@ impl Headers {
     }
 }
 
-/// What is wrong with bytes that should be a packet.
+/// Fault of bytes that should be a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 pub enum ParseError {
     /// Fewer bytes than its headers and the ICRC take.

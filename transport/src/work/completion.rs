@@ -19,9 +19,9 @@ pub struct Wc {
     pub wr_id: u64,
     /// The queue pair it was posted to; for a receive from a shared queue, the one that received.
     pub qpn: Qpn,
-    /// When it completed, by the adapter's clock (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
+    /// Time of its completion, by the adapter's clock (`IBV_WC_EX_WITH_COMPLETION_TIMESTAMP`).
     pub timestamp: Instant,
-    /// How it ended.
+    /// Its result.
     pub result: Result<WcOk, WcError>,
 }
 
@@ -35,7 +35,7 @@ impl Wc {
     };
 }
 
-/// Which kind of request completed (`ibv_wc_opcode`).
+/// Kind of a completed request (`ibv_wc_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WcOpcode {
     /// A SEND of ours.
@@ -62,7 +62,7 @@ pub enum WcOpcode {
     RecvRdmaWithImm,
 }
 
-/// What lies in the 40 bytes in front of a received datagram.
+/// Contents of the 40 bytes in front of a received datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum GrhArea {
     /// Its IPv4 header, in the last 20 bytes.
@@ -87,7 +87,7 @@ pub struct WcOk {
     pub src_qp: Option<Qpn>,
     /// Index of the P_Key that a datagram came with; 0 for everything else.
     pub pkey_index: u16,
-    /// What the 40-byte GRH area holds with which the receive buffer starts, if it does
+    /// Contents of the 40-byte GRH area with which the receive buffer starts, if it does
     /// (`IBV_WC_GRH`).
     pub grh: Option<GrhArea>,
 }
@@ -113,7 +113,7 @@ impl WcOk {
 pub struct WcError {
     /// The specification's status.
     pub status: WcStatus,
-    /// What lies behind it.
+    /// Cause of the failure.
     pub cause: Cause,
 }
 
@@ -129,7 +129,7 @@ impl fmt::Display for WcError {
 
 macro_rules! statuses {
     ($($(#[doc = $doc:literal])* $variant:ident = $code:literal $name:literal;)*) => {
-        /// Why a request failed (`ibv_wc_status`); the numbers are those of the C API.
+        /// Status of a request (`ibv_wc_status`); the numbers are those of the C API.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[repr(u8)]
         pub enum WcStatus { $($(#[doc = $doc])* $variant = $code,)* }
@@ -169,14 +169,14 @@ statuses! {
     RnrRetryExcErr = 13 "RNR retry counter exceeded";
 }
 
-/// What lies behind a failed completion.
+/// Cause of a failed completion.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
     /// The queue pair was in the error state.
     Flushed,
     /// A local buffer.
     Access(AccessError),
-    /// What the responder said; it knows why.
+    /// Answer of the responder, which knows the reason.
     Responder(Syndrome),
     /// No answer to this many tries.
     NoAnswer {
@@ -201,7 +201,7 @@ pub enum Cause {
     NoReadsAllowed,
     /// A READ response whose opcode or length does not fit the request.
     ResponseMismatch,
-    /// What our responder told the peer when this receive request was being filled.
+    /// Answer of our responder to the peer when this receive request was being filled.
     Refused(Refusal),
     /// The address handle names a GID index that does not exist, or one of another address family.
     NoRoute,

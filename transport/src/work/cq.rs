@@ -10,7 +10,7 @@ use core::{
 use super::{completion::Wc, ring::Ring};
 use crate::{ids::CqId, time::Instant};
 
-/// Which completions wake a reader that armed the queue (`ibv_req_notify_cq`).
+/// Completions that wake a reader that armed the queue (`ibv_req_notify_cq`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u8)]
 pub enum NotifyKind {
@@ -22,7 +22,7 @@ pub enum NotifyKind {
 
 const NOT_ARMED: u8 = 0;
 
-/// How long an armed queue waits for more completions before it wakes its reader
+/// Time that an armed queue waits for more completions before it wakes its reader
 /// (`ibv_moderate_cq`). Only completions of the kind it is armed for count, from the time of
 /// arming. With both at zero, the default, it does not wait.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -51,7 +51,7 @@ pub struct CompletionQueue {
     moderation: Moderation,
 }
 
-/// Whether completions stand. Those of a queue pair share one until it discards them; then it gets
+/// Validity of completions. Those of a queue pair share one until it discards them; then it gets
 /// another.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Validity {
@@ -69,32 +69,32 @@ impl Validity {
     }
 }
 
-/// What only the adapter reads and writes, under its lock: atomic so that the queue can be shared,
-/// no more.
+/// Members that only the adapter reads and writes, under its lock: atomic so that the queue can be
+/// shared, no more.
 #[derive(Debug, Default)]
 struct Moderation {
     count: AtomicU16,
     period_us: AtomicU16,
     /// Completions since the queue was armed that wait for an event.
     waiting: AtomicU16,
-    /// When they have waited long enough, in nanoseconds; `NEVER` while none wait, or time does not
-    /// matter.
+    /// Time when they have waited long enough, in nanoseconds; `NEVER` while none wait, or time
+    /// does not matter.
     deadline: AtomicU64,
 }
 
 const NEVER: u64 = u64::MAX;
 
-/// What adding a completion did.
+/// Result of adding a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
     Quietly,
     /// The queue was armed for such a completion: its reader wants to know.
     Waking,
-    /// It wants to know later: the queue has got a [deadline](CompletionQueue::deadline).
+    /// The reader is to be woken later: the queue has got a [deadline](CompletionQueue::deadline).
     Deferred,
     /// No room. Said once; the queue takes nothing more.
     Overrun,
-    /// It has overflowed before.
+    /// The queue has overflowed before.
     Lost,
 }
 
@@ -111,32 +111,32 @@ impl CompletionQueue {
         self.id
     }
 
-    /// How many completions it can hold.
+    /// Number of completions that it can hold.
     #[must_use]
     pub fn capacity(&self) -> usize {
         self.ring.limit()
     }
 
-    /// How many it holds, those that were discarded included.
+    /// Number of completions that it holds, those that were discarded included.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ring.len()
     }
 
-    /// Whether it holds none.
+    /// True if it holds none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether a completion was lost for want of room. Such a queue is dead, and its queue pairs
+    /// True if a completion was lost for want of room. Such a queue is dead, and its queue pairs
     /// are in error.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
     }
 
-    /// How long it waits before it wakes its reader.
+    /// Time that it waits before it wakes its reader.
     #[must_use]
     pub fn moderation(&self) -> CqModeration {
         let Moderation { count, period_us, .. } = &self.moderation;
@@ -186,7 +186,7 @@ impl CompletionQueue {
         self.moderation.waiting.load(Ordering::Relaxed) > 0 && self.disarm()
     }
 
-    /// When [`expire`](Self::expire) wants to be called.
+    /// Time at which [`expire`](Self::expire) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let deadline = self.moderation.deadline.load(Ordering::Relaxed);
         (deadline != NEVER).then(|| Instant::from_nanos(deadline))

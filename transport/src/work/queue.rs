@@ -39,8 +39,8 @@ impl Gather {
         self.pieces.iter().map(|piece| u64::from(piece.sge.length)).sum()
     }
 
-    /// Whether a queue pair of `pd` may use every piece for `needed`. An empty piece is not looked
-    /// at.
+    /// Checks that a queue pair of `pd` may use every piece for `needed`. An empty piece is not
+    /// looked at.
     fn check(&self, pd: PdId, needed: Access) -> Result<(), AccessError> {
         for Piece { region, sge } in self.pieces.iter().filter(|piece| piece.sge.length > 0) {
             let LKey(key) = sge.lkey;
@@ -110,12 +110,12 @@ pub(crate) struct SendWqe {
     pub(crate) remote_srq: Option<SrqId>,
     pub(crate) length: u32,
     bytes: Bytes,
-    /// Whether packets of it have been built; only then are the next two meaningful.
+    /// True if packets of it have been built; only then are the next two meaningful.
     pub(crate) started: bool,
     pub(crate) first_psn: Psn,
     /// Sequence numbers that it takes: request packets, or response packets of a READ.
     pub(crate) packets: u32,
-    /// Whether it counts as one of the READs and atomics that may be outstanding; known when it is
+    /// True if it counts as one of the READs and atomics that may be outstanding; known when it is
     /// started.
     pub(crate) holds_slot: bool,
     /// A local error found before its turn to complete; nothing after it is sent.
@@ -142,13 +142,13 @@ impl SendWqe {
         }
     }
 
-    /// Whether the responder answers it with data, so that an acknowledgement of something later
+    /// True if the responder answers it with data, so that an acknowledgement of something later
     /// shows a loss.
     pub(crate) const fn awaits_data(&self) -> bool {
         self.op.awaits_data()
     }
 
-    /// Whether the responder answers it with more than an acknowledgement.
+    /// True if the responder answers it with more than an acknowledgement.
     pub(crate) const fn awaits_answer(&self) -> bool {
         self.op.awaits_data() || self.op.awaits_placement()
     }
@@ -158,7 +158,7 @@ impl SendWqe {
         self.first_psn.plus(self.packets)
     }
 
-    /// Whether a queue pair of `pd` may use its local buffers as its operation needs.
+    /// Checks that a queue pair of `pd` may use its local buffers as its operation needs.
     pub(crate) fn check_local(&self, pd: PdId) -> Result<(), AccessError> {
         let needed = if self.awaits_data() { Access::LOCAL_WRITE } else { Access::empty() };
         match &self.bytes {
@@ -207,7 +207,7 @@ impl SendQueue {
         self.head
     }
 
-    /// How many more requests it takes.
+    /// Number of further requests that it takes.
     pub(crate) fn room(&self) -> usize {
         (self.capacity as usize).saturating_sub(self.wqes.len())
     }
@@ -259,7 +259,7 @@ pub(crate) struct RecvWqe {
 }
 
 impl RecvWqe {
-    /// Whether messages may be written to every piece.
+    /// Checks that messages may be written to every piece.
     pub(crate) fn check(&self) -> Result<(), AccessError> {
         self.gather.check(self.pd, Access::LOCAL_WRITE)
     }

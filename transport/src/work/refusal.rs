@@ -1,10 +1,10 @@
-//! Why a responder refuses a request.
+//! Reasons of a responder for refusing a request.
 
 use core::fmt;
 
 use crate::mem::AccessError;
 
-/// Why a responder answered with a NAK.
+/// Reason why a responder answered with a NAK.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Refusal {
     /// An earlier packet is missing.

@@ -34,7 +34,7 @@ pub struct Remote {
     pub rkey: RKey,
 }
 
-/// Where a datagram goes.
+/// Destination of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct UdDestination {
     /// The way to the peer.
@@ -57,7 +57,7 @@ impl UdDestination {
     }
 }
 
-/// What a send request does (`ibv_wr_opcode`).
+/// Operation of a send request (`ibv_wr_opcode`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SendOp {
     /// A message to the peer's next receive request (`IBV_WR_SEND`, `IBV_WR_SEND_WITH_IMM`).
@@ -80,7 +80,7 @@ pub enum SendOp {
     },
     /// Writes the bytes to the peer's memory (`IBV_WR_RDMA_WRITE`, `IBV_WR_RDMA_WRITE_WITH_IMM`).
     Write {
-        /// Where to.
+        /// Destination.
         remote: Remote,
         /// Immediate data; with it the write uses up a receive request of the peer and completes
         /// it.
@@ -88,7 +88,7 @@ pub enum SendOp {
     },
     /// Reads the peer's memory into the list (`IBV_WR_RDMA_READ`).
     Read {
-        /// Where from.
+        /// Source.
         remote: Remote,
     },
     /// Replaces an 8-byte word of the peer's memory if it has a certain value
@@ -107,7 +107,7 @@ pub enum SendOp {
     FetchAdd {
         /// The word; its address is a multiple of eight.
         remote: Remote,
-        /// What is added, wrapping.
+        /// The addend; the sum wraps.
         add: u64,
     },
     /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): whoever reads the
@@ -123,7 +123,7 @@ pub enum SendOp {
         remote: Remote,
         /// Bytes of the range.
         length: u32,
-        /// How far the bytes have to come.
+        /// Placement that is asked for.
         placement: Placement,
         /// The whole region or window instead of the range (`IBV_FLUSH_MR`).
         whole: bool,
@@ -141,31 +141,31 @@ pub enum SendOp {
 }
 
 impl SendOp {
-    /// Whether the responder answers it with data.
+    /// True if the responder answers it with data.
     #[must_use]
     pub const fn awaits_data(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::CompareSwap { .. } | Self::FetchAdd { .. })
     }
 
-    /// Whether the responder answers it as it does a READ, but without data.
+    /// True if the responder answers it as it does a READ, but without data.
     #[must_use]
     pub const fn awaits_placement(&self) -> bool {
         matches!(self, Self::AtomicWrite { .. } | Self::Flush { .. })
     }
 
-    /// Whether it counts as one of the READs and atomics that may be outstanding.
+    /// True if it counts as one of the READs and atomics that may be outstanding.
     #[must_use]
     pub const fn takes_slot(&self) -> bool {
         self.awaits_data() || matches!(self, Self::AtomicWrite { .. })
     }
 
-    /// Whether it is carried out here, without a packet.
+    /// True if it is carried out here, without a packet.
     #[must_use]
     pub const fn is_local(&self) -> bool {
         matches!(self, Self::BindWindow(_) | Self::LocalInvalidate { .. })
     }
 
-    /// Whether it has no bytes of its own.
+    /// True if it has no bytes of its own.
     #[must_use]
     pub const fn is_bare(&self) -> bool {
         self.is_local() || matches!(self, Self::Flush { .. })
@@ -173,7 +173,7 @@ impl SendOp {
 }
 
 bitflags! {
-    /// How far a FLUSH brings bytes (`ibv_placement_type`); at least one of them.
+    /// Placement types of a FLUSH (`ibv_placement_type`); at least one of them.
     #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
     pub struct Placement: u8 {
         /// Everyone who reads the memory sees them.
@@ -256,11 +256,11 @@ impl From<Sge> for Data {
 pub struct SendWr {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub op: SendOp,
     /// With which bytes.
     pub data: Data,
-    /// How.
+    /// Flags.
     pub flags: SendFlags,
     /// On an XRC initiator, the peer's XRC SRQ (`wr.qp_type.xrc.remote_srqn`): it receives the
     /// message, and its protection domain is that of the memory a READ, a WRITE or an atomic may
@@ -397,7 +397,7 @@ impl SendWr {
 pub struct RecvWr {
     /// Returned in the completion.
     pub wr_id: u64,
-    /// Where the message goes.
+    /// Buffers of the message.
     pub sges: SgeList,
 }
 

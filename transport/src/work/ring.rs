@@ -51,7 +51,7 @@ impl<T> Ring<T> {
         self.limit.load(Ordering::Relaxed)
     }
 
-    /// How many elements it holds. While others take, there may already be fewer.
+    /// Number of elements that it holds. While others take, there may already be fewer.
     pub(super) fn len(&self) -> usize {
         let newest = self.newest.load(Ordering::Acquire);
         let oldest = self.oldest.load(Ordering::Acquire).min(newest);
@@ -90,8 +90,8 @@ impl<T> Ring<T> {
         }
     }
 
-    /// QpUpdate how many elements it may hold, at least one. `Err`: it holds so many already, more
-    /// than would fit. The owner's alone.
+    /// Changes the number of elements that it may hold, at least one. `Err`: it holds so many
+    /// already, more than would fit. The owner's alone.
     pub(super) fn resize(&self, limit: usize) -> Result<(), usize> {
         let held = self.len();
         if held > limit {

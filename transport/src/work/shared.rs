@@ -23,7 +23,7 @@ pub struct SrqAttr {
     pub max_sge: u32,
 }
 
-/// What a shared receive queue tells of itself (`ibv_query_srq`).
+/// Attributes and state of a shared receive queue (`ibv_query_srq`).
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SrqInfo {
     /// Sizes.
@@ -34,7 +34,7 @@ pub struct SrqInfo {
     pub posted: u32,
 }
 
-/// Why a shared receive queue cannot be changed as asked. Nothing has changed.
+/// Reason why a shared receive queue cannot be changed as asked. Nothing has changed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]
 pub enum SrqError {
@@ -62,8 +62,8 @@ pub(crate) struct SharedQueue {
     pub(crate) xrc: Option<XrcPart>,
 }
 
-/// What makes a shared receive queue an XRC SRQ: it is reached from any target of a domain, and
-/// completes in a queue of its own.
+/// The part that makes a shared receive queue an XRC SRQ: it is reached from any target of a
+/// domain, and completes in a queue of its own.
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,
@@ -82,7 +82,7 @@ impl SharedQueue {
         }
     }
 
-    /// Whether the limit was just passed. It says so once, until it is set again.
+    /// True if the limit was just passed: once, until it is set again.
     pub(crate) fn passes_limit(&mut self) -> bool {
         let passes = self.queue.len() < self.limit;
         if passes {
