@@ -84,13 +84,13 @@ fn an_empty_piece_needs_no_key() {
 /// A WRITE or READ of no bytes names no memory: any key and any address will do.
 #[test]
 fn no_bytes_need_no_key() {
-    let nowhere = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
+    let unmapped = Remote { address: u64::MAX, rkey: roce_transport::mem::RKey(0xBAD) };
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     pair.post_recv(&b, &RecvWr::new(9, []));
-    pair.post_send(&a, &SendWr::write(1, nowhere, Data::empty()));
-    pair.post_send(&a, &SendWr::read(2, nowhere, Data::empty()));
-    pair.post_send(&a, &SendWr::write(3, nowhere, Data::empty()).with_immediate([1; 4]));
+    pair.post_send(&a, &SendWr::write(1, unmapped, Data::empty()));
+    pair.post_send(&a, &SendWr::read(2, unmapped, Data::empty()));
+    pair.post_send(&a, &SendWr::write(3, unmapped, Data::empty()).with_immediate([1; 4]));
     pair.run();
     assert_eq!(a.send_outcomes(), all_ok([1, 2, 3], 0));
     assert_eq!(b.recv_outcomes(), all_ok([9], 0));

@@ -280,9 +280,10 @@ fn queue_keys() {
 fn a_queue_key_on_the_way_out_of_sqe() {
     let mut pair = Pair::new();
     let (a, _b) = pair.datagrams(Options::default());
-    let nowhere = pair.b.destination(a.qpn);
-    let nowhere = UdDestination { av: AddressVector { sgid_index: 9, ..nowhere.av }, ..nowhere };
-    pair.post_send(&a, &SendWr::send_to(1, nowhere, Data::empty()));
+    let unreachable = pair.b.destination(a.qpn);
+    let unreachable =
+        UdDestination { av: AddressVector { sgid_index: 9, ..unreachable.av }, ..unreachable };
+    pair.post_send(&a, &SendWr::send_to(1, unreachable, Data::empty()));
     pair.run();
     assert_eq!(pair.state(&a), State::Sqe);
     let key = QpUpdate { current_state: Some(State::Sqe), qkey: Some(QKey(5)), ..NONE };

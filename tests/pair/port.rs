@@ -85,8 +85,8 @@ fn the_last_request_of_a_queue_pair_that_fails() {
     let srq = pair.b.adapter.create_srq(pair.b.pd, SrqAttr { max_wr: 4, max_sge: 1 }).unwrap();
     let (a, b) =
         pair.connect_with(Options::default(), Options { srq: Some(srq), ..Options::default() });
-    let nowhere = Remote { address: 0, rkey: RKey(0x1234_5678) };
-    pair.post_send(&a, &SendWr::write(1, nowhere, Data::inline(b"nowhere")));
+    let unmapped = Remote { address: 0, rkey: RKey(0x1234_5678) };
+    pair.post_send(&a, &SendWr::write(1, unmapped, Data::inline(b"nothing")));
     pair.run();
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Err));
     let refused =

@@ -215,7 +215,7 @@ fn a_response_that_does_not_fit_is_a_bad_response() {
     }
 }
 
-/// Data that nobody asked for goes nowhere.
+/// Data that was not requested is written to no memory.
 #[test]
 fn a_response_to_a_send_is_dropped() {
     let mut half = Half::new(Options::default());

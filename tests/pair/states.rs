@@ -263,7 +263,7 @@ fn what_is_heard_in_each_state() {
             State::Sqe => continue,
             _ => {}
         }
-        let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(NOWHERE, 0).ask());
+        let request = half.send(&pkt(Op::WriteOnly, 0x200).reth(UNMAPPED, 0).ask());
         let answer = half.send(&ack(0x100, 1));
         match state {
             State::Reset | State::Init | State::Err => {
@@ -285,7 +285,7 @@ fn what_is_heard_in_each_state() {
     }
 }
 
-const NOWHERE: roce_transport::work::Remote =
+const UNMAPPED: roce_transport::work::Remote =
     roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) };
 
 #[test]
@@ -296,7 +296,7 @@ fn the_first_packet_in_rtr_is_reported_once() {
     half.node.enter_init(qpn, &options);
     half.node.enter_rtr(qpn, Half::PEER_IP, Half::PEER, Half::THEIRS, &options);
     for psn in 0x200..0x203 {
-        half.send(&pkt(Op::WriteOnly, psn).reth(NOWHERE, 0));
+        half.send(&pkt(Op::WriteOnly, psn).reth(UNMAPPED, 0));
     }
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }
@@ -429,9 +429,9 @@ fn sqe_and_back() {
     let to_a = pair.a.destination(a.qpn);
     let buffer = pair.a.buffer(100);
     pair.post_recv(&a, &RecvWr::new(7, [buffer.all()]));
-    let mut nowhere = to_b;
-    nowhere.av.sgid_index = 5;
-    pair.post_send(&a, &SendWr::send_to(1, nowhere, Data::empty()));
+    let mut unreachable = to_b;
+    unreachable.av.sgid_index = 5;
+    pair.post_send(&a, &SendWr::send_to(1, unreachable, Data::empty()));
     pair.post_send(&a, &SendWr::send_to(2, to_b, Data::empty()));
     pair.run();
     assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))]);

@@ -524,7 +524,7 @@ fn a_bound_region_stays() {
     assert_eq!(half.node.adapter.deregister(&far.region), Ok(()));
 }
 
-/// When the region is torn away all the same, its windows lead nowhere.
+/// When the region is torn away all the same, its windows reach no memory.
 #[test]
 fn a_revoked_region_takes_its_windows_with_it() {
     let mut half = Half::new(Options::default());

@@ -424,7 +424,7 @@ fn what_cannot_be_made_or_destroyed() {
     assert_eq!(adapter.close_xrcd(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_target(xrcd), Err(ObjectError::Unknown));
     assert_eq!(adapter.create_xrc_srq(pd, attr, xrcd, cq.clone()), Err(ObjectError::Unknown));
-    // an initiator's receive completions go nowhere, so that queue is not its own
+    // an initiator's receive completions go to no queue, so that queue is not its own
     let info = pair.a.adapter.query_qp(a.qpn).unwrap();
     assert_eq!((info.qp_type, info.dest_qpn), (QpType::XrcInitiator, b.qpn));
     pair.a.adapter.destroy_cq(a.recv_cq.id()).unwrap();

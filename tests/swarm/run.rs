@@ -310,7 +310,7 @@ impl<'a> Run<'a> {
                 if side == first {
                     self.talks[talk].cut = Some(now.plus(gap));
                     let psns = self.links[link].psns;
-                    // far from those before, so that what is still under way fits nowhere
+                    // far from those before, so that what is still under way is in no PSN window
                     let far = |psn: u32, dice: &mut Dice| {
                         (psn + dice.range(0x10_0000, 0xEF_0000)) & 0xFF_FFFF
                     };

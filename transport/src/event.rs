@@ -178,7 +178,7 @@ drop_reasons! {
     /// A message about a connection that does not exist.
     CmUnknownConnection "cm_unknown_connection" "about a connection that does not exist";
     /// A message about a connection, from an address that is not its peer's.
-    CmWrongPeer "cm_wrong_peer" "about a connection with somebody else";
+    CmWrongPeer "cm_wrong_peer" "about a connection with another peer";
     /// A message that means nothing in the connection's state; mostly a repeat.
     CmWrongState "cm_wrong_state" "means nothing in the connection's state";
     /// A request beyond the listener's backlog, or beyond the connections that may exist.
@@ -236,7 +236,7 @@ impl fmt::Display for Disposition {
             Self::Acknowledged { completed: 0 } => f.write_str("progress"),
             Self::Acknowledged { completed: 1 } => f.write_str("completes a work request"),
             Self::Acknowledged { completed } => write!(f, "completes {completed} work requests"),
-            Self::NakReceived(syndrome) => write!(f, "the requester heeds {syndrome}"),
+            Self::NakReceived(syndrome) => write!(f, "the requester acts on {syndrome}"),
             Self::Replicated { taken, copies } => {
                 write!(f, "multicast: received by {taken} of {copies} queue pairs")
             }

@@ -18,7 +18,7 @@ const QPN_BITS: u32 = 18;
 const ID_BITS: u32 = 26;
 
 /// One adapter's part of the numbers, 1..=62: the first and the last part would lack some, since
-/// QP0, QP1, the multicast queue pair and the communication ID 0 are nobody's.
+/// QP0, QP1, the multicast queue pair and the communication ID 0 belong to no adapter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct IdPartition(u8);
 
@@ -61,7 +61,7 @@ pub enum Addressee {
     /// The adapter that listens for this service.
     Service(ServiceId),
     /// The adapter that has the connection, which is named only by the peer's ID.
-    Somebody,
+    EveryPartition,
     /// The bytes do not tell.
     Unknown,
 }
@@ -84,7 +84,7 @@ impl Addressee {
             Message::Req(req) => return Self::Service(req.service_id),
             Message::SidrReq(req) => return Self::Service(req.service_id),
             // its sender never learned what the receiver calls the connection
-            Message::Rej(rej) if rej.remote_id == 0 => return Self::Somebody,
+            Message::Rej(rej) if rej.remote_id == 0 => return Self::EveryPartition,
             Message::Rej(rej) => rej.remote_id,
             Message::Mra(mra) => mra.remote_id,
             Message::Rep(rep) => rep.remote_id,
@@ -189,7 +189,7 @@ mod tests {
                 Addressee::Service(ServiceId(0x0106_1234))
             );
         }
-        assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::Somebody);
+        assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::EveryPartition);
         assert_eq!(message(0x14, [own, 0, 0, 0]), Addressee::Unknown);
         assert_eq!(message(lap, [own, own, 0, 0]), Addressee::Unknown);
         assert_eq!(Addressee::of(&packet(1, &[0; MAD_LEN])), Addressee::Unknown);

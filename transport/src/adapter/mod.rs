@@ -259,7 +259,7 @@ impl Adapter {
         self.modify(Instant::ZERO, qpn, |qp, env| {
             qp.to_reset();
             if core::mem::take(&mut qp.common.binds) {
-                // whoever is its peer next has no business with what this one was given
+                // its next peer must not use the windows of this one
                 env.regions.unbind_all(qpn);
             }
             Ok(())
@@ -287,7 +287,7 @@ impl Adapter {
         self.with_qp(index, now, |qp, env| qp.post_send(wr, env))
     }
 
-    /// Takes back every completion of a queue pair that nobody has taken yet: whoever polls does
+    /// Takes back every completion of a queue pair that has not been taken yet: polling does
     /// not find them. Drivers of network cards do so on the way to RESET (`ibv_modify_qp`) and when
     /// a queue pair is destroyed (`ibv_destroy_qp`).
     pub fn discard_completions(&mut self, qpn: Qpn) {
@@ -382,8 +382,8 @@ impl Adapter {
                 self.counters.sent_packets += 1;
                 packets += 1;
             };
-            // whoever has filled the buffer has had its turn; whoever found no room in it comes
-            // first in the next
+            // a queue pair that has filled the buffer has had its turn; one that found no room in
+            // it comes first in the next
             if packets > 0 || !full {
                 self.end_turn(has_more);
             }

@@ -86,7 +86,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// Deregisters memory even if memory windows are bound to it: they lead nowhere from then on.
+    /// Deregisters memory even if memory windows are bound to it: they reach no memory from then
+    /// on.
     pub fn revoke(&mut self, region: &Region) {
         self.regions.deregister(region);
     }

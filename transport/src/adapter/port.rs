@@ -38,7 +38,7 @@ impl Adapter {
     }
 
     /// The link is lost for good: raises [`Event::DeviceFatal`], once, and every queue pair goes
-    /// into ERR, so that nobody waits for ever.
+    /// into ERR, so that no program waits for ever.
     pub fn fail(&mut self, now: Instant) {
         if core::mem::replace(&mut self.failed, true) {
             return;

@@ -115,7 +115,7 @@ impl RegionTable {
         Ok(())
     }
 
-    /// Takes a window of type 2 back from whoever has its key.
+    /// Takes a window of type 2 back: its key is of no use any more.
     pub(crate) fn invalidate(&mut self, key: RKey, user: User) -> Result<(), AccessError> {
         let Some(window) =
             self.windows.get_mut(&WindowId::of(key)).filter(|window| window.rkey == key)

@@ -138,7 +138,7 @@ impl Common {
         [&self.send_cq, &self.recv_cq].into_iter().flatten().any(|cq| cq.id() == id)
     }
 
-    /// Takes back every completion that nobody has taken yet.
+    /// Takes back every completion that has not been taken yet.
     pub(crate) fn discard_completions(&mut self) {
         core::mem::take(&mut self.validity).discard();
     }

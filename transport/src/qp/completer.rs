@@ -36,8 +36,8 @@ impl Requester {
                 (completed, Gap::No) => Disposition::Acknowledged { completed },
                 (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
             },
-            // the latter belongs to the reliable datagram service, which nobody speaks; both say
-            // nothing, not even that something arrived
+            // the latter belongs to the reliable datagram service, which does not exist in RoCE;
+            // both say nothing, not even that something arrived
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
                 Disposition::Dropped(DropReason::ReservedSyndrome)
             }

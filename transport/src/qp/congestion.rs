@@ -1,9 +1,9 @@
 //! Telling a peer that its packets meet congestion (annex A17.9).
 //!
 //! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender
-//! with a congestion notification packet. Datagram queue pairs count marks but tell nobody: what
-//! they receive comes from many, and each datagram may come from another, so that there is no flow
-//! to slow down.
+//! with a congestion notification packet. Datagram queue pairs count marks but send no
+//! notification: what they receive comes from many, and each datagram may come from another, so
+//! that there is no flow to slow down.
 //!
 //! A sender that is told counts it. This is where a rate control would hook in:
 //! [`Congestion::on_cnp`] lowers the rate, and [`Qp::build`](super::Qp::build) asks here before it

@@ -59,7 +59,7 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// Whoever polls finds none of them any more.
+    /// Polling finds none of them any more.
     pub(crate) fn discard(&self) {
         self.discarded.store(true, Ordering::Release);
     }

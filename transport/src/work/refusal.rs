@@ -30,7 +30,7 @@ pub enum Refusal {
     Misaligned,
     /// The key that a SEND was to invalidate cannot be.
     Invalidate(AccessError),
-    /// A FLUSH with reserved bits, or to nowhere.
+    /// A FLUSH with reserved bits, or without a placement type.
     FlushKind,
     /// No XRC SRQ has the number that the request names.
     UnknownXrcSrq,

@@ -40,7 +40,7 @@ pub struct UdDestination {
     /// The way to the peer.
     pub av: AddressVector,
     /// The peer's queue pair; [`Qpn::MULTICAST`] for everyone attached to the group that `av`
-    /// names. One without the other is sent as it stands, and received by nobody.
+    /// names. One without the other is sent as it stands, and not received.
     pub qpn: Qpn,
     /// Its queue key; with the high bit set, the sender's own queue key is used instead.
     pub qkey: QKey,

@@ -240,7 +240,7 @@ impl SharedAddresses {
                 self.peers.read_updates(); // one may have begun to listen just now
                 self.forward_request(service, datagram)
             }
-            Addressee::Somebody => {
+            Addressee::EveryPartition => {
                 self.peers.forward_to_all(datagram);
                 false
             }
