@@ -45,7 +45,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let command = Cli::parse().command;
+    if let Err(error) = roce::environment::init_log() {
+        errln!("roce: {error}");
+        return ExitCode::FAILURE;
+    }
+    let result = match command {
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
         Command::Mckey(args) => mckey::run(&args),

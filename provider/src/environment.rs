@@ -9,6 +9,7 @@
 //! | `ROCE_FAULT` | what is to go wrong, see [`FaultPlan`](crate::fabric::FaultPlan) |
 //! | `ROCE_FAULT_SEED` | where the chance of faults comes from: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
+//! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
 //! nothing for the program, and none of the others: a program in Rust says itself which devices it
@@ -19,7 +20,7 @@ use std::{collections::BTreeSet, env};
 
 use thiserror::Error;
 
-pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, PCAP, SOCKETS_ONLY};
+pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, LOG, PCAP, SOCKETS_ONLY};
 use crate::{
     device::{self, Device, OpenError, OpenOptions},
     fabric::FaultSyntaxError,
@@ -40,6 +41,9 @@ pub enum EnvironmentError {
     /// A seed that is no number.
     #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
     Seed(String),
+    /// A level of the log that does not exist.
+    #[error("{LOG}: {0:?} is not a level; write error, warn, info, debug or trace")]
+    Log(String),
     /// Something that is no text.
     #[error("{0} is not UTF-8 text; set it anew or unset it")]
     NotText(&'static str),
@@ -84,6 +88,33 @@ impl OpenOptions {
         let fault_seed = parse_seed(seed.trim()).ok_or(EnvironmentError::Seed(seed))?;
         Ok(Self { pcap: pcap(), faults, fault_seed, ..Self::default() })
     }
+}
+
+/// Has what devices do logged to stderr, at the level that `ROCE_LOG` asks for; without it nothing
+/// changes. `debug` shows devices and queue pairs with their numbers, retries and refused packets.
+/// For programs: a library leaves it to them which `tracing` subscriber they use. The first call
+/// counts, and one after a program has set a subscriber of its own does nothing.
+///
+/// Lines are written by the thread that has something to log, some under a device's lock, so a
+/// terminal or pipe that takes nothing stops the device.
+///
+/// # Errors
+/// [`EnvironmentError::Log`] for a level that does not exist.
+#[cfg(feature = "log")]
+pub fn init_log() -> Result<(), EnvironmentError> {
+    let level = text(LOG)?;
+    if level.is_empty() {
+        return Ok(());
+    }
+    let level: tracing::Level = level.trim().parse().map_err(|_| EnvironmentError::Log(level))?;
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .with_ansi(false)
+        .finish();
+    let _ = tracing::subscriber::set_global_default(subscriber); // the program has one already
+    Ok(())
 }
 
 /// The seed of the faults as text; nothing is 0.

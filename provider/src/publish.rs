@@ -1,6 +1,6 @@
 //! The counters of open devices, published for other processes of the same user.
 //!
-//! Every open device has a small text file in a directory that only its user can enter:
+//! Every open device has a small file (JSON) in a directory that only its user can enter:
 //! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
 //! own. It is replaced as a whole, at most once a second and only when a counter has changed, and
 //! goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes
@@ -24,11 +24,12 @@ use std::{
 
 use roce_transport::event::{Counter, Counters};
 use rustix::fs::{FlockOperation, flock};
+use serde::{Deserialize, Serialize};
 
 use crate::{counters::LinkCounters, engine::CounterSink};
 
-/// The first line of a file: what it is, and the version of what follows.
-const MAGIC: &str = "roce-counters 1";
+/// Version of a file's contents.
+const VERSION: u32 = 2;
 const SUFFIX: &str = "counters";
 /// A file that will take the place of the one before when it is whole.
 const UNFINISHED: &str = "new";
@@ -123,51 +124,53 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn parse(text: &str) -> Option<Published> {
-    let mut lines = text.lines();
-    lines.next().filter(|line| *line == MAGIC)?;
-    let explanations: Vec<Counter> =
-        Counters::default().iter().chain(LinkCounters::default().named()).collect();
-    let mut published = Published::default();
-    for line in lines {
-        let (key, value) = line.split_once(' ')?;
-        match key {
-            "device" => published.device = value.into(),
-            "pid" => published.pid = value.parse().ok()?,
-            "program" => published.program = value.into(),
-            "opened" => published.opened = Duration::from_millis(value.parse().ok()?),
-            "updated" => published.updated = Duration::from_millis(value.parse().ok()?),
-            "gid" => published.gids.push(value.into()),
-            "counter" => {
-                let (name, value) = value.split_once(' ')?;
-                let known = explanations.iter().find(|counter| counter.name == name);
-                let explanation = known.map_or("", |counter| counter.explanation);
-                published.counters.push(PublishedCounter {
-                    name: name.into(),
-                    explanation,
-                    value: value.parse().ok()?,
-                });
-            }
-            _ => {} // of a later version
-        }
+/// Contents of a file.
+#[derive(Serialize, Deserialize)]
+struct Record {
+    /// Version of what follows.
+    version: u32,
+    device: String,
+    pid: u32,
+    program: String,
+    gids: Vec<String>,
+    /// Milliseconds since the Unix epoch.
+    opened: u64,
+    updated: u64,
+    /// Name and value, in order.
+    counters: Vec<(String, u64)>,
+}
+
+impl Record {
+    fn of(published: &Published) -> Self {
+        let Published { device, pid, program, gids, opened, updated, counters } = published.clone();
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let counters = counters.into_iter().map(|counter| (counter.name, counter.value)).collect();
+        let (opened, updated) = (millis(opened), millis(updated));
+        Self { version: VERSION, device, pid, program, gids, opened, updated, counters }
     }
-    Some(published)
+
+    /// What it says, if it is of this version.
+    fn read(self) -> Option<Published> {
+        let Self { version, device, pid, program, gids, opened, updated, counters } = self;
+        let known: Vec<Counter> =
+            Counters::default().iter().chain(LinkCounters::default().named()).collect();
+        let counter = |(name, value): (String, u64)| {
+            let known = known.iter().find(|counter| counter.name == name);
+            let explanation = known.map_or("", |counter| counter.explanation);
+            PublishedCounter { name, explanation, value }
+        };
+        let counters = counters.into_iter().map(counter).collect();
+        let (opened, updated) = (Duration::from_millis(opened), Duration::from_millis(updated));
+        let published = Published { device, pid, program, gids, opened, updated, counters };
+        (version == VERSION).then_some(published)
+    }
 }
 
-fn write(published: &Published) -> String {
-    let Published { device, pid, program, gids, opened, updated, counters } = published;
-    let (opened, updated) = (opened.as_millis(), updated.as_millis());
-    let mut text = format!(
-        "{MAGIC}\ndevice {device}\npid {pid}\nprogram {program}\nopened {opened}\nupdated {updated}\n"
-    );
-    gids.iter().for_each(|gid| text.push_str(&format!("gid {gid}\n")));
-    counters.iter().for_each(|counter| {
-        text.push_str(&format!("counter {} {}\n", counter.name, counter.value));
-    });
-    text
+fn parse(text: &str) -> Option<Published> {
+    serde_json::from_str::<Record>(text).ok()?.read()
 }
 
-/// What a device does to be seen.
+/// The file of an open device.
 pub(crate) struct Publisher {
     path: PathBuf,
     /// The file that is there now, locked.
@@ -190,8 +193,8 @@ impl Publisher {
         // a process of another container may have the same number
         let path = directory.join(format!("{pid}-{number}-{}.{SUFFIX}", started.as_nanos()));
         let program = env::current_exe().unwrap_or_default();
-        let program = program.file_name().unwrap_or_default().to_string_lossy().replace('\n', " ");
-        let device = device.replace('\n', " ");
+        let program = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let device = device.to_owned();
         let published =
             Published { device, pid, program, gids, opened: started, ..Published::default() };
         let mut publisher = Self { path, held: None, published };
@@ -208,12 +211,13 @@ impl Publisher {
         };
         self.published.counters = all.map(published).collect();
         self.published.updated = since_epoch();
+        let record = serde_json::to_vec(&Record::of(&self.published))?;
         let new = self.path.with_extension(UNFINISHED);
         let mut file =
             OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
         let result = flock(&file, FlockOperation::NonBlockingLockExclusive)
             .map_err(io::Error::from)
-            .and_then(|()| file.write_all(write(&self.published).as_bytes()))
+            .and_then(|()| file.write_all(&record))
             .and_then(|()| fs::rename(&new, &self.path));
         if result.is_err() {
             let _ = fs::remove_file(&new);

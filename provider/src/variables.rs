@@ -12,6 +12,8 @@ pub const FAULT: &str = "ROCE_FAULT";
 pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
 /// The variable that has every packet take the network stack.
 pub const SOCKETS_ONLY: &str = "ROCE_SOCKETS_ONLY";
+/// The variable with the level of the log.
+pub const LOG: &str = "ROCE_LOG";
 
 /// The file that `ROCE_PCAP` names.
 pub(crate) fn pcap() -> Option<PathBuf> {

@@ -36,7 +36,7 @@ const SCATTER: [usize; 8] = [300, 1, 1, 0, 254, 2, 475, 4];
 
 #[test]
 fn gathered_and_scattered_at_odd_boundaries() {
-    assert_eq!(GATHER.iter().sum::<usize>(), SCATTER.iter().sum());
+    assert_eq!(GATHER.iter().sum::<usize>(), SCATTER.iter().sum::<usize>());
     for mtu in [Mtu::B256, Mtu::B512, Mtu::B4096] {
         let mut pair = Pair::new();
         let (a, b) = pair.connect(Options { mtu, ..Options::default() });
@@ -64,7 +64,7 @@ fn gathered_and_scattered_at_odd_boundaries() {
         assert_eq!(bytes(&back, &into), expected);
         // the gaps between the pieces stay as they were
         let total: u64 = far.bytes().iter().map(|&byte| u64::from(byte)).sum();
-        assert_eq!(total, expected.iter().map(|&byte| u64::from(byte)).sum());
+        assert_eq!(total, expected.iter().map(|&byte| u64::from(byte)).sum::<u64>());
     }
 }
 

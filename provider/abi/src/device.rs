@@ -70,7 +70,13 @@ pub(crate) fn copy_text(to: &mut [c_char], text: &str) {
 
 /// The devices that the environment selects, or all; none if the environment is wrong.
 pub(crate) fn all() -> Vec<&'static Dev> {
+    static LOG: Once = Once::new();
     static REPORTED: Once = Once::new();
+    LOG.call_once(|| {
+        if let Err(error) = environment::init_log() {
+            message::print(&error.to_string());
+        }
+    });
     // the faults and their seed are read here, too: errors in them are reported before the program
     // opens a device
     let devices = OpenOptions::from_environment()

@@ -10,7 +10,9 @@ use rand_core::{RngCore, SeedableRng};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig},
     addr::Gid,
+    share::IdPartition,
 };
+use tracing::debug;
 
 use super::{OpenError, OpenOptions};
 use crate::{
@@ -66,6 +68,8 @@ pub(super) fn open_link(
         }
         None => observer,
     };
+    let partition = link.sharing().and_then(|sharing| sharing.partition());
+    let addresses = format!("{:?}", link.addresses());
     let mut config = AdapterConfig {
         port_mtu: port.active_mtu,
         source_port: link.source_port(),
@@ -74,7 +78,7 @@ pub(super) fn open_link(
         cm,
         ..AdapterConfig::new(seed)
     };
-    if let Some(partition) = link.sharing().and_then(|sharing| sharing.partition()) {
+    if let Some(partition) = partition {
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
     let mut adapter = Adapter::new(config);
@@ -85,8 +89,17 @@ pub(super) fn open_link(
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
-    let engine =
-        Engine::start(Parts { adapter, link, observer, sinks, watch, publisher }, progress)?;
+    let engine = Engine::start(
+        Parts { name: name.clone(), adapter, link, observer, sinks, watch, publisher },
+        progress,
+    )?;
+    debug!(
+        device = name,
+        addresses,
+        mtu = port.active_mtu.bytes(),
+        partition = partition.map(IdPartition::get),
+        "device opened"
+    );
     let context = Context {
         inner: Arc::new(ContextInner {
             engine,

@@ -8,6 +8,7 @@
 
 mod background;
 mod fork;
+mod log;
 mod serve;
 mod shard;
 mod signals;

@@ -4,10 +4,15 @@ use std::io;
 
 use roce_transport::{
     adapter::{Adapter, TransmitBuffer},
+    event::Event,
     time::Instant,
 };
+use tracing::{debug, error, info, warn};
 
-use super::sink::{EventSink, Sinks};
+use super::{
+    log::CounterLog,
+    sink::{EventSink, Sinks},
+};
 use crate::{
     clock,
     counters::LinkCounters,
@@ -21,11 +26,14 @@ const TRANSMIT_BUFFER: usize = 256 << 10;
 const ROUNDS: usize = 16;
 
 pub(crate) struct Shard {
+    /// The device's name, for the log.
+    name: String,
     adapter: Adapter,
     link: Box<dyn Link>,
     observer: Option<Box<dyn Observer>>,
     sinks: Sinks,
     pub(crate) link_counters: LinkCounters,
+    log: CounterLog,
     buffer: TransmitBuffer,
     /// Calls in a row that could not read the link.
     failures: u32,
@@ -42,6 +50,7 @@ pub(crate) const LOST_AFTER: u32 = 64;
 
 impl Shard {
     pub(super) fn new(
+        name: String,
         adapter: Adapter,
         link: Box<dyn Link>,
         observer: Option<Box<dyn Observer>>,
@@ -50,11 +59,13 @@ impl Shard {
         let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
         let link_counters = LinkCounters::default();
         Self {
+            name,
             adapter,
             link,
             observer,
             sinks,
             link_counters,
+            log: CounterLog::default(),
             buffer,
             failures: 0,
             counted: false,
@@ -118,6 +129,7 @@ impl Shard {
     pub(super) fn serve_timers(&mut self, now: Instant) {
         self.adapter.handle_timeout(now);
         self.transmit(now);
+        self.log.update(&self.name, self.adapter.counters());
     }
 
     /// When it wants to be served although nothing has arrived.
@@ -153,11 +165,13 @@ impl Shard {
                 self.counted |= received > 0;
                 received
             }
-            Err(_) => {
+            Err(error) => {
+                debug!(device = self.name, %error, "the link cannot be read");
                 self.counted = true;
                 self.link_counters.receive_errors += 1;
                 self.failures += 1;
                 if self.is_lost() {
+                    error!(device = self.name, %error, "the link is lost");
                     self.adapter.fail(now);
                 }
                 0
@@ -172,6 +186,7 @@ impl Shard {
         let mut table = self.adapter.gids().entries().to_vec();
         let TableChange { gone, new } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
+            info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
             port::remove(&mut table, address);
         }
@@ -179,15 +194,18 @@ impl Shard {
         for address in new {
             let result = self.link.add_address(address, watch.interface());
             if result.is_ok() && port::insert(&mut table, address) {
+                info!(device = self.name, %address, "the interface has a new address");
                 added = true;
                 continue;
             }
             self.link.remove_address(address);
             self.link_counters.bind_errors += 1;
-            self.link_counters.last_bind_error = Some(result.err().map_or_else(
+            let error = result.err().map_or_else(
                 || format!("no entry for {address} in the GID table"),
                 |error| error.to_string(),
-            ));
+            );
+            warn!(device = self.name, %address, error, "the address cannot be used");
+            self.link_counters.last_bind_error = Some(error);
         }
         self.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
@@ -257,11 +275,15 @@ impl Shard {
             }
         }
         while let Some(event) = self.adapter.poll_event() {
+            if !matches!(event, Event::Completion(_)) {
+                debug!(device = self.name, "{event}");
+            }
             self.sinks.on_event(event, &mut self.adapter, &mut *self.link);
         }
     }
 
     fn note_send_error(&mut self, error: &io::Error) {
+        debug!(device = self.name, %error, "something could not be sent");
         self.link_counters.send_errors += 1;
         self.link_counters.last_send_error = Some(error.to_string());
     }

@@ -28,6 +28,7 @@ use crate::{
 
 /// Parts of an engine.
 pub(crate) struct Parts {
+    pub(crate) name: String,
     pub(crate) adapter: Adapter,
     pub(crate) link: Box<dyn Link>,
     pub(crate) observer: Option<Box<dyn Observer>>,
@@ -40,13 +41,13 @@ impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the
     /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
-        let Parts { adapter, link, observer, sinks, watch, publisher } = parts;
+        let Parts { name, adapter, link, observer, sinks, watch, publisher } = parts;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
             epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let mut shard = Shard::new(adapter, link, observer, sinks);
+        let mut shard = Shard::new(name, adapter, link, observer, sinks);
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }

@@ -51,6 +51,7 @@ pub(crate) struct ContextInner {
 impl Drop for ContextInner {
     fn drop(&mut self) {
         self.engine.stop();
+        tracing::debug!(device = self.name, "device closed");
     }
 }
 

@@ -8,10 +8,12 @@ use roce_transport::{
     psn::Psn,
     qp::{
         Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks, Rtr, Rts,
+        State,
     },
     time::Instant,
     work::{RecvWr, SendWr},
 };
+use tracing::debug;
 
 use super::{
     context::Context,
@@ -199,7 +201,7 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`). Nothing has changed then, as with every transition.
     pub fn to_init(&self, init: Init) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init))
+        self.moved(State::Init, self.engine_command(|adapter, _, qpn| adapter.to_init(qpn, &init)))
     }
 
     /// INIT→RTR.
@@ -207,7 +209,7 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr(&self, rtr: Rtr) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr))
+        self.moved(State::Rtr, self.engine_command(|adapter, _, qpn| adapter.to_rtr(qpn, &rtr)))
     }
 
     /// RTR→RTS; with [`Rts::Resume`] SQD→RTS and SQE→RTS.
@@ -215,7 +217,10 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts(&self, rts: Rts) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts))
+        self.moved(
+            State::Rts,
+            self.engine_command(|adapter, now, qpn| adapter.to_rts(now, qpn, &rts)),
+        )
     }
 
     /// RTS→SQD: no further request is started. With `notify` an asynchronous event reports when
@@ -224,7 +229,10 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_sqd(&self, notify: bool) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify))
+        self.moved(
+            State::Sqd,
+            self.engine_command(|adapter, now, qpn| adapter.to_sqd(now, qpn, notify)),
+        )
     }
 
     /// Any state but RESET→ERR: posted requests complete as flushed.
@@ -232,7 +240,7 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_error(&self) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn))
+        self.moved(State::Err, self.engine_command(|adapter, now, qpn| adapter.to_error(now, qpn)))
     }
 
     /// Any state→RESET: posted requests are dropped without completions.
@@ -240,7 +248,7 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_reset(&self) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn))
+        self.moved(State::Reset, self.engine_command(|adapter, _, qpn| adapter.to_reset(qpn)))
     }
 
     /// [`to_rtr`](Self::to_rtr) with optional attributes.
@@ -248,7 +256,10 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rtr_with(&self, rtr: Rtr, changes: QpUpdate) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes))
+        self.moved(
+            State::Rtr,
+            self.engine_command(|adapter, _, qpn| adapter.to_rtr_with(qpn, &rtr, &changes)),
+        )
     }
 
     /// [`to_rts`](Self::to_rts) with optional attributes; with
@@ -257,7 +268,10 @@ impl QueuePair {
     /// # Errors
     /// See [`ModifyError`] (`EINVAL`).
     pub fn to_rts_with(&self, rts: Rts, changes: QpUpdate) -> Result<(), ModifyError> {
-        self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes))
+        self.moved(
+            State::Rts,
+            self.engine_command(|adapter, now, qpn| adapter.to_rts_with(now, qpn, &rts, &changes)),
+        )
     }
 
     /// Changes attributes in INIT, RTS or SQD without a transition (`ibv_modify_qp` without a new
@@ -327,6 +341,16 @@ impl QueuePair {
             wrs.iter().enumerate().try_for_each(check)?;
             post(wrs, |wr| adapter.post_send(now, qpn, wr))
         })
+    }
+
+    /// Logs a transition to this state, or its refusal.
+    fn moved(&self, to: State, result: Result<(), ModifyError>) -> Result<(), ModifyError> {
+        let (device, qpn) = (self.inner.context.name(), self.inner.qpn);
+        match &result {
+            Ok(()) => debug!(device, %qpn, "queue pair moved to {to:?}"),
+            Err(error) => debug!(device, %qpn, %error, "queue pair not moved to {to:?}"),
+        }
+        result
     }
 
     fn engine_command<R>(&self, command: impl FnOnce(&mut Adapter, Instant, Qpn) -> R) -> R {

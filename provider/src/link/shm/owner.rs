@@ -10,6 +10,7 @@ use std::{
 };
 
 use roce_transport::{cm::ServiceId, time::Instant};
+use tracing::{debug, info};
 
 use super::{
     claim::ClaimTable,
@@ -102,6 +103,7 @@ impl SharedAddress {
                 Ok(None) => Role::Requesting(socket),
                 Ok(Some(grant)) => {
                     let owner = Arc::new(socket);
+                    debug!(address = %self.address, "another process receives for this one");
                     granted = Some((self.address, grant, owner.clone()));
                     Role::Peer(owner)
                 }
@@ -114,6 +116,7 @@ impl SharedAddress {
                 // From now on this process reads the UDP socket. A thread that sleeps does so on
                 // this link's descriptor.
                 let _ = watch(epoll, &self.udp);
+                info!(address = %self.address, "this process receives for all at the address");
                 Role::Owner
             } else {
                 let requested = request_grant(epoll, wakeup, self.address, self.interface);
