@@ -9,7 +9,7 @@ use roce_transport::{
 
 use super::{Datagram, Link};
 
-/// A link that leads nowhere: without addresses, nothing goes out and nothing comes in.
+/// A link without addresses: nothing goes out and nothing comes in.
 pub(crate) struct NullLink;
 
 impl Link for NullLink {
