@@ -15,6 +15,7 @@ use roce::{
         getaddrinfo,
     },
     fabric::FaultPlan,
+    transport::cm::without_padding,
 };
 use rustix::event::{PollFd, PollFlags, poll};
 
@@ -238,8 +239,8 @@ pub(crate) fn unexpected(event: &CmEvent, peer: Option<SocketAddr>) -> Failure {
 
 /// Private data of a peer's refusal, if there is any: text, or numbers.
 fn words(private_data: &[u8]) -> String {
-    let used = private_data.iter().rposition(|&byte| byte != 0).map_or(0, |last| last + 1);
-    match (&private_data[..used], str::from_utf8(&private_data[..used])) {
+    let used = without_padding(private_data);
+    match (used, str::from_utf8(used)) {
         ([], _) => String::new(),
         (_, Ok(text)) if !text.contains(char::is_control) => format!("; it says {text:?}"),
         (data, _) => format!("; it says {data:02x?}"),

@@ -8,6 +8,7 @@ mod hand;
 mod life;
 mod loss;
 mod sidr;
+mod subject;
 mod swarm;
 mod table;
 mod trust;
