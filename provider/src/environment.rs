@@ -11,7 +11,7 @@
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
-//! [`Device::open`](crate::Device::open) heeds `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
+//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
 //! nothing for the program, and none of the others: a program in Rust says itself which devices it
 //! uses, and one that tests with a perfect network must not fail because somebody has exported a
 //! variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
