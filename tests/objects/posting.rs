@@ -1,0 +1,53 @@
+//! Posting requests one by one and all at once.
+
+use roce::{
+    BadWorkRequest, Data, PostError, QpCaps, QpInitAttr, QpType, RecvWr, SendWr, SrqAttr, State,
+};
+
+use crate::{ALL, next, open};
+
+/// Requests that are made while they are posted stop at the first that is wrong; a batch is posted
+/// as a whole or not at all.
+#[test]
+fn ways_to_post() {
+    let (a, b) = (open(), open());
+    let (cq_a, cq_b) = (a.create_cq(64, None).unwrap(), b.create_cq(64, None).unwrap());
+    let (pd_a, pd_b) = (a.alloc_pd().unwrap(), b.alloc_pd().unwrap());
+    let caps = QpCaps { max_send_wr: 4, max_inline_data: 8, ..QpCaps::default() };
+    let qp_a = pd_a.create_qp(&QpInitAttr { caps, ..QpInitAttr::new(QpType::Rc, &cq_a) }).unwrap();
+    let srq = pd_b.create_srq(SrqAttr { max_wr: 16, max_sge: 1 }).unwrap();
+    let qp_b = pd_b
+        .create_qp(&QpInitAttr { srq: Some(srq.clone()), ..QpInitAttr::new(QpType::Rc, &cq_b) })
+        .unwrap();
+    let send = |id| SendWr::send(id, Data::inline(b"x"));
+    assert_eq!(
+        qp_a.post_send_all(&[send(0)]),
+        Err(BadWorkRequest { index: 0, error: PostError::State(State::Reset) })
+    );
+    qp_a.connect_to(qp_b.endpoint(0).unwrap()).unwrap();
+    qp_b.connect_to(qp_a.endpoint(0).unwrap()).unwrap();
+    let memory = pd_b.allocate(64, ALL).unwrap();
+    let posted = srq.post_recv_with(|post| {
+        (0..9).try_for_each(|id| post(&RecvWr::new(id, [memory.sge(0..8)])))
+    });
+    assert_eq!(posted, Ok(()));
+    let twice = RecvWr::new(9, [memory.sge(0..8), memory.sge(8..16)]);
+    assert_eq!(srq.post_recv_with(|post| post(&twice)), Err(PostError::TooManySges { limit: 1 }));
+
+    let too_long = || SendWr::send(9, Data::inline(&[0; 9]));
+    let refused = PostError::InlineTooLong { limit: 8 };
+    let wrs = [send(1), send(2), too_long(), send(3)];
+    assert_eq!(qp_a.post_send_with(|post| wrs.iter().try_for_each(post)), Err(refused));
+    assert_eq!([next(&cq_a), next(&cq_a)].map(|wc| wc.wr_id), [1, 2]);
+    let failed = |index, error| Err(BadWorkRequest { index, error });
+    assert_eq!(qp_a.post_send_all(&wrs), failed(2, refused));
+    let wrs: Vec<_> = (4..9).map(send).collect();
+    assert_eq!(qp_a.post_send_all(&wrs), failed(4, PostError::QueueFull));
+    assert_eq!(qp_a.post_send_all(&wrs[..4]), Ok(()));
+    assert_eq!([(); 4].map(|()| next(&cq_a).wr_id), [4, 5, 6, 7], "nothing of what was refused");
+    assert_eq!([(); 6].map(|()| next(&cq_b).wr_id), [0, 1, 2, 3, 4, 5]);
+
+    let empty = RecvWr::new(1, []);
+    assert_eq!(qp_a.post_recv_with(|post| post(&empty)), Ok(()));
+    assert_eq!(qp_b.post_recv_with(|post| post(&empty)), Err(PostError::SharedQueue));
+}
