@@ -142,7 +142,7 @@ pub struct Corruption {
 }
 
 impl Corruption {
-    /// QpUpdate the byte.
+    /// Changes the byte.
     pub fn apply(&self, bytes: &mut [u8]) {
         if !bytes.is_empty() {
             bytes[self.offset % bytes.len()] ^= self.mask;

@@ -50,7 +50,7 @@ impl Adapter {
         self.cqs.get(id.0 as usize).ok_or(ObjectError::Unknown)
     }
 
-    /// QpUpdate how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay,
+    /// Changes how many completions a queue can hold (`ibv_resize_cq`). Those that it holds stay,
     /// in order, and others may go on taking them meanwhile.
     ///
     /// # Errors

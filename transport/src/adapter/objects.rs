@@ -56,7 +56,7 @@ impl Adapter {
         self.regions.register(pd, attr, &mut self.rng)
     }
 
-    /// QpUpdate a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
+    /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
     /// flight that use it fail.
     ///
     /// # Errors
@@ -264,7 +264,7 @@ impl Adapter {
         Ok(())
     }
 
-    /// QpUpdate how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
+    /// Changes how many requests it holds (`ibv_modify_srq` with `IBV_SRQ_MAX_WR`).
     ///
     /// # Errors
     /// [`SrqError::Size`]; [`SrqError::Posted`] when more are posted; [`SrqError::Limit`] when its

@@ -173,7 +173,7 @@ impl CompletionQueue {
         self.armed.fetch_max(kind as u8, Ordering::SeqCst);
     }
 
-    /// QpUpdate how many completions it can hold. `Err`: it holds so many, more than would fit.
+    /// Changes how many completions it can hold. `Err`: it holds so many, more than would fit.
     pub(crate) fn resize(&self, capacity: usize) -> Result<(), usize> {
         self.ring.resize(capacity)
     }
