@@ -16,13 +16,13 @@ pub struct LinkCounters {
     pub forwarded: u64,
     /// Calls in which something could not be sent.
     pub send_errors: u64,
-    /// What the last of them said.
+    /// Message of the last of these errors.
     pub last_send_error: Option<String>,
     /// Calls that could not read the link.
     pub receive_errors: u64,
     /// Addresses of the interface that came but could not be used.
     pub bind_errors: u64,
-    /// What the last of them said.
+    /// Message of the last of these errors.
     pub last_bind_error: Option<String>,
 }
 

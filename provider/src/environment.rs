@@ -1,20 +1,20 @@
-//! What the environment of a process says about its devices. This is for programs that have no
-//! other way to be told: those that use the C library, which asks here, and which `roce run`
-//! starts.
+//! Variables of the environment that configure a process's devices. They are for programs that
+//! cannot be configured otherwise: those that use the C library, which reads them, and those that
+//! `roce run` starts.
 //!
-//! | variable | what it says |
+//! | variable | meaning |
 //! |---|---|
 //! | `ROCE_DEVICES` | the devices that there are, with commas or spaces between them: names of [`devices`](crate::devices), names of network interfaces, `udp:ADDRESS`. Without it, or empty: all of [`devices`](crate::devices) |
 //! | `ROCE_PCAP` | a file for what is sent and received, see [`OpenOptions::pcap`] |
-//! | `ROCE_FAULT` | what is to go wrong, see [`FaultPlan`](crate::fabric::FaultPlan) |
-//! | `ROCE_FAULT_SEED` | where the chance of faults comes from: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
+//! | `ROCE_FAULT` | the faults, see [`FaultPlan`](crate::fabric::FaultPlan) |
+//! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
 //! nothing for the program, and none of the others: a program in Rust says itself which devices it
-//! uses, and one that tests with a perfect network must not fail because somebody has exported a
-//! variable. It asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
+//! uses, and one that tests with a perfect network must not fail because a variable is exported. It
+//! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 
 use std::{collections::BTreeSet, env};
 
@@ -27,8 +27,8 @@ use crate::{
     variables::pcap,
 };
 
-/// What is wrong with the environment: one line that says what to do. The C library prints it and
-/// has no device then.
+/// Error in a variable of the environment: one line that says what to do. The C library prints it
+/// and has no device then.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum EnvironmentError {
@@ -44,7 +44,7 @@ pub enum EnvironmentError {
     /// A level of the log that does not exist.
     #[error("{LOG}: {0:?} is not a level; write error, warn, info, debug or trace")]
     Log(String),
-    /// Something that is no text.
+    /// A value that is not UTF-8 text.
     #[error("{0} is not UTF-8 text; set it anew or unset it")]
     NotText(&'static str),
 }

@@ -20,7 +20,7 @@ pub(crate) const GID_TABLE_LEN: u16 = 256;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub struct PortAttr {
-    /// Whether its interface is up and has a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
+    /// True if its interface is up and has a carrier: `IBV_PORT_ACTIVE`, else `IBV_PORT_DOWN`.
     pub active: bool,
     /// The most payload per packet that its interface carries (`active_mtu`).
     pub active_mtu: Mtu,
@@ -36,8 +36,8 @@ pub struct PortAttr {
     pub bad_pkeys: u64,
     /// Datagrams with a Q_Key that did not match (`qkey_viol_cntr`).
     pub qkey_violations: u64,
-    /// What its interface transmits, in Mbit/s (`active_speed`, `active_width`). `None`: an
-    /// interface that has no speed.
+    /// Speed of its interface in Mbit/s (`active_speed`, `active_width`). `None`: an interface that
+    /// has no speed.
     pub speed: Option<u32>,
 }
 
@@ -94,7 +94,7 @@ impl std::fmt::Display for GidType {
     }
 }
 
-/// What the system says of an interface at one moment.
+/// State of an interface at one moment, as the system reports it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct InterfaceState {
     pub(crate) up: bool,
@@ -141,7 +141,7 @@ impl InterfaceState {
     }
 }
 
-/// Which addresses of its interface a device has.
+/// Selection of the interface's addresses that a device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Follows {
     /// All of them, as they come and go.
@@ -153,7 +153,7 @@ pub(crate) enum Follows {
     State,
 }
 
-/// What has to be done so that a GID table fits the interface's addresses.
+/// Changes by which a GID table fits the interface's addresses again.
 #[derive(PartialEq, Eq, Debug, Default)]
 pub(crate) struct TableChange {
     pub(crate) gone: Vec<IpAddr>,
@@ -197,9 +197,9 @@ pub(crate) fn remove(table: &mut [Gid], address: IpAddr) {
     table.iter_mut().filter(|gid| **gid == address.into()).for_each(|gid| *gid = Gid::default());
 }
 
-/// Notices that interfaces have changed. A routing socket only says *that* something has; what it
-/// is now is asked anew, so that a message that was lost, or that a future kernel words in another
-/// way, does no harm.
+/// Notices that interfaces have changed. A routing socket only tells *that* something has changed.
+/// The state is read anew, so that a lost message, or one of a future kernel in another format,
+/// does no harm.
 pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
@@ -222,7 +222,7 @@ impl Watch {
         Ok(Self { socket, interface, follows })
     }
 
-    /// Whether any interface has changed since it was asked last.
+    /// True if any interface has changed since the last call.
     pub(crate) fn has_news(&self) -> bool {
         let mut news = false;
         // bounded, so that a flood of messages does not keep its reader for ever
@@ -237,7 +237,7 @@ impl Watch {
         news
     }
 
-    /// What the system says of the interface now.
+    /// Present state of the interface.
     pub(crate) fn state(&self) -> InterfaceState {
         let interfaces = pnet_datalink::interfaces();
         let interface = interfaces.iter().find(|interface| interface.index == self.interface);

@@ -4,9 +4,9 @@
 //! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
 //! own. It is replaced as a whole, at most once a second and only when a counter has changed, and
 //! goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes
-//! away when the process ends, however it ends: a file that nobody holds is stale, and whoever
-//! comes across it removes it. So neither process numbers that are used again nor those of other
-//! containers confuse it.
+//! away when the process ends, however it ends: a file that no process holds is stale, and the
+//! process that comes across it removes it. So neither process numbers that are used again nor
+//! those of other containers confuse it.
 //!
 //! A device that cannot publish, because there is no such directory or the disk is full, works all
 //! the same.
@@ -46,9 +46,9 @@ pub struct Published {
     pub program: String,
     /// The device's GIDs, `::` for unused entries.
     pub gids: Vec<String>,
-    /// When it was opened, as time since the Unix epoch.
+    /// Time of opening, since the Unix epoch.
     pub opened: Duration,
-    /// When the values were read, as time since the Unix epoch.
+    /// Time at which the values were read, since the Unix epoch.
     pub updated: Duration,
     /// Every counter, those of the transport first, then those of the link.
     pub counters: Vec<PublishedCounter>,
@@ -60,10 +60,10 @@ pub struct Published {
 pub struct PublishedCounter {
     /// Its name.
     pub name: String,
-    /// What it counts; empty if the device is of another version of this software and this one does
-    /// not know the counter.
+    /// Explanation of what it counts; empty if the device is of another version of this software
+    /// and this one does not know the counter.
     pub explanation: &'static str,
-    /// How many.
+    /// Value.
     pub value: u64,
 }
 
@@ -110,7 +110,7 @@ fn read(path: &Path) -> io::Result<Option<String>> {
     loop {
         let mut file = File::open(path)?;
         if flock(&file, FlockOperation::NonBlockingLockShared).is_ok() {
-            // Nobody holds it. But its owner may just have put a new one into its place, which it
+            // No process holds it. But its owner may just have replaced it by a new one, which it
             // does hold.
             if fs::metadata(path)?.ino() != file.metadata()?.ino() {
                 continue;
@@ -149,7 +149,7 @@ impl Record {
         Self { version: VERSION, device, pid, program, gids, opened, updated, counters }
     }
 
-    /// What it says, if it is of this version.
+    /// The device that the record describes, if the record is of this version.
     fn read(self) -> Option<Published> {
         let Self { version, device, pid, program, gids, opened, updated, counters } = self;
         let known: Vec<Counter> =
@@ -179,7 +179,7 @@ pub(crate) struct Publisher {
 }
 
 impl Publisher {
-    /// Publishes a device with every counter at zero. `None`: there is no place for it.
+    /// Publishes a device with every counter at zero. `None`: no file can be made.
     pub(crate) fn new(device: &str, gids: Vec<String>) -> Option<Self> {
         let directory = runtime_directory().ok()?;
         let _ = read_all(&directory); // removes what dead processes have left

@@ -6,7 +6,7 @@ use std::{env, path::PathBuf};
 pub const DEVICES: &str = "ROCE_DEVICES";
 /// The variable that names a file for captures.
 pub const PCAP: &str = "ROCE_PCAP";
-/// The variable that says what goes wrong.
+/// The variable with the faults.
 pub const FAULT: &str = "ROCE_FAULT";
 /// The variable with the seed of the faults.
 pub const FAULT_SEED: &str = "ROCE_FAULT_SEED";
@@ -20,7 +20,7 @@ pub(crate) fn pcap() -> Option<PathBuf> {
     env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from)
 }
 
-/// Whether every packet is to take the network stack.
+/// True if every packet is to take the network stack.
 pub(crate) fn sockets_only() -> bool {
     env::var_os(SOCKETS_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
 }

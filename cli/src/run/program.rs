@@ -60,7 +60,7 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     }
 }
 
-/// Why the dynamic linker trusts no variable when it starts this program.
+/// Reason for which the dynamic linker ignores `LD_LIBRARY_PATH` when it starts this program.
 fn ignores_library_path(path: &Path, metadata: &Metadata) -> Option<&'static str> {
     let mode = metadata.mode();
     if mode & SETUID != 0 && metadata.uid() != geteuid().as_raw() {

@@ -60,7 +60,7 @@ fn fail(error: Errno) -> c_int {
 /// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if it is
 /// non-blocking, or `EINTR` after a signal whose handler does not restart calls.
 ///
-/// It is a cancellation point; nothing may need to be dropped in its callers.
+/// A cancellation point: nothing may need to be dropped in its callers.
 pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int {
     let flags = match borrow(descriptor).map(fcntl_getfl) {
         Some(Ok(flags)) => flags,

@@ -1,4 +1,4 @@
-//! Which device an id uses. The library opens devices by itself, and finds those that the program
+//! Choice of an id's device. The library opens devices by itself, and finds those that the program
 //! has open by their addresses.
 
 use std::{
@@ -15,7 +15,8 @@ use crate::{
     sync::Mutex,
 };
 
-/// One at a time looks for a device and opens it, so that two do not open the same.
+/// Lock of the thread that looks for a device and opens it, so that two threads do not open the
+/// same.
 static OPENING: Mutex<()> = Mutex::new(());
 
 fn opening() -> MutexGuard<'static, ()> {

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use crate::bind::BindError;
 
-/// Why a device cannot be opened.
+/// Error of opening a device.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OpenError {
@@ -15,7 +15,7 @@ pub enum OpenError {
         "there is no device {0}; `roce devinfo` lists the devices, and udp:ADDRESS names one by its address"
     )]
     NoSuchDevice(String),
-    /// What follows `udp:` is no IP address.
+    /// The text after `udp:` is no IP address.
     #[error("{0} is no IP address; a device is named like udp:192.0.2.1 or udp:2001:db8::1")]
     NoAddress(String),
     /// An address cannot be used.
@@ -36,7 +36,7 @@ pub enum OpenError {
     Capture {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error that the system returned.
         source: io::Error,
     },
     /// The system refuses something else: descriptors, threads, random numbers.

@@ -195,8 +195,8 @@ impl Device {
         PortAttr::of(&self.state)
     }
 
-    /// What it will tell of itself with these limits (`ibv_query_device_ex`). Its node GUID is
-    /// zero: each opening gets its own.
+    /// Attributes that the device has when it is opened with these limits (`ibv_query_device_ex`).
+    /// Its node GUID is zero: each opening gets its own.
     #[must_use]
     pub fn attributes(&self, limits: Limits) -> DeviceAttr {
         DeviceAttr::new(limits, Guid::default(), self.sys_image_guid)
@@ -210,8 +210,8 @@ impl Device {
     ///
     /// Up to 62 processes of one user can have the same address, unless one of them wants only
     /// sockets ([`OpenOptions::sockets_only`]) or is moved by hand ([`Progress::Manual`]). The
-    /// first receives for all. To ask it takes this call a moment, at most a second. The device for
-    /// loopback does not share, it takes an address that nobody has.
+    /// first receives for all. This call waits for its answer, at most a second. The device for
+    /// loopback does not share: it takes an address that no other process has.
     ///
     /// # Errors
     /// See [`OpenError`].

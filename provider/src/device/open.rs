@@ -25,7 +25,8 @@ use crate::{
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
 };
 
-/// What an adapter has besides its link; nothing by default, as on a network inside the process.
+/// Parts of a device besides its adapter and link; none by default, as on a network inside the
+/// process.
 #[derive(Default)]
 pub(super) struct Surroundings {
     pub(super) watch: Option<Watch>,
@@ -132,8 +133,8 @@ pub(crate) fn open_contexts() -> Vec<Context> {
     contexts.filter(Context::is_of_this_process).collect()
 }
 
-/// A GUID that nobody else has, with the mark of local assignment. Drawn apart from the adapter's
-/// keys and numbers, of which it tells nothing.
+/// A unique GUID, with the mark of local assignment. Drawn apart from the adapter's keys and
+/// numbers, of which it tells nothing.
 fn node_guid(seed: [u8; 32]) -> Guid {
     let mut rng = ChaCha12Rng::from_seed(seed);
     rng.set_stream(1);

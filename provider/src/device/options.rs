@@ -9,11 +9,11 @@ use roce_transport::{
 
 use crate::{engine::Progress, fabric::FaultPlan, link::Observer};
 
-/// How a device is opened.
+/// Options of opening a device.
 #[derive(Debug, Default)]
 pub struct OpenOptions {
-    /// Who moves packets. By default the program's calls, and a background thread when there are
-    /// none.
+    /// The threads that move packets. By default the program's calls do, and a background thread
+    /// when there are none.
     pub progress: Progress,
     /// Captures every datagram into this pcapng file. Without it the variable `ROCE_PCAP` of the
     /// environment names the file.
@@ -31,10 +31,10 @@ pub struct OpenOptions {
     pub sockets_only: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
-    /// What is to go wrong on the way to and from the link. By default nothing. With faults,
-    /// packets leave one by one.
+    /// Faults between adapter and link, in both directions. By default none. With faults, packets
+    /// leave one by one.
     pub faults: FaultPlan,
-    /// Where the faults' chance comes from; the same seed gives the same faults to the same
+    /// Seed of the faults' random numbers; the same seed gives the same faults to the same
     /// datagrams.
     pub fault_seed: u64,
     /// The P_Key table: the partitions that the adapter is a member of. By default full membership
@@ -42,9 +42,9 @@ pub struct OpenOptions {
     pub pkeys: PKeyTable,
     /// Sizes; the defaults are generous.
     pub limits: Limits,
-    /// How connection management works: how long and how often a peer is asked.
+    /// Configuration of connection management: timeouts and number of retries.
     pub cm: CmConfig,
-    /// Where all random numbers come from. By default 32 bytes from the operating system; a given
-    /// seed makes every key and number predictable, which is for tests only.
+    /// Seed of all random numbers. By default 32 bytes from the operating system; a given seed
+    /// makes every key and number predictable, which is for tests only.
     pub seed: Option<[u8; 32]>,
 }

@@ -30,7 +30,7 @@ enum Mode {
     Aside,
     /// Threads of the program sleep on the link's descriptors themselves. This one serves timers.
     Timers,
-    /// Nobody else serves the adapter.
+    /// No other thread serves the adapter.
     Serve,
 }
 
@@ -41,7 +41,8 @@ impl Engine {
         let mut looks = 0;
         loop {
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-            // looked at behind the wake-up: whoever stops the engine sets it before, and wakes once
+            // looked at after the wake-up: the thread that stops the engine sets it before, and
+            // wakes once
             if self.stop.load(Ordering::SeqCst) {
                 return;
             }
@@ -73,7 +74,7 @@ impl Engine {
         }
     }
 
-    /// Serves timers, then sleeps until the next one, or until something arrives if nobody else
+    /// Serves timers, then sleeps until the next one, or until something arrives if no other thread
     /// waits for that. `stands_aside`: the program polls faster than this thread wakes, so that the
     /// adapter is left to it until it hands over again.
     fn serve_and_sleep(&self, mode: Mode, stands_aside: bool) -> io::Result<()> {

@@ -64,7 +64,7 @@ unsafe extern "C" fn prepare() {
         // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after
         // they are gone.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
-        // in this order, as whoever publishes
+        // in the same order as a thread that publishes
         let publisher = borrowed.publisher.lock();
         let shard = borrowed.shard.lock();
         Held { publisher, shard, engine }

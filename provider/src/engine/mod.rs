@@ -1,7 +1,7 @@
 //! The engine: one adapter, its link, and who moves packets between them.
 //!
-//! Whoever has the lock serves the adapter. A program that posts or polls does it on its own
-//! thread; a background thread does it when the program does neither, because a peer's READ or
+//! The thread that has the lock serves the adapter. A program that posts or polls does it on its
+//! own thread; a background thread does it when the program does neither, because a peer's READ or
 //! WRITE must be served while its target sleeps. The thread keeps out of the way of a program that
 //! polls: it does not wait on the sockets then, but looks every few milliseconds whether the
 //! polling has stopped, and takes over when it has.

@@ -39,13 +39,13 @@ pub(crate) struct Shard {
     failures: u32,
     /// Something may have been counted since the counters were published.
     pub(super) counted: bool,
-    /// When they may be published next; `None`: nobody does.
+    /// Earliest time of the next publication; `None`: they are not published.
     pub(super) publication: Option<Instant>,
     /// The background thread knows that there is something to publish.
     pub(super) told: bool,
 }
 
-/// So many calls in a row that cannot read the link mean that it is lost.
+/// Number of failed calls in a row after which the link counts as lost.
 pub(crate) const LOST_AFTER: u32 = 64;
 
 impl Shard {
@@ -132,12 +132,12 @@ impl Shard {
         self.log.update(&self.name, self.adapter.counters());
     }
 
-    /// When it wants to be served although nothing has arrived.
+    /// Time at which it must be served although nothing has arrived.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
         [self.adapter.poll_timeout(), self.link.deadline()].into_iter().flatten().min()
     }
 
-    /// Whether the link is lost for good.
+    /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
         self.failures >= LOST_AFTER
     }
@@ -212,12 +212,12 @@ impl Shard {
         added
     }
 
-    /// When the counters are to be published.
+    /// Time at which the counters are to be published.
     pub(super) fn publish_at(&self) -> Option<Instant> {
         self.publication.filter(|_| self.counted)
     }
 
-    /// Goes on without the link and without whoever watched it.
+    /// Replaces the link, and forgets its observer without dropping it.
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.link_counters = self.link_counters();
         self.link = instead;
@@ -231,7 +231,7 @@ impl Shard {
         self.link.park()
     }
 
-    /// One of those who slept is awake again.
+    /// A thread that slept is awake again.
     pub(super) fn unpark(&mut self) {
         self.link.unpark();
     }

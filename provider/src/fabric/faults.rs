@@ -1,4 +1,4 @@
-//! What goes wrong: decides about one datagram at a time, and keeps none.
+//! Faults of a network: decisions about one datagram at a time; none is kept.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use roce_transport::{
 
 use super::rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive};
 
-/// How well a network carries datagrams in general. The default is a perfect one without delay.
-/// Probabilities go from 0 (never, the default) to 1 (always).
+/// General conditions of a network. The default is a perfect network without delay. Probabilities
+/// go from 0 (never, the default) to 1 (always).
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Conditions {
     /// Probability that a datagram is lost.
@@ -31,7 +31,7 @@ pub struct Conditions {
     pub corruption: f64,
     /// Probability that a datagram is marked "congestion experienced" on its way.
     pub ecn: f64,
-    /// How long every datagram takes at least. 0 by default.
+    /// Least travel time of a datagram. 0 by default.
     pub delay: Duration,
     /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when
     /// this is more than the gap between them.
@@ -53,8 +53,8 @@ impl Default for Conditions {
     }
 }
 
-/// Everything that is to go wrong. Can be written as text: clauses with commas between them, of
-/// which the first word says what happens.
+/// Plan of all faults. Can be written as text: clauses with commas between them; the first word of
+/// each is the action.
 ///
 /// ```text
 /// drop 3%                     every datagram is lost with this probability; also: duplicate, reorder, corrupt, mark
@@ -83,15 +83,15 @@ impl Default for Conditions {
 /// ```
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct FaultPlan {
-    /// For every datagram that no rule hits.
+    /// Conditions of every datagram that no rule hits.
     pub conditions: Conditions,
-    /// For single datagrams, in the order in which they are tried.
+    /// Rules for single datagrams, in the order in which they are tried.
     pub rules: Vec<Rule>,
 }
 
 impl FaultPlan {
-    /// What of it concerns a device's datagrams in one direction. Whether a receiver is ready is a
-    /// matter of what is received.
+    /// The part of the plan that concerns a device's datagrams in one direction. Rules about a
+    /// receiver that is not ready concern received datagrams only.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| {
@@ -105,31 +105,31 @@ impl FaultPlan {
     }
 }
 
-/// What is to happen to a datagram. The default is that it arrives at once and as it is.
+/// Decision about a datagram. By default it arrives at once and unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// It is lost.
+    /// True if the datagram is lost.
     pub lost: bool,
-    /// How long it takes.
+    /// Travel time.
     pub delay: Duration,
-    /// It arrives a second time, after so long.
+    /// Travel time of a second copy; `None`: there is none.
     pub copy: Option<Duration>,
-    /// It arrives changed.
+    /// Change of a byte on the way.
     pub corruption: Option<Corruption>,
-    /// It arrives marked "congestion experienced".
+    /// True if it arrives marked "congestion experienced".
     pub congestion: bool,
-    /// It finds its receiver not ready.
+    /// True if it finds its receiver not ready.
     pub not_ready: bool,
 }
 
 impl Verdict {
-    /// After how long the datagram arrives, once for each time it does.
+    /// Travel times, one for each time the datagram arrives.
     pub fn delays(&self) -> impl Iterator<Item = Duration> + use<> {
         [(!self.lost).then_some(self.delay), self.copy.filter(|_| !self.lost)].into_iter().flatten()
     }
 }
 
-/// Names a rule of a [`Faults`].
+/// Number of a rule of a [`Faults`].
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct RuleId(usize);
 
@@ -180,25 +180,25 @@ impl Faults {
         RuleId(self.rules.len() - 1)
     }
 
-    /// Removes every rule. Their names mean nothing afterwards.
+    /// Removes every rule. Their numbers mean nothing afterwards.
     pub fn clear_rules(&mut self) {
         self.rules.clear();
     }
 
-    /// How many datagrams the rule has hit.
+    /// Number of datagrams that the rule has hit.
     #[must_use]
     pub fn hits(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |counted| counted.hits)
     }
 
-    /// How many datagrams have matched the rule, hit or not. Those that an earlier rule hit are not
-    /// among them.
+    /// Number of datagrams that have matched the rule, hit or not. Those that an earlier rule hit
+    /// are not among them.
     #[must_use]
     pub fn seen(&self, rule: RuleId) -> u64 {
         self.rules.get(rule.0).map_or(0, |counted| counted.seen)
     }
 
-    /// What is to happen to this datagram; `bytes` is the UDP payload.
+    /// Decides about a datagram; `bytes` is the UDP payload.
     pub fn judge(&mut self, _now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         let mut verdict = Verdict { delay: self.travel_time(), ..Verdict::default() };
         match self.action(net, bytes) {
@@ -208,7 +208,7 @@ impl Faults {
         verdict
     }
 
-    /// What the first rule that hits does.
+    /// Action of the first rule that hits.
     fn action(&mut self, net: &NetHeader, bytes: &[u8]) -> Option<Action> {
         if self.rules.is_empty() {
             return None;

@@ -1,7 +1,7 @@
 //! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is
 //! told to, the same way for the same seed.
 //!
-//! A [`Network`] has no clock and no thread. Whoever owns it hands in datagrams with
+//! A [`Network`] has no clock and no thread. Its owner hands in datagrams with
 //! [`send`](Network::send) and takes out those that are due with
 //! [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real
 //! time. What is to go wrong stands apart in [`Faults`], which judges one datagram at a time and
@@ -43,7 +43,7 @@ pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
 pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
 pub use syntax::FaultSyntaxError;
 
-/// What the receiving end is told of the IPv4 identification of a datagram.
+/// Knowledge that the receiver has of a datagram's IPv4 identification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Identification {
     /// Everything, as by a raw socket.
@@ -63,10 +63,10 @@ pub struct Delivery {
     pub net: NetHeader,
     /// UDP payload: from the BTH to the ICRC.
     pub bytes: Vec<u8>,
-    /// Which call of [`Network::send`] it comes from, counted from 0. A duplicate has the number of
-    /// its original.
+    /// Number of the call of [`Network::send`] that sent it, counted from 0. A duplicate has the
+    /// number of its original.
     pub number: u64,
-    /// It is to find its receiver not ready.
+    /// True if it is to find its receiver not ready.
     pub not_ready: bool,
 }
 
@@ -116,13 +116,13 @@ impl Network {
         self.identification = identification;
     }
 
-    /// What goes wrong here.
+    /// The network's faults.
     #[must_use]
     pub const fn faults(&self) -> &Faults {
         &self.faults
     }
 
-    /// What goes wrong here, to be changed from now on.
+    /// The network's faults, to be changed from now on.
     pub const fn faults_mut(&mut self) -> &mut Faults {
         &mut self.faults
     }
@@ -169,7 +169,7 @@ impl Network {
         Some(datagram)
     }
 
-    /// When the next datagram arrives; `None` when none is on its way.
+    /// Time at which the next datagram arrives; `None` when none is on its way.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.peek().map(|Reverse(next)| next.due)

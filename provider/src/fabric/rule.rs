@@ -8,7 +8,7 @@ use roce_transport::{
     wire::{NetHeader, Operation, Packet, PacketPosition, Service, Syndrome},
 };
 
-/// Which way a datagram goes, as the device at hand sees it.
+/// Direction of a datagram, seen from the device.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Direction {
     /// From the adapter to the link.
@@ -77,8 +77,8 @@ impl Kind {
     }
 }
 
-/// Which datagrams a rule looks at: those that agree with every field that is set. By default all
-/// of them.
+/// Condition of a rule: it looks at datagrams that agree with every field that is set. By default
+/// at all of them.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Matcher {
     /// The kind of packet.
@@ -97,8 +97,8 @@ pub struct Matcher {
 }
 
 impl Matcher {
-    /// Whether the datagram is meant. Something that is no packet of this transport has an address
-    /// and nothing else.
+    /// True if the datagram matches. One that is no packet of this transport has addresses and
+    /// nothing else.
     #[must_use]
     pub fn matches(&self, net: &NetHeader, packet: Option<&Packet<'_>>) -> bool {
         let Self { kind, place, dest_qp, psn, src, dst } = self;
@@ -118,7 +118,7 @@ impl Matcher {
     }
 }
 
-/// Which of the datagrams that match are hit.
+/// Selection among the datagrams that match.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub enum Frequency {
     /// All.
@@ -135,7 +135,7 @@ pub enum Frequency {
 /// A change of one byte.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Corruption {
-    /// Which byte of the UDP payload; beyond its end, counting goes on at its start.
+    /// Index of the byte in the UDP payload; beyond its end, counting goes on at its start.
     pub offset: usize,
     /// The bits to flip.
     pub mask: u8,
@@ -150,22 +150,22 @@ impl Corruption {
     }
 }
 
-/// What happens to a datagram that a rule hits.
+/// Action on a datagram that a rule hits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Nothing: it arrives, whatever later rules and the conditions say.
+    /// Nothing: the datagram arrives, whatever later rules and the conditions say.
     Pass,
-    /// It is lost.
+    /// Loses the datagram.
     Drop,
-    /// It arrives twice.
+    /// Delivers it twice.
     Duplicate,
-    /// It arrives so much later than otherwise.
+    /// Delays it by this time.
     Delay(Duration),
-    /// Some of its bits change; `None` for a random byte.
+    /// Changes some of its bits; `None` for a random byte.
     Corrupt(Option<Corruption>),
-    /// It is marked "congestion experienced".
+    /// Marks it "congestion experienced".
     Mark,
-    /// It finds its receiver not ready, as if no receive request were posted: a SEND or a WRITE
+    /// Has its receiver count as not ready, as if no receive request were posted: a SEND or a WRITE
     /// with immediate data is answered with an RNR NAK, and its requester asks again. Such a rule
     /// looks only at packets that need a receive request and can be answered so, those of reliable
     /// services; and only at what a device receives.
@@ -178,7 +178,7 @@ const fn is_send(operation: Operation) -> bool {
         || matches!(operation, Op::SendLastInvalidate | Op::SendOnlyInvalidate)
 }
 
-/// Whether the packet takes a receive request, and an RNR NAK says that there is none.
+/// True if the packet takes a receive request, and an RNR NAK answers it when there is none.
 pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
     use Operation as Op;
     let opcode = packet.headers.bth().opcode;
@@ -191,13 +191,13 @@ pub(super) fn asks_for_receive(packet: &Packet<'_>) -> bool {
 /// conditions are left aside.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Rule {
-    /// Which datagrams it looks at.
+    /// Condition that a datagram must match.
     pub matcher: Matcher,
-    /// Which of those it hits.
+    /// Selection among those that match.
     pub frequency: Frequency,
-    /// What happens to them.
+    /// Action on those that are hit.
     pub action: Action,
-    /// How many it hits at most; `None` for no limit.
+    /// Greatest number of datagrams that it hits; `None` for no limit.
     pub times: Option<u64>,
     /// Only what the device sends, or only what it receives; `None` for both. On a network in the
     /// process every datagram is both, and this does not matter.

@@ -10,7 +10,7 @@ use super::{
     rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule},
 };
 
-/// What is wrong with a text that should be a [`FaultPlan`], and what to write instead.
+/// Error in the text of a [`FaultPlan`], and what to write instead.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("in the fault \"{clause}\": {problem}")]
 pub struct FaultSyntaxError {

@@ -32,13 +32,13 @@ use crate::fabric::Direction;
 pub struct Observed<'a> {
     /// Time of day, since the Unix epoch.
     pub at: Duration,
-    /// Which way.
+    /// Direction, seen from the device.
     pub direction: Direction,
-    /// What its network layers say.
+    /// Network header.
     pub net: &'a NetHeader,
     /// UDP payload, BTH to ICRC.
     pub bytes: &'a [u8],
-    /// What became of a received one.
+    /// Disposition of a received datagram.
     pub disposition: Option<Disposition>,
 }
 

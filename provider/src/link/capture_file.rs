@@ -1,4 +1,4 @@
-//! Which file a device's capture goes into, and when it is made.
+//! File of a device's capture: its name, and its making with the first packet.
 
 use std::{
     collections::BTreeSet,
@@ -17,7 +17,7 @@ use rustix::{
 use super::{Capture, Observed, Observer};
 use crate::sync::Mutex;
 
-/// A capture that becomes a file with its first packet, so that a device that nobody uses leaves
+/// A capture that becomes a file with its first packet, so that a device that is not used leaves
 /// none behind.
 ///
 /// In the name, `%d` is the device's name, `%p` the number of the process, `%%` a percent sign. A
@@ -57,7 +57,7 @@ impl CaptureFile {
                 access(&path, Access::WRITE_OK)?;
                 State::Waiting
             }
-            // a pipe, a terminal: there is only one, and whoever reads it waits for the start
+            // a pipe, a terminal: there is only one, and its reader waits for the start
             Ok(_) => State::Open(Box::new(Capture::create(&path)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 access(path.parent().unwrap_or(&path), Access::WRITE_OK | Access::EXEC_OK)?;

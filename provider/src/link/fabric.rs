@@ -91,7 +91,7 @@ impl Fabric {
         Ok(FabricLink { fabric: self.clone(), address, descriptor })
     }
 
-    /// Looks at, or changes, what goes wrong on the network.
+    /// Looks at, or changes, the faults of the network.
     pub fn with_faults<R>(&self, act: impl FnOnce(&mut Faults) -> R) -> R {
         act(self.lock().network.faults_mut())
     }

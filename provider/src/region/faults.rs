@@ -21,25 +21,25 @@ use std::{
 use super::routines;
 use crate::clock;
 
-/// How long handlers are trusted to be in front after they have been seen there.
+/// Time for which handlers count as in front after they have been seen there.
 const TRUSTED: Duration = Duration::from_millis(10);
 
-/// Of handlers that were in front of ours, so many are remembered. A program that comes with more
-/// wants to be in front.
+/// Greatest number of handlers that are remembered as having been in front of ours. A program that
+/// installs more wants to be in front.
 const MOST: usize = 8;
 
 pub(super) const SIGNALS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// For each signal, the handlers that ours stand in front of.
+/// Handlers behind ours, for each signal.
 static BEHIND: [Row; 2] = [const { Row::new() }; 2];
 
-/// Ours are in front, when they were last looked at.
+/// True if our handlers were in front when last looked at.
 static IN_FRONT: AtomicBool = AtomicBool::new(false);
 
-/// There is no point in trying any more.
+/// True if our handlers are not put in front any more.
 static GIVEN_UP: AtomicBool = AtomicBool::new(false);
 
-/// When they were last looked at, in nanoseconds of the clock.
+/// Time of the last look, in nanoseconds of the clock.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
 
 /// Handlers that were in front, the latest last. They are never freed: a signal may be on its way
@@ -58,7 +58,7 @@ impl Row {
         &BEHIND[usize::from(signal != libc::SIGSEGV)]
     }
 
-    /// Whether there was room.
+    /// Appends a handler. Returns false if there is no room.
     fn push(&self, action: libc::sigaction) -> bool {
         let count = self.count.load(Ordering::Relaxed);
         let Some(slot) = self.actions.get(count) else { return false };
@@ -78,7 +78,7 @@ impl Row {
     }
 }
 
-/// Whether a fault in the routines is survived. Puts the handlers in front if they are not; `now`
+/// True if a fault in the routines is survived. Puts the handlers in front if they are not; `now`:
 /// looks again in any case.
 pub(super) fn are_in_front(now: bool) -> bool {
     if !routines::EXIST {
@@ -103,8 +103,8 @@ pub(super) fn are_in_front(now: bool) -> bool {
     in_front
 }
 
-/// The thread that looks. A lock that a fork in the wrong moment does not leave taken in the child
-/// for ever: it has the number of the process in it.
+/// Lock of the thread that looks at the handlers. It contains the number of the process, so that a
+/// fork at the wrong moment does not leave it taken in the child for ever.
 struct Turn;
 
 static TURN: AtomicU32 = AtomicU32::new(0);
@@ -184,7 +184,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// What marks a delivery that has been passed on, beside how far.
+/// Upper half of the mark on a delivery that has been passed on; the lower half is how far.
 const MARK: u64 = 0x726f_6365_0000_0000;
 
 /// Calls the next handler behind ours.
@@ -229,8 +229,8 @@ unsafe fn pass_on(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_voi
         row.actions[next].store((&raw const DEFAULT).cast_mut().cast(), Ordering::Release);
     }
     type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
-    // SAFETY: whoever set it said that it is a handler. The kernel passes all three arguments to
-    // those that want one, too.
+    // SAFETY: the code that set it said that it is a handler. The kernel passes all three arguments
+    // to those that want one, too.
     let handler = unsafe { mem::transmute::<usize, Handler>(action.sa_sigaction) };
     handler(signal, info, context);
 }
@@ -260,6 +260,6 @@ struct Shareable(#[allow(dead_code, reason = "read through pointers in a row")] 
 // SAFETY: it is never written
 unsafe impl Sync for Shareable {}
 
-/// What is left of a handler that wanted to be called once.
+/// Action that replaces a handler that wanted to be called once.
 // SAFETY: all zero is a valid value: the default action
 static DEFAULT: Shareable = Shareable(unsafe { mem::zeroed() });

@@ -5,8 +5,8 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 use roce_transport::mem::{Memory, MemoryFault};
 
 /// A file's bytes, read and written as files are: whatever becomes of the file, an access fails at
-/// worst. It can be made to last ([`Memory::persist`]), so peers may be granted `FLUSH_PERSISTENT`.
-/// It has no words, so no atomic operation works on it.
+/// worst. Writes can be made to last ([`Memory::persist`]), so peers may be granted
+/// `FLUSH_PERSISTENT`. Atomic operations fail: the file is not accessible as words.
 #[derive(Debug)]
 pub struct FileMemory {
     file: File,
@@ -18,7 +18,7 @@ impl FileMemory {
     /// long if it is shorter.
     ///
     /// # Errors
-    /// What the system says.
+    /// Errors of the system.
     pub fn new(file: File, len: u64) -> io::Result<Self> {
         if file.metadata()?.len() < len {
             file.set_len(len)?;

@@ -14,18 +14,18 @@ use super::{faults, guard, reach};
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[error("the memory at {address:#x} cannot be {}", if *.write { "read and written" } else { "read" })]
 pub struct Unreachable {
-    /// Where, as far as it is known.
+    /// Address of the fault, as far as it is known.
     pub address: u64,
-    /// Whether it was to be written, too.
+    /// True if the memory was to be writable, too.
     pub write: bool,
 }
 
 /// Memory that the program owns: of any kind, at any address, reached through its address and never
 /// through a reference.
 ///
-/// It may be unmapped, protected or cut short (a file) while it is registered: then accesses fail
-/// with [`MemoryFault`]. What is mapped there later belongs to the region again, because an address
-/// is all that there is to it. So take the region away before the memory.
+/// The memory may be unmapped, protected or cut short (a file) while it is registered: then
+/// accesses fail with [`MemoryFault`]. What is mapped there later belongs to the region again,
+/// because an address is all that there is to it. So take the region away before the memory.
 ///
 /// Eight-byte operations work where the address of the byte is a multiple of eight.
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl Memory for ForeignMemory {
 
     fn write_at(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
         let address = self.at(offset, from.len())?;
-        // SAFETY: whoever made this value promised that it may be written
+        // SAFETY: the constructor's caller promised that it may be written
         unsafe { guard::write(address, from) }
     }
 
@@ -144,7 +144,8 @@ mod tests {
         (0..length).map(|at| (at * 7 + at / 251) as u8 | 1).collect()
     }
 
-    /// Whether a copy of `length` bytes at `offset` moves exactly these, into memory and out of it.
+    /// Asserts that a copy of `length` bytes at `offset` moves exactly these, into memory and out
+    /// of it.
     fn is_exact(ways: &Ways, memory: &MmapMemory, offset: usize, skew: usize, length: usize) {
         let size = memory.len() as usize;
         let address = memory.address() as usize + offset;
@@ -190,8 +191,7 @@ mod tests {
         }
     }
 
-    /// What lies before the missing page is copied up to its last byte; nothing is asked of what
-    /// lies behind.
+    /// The bytes before the missing page are copied up to the last; no access is made behind it.
     #[test]
     fn across_a_page_that_is_missing() {
         let memory = MmapMemory::new(3 * 4096).unwrap();

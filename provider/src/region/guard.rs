@@ -5,7 +5,8 @@
 //! fault whose signal is blocked kills the process at once. The signals are unblocked on the thread
 //! for the time of a [`Section`] in which foreign memory is reached, which is one system call each,
 //! so the engine has one section as long as it holds its lock. A thread on which they were not
-//! blocked is believed for a moment, because that call takes as long as a small message.
+//! blocked is assumed to leave them so for a moment, because that call takes as long as a small
+//! message.
 
 #![allow(unsafe_code, reason = "calling the routines, and signal masks")]
 
@@ -22,33 +23,33 @@ use roce_transport::mem::MemoryFault;
 use super::{faults, kernel, routines};
 
 /// A time in which this thread runs nothing but our own code, so that its signal mask stays as it
-/// is. Inside of another it means nothing.
+/// is. Inside another one it has no effect.
 pub(crate) struct Section {
     outermost: bool,
     of_this_thread: PhantomData<*const ()>,
 }
 
-/// So long a thread is believed not to have blocked the signals meanwhile.
+/// Time for which a thread is assumed not to have blocked the signals meanwhile.
 const BELIEVED: Duration = Duration::from_micros(100);
 
-/// What is known of the thread.
+/// State of the thread.
 #[derive(Clone, Copy)]
 enum State {
-    /// It is in no section.
+    /// In no section.
     Outside,
-    /// It is in one, and has not yet reached for foreign memory.
+    /// In a section, without an access to foreign memory so far.
     Untried,
-    /// A fault is survived.
+    /// In a section, and a fault is survived.
     Safe,
-    /// So it is, but these signals are to be blocked again.
+    /// As `Safe`, but these signals must be blocked again at the end of the section.
     Unblocked(libc::sigset_t),
-    /// It would kill.
+    /// In a section, and a fault would kill the process.
     Unsafe,
 }
 
 thread_local! {
     static STATE: Cell<State> = const { Cell::new(State::Outside) };
-    /// When the signals were last found not to be blocked.
+    /// Time at which the signals were last found not to be blocked.
     static FOUND_FREE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -61,7 +62,7 @@ impl Section {
         Self { outermost, of_this_thread: PhantomData }
     }
 
-    /// Whether a fault in the routines is survived as long as this value lives.
+    /// True if a fault in the routines is survived as long as this value lives.
     fn is_safe(&self) -> bool {
         match STATE.get() {
             State::Safe | State::Unblocked(_) => true,
@@ -134,7 +135,7 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
 /// Copies `from` to `address`.
 ///
 /// # Safety
-/// What is there may be written, if it is there at all.
+/// If the memory at `address` exists, it may be written.
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let section = Section::enter();
     if !section.is_safe() {
@@ -193,7 +194,7 @@ fn word(address: usize, operation: impl FnOnce(&mut u64) -> usize) -> Result<u64
     done(operation(&mut found)).map(|()| found)
 }
 
-/// What a routine has answered.
+/// Result of a routine.
 const fn done(answer: usize) -> Result<(), MemoryFault> {
     if answer == 0 { Ok(()) } else { Err(MemoryFault) }
 }

@@ -1,5 +1,5 @@
-//! This process's memory through the kernel: slow, and an access to what is not there is an error
-//! and nothing worse.
+//! This process's memory through the kernel: slow, and an access to memory that does not exist is
+//! only an error.
 
 #![allow(unsafe_code, reason = "there is no safe interface to process_vm_readv")]
 
@@ -19,7 +19,7 @@ pub(super) fn read(address: usize, to: &mut [u8]) -> Result<(), MemoryFault> {
 /// Copies `from` to `address`.
 ///
 /// # Safety
-/// What is there may be written, if it is there at all.
+/// If the memory at `address` exists, it may be written.
 pub(super) unsafe fn write(address: usize, from: &[u8]) -> Result<(), MemoryFault> {
     let (own, there) = (vector(from.as_ptr() as usize, from.len()), vector(address, from.len()));
     // SAFETY: the kernel reads `from`, and writes what the caller says may be written, if it can

@@ -17,7 +17,7 @@ impl MmapMemory {
     /// the kernel.
     ///
     /// # Errors
-    /// What the kernel says: usually that there is not so much memory.
+    /// Errors of the kernel: usually that there is not so much memory.
     pub fn new(len: usize) -> io::Result<Self> {
         Self::map(MmapOptions::new().populate(), len)
     }

@@ -1,14 +1,14 @@
-//! Whether memory is there, without a change to it.
+//! Tests that memory exists, without a change to it.
 
 #![allow(unsafe_code, reason = "madvise of memory that is not ours")]
 
 use std::{fs, io, ops::Range};
 
-/// Up to so many bytes are brought in and thereby tried, as pinning them would; of more only the
-/// mappings are looked at, since to bring in gigabytes takes seconds.
+/// Greatest length of a range that is brought in and thereby tested, as pinning would. Of a longer
+/// one only the mappings are looked at, since to bring in gigabytes takes seconds.
 const BROUGHT_IN: usize = 4 << 20;
 
-/// Looks whether all of a range can be read, and written if `write`.
+/// Checks that all of a range can be read, and written if `write`.
 ///
 /// # Errors
 /// The first address that cannot, as far as it is known.

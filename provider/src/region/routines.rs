@@ -256,7 +256,7 @@ std::arch::global_asm!(
     ".popsection",
 );
 
-/// Whether this architecture has them.
+/// True if this architecture has them.
 pub(super) const EXIST: bool = true;
 
 // Each answers 0 when it is done, and 1 when the memory could not be reached: then part of it may

@@ -15,11 +15,11 @@ use crate::link::{Datagram, DatagramMeta};
 /// Time after which it is looked again whether an address has a socket by now.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
-/// Channel to another device.
+/// Channel to another device, through a ring that this one writes.
 pub(super) enum Outgoing {
-    /// There is none before this time.
+    /// There is none, and none is requested before this time.
     Absent(Instant),
-    /// It has been asked for.
+    /// Requested, not yet granted.
     Requested(OwnedFd, Writer),
     Open(OwnedFd, Box<ShmSender>),
 }

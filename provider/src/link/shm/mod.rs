@@ -115,7 +115,7 @@ impl ShmLink {
         self.epoll.as_fd()
     }
 
-    /// All that is sent from now on is, byte for byte, what an adapter has built.
+    /// Declares that all that is sent from now on is, byte for byte, what an adapter has built.
     pub(super) const fn set_trusted(&mut self) {
         self.trusted = true;
     }
@@ -440,7 +440,7 @@ impl ShmLink {
         self.incoming.iter().all(|incoming| incoming.reader.is_empty())
     }
 
-    /// It does not sleep any more.
+    /// A thread that slept on the descriptors is awake again.
     pub(super) fn unpark(&mut self) {
         self.sleepers = self.sleepers.saturating_sub(1);
         if self.sleepers == 0 {

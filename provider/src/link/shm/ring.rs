@@ -218,7 +218,7 @@ impl Reader {
     /// The ring that another process has made, if it is one.
     pub(super) fn new(memory: OwnedFd) -> io::Result<Self> {
         let file = File::from(memory);
-        // memory that can be cut short would kill whoever reads it
+        // memory that can be cut short would kill the process that reads it
         let sealed = rustix::fs::fcntl_get_seals(file.as_fd())?.contains(seals());
         if !sealed || file.metadata()?.len() != SIZE {
             return Err(io::ErrorKind::InvalidData.into());

@@ -162,7 +162,7 @@ fn what_finds_no_room_waits_in_order() {
     assert_eq!(taken.len(), 61);
     assert!(taken[..60].iter().all(|(.., datagram)| *datagram == bytes));
     assert_eq!(taken[60].2, bytes[..7]);
-    // and what nobody ever reads is lost in the end, not kept
+    // and what is never read is lost in the end, not kept
     let kept = (0..1000)
         .take_while(|_| a.send(at(now), &bytes, std::slice::from_ref(&whole)).unwrap().is_ok())
         .count();

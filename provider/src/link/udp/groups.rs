@@ -29,7 +29,7 @@ pub(super) struct Groups {
     members: BTreeMap<u64, (IpAddr, Socket)>,
     next: u64,
     /// Tells which sockets have something, so that a receiver need not ask each. Its descriptor
-    /// never changes, which is what the link shows to whoever waits on it.
+    /// never changes, so the link can hand it out to threads that wait.
     epoll: OwnedFd,
     ready: Vec<u64>,
 }

@@ -56,7 +56,7 @@ pub(super) fn bind_to_interface(socket: &Socket, interface: u32) -> io::Result<(
     set(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_BINDTOIFINDEX, interface.cast_signed())
 }
 
-/// Into how many datagrams the kernel cuts one buffer for us: 1 where it does not, 64 in older
+/// Number of datagrams that the kernel cuts one buffer into: 1 where it does not, 64 in older
 /// kernels, 128 in newer ones. Found out by trying, once, on a socket that sends to itself.
 pub(super) fn max_segments() -> usize {
     static SEGMENTS: OnceLock<usize> = OnceLock::new();
@@ -211,7 +211,7 @@ fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value
     *used += length.next_multiple_of(8);
 }
 
-/// What came with a message.
+/// Source and ancillary data of a received message.
 pub(super) struct Meta {
     pub(super) source: SocketAddr,
     /// Length of every datagram in it but the last.

@@ -25,29 +25,29 @@ use groups::Groups;
 use message::{Outgoing, Receiver};
 use port::Port;
 
-/// What the payloads may add up to in one call: what both IPv4 and IPv6 keep in one piece up to the
-/// receiver.
+/// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
+/// the receiver.
 const MAX_RUN: usize = 65_487;
-/// When packets come by a shorter way, too, and none has come by the sockets lately, these are
-/// looked at when the silence has become an eighth longer, but this often at least: looking costs
-/// more than such a packet.
+/// Longest time between two looks at the sockets while packets come through shared memory. When
+/// none has come by the sockets lately, these are looked at whenever the silence has become an
+/// eighth longer, since a look costs more than a packet through shared memory.
 const LOOK: Duration = Duration::from_millis(1);
-/// How long ago is lately.
+/// Time after a packet by the sockets for which they are looked at in every call.
 const LATELY: Duration = Duration::from_millis(1);
 
-/// How a link treats other processes of the same user on the same host.
+/// Treatment of other processes of the same user on the same host.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locality {
     /// As any other host: all packets take the network stack.
     Network,
-    /// Packets to and from them take a short way: memory that the two processes share. They are the
-    /// same packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
+    /// Packets to and from them go through memory that the two processes share. They are the same
+    /// packets, but nothing on the host sees them pass, neither a packet filter nor tcpdump.
     SharedMemory,
-    /// Moreover they can have the same addresses at the same time. Each then has a
-    /// [part](super::SharingLink::partition) of the numbers. The first receives for all, so it must
-    /// [receive](Link::receive) whether or not it expects something itself.
+    /// As `SharedMemory`, and they can have the same addresses at the same time. Each then has a
+    /// [partition](super::SharingLink::partition) of the numbers. The first receives for all, so it
+    /// must [receive](Link::receive) whether or not it expects something itself.
     SharedAddress {
-        /// Which part is taken if it is free, modulo the number of parts; else the next one that
+        /// Partition to take if it is free, modulo the number of partitions; else the next one that
         /// is.
         partition: u8,
     },
@@ -67,9 +67,9 @@ pub struct UdpLink {
     receiver: Receiver,
     /// Other devices of this host, unless everything is to take the network stack.
     shm: Option<ShmLink>,
-    /// When the sockets are looked at next, if there are shm.
+    /// Time of the next look at the sockets, if there is `shm`.
     look_at: Instant,
-    /// When something last came by the sockets.
+    /// Time at which something last came by the sockets.
     last_arrival: Instant,
 }
 
@@ -85,7 +85,7 @@ impl UdpLink {
         Self::on(addresses, locality, false)
     }
 
-    /// Everything that it will be given to send is, byte for byte, what an adapter has built, so
+    /// Declares that all that is sent from now on is, byte for byte, what an adapter has built, so
     /// that no process that gets it through shared memory needs to check the ICRC.
     pub fn set_trusted(&mut self) {
         if let Some(shm) = &mut self.shm {
@@ -169,8 +169,8 @@ impl Link for UdpLink {
     }
 
     fn source_port(&self) -> SourcePort {
-        // One socket both receives and sends: a peer's answers must find it, and nobody looks at
-        // the source port.
+        // One socket both receives and sends: a peer's answers must find it, and no receiver looks
+        // at the source port.
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
@@ -229,7 +229,7 @@ impl Link for UdpLink {
             shm.attend(now);
             shm.is_settled()
         });
-        // before the first that comes by the short way: what was sent before it is here
+        // before the first that comes through shared memory: what was sent before it is here
         if !settled || *look_at <= now {
             for port in ports {
                 if port.is_read_here(shm.as_ref()) {
@@ -267,7 +267,7 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        // of a socket that others read, nobody here is told until it is this link's to read
+        // a socket that another process reads is left out until it is this link's to read
         let own = self.ports.iter().filter(|port| port.is_read_here(self.shm.as_ref()));
         let sockets = own.map(|port| port.socket.as_fd());
         sockets

@@ -42,7 +42,7 @@ impl Port {
         Ok(Self { socket, address, interface })
     }
 
-    /// Whether no other process reads its socket.
+    /// True if no other process reads its socket.
     pub(super) fn is_read_here(&self, shm: Option<&ShmLink>) -> bool {
         !shm.is_some_and(|shm| shm.is_peer(self.address))
     }
