@@ -77,7 +77,7 @@ impl EndArgs {
         context: Option<&Context>,
     ) -> Result<CmId, Failure> {
         let id = channel.create_id(space);
-        place(&id, context)?;
+        use_device(&id, context)?;
         if let Some(tos) = self.tos {
             id.set_tos(tos);
         }
@@ -176,7 +176,7 @@ pub(crate) fn address(host: &str, port: u16) -> Result<SocketAddr, Failure> {
 }
 
 /// Makes an id use a device, if one is named.
-pub(crate) fn place(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
+pub(crate) fn use_device(id: &CmId, context: Option<&Context>) -> Result<(), Failure> {
     Ok(context.map_or(Ok(()), |context| id.set_context(context))?)
 }
 

@@ -83,7 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         match own {
             Some(own) => id.bind_addr(own)?,
             None => {
-                common::place(&id, context.as_ref())?;
+                common::use_device(&id, context.as_ref())?;
                 id.resolve_addr(None, peer, Duration::from_secs(2))?;
                 common::expect(&channel, EventKind::AddrResolved, peer)?;
             }

@@ -55,8 +55,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let context = args.link.open()?;
     let channel = EventChannel::new()?;
     match args.end.server(PORT)? {
-        Some(server) => ask(args, server, &channel, context.as_ref()),
-        None => answer(args, &channel, context.as_ref()),
+        Some(server) => run_client(args, server, &channel, context.as_ref()),
+        None => run_server(args, &channel, context.as_ref()),
     }?;
     outln!("test complete");
     outln!("return status 0");
@@ -69,8 +69,8 @@ impl Args {
     }
 }
 
-/// The client.
-fn ask(
+/// Runs the client.
+fn run_client(
     args: &Args,
     server: SocketAddr,
     channel: &EventChannel,
@@ -107,8 +107,12 @@ fn ask(
     Ok(())
 }
 
-/// The server.
-fn answer(args: &Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
+/// Runs the server.
+fn run_server(
+    args: &Args,
+    channel: &EventChannel,
+    context: Option<&Context>,
+) -> Result<(), Failure> {
     outln!("udaddy: starting server");
     let listener = args.end.id(channel, args.port_space.into(), context)?;
     args.end.listen(&listener, PORT)?;

@@ -30,7 +30,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
     match &args.address {
         Some(server) if args.client => {
             Ping::connect(&args, &channel, context.as_ref(), common::address(server, args.port)?)?
-                .ask()
+                .run_client()
         }
         _ => serve(args, &channel, context.as_ref()),
     }
@@ -39,7 +39,7 @@ pub(crate) fn run(args: Args) -> Result<(), Failure> {
 /// Waits for clients and serves them, one after the other ends it unless there are to be many.
 fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Result<(), Failure> {
     let listener = channel.create_id(PortSpace::Tcp);
-    common::place(&listener, context)?;
+    common::use_device(&listener, context)?;
     listener
         .bind_addr(common::address(args.address.as_deref().unwrap_or("0.0.0.0"), args.port)?)?;
     listener.listen(0)?;
@@ -54,13 +54,13 @@ fn serve(args: Args, channel: &EventChannel, context: Option<&Context>) -> Resul
                 id.migrate_id(&own);
                 let args = args.clone();
                 std::thread::spawn(move || {
-                    if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::answer) {
+                    if let Err(error) = Ping::accept(&args, &own, id).and_then(Ping::run_server) {
                         errln!("roce: {error}");
                     }
                 });
             }
             EventKind::ConnectRequest => {
-                return Ping::accept(&args, channel, event.id().clone())?.answer();
+                return Ping::accept(&args, channel, event.id().clone())?.run_server();
             }
             EventKind::AddrChange => {}
             _ => return Err(common::unexpected(&event, None)),

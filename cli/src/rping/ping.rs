@@ -102,7 +102,7 @@ impl<'a> Ping<'a> {
         let id = channel.create_id(PortSpace::Tcp);
         let own = args.source.as_deref().map(|own| common::address(own, 0)).transpose()?;
         if own.is_none() {
-            common::place(&id, context)?;
+            common::use_device(&id, context)?;
         }
         common::resolve(&id, channel, own, server)?;
         args.debug(|| "rdma_resolve_addr - rdma_resolve_route successful".into());
@@ -173,8 +173,8 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// The client's part.
-    pub(super) fn ask(mut self) -> Result<(), Failure> {
+    /// Runs the client's side.
+    pub(super) fn run_client(mut self) -> Result<(), Failure> {
         let size = self.args.size;
         for number in 0..self.args.count.unwrap_or(u32::MAX) {
             let data = ping_data(number, size);
@@ -222,8 +222,8 @@ impl<'a> Ping<'a> {
         Ok(())
     }
 
-    /// The server's part, until the client ends it.
-    pub(super) fn answer(mut self) -> Result<(), Failure> {
+    /// Runs the server's side until the client ends it.
+    pub(super) fn run_server(mut self) -> Result<(), Failure> {
         let (args, size) = (self.args, self.args.size);
         loop {
             let Some(source) = self.next_info()? else { break };

@@ -85,8 +85,8 @@ impl CmId {
         Some(CmEvent { id: self.clone(), listen_id: None, kind, status, param })
     }
 
-    /// Finishes what a call has started: returns at once if events report the rest, else waits
-    /// until one of `wanted` has come.
+    /// Finishes what a call has started: at once if events report the rest, else when one of the
+    /// `wanted` has come.
     pub(super) fn finish(&self, wanted: &[EventKind]) -> Result<(), CmError> {
         let channel = {
             let inner = self.inner();

@@ -16,7 +16,7 @@ use tracing::debug;
 
 use super::{OpenError, OpenOptions};
 use crate::{
-    engine::{CounterSink, Engine, Parts, Sinks},
+    engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
     port::{PortAttr, Watch},
@@ -91,7 +91,7 @@ pub(super) fn open_link(
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
     let engine = Engine::start(
-        Parts { name: name.clone(), adapter, link, observer, sinks, watch, publisher },
+        EngineParts { name: name.clone(), adapter, link, observer, sinks, watch, publisher },
         progress,
     )?;
     debug!(

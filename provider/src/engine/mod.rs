@@ -20,4 +20,4 @@ pub use serve::Progress;
 #[cfg(test)]
 pub(crate) use shard::LOST_AFTER;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};
-pub(crate) use start::Parts;
+pub(crate) use start::EngineParts;

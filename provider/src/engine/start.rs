@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Parts of an engine.
-pub(crate) struct Parts {
+pub(crate) struct EngineParts {
     pub(crate) name: String,
     pub(crate) adapter: Adapter,
     pub(crate) link: Box<dyn Link>,
@@ -40,8 +40,8 @@ pub(crate) struct Parts {
 impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the
     /// engine is [stopped](Self::stop).
-    pub(crate) fn start(parts: Parts, progress: Progress) -> io::Result<Arc<Self>> {
-        let Parts { name, adapter, link, observer, sinks, watch, publisher } = parts;
+    pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
+        let EngineParts { name, adapter, link, observer, sinks, watch, publisher } = parts;
         let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {

@@ -89,9 +89,9 @@ pub(super) fn are_in_front(now: bool) -> bool {
     if !now && fresh || GIVEN_UP.load(Ordering::Relaxed) {
         return IN_FRONT.load(Ordering::Relaxed);
     }
-    let turn = loop {
-        match Turn::take() {
-            Some(turn) => break turn,
+    let lock = loop {
+        match CheckLock::take() {
+            Some(lock) => break lock,
             None if now => thread::yield_now(),
             None => return IN_FRONT.load(Ordering::Relaxed),
         }
@@ -99,29 +99,30 @@ pub(super) fn are_in_front(now: bool) -> bool {
     LOOKED.store(time, Ordering::Relaxed);
     let in_front = SIGNALS.into_iter().all(put_in_front);
     IN_FRONT.store(in_front, Ordering::Relaxed);
-    drop(turn);
+    drop(lock);
     in_front
 }
 
 /// Lock of the thread that looks at the handlers. It contains the number of the process, so that a
 /// fork at the wrong moment does not leave it taken in the child for ever.
-struct Turn;
+struct CheckLock;
 
-static TURN: AtomicU32 = AtomicU32::new(0);
+static CHECKER: AtomicU32 = AtomicU32::new(0);
 
-impl Turn {
+impl CheckLock {
     fn take() -> Option<Self> {
         let own = process::id();
         let free_or_the_parents = |taken: u32| (taken != own).then_some(own);
-        TURN.fetch_update(Ordering::Acquire, Ordering::Relaxed, free_or_the_parents)
+        CHECKER
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, free_or_the_parents)
             .ok()
             .map(|_| Self)
     }
 }
 
-impl Drop for Turn {
+impl Drop for CheckLock {
     fn drop(&mut self) {
-        TURN.store(0, Ordering::Release);
+        CHECKER.store(0, Ordering::Release);
     }
 }
 

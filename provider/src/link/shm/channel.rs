@@ -16,7 +16,7 @@ use crate::link::{Datagram, DatagramMeta};
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Channel to another device, through a ring that this one writes.
-pub(super) enum Outgoing {
+pub(super) enum OutgoingChannel {
     /// There is none, and none is requested before this time.
     Absent(Instant),
     /// Requested, not yet granted.
@@ -24,7 +24,7 @@ pub(super) enum Outgoing {
     Open(OwnedFd, Box<ShmSender>),
 }
 
-impl Outgoing {
+impl OutgoingChannel {
     /// Opens if there is an answer, and closes if the other process has ended.
     pub(super) fn update(&mut self, now: Instant) {
         *self = match mem::replace(self, Self::Absent(now)) {
@@ -45,7 +45,7 @@ impl Outgoing {
 }
 
 /// Channel from another device.
-pub(super) struct Incoming {
+pub(super) struct IncomingChannel {
     /// `None`: from the owner of the own address, which says of each datagram where it comes from.
     pub(super) src: Option<IpAddr>,
     pub(super) dst: IpAddr,
@@ -57,7 +57,7 @@ pub(super) struct Incoming {
     pub(super) broken: bool,
 }
 
-impl Incoming {
+impl IncomingChannel {
     pub(super) const fn new(
         src: Option<IpAddr>,
         dst: IpAddr,

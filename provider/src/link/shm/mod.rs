@@ -42,7 +42,7 @@ use socket2::Socket;
 use super::{BATCH, Datagram, SharingLink};
 use crate::{bind::BindError, readiness::wait};
 use address::SharedAddresses;
-use channel::{Incoming, Outgoing, RETRY};
+use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners, request_channel, request_grant};
 use owner::{Grant, HANDOVER};
 use ring::{Broken, LONGEST, Reader, RunHeader};
@@ -66,8 +66,8 @@ pub(super) struct ShmLink {
     /// Wakeup eventfd: other processes write to it to wake this one.
     wakeup: OwnedFd,
     listeners: Listeners,
-    outgoing: BTreeMap<(IpAddr, IpAddr), Outgoing>,
-    incoming: Vec<Incoming>,
+    outgoing: BTreeMap<(IpAddr, IpAddr), OutgoingChannel>,
+    incoming: Vec<IncomingChannel>,
     /// True if addresses may be shared.
     shares: bool,
     /// True if all that is sent is what an adapter has built.
@@ -200,7 +200,7 @@ impl ShmLink {
     ) -> io::Result<()> {
         let reader = Reader::new(ring)?;
         reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(Incoming::new(None, address, owner, reader));
+        self.incoming.push(IncomingChannel::new(None, address, owner, reader));
         Ok(())
     }
 
@@ -243,10 +243,10 @@ impl ShmLink {
         interface: u32,
     ) -> bool {
         match self.outgoing.get(&(src, dst)) {
-            Some(Outgoing::Open(..)) => return true,
-            Some(Outgoing::Requested(..)) => return false,
-            Some(Outgoing::Absent(until)) if now < *until => return false,
-            Some(Outgoing::Absent(_)) => {}
+            Some(OutgoingChannel::Open(..)) => return true,
+            Some(OutgoingChannel::Requested(..)) => return false,
+            Some(OutgoingChannel::Absent(until)) if now < *until => return false,
+            Some(OutgoingChannel::Absent(_)) => {}
             None => {
                 if dst.is_multicast() || !self.has_room(now) {
                     return false;
@@ -255,9 +255,10 @@ impl ShmLink {
         }
         let requested = request_channel(src, dst, interface).and_then(|(socket, writer)| {
             watch(&self.epoll, &socket)?;
-            Ok(Outgoing::Requested(socket, writer))
+            Ok(OutgoingChannel::Requested(socket, writer))
         });
-        self.outgoing.insert((src, dst), requested.unwrap_or(Outgoing::Absent(now.plus(RETRY))));
+        self.outgoing
+            .insert((src, dst), requested.unwrap_or(OutgoingChannel::Absent(now.plus(RETRY))));
         false
     }
 
@@ -266,7 +267,7 @@ impl ShmLink {
         if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
             self.outgoing.retain(
-                |_, outgoing| !matches!(outgoing, Outgoing::Absent(until) if *until <= now),
+                |_, outgoing| !matches!(outgoing, OutgoingChannel::Absent(until) if *until <= now),
             );
         }
         self.outgoing.len() < MAX_PAIRS
@@ -281,7 +282,9 @@ impl ShmLink {
     ) -> Option<io::Result<()>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
-        let Some(Outgoing::Open(_, sender)) = self.outgoing.get_mut(&key) else { return None };
+        let Some(OutgoingChannel::Open(_, sender)) = self.outgoing.get_mut(&key) else {
+            return None;
+        };
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
@@ -294,7 +297,7 @@ impl ShmLink {
             self.write_at = Some(now.plus(WRITE_RETRY));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-            self.outgoing.insert(key, Outgoing::Absent(now.plus(RETRY)));
+            self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
         Some(result)
     }
@@ -310,9 +313,9 @@ impl ShmLink {
         if self.write_at.is_some_and(|due| due <= now) {
             self.write_at = None;
             for outgoing in self.outgoing.values_mut() {
-                let Outgoing::Open(_, sender) = outgoing else { continue };
+                let OutgoingChannel::Open(_, sender) = outgoing else { continue };
                 if sender.write_backlog().is_err() {
-                    *outgoing = Outgoing::Absent(now.plus(RETRY));
+                    *outgoing = OutgoingChannel::Absent(now.plus(RETRY));
                 } else if !sender.wake() {
                     self.write_at = Some(now.plus(WRITE_RETRY));
                 }
@@ -355,7 +358,12 @@ impl ShmLink {
                     {
                         reader.set_asleep(self.sleepers > 0);
                         let socket = Arc::new(pending.socket);
-                        self.incoming.push(Incoming::new(Some(src), pending.dst, socket, reader));
+                        self.incoming.push(IncomingChannel::new(
+                            Some(src),
+                            pending.dst,
+                            socket,
+                            reader,
+                        ));
                     }
                 }
                 Hello::Share(wakeup) => {

@@ -79,7 +79,7 @@ fn try_segments(count: usize) -> io::Result<()> {
         segment: 1,
         range: 0..count,
     };
-    Outgoing::default().send(&socket, &vec![0; count], &[run], |_| address)
+    SendBuffers::default().send(&socket, &vec![0; count], &[run], |_| address)
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
@@ -98,7 +98,7 @@ fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
 
 /// Buffers for sending, kept between calls.
 #[derive(Default)]
-pub(super) struct Outgoing {
+pub(super) struct SendBuffers {
     addresses: Vec<SockAddr>,
     controls: Vec<Control>,
     vectors: Vec<libc::iovec>,
@@ -107,9 +107,9 @@ pub(super) struct Outgoing {
 
 // SAFETY: The pointers in `vectors` and `headers` are only used inside `send`, which fills them
 // first.
-unsafe impl Send for Outgoing {}
+unsafe impl Send for SendBuffers {}
 
-impl Outgoing {
+impl SendBuffers {
     /// Sends every run from `socket`. A run that cannot be sent is skipped.
     pub(super) fn send(
         &mut self,
@@ -221,13 +221,13 @@ pub(super) struct Meta {
 }
 
 /// Buffers for receiving, kept between calls.
-pub(super) struct Receiver {
+pub(super) struct ReceiveBuffers {
     buffers: Box<[u8]>,
     controls: [Control; BATCH],
     names: [libc::sockaddr_storage; BATCH],
 }
 
-impl Receiver {
+impl ReceiveBuffers {
     pub(super) fn new() -> Self {
         // SAFETY: All zero is a valid socket address storage.
         let names = unsafe { mem::zeroed() };

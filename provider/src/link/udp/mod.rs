@@ -22,7 +22,7 @@ use socket2::Socket;
 use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
 use crate::bind::BindError;
 use groups::Groups;
-use message::{Outgoing, Receiver};
+use message::{ReceiveBuffers, SendBuffers};
 use port::Port;
 
 /// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
@@ -63,8 +63,8 @@ pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
     limits: TransmitLimits,
-    outgoing: Outgoing,
-    receiver: Receiver,
+    send_buffers: SendBuffers,
+    receive_buffers: ReceiveBuffers,
     /// Other devices of this host, unless everything is to take the network stack.
     shm: Option<ShmLink>,
     /// Time of the next look at the sockets, if there is `shm`.
@@ -141,8 +141,8 @@ impl UdpLink {
             ports,
             groups: Groups::new().map_err(system)?,
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
-            outgoing: Outgoing::default(),
-            receiver: Receiver::new(),
+            send_buffers: SendBuffers::default(),
+            receive_buffers: ReceiveBuffers::new(),
             shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
@@ -176,7 +176,7 @@ impl Link for UdpLink {
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut result = Ok(());
-        let Self { ports, shm, outgoing, .. } = self;
+        let Self { ports, shm, send_buffers, .. } = self;
         for group in runs.chunk_by(|a, b| a.src == b.src) {
             let Some(port) = ports.iter().find(|port| port.address == group[0].src) else {
                 let message = format!("{} is no address of this device any more", group[0].src);
@@ -185,7 +185,7 @@ impl Link for UdpLink {
             };
             let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
             let Some(shm) = shm else {
-                result = outgoing.send(&port.socket, bytes, group, to).and(result);
+                result = send_buffers.send(&port.socket, bytes, group, to).and(result);
                 continue;
             };
             // runs that go the same way go out with one call
@@ -195,7 +195,7 @@ impl Link for UdpLink {
                 let sent = shm.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
                     let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
                     count = count.max(rest.iter().take_while(far).count());
-                    outgoing.send(&port.socket, bytes, &rest[..count], to)
+                    send_buffers.send(&port.socket, bytes, &rest[..count], to)
                 });
                 rest = &rest[count..];
                 result = sent.and(result);
@@ -205,10 +205,10 @@ impl Link for UdpLink {
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        let Self { ports, groups, receiver, shm, look_at, last_arrival, .. } = self;
+        let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
         let mut receive = |socket: &Socket, dst: IpAddr, shm: &mut Option<ShmLink>| {
-            receiver.receive(socket, |meta, payload| {
+            receive_buffers.receive(socket, |meta, payload| {
                 for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
                     let net = NetHeader {
                         src: meta.source.ip().to_canonical(),
