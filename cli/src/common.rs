@@ -24,7 +24,7 @@ use crate::failure::Failure;
 /// Longest time for finding an address and a route.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The device, and what is to happen to its packets.
+/// The device, and the capture and faults of its packets.
 #[derive(clap::Args)]
 pub(crate) struct LinkArgs {
     /// Device: a name from `roce devinfo`, or udp:ADDRESS. By default the one that fits the

@@ -22,7 +22,7 @@ pub(crate) struct Datagrams {
     pub(crate) pd: ProtectionDomain,
     event_loop: EventLoop,
     outgoing: MemoryRegion,
-    /// A place for each queue pair.
+    /// One entry for each queue pair.
     incoming: MemoryRegion,
     size: usize,
     count: u32,
@@ -37,7 +37,7 @@ pub(crate) struct Node {
 }
 
 impl Datagrams {
-    /// For so many queue pairs, on the device of `id`.
+    /// Makes buffers for the messages of `nodes` queue pairs, on the device of `id`.
     pub(crate) fn new(
         tool: &str,
         id: &CmId,
@@ -150,7 +150,7 @@ impl Datagrams {
         Ok(())
     }
 
-    /// Nothing of what was sent is still here.
+    /// Stays for repeats of the peers' last requests, when packets were lost.
     pub(crate) fn finish(&self) {
         common::linger(&self.context);
     }

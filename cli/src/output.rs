@@ -1,6 +1,6 @@
 //! Standard output and standard error of the tool.
 //!
-//! `println!` panics when nobody reads the output any more, as in `roce devinfo | head -1`. These
+//! `println!` panics when the output has no reader any more, as in `roce devinfo | head -1`. These
 //! end the command as SIGPIPE would, quietly. The signal itself stays ignored, as it is in every
 //! Rust program: sockets of the library report a broken connection as an error.
 

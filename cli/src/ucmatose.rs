@@ -320,7 +320,7 @@ impl Test {
     }
 }
 
-/// As the stock server does when there are more connections than it wants.
+/// Refuses a connection as the stock server does when there are more than it wants.
 fn refuse(event: &CmEvent) -> Result<(), Failure> {
     errln!("cmatose: failing connection request");
     Ok(event.id().reject(&[])?)

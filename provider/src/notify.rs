@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::sync::Mutex;
 
-/// Number of values that are kept while no one takes them; then the oldest go.
+/// Greatest number of values that are kept; more displace the oldest.
 const MAX_VALUES: usize = 4096;
 
 /// A queue with a descriptor that is readable while it holds values.

@@ -13,7 +13,7 @@ use rustix::{
     net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, netlink, recv, socket_with},
 };
 
-/// Entries of a GID table at most.
+/// Greatest number of entries of a GID table.
 pub(crate) const GID_TABLE_LEN: u16 = 256;
 
 /// A device's port (`ibv_port_attr`); every device has one, number 1.
@@ -100,7 +100,7 @@ pub(crate) struct InterfaceState {
     pub(crate) up: bool,
     pub(crate) link_mtu: u32,
     pub(crate) speed: Option<u32>,
-    /// In the order of a GID table.
+    /// Addresses in the order of a GID table.
     pub(crate) addresses: Vec<IpAddr>,
 }
 
@@ -144,12 +144,12 @@ impl InterfaceState {
 /// Selection of the interface's addresses that a device has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Follows {
-    /// All of them, as they come and go.
+    /// All addresses, as they come and go.
     All,
-    /// Just this one, while the interface has it.
+    /// This address only, while the interface has it.
     Only(IpAddr),
-    /// Those that it was opened with, whatever the interface says: any address of 127.0.0.0/8 can
-    /// be used without being listed.
+    /// The addresses that it was opened with, whatever the interface has: any address of
+    /// 127.0.0.0/8 can be used without being listed.
     State,
 }
 

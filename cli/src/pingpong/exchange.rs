@@ -104,8 +104,8 @@ impl Exchange {
         self.stream.local_addr()
     }
 
-    /// Tells our addresses, learns as many of the peer's, and calls `ready` with them when the peer
-    /// may rely on this side being ready.
+    /// Sends our addresses, receives as many of the peer's, and calls `ready` with them before the
+    /// peer may rely on this side being ready.
     pub(super) fn swap(
         mut self,
         ours: &[Endpoint],
@@ -129,7 +129,7 @@ impl Exchange {
         }
     }
 
-    /// Tells our address, learns that of the peer, and calls `ready` with it.
+    /// Sends our address, receives that of the peer, and calls `ready` with it.
     pub(super) fn swap_xrc(
         &mut self,
         ours: &XrcEndpoint,
@@ -152,7 +152,7 @@ impl Exchange {
         Ok(theirs)
     }
 
-    /// Waits until the peer has everything, too.
+    /// Waits until the peer has received everything, too.
     pub(super) fn end_xrc(&mut self) -> Result<(), Failure> {
         if self.is_client {
             self.stream.write_all(END)?;

@@ -19,7 +19,8 @@ use exchange::{Exchange, Shown};
 use plan::{Plan, QKEY};
 use session::Session;
 
-/// So many addresses are told when there are several queue pairs; those that are not used are zero.
+/// Number of addresses that are exchanged when there are several queue pairs; those that are not
+/// used are zero.
 const MAX_QP: usize = 256;
 
 /// Send messages back and forth with a peer.
@@ -219,7 +220,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Exchanges the messages, and says how long it took.
+/// Exchanges the messages, and prints the time that it took.
 fn play(session: &mut Session, plan: &Plan) -> Result<(), Failure> {
     let start = Instant::now();
     session.play()?;

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 const GRH: usize = 40;
 /// The stock tools look only at the first byte of each page of this size, which has to be zero.
 const PAGE: usize = 4096;
-/// With nothing from the peer for so long, it is gone.
+/// Time without anything from the peer after which it counts as gone.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(super) struct Session {
@@ -254,7 +254,7 @@ impl Session {
         Ok(())
     }
 
-    /// Stays for what the peer may still have to ask again, when packets were lost.
+    /// Stays for repeats of the peer's last requests, when packets were lost.
     pub(super) fn linger(&self) {
         let lossy = |context: &Context| {
             let counters = context.counters();
@@ -278,7 +278,7 @@ struct Pending {
     answer: bool,
 }
 
-/// Message of the side that begins: every byte tells its place, but the first of each page is
+/// Message of the side that begins: every byte depends on its offset, but the first of each page is
 /// zero, as stock servers want it.
 fn pattern(size: usize) -> Vec<u8> {
     (0..size)

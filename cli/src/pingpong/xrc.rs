@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{failure::Failure, output::outln};
 
-/// Tells the peer where this side is, learns where the peer is, and connects both queue pairs.
+/// Sends this side's address to the peer, receives the peer's, and connects both queue pairs.
 pub(super) fn connect(
     session: &mut Session,
     exchange: &mut Exchange,

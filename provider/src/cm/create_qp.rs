@@ -69,7 +69,7 @@ impl CmId {
             return Err(ObjectError::Unknown.into());
         }
         let qp_type = qp.query().qp_type;
-        // one id speaks for both ends of an extended reliable connection
+        // one id stands for both ends of an extended reliable connection
         if qp_type != inner.options.qp_type && !(is_xrc(qp_type) && is_xrc(inner.options.qp_type)) {
             return Err(CmError::WrongService(qp_type));
         }

@@ -87,15 +87,15 @@ pub(super) struct IdInner {
     /// A queue pair that the program has made and the adapter moves; true if it has a shared receive
     /// queue.
     pub(super) adopted: Option<(Qpn, bool)>,
-    /// Of a passive side: the first PSN that it expects, once it is drawn.
+    /// First PSN that a passive side expects, once it is drawn.
     pub(super) psn: Option<Psn>,
-    /// Of a listener: its devices.
+    /// Devices of a listener.
     pub(super) listening: Vec<Context>,
     /// Multicast groups; true if the queue pair is attached.
     pub(super) groups: BTreeMap<IpAddr, bool>,
-    /// Of a listening endpoint: protection domain and attributes of its requests' queue pairs.
+    /// Protection domain and attributes of the queue pairs of a listening endpoint's requests.
     pub(super) template: Option<(Option<ProtectionDomain>, CmQpAttr)>,
-    /// Of an id without a channel: its last event.
+    /// Last event of an id without a channel.
     pub(super) last: Option<(EventKind, Status, Param)>,
 }
 
@@ -126,7 +126,7 @@ impl IdInner {
         self.device_addr.as_ref().ok_or(CmError::NoDevice)
     }
 
-    /// The id belongs to a device from now on.
+    /// Makes the id belong to a device.
     pub(super) fn attach(&mut self, shared: &Arc<Shared>, device_addr: DeviceAddr) {
         self.channel.attach(&device_addr.context, device_addr.opened);
         let ip = Some(device_addr.ip);
@@ -165,8 +165,8 @@ impl CmId {
         Self { handle }
     }
 
-    /// Makes an id without a channel (`rdma_create_id` with none): its calls wait for what comes of
-    /// them.
+    /// Makes an id without a channel (`rdma_create_id` with none): its calls wait for their
+    /// results.
     ///
     /// # Errors
     /// When the process may not open more descriptors (`EMFILE`).
@@ -240,7 +240,7 @@ impl CmId {
         self.inner().device_addr.as_ref().map(|own| own.context.clone())
     }
 
-    /// The channel that tells of it.
+    /// The channel of its events.
     #[must_use]
     pub fn channel(&self) -> EventChannel {
         self.inner().channel.clone()
@@ -283,8 +283,8 @@ impl CmId {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
-    /// Its events go to another channel from now on (`rdma_migrate_id`), those that were not taken,
-    /// too.
+    /// Moves its events to another channel from now on (`rdma_migrate_id`), also those that were
+    /// not taken.
     pub fn migrate_id(&self, channel: &EventChannel) {
         let mut inner = self.inner();
         if let Some(own) = &inner.device_addr {

@@ -7,7 +7,7 @@ use roce_transport::addr::Gid;
 use super::{CmError, CmId, IdState, devices, route::Routes, shared::Listening};
 use crate::Context;
 
-/// Requests that may wait when the program does not say how many.
+/// Number of requests that may wait by default.
 const BACKLOG: usize = 1024;
 
 impl CmId {

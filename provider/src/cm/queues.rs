@@ -82,7 +82,7 @@ impl Completions {
     }
 }
 
-/// From RESET to where requests can be posted.
+/// Moves a queue pair from RESET to the state in which requests can be posted.
 pub(super) fn prepare(qp: &QueuePair) -> Result<(), ModifyError> {
     if qp.query().qp_type == QpType::Ud {
         qp.to_init(Init { qkey: UDP_QKEY, ..Init::default() })?;

@@ -117,12 +117,12 @@ impl Routes {
         self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
     }
 
-    /// An id belongs to this device from now on.
+    /// Adds an id that belongs to this device from now on.
     pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>) {
         self.ids.insert(Arc::as_ptr(id).addr(), (id.clone(), ip));
     }
 
-    /// Nothing more goes to this id.
+    /// Removes an id: no more events go to it.
     pub(super) fn detach(&mut self, id: &Arc<Shared>) {
         self.ids.remove(&Arc::as_ptr(id).addr());
     }

@@ -35,11 +35,11 @@ pub(super) struct State {
     pub(super) conn: Option<ConnId>,
     /// Own queue pair.
     pub(super) qpn: Option<Qpn>,
-    /// Of an active side: the path to the peer.
+    /// Path to the peer, of an active side.
     pub(super) av: Option<AddressVector>,
-    /// Of a listener.
+    /// Requests wanted, of a listener.
     pub(super) listening: Option<Listening>,
-    /// Of a passive side.
+    /// Request that a passive side has got.
     pub(super) request: Option<RequestInfo>,
 }
 
@@ -67,7 +67,7 @@ pub(super) struct RequestInfo {
 /// An event in a channel. It holds no handle, so that to drop it does nothing to an id.
 pub(super) struct QueuedEvent {
     pub(super) id: Arc<Shared>,
-    /// For a request that the program has not taken yet.
+    /// The request that it reports, if the program has not taken it yet.
     pub(super) request: Option<PendingRequest>,
     pub(super) kind: EventKind,
     pub(super) status: Status,
@@ -105,12 +105,12 @@ impl Shared {
         Self { handle: OnceLock::new(), queue: Mutex::new(queue), state: Mutex::new(state) }
     }
 
-    /// That of a new id.
+    /// State of a new id.
     pub(super) fn idle(queue: Arc<Queue<QueuedEvent>>) -> Self {
         Self::new(queue, State::new(IdState::Idle))
     }
 
-    /// That of a request to `listener`, which the program has not taken yet.
+    /// State of a request to `listener` that the program has not taken yet.
     pub(super) fn of_request(listener: &Self, conn: ConnId, request: RequestInfo) -> Self {
         let state = State {
             conn: Some(conn),
@@ -133,7 +133,7 @@ impl Shared {
         self.handle.get()?.upgrade()
     }
 
-    /// There is a handle from now on. To be called once.
+    /// Sets the handles' side: there is a handle from now on. To be called once.
     pub(super) fn set_handle<H: Send + Sync + 'static>(&self, handle: &Arc<H>) {
         let handle: Weak<H> = Arc::downgrade(handle);
         let _ = self.handle.set(handle);

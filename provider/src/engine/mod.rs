@@ -1,4 +1,4 @@
-//! The engine: one adapter, its link, and who moves packets between them.
+//! The engine: one adapter, its link, and the threads that move packets between them.
 //!
 //! The thread that has the lock serves the adapter. A program that posts or polls does it on its
 //! own thread; a background thread does it when the program does neither, because a peer's READ or

@@ -86,8 +86,7 @@ impl Capture {
         Ok(Self { writer })
     }
 
-    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and what is to
-    /// be said of it.
+    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and a comment.
     ///
     /// # Errors
     /// When the file cannot be written.

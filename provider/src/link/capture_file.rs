@@ -41,14 +41,14 @@ enum State {
 /// Names that this process has used, or the one that it was forked from.
 static USED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// Numbers that are tried.
+/// Greatest number of names that are tried.
 const MOST: u32 = 10_000;
 
 impl CaptureFile {
-    /// A capture for the device of this name. Whether the file can be written is looked at now.
+    /// A capture for the device of this name. Checks at once that the file can be written.
     ///
     /// # Errors
-    /// When it cannot.
+    /// When the file cannot be written.
     pub(crate) fn new(pattern: &Path, device: &str) -> io::Result<Self> {
         // the program may go to another directory before the first packet
         let path = std::path::absolute(expand(pattern, device, std::process::id()))?;

@@ -132,7 +132,7 @@ impl Node {
     }
 }
 
-/// A device's place on a [`Fabric`].
+/// Link of a device on a [`Fabric`].
 #[derive(Debug)]
 pub struct FabricLink {
     fabric: Fabric,

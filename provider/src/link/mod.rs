@@ -1,4 +1,4 @@
-//! Links: what carries datagrams between an adapter and the world.
+//! Links: carriers of datagrams between an adapter and the network.
 //!
 //! [`Link`] is the interface between the two. [`UdpLink`] uses sockets, [`Fabric`] a simulated
 //! network inside the process; a program can

@@ -28,7 +28,7 @@ const READY: usize = 16;
 pub(super) struct Groups {
     members: BTreeMap<u64, (IpAddr, Socket)>,
     next: u64,
-    /// Tells which sockets have something, so that a receiver need not ask each. Its descriptor
+    /// Lists the sockets that have something, so that a receiver need not try each. Its descriptor
     /// never changes, so the link can hand it out to threads that wait.
     epoll: OwnedFd,
     ready: Vec<u64>,

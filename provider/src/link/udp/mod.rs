@@ -76,7 +76,7 @@ pub struct UdpLink {
 impl UdpLink {
     /// A link on these addresses; the number is the interface's index, which a link-local IPv6
     /// address needs. Of several, one that the interface does not have (any more, or not yet, while
-    /// IPv6 looks for duplicates) is left out.
+    /// duplicate address detection runs) is left out.
     ///
     /// # Errors
     /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none

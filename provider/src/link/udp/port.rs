@@ -11,13 +11,13 @@ use socket2::{Domain, Protocol, Socket, Type};
 use super::message;
 use crate::{bind::BindError, link::shm::ShmLink};
 
-/// Asked of the kernel; it grants what its limit allows.
+/// Size of the socket's buffers; the kernel grants what its limit allows.
 pub(super) const RECEIVE_BUFFER: usize = 4 << 20;
 
 pub(super) struct Port {
     pub(super) socket: Socket,
     pub(super) address: IpAddr,
-    /// Index of its interface; 0 where the address alone says it.
+    /// Index of its interface; 0 where the address alone determines it.
     pub(super) interface: u32,
 }
 
