@@ -14,10 +14,12 @@
 //!
 //! A connection of Unix sockets also tells at once when the other process ends, however it ends.
 
+mod acquire;
 mod address;
 mod channel;
 mod claim;
 mod listener;
+mod outgoing;
 mod owner;
 mod peer;
 mod ring;
@@ -31,21 +33,18 @@ use std::{
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::Arc,
-    thread,
     time::Duration,
 };
 
-use roce_transport::{adapter::Transmit, cm::ServiceId, share::IdPartition, time::Instant};
+use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
-use socket2::Socket;
 
 use super::{BATCH, Datagram, SharingLink};
-use crate::{bind::BindError, readiness::wait};
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
-use listener::{Hello, Listeners, request_channel, request_grant};
-use owner::{Grant, HANDOVER};
-use ring::{Broken, LONGEST, Reader, RunHeader};
+use listener::{Hello, Listeners};
+use owner::HANDOVER;
+use ring::{Broken, LONGEST};
 use socket::{is_closed, send_with, watch};
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
@@ -54,10 +53,6 @@ const LOOK: Duration = Duration::from_millis(1);
 const WRITE_RETRY: Duration = Duration::from_micros(50);
 /// Number of pairs of addresses that are kept in mind.
 const MAX_PAIRS: usize = 1024;
-/// Time that the owner of an address has to grant it.
-const GRANT_TIMEOUT: Duration = Duration::from_secs(1);
-/// Number of attempts to have an address while it passes from one process to another.
-const HANDOVER_TRIES: usize = 10;
 
 /// Devices of this host, and the rings to and from them.
 pub(super) struct ShmLink {
@@ -120,90 +115,6 @@ impl ShmLink {
         self.trusted = true;
     }
 
-    /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
-    /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing.
-    ///
-    /// # Errors
-    /// Those of `bind`; [`BindError::Taken`].
-    pub(super) fn acquire(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        exclusive: bool,
-        bind: impl Fn() -> Result<Socket, BindError>,
-    ) -> Result<Socket, BindError> {
-        let mut tries = if exclusive || !self.shares { 1 } else { HANDOVER_TRIES };
-        loop {
-            tries -= 1;
-            // a process that has the name has the address, or is about to
-            match self.listeners.listen(&self.epoll, address, interface) {
-                Ok(()) => match bind() {
-                    Ok(socket) => {
-                        self.own(address, interface, &socket)
-                            .map_err(|source| BindError::System { address, source })?;
-                        return Ok(socket);
-                    }
-                    Err(error) => {
-                        self.forget(address);
-                        // perhaps its peers have it, of whom none has become its owner yet
-                        if tries == 0 || !matches!(error, BindError::Taken(_)) {
-                            return Err(error);
-                        }
-                    }
-                },
-                // there are no such names here
-                Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
-                // perhaps it is about to close
-                Err(_) if exclusive => return Err(BindError::Taken(address)),
-                Err(_) if !self.shares => return bind(),
-                Err(_) => match self.join_shared(address, interface) {
-                    Ok(socket) => return Ok(socket),
-                    // it has just ended, perhaps
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {
-                    }
-                    // another process has the name, and perhaps not the address
-                    Err(_) => {
-                        self.forget(address);
-                        return bind();
-                    }
-                },
-            }
-            thread::sleep(HANDOVER);
-        }
-    }
-
-    /// Becomes the owner of an address.
-    fn own(&mut self, address: IpAddr, interface: u32, socket: &Socket) -> io::Result<()> {
-        if self.shares {
-            self.addresses.add_owned(address, interface, socket.as_fd().try_clone_to_owned()?)?;
-        }
-        Ok(())
-    }
-
-    /// Shares an address with the process that has it. This waits for its answer.
-    fn join_shared(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
-        let owner = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
-        wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
-        let Grant { ring, udp, claims } = Grant::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
-        let socket = Socket::from(udp.try_clone()?);
-        self.attach_ring(address, ring, owner.clone())?;
-        self.addresses.add_granted(address, interface, udp, &claims, owner)?;
-        Ok(socket)
-    }
-
-    /// Receives what the owner of an address forwards.
-    fn attach_ring(
-        &mut self,
-        address: IpAddr,
-        ring: OwnedFd,
-        owner: Arc<OwnedFd>,
-    ) -> io::Result<()> {
-        let reader = Reader::new(ring)?;
-        reader.set_asleep(self.sleepers > 0);
-        self.incoming.push(IncomingChannel::new(None, address, owner, reader));
-        Ok(())
-    }
-
     /// Chooses the partition of the numbers that this device has, `first` if it is free.
     ///
     /// # Errors
@@ -231,75 +142,6 @@ impl ShmLink {
             // others have the same socket, so that closing it does not take it out
             let _ = epoll::delete(&self.epoll, &shared.udp);
         }
-    }
-
-    /// True if there is a channel between the two addresses. If that is not known yet, one is asked
-    /// for.
-    pub(super) fn reaches(
-        &mut self,
-        now: Instant,
-        src: IpAddr,
-        dst: IpAddr,
-        interface: u32,
-    ) -> bool {
-        match self.outgoing.get(&(src, dst)) {
-            Some(OutgoingChannel::Open(..)) => return true,
-            Some(OutgoingChannel::Requested(..)) => return false,
-            Some(OutgoingChannel::Absent(until)) if now < *until => return false,
-            Some(OutgoingChannel::Absent(_)) => {}
-            None => {
-                if dst.is_multicast() || !self.has_room(now) {
-                    return false;
-                }
-            }
-        }
-        let requested = request_channel(src, dst, interface).and_then(|(socket, writer)| {
-            watch(&self.epoll, &socket)?;
-            Ok(OutgoingChannel::Requested(socket, writer))
-        });
-        self.outgoing
-            .insert((src, dst), requested.unwrap_or(OutgoingChannel::Absent(now.plus(RETRY))));
-        false
-    }
-
-    /// True if another pair of addresses can be kept in mind.
-    fn has_room(&mut self, now: Instant) -> bool {
-        if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
-            self.sweep_at = now.plus(RETRY);
-            self.outgoing.retain(
-                |_, outgoing| !matches!(outgoing, OutgoingChannel::Absent(until) if *until <= now),
-            );
-        }
-        self.outgoing.len() < MAX_PAIRS
-    }
-
-    /// Sends runs between two addresses through their channel; `None` if there is none.
-    pub(super) fn send(
-        &mut self,
-        now: Instant,
-        bytes: &[u8],
-        runs: &[Transmit],
-    ) -> Option<io::Result<()>> {
-        let first = runs.first()?;
-        let key = (first.src, first.dst);
-        let Some(OutgoingChannel::Open(_, sender)) = self.outgoing.get_mut(&key) else {
-            return None;
-        };
-        let mut result = Ok(());
-        for run in runs {
-            let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            match sender.send(RunHeader::of(run, self.trusted), payload) {
-                Ok(()) => self.sent_runs += 1,
-                Err(error) => result = Err(error),
-            }
-        }
-        if !sender.wake() {
-            self.write_at = Some(now.plus(WRITE_RETRY));
-        }
-        if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
-            self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
-        }
-        Some(result)
     }
 
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not

@@ -4,10 +4,12 @@ use std::{
     net::{Ipv4Addr, UdpSocket},
     ops::Range,
     sync::atomic::{AtomicBool, Ordering},
+    thread,
 };
 
-use roce_transport::{addr::ROCE_UDP_PORT, wire::Ident};
+use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, wire::Ident};
 use rustix::net::SendFlags;
+use socket2::Socket;
 
 use super::{
     listener::{HELLO_RING, HELLO_RING_LEN, MAX_PENDING},
@@ -15,6 +17,7 @@ use super::{
     socket::connect,
     *,
 };
+use crate::bind::BindError;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.
 fn addresses(test: u8) -> [IpAddr; 2] {
