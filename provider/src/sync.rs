@@ -3,7 +3,7 @@
 //! It is the standard library's, not `parking_lot`'s. The state of the former lies in the mutex
 //! alone, so the child of a `fork` can release what the forking thread held, and take locks
 //! afterwards. `parking_lot` keeps the waiting threads of all mutexes in one table of the process,
-//! whose own locks another thread may hold at the moment of the `fork`: in the child nobody
+//! whose own locks another thread may hold at the moment of the `fork`: in the child no thread
 //! releases them, and a later `lock` or `unlock` hangs (Amanieu/parking_lot#515). Programs that
 //! load the C library fork, and open devices in the child.
 

@@ -69,7 +69,7 @@ impl Pd {
 
     /// The context that it was made in.
     pub(crate) fn context(&self) -> *mut ibv_context {
-        // SAFETY: Nobody writes the member.
+        // SAFETY: The member is never written.
         unsafe { (*self.c()).context }
     }
 }

@@ -2,10 +2,10 @@
 //!
 //! They are put in front of whatever handlers the program has when the first foreign memory is
 //! registered. A fault elsewhere is passed on to those, or, where there are none, kills the process
-//! as it would have without us. A program may put its own in front of ours later; from time to time
-//! that is looked for and ours put in front again, and the newcomer's behind it. It may pass on to
-//! ours what it does not know, so that a fault would go round in circles: each delivery therefore
-//! bears a mark of how far down the row of earlier handlers it has come.
+//! as it would have without us. A program may install its own in front of ours later; a check from
+//! time to time puts ours in front again, and the new one behind it. The new handler may pass on to
+//! ours the faults that it does not know, which would be an endless loop: each delivery is
+//! therefore marked with the number of earlier handlers that are left.
 
 #![allow(unsafe_code, reason = "signal handlers")]
 
@@ -185,7 +185,7 @@ extern "C" fn on_fault(signal: c_int, info: *mut libc::siginfo_t, context: *mut 
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// Upper half of the mark on a delivery that has been passed on; the lower half is how far.
+/// Mark of a delivery that has been passed on; the lower half is the number of handlers left.
 const MARK: u64 = 0x726f_6365_0000_0000;
 
 /// Calls the next handler behind ours.

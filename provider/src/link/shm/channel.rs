@@ -12,7 +12,7 @@ use super::{
 };
 use crate::link::{Datagram, DatagramMeta};
 
-/// Time after which it is looked again whether an address has a socket by now.
+/// Time between two attempts to connect to an address's socket.
 pub(super) const RETRY: Duration = Duration::from_millis(100);
 
 /// Channel to another device, through a ring that this one writes.

@@ -3,16 +3,17 @@
 //!
 //! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
 //! which is one per network namespace, as the addresses are. A process that is about to send to an
-//! address looks whether there is one of that name. If there is, and it belongs to the same user,
-//! the sender makes a [ring](ring), sends the memory's descriptor, and gets an event descriptor with
-//! which it can wake the receiver. Until the answer is there, and wherever there is no such socket,
-//! packets take the network stack. The ring carries what the network would: runs of whole packets,
-//! ICRC included.
+//! address tries to connect to the socket of that name. If there is one, and it belongs to the same
+//! user, the sender makes a [ring](ring), sends the memory's descriptor, and gets an event
+//! descriptor with which it can wake the receiver. Until the answer is there, and wherever there is
+//! no such socket, packets take the network stack. The ring carries what the network would: runs of
+//! whole packets, ICRC included.
 //!
 //! By the same socket a process finds the one that has the address that it wants itself, and
 //! [shares](address) it.
 //!
-//! A connection of Unix sockets also tells at once when the other process ends, however it ends.
+//! A connection of Unix sockets also shows at once that the other process has ended, however it
+//! ended.
 
 mod acquire;
 mod address;
@@ -49,9 +50,9 @@ use socket::{is_closed, send_with, watch};
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
-/// Time after which it is tried again to write what found no room.
+/// Time after which runs that found no room are written again.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
-/// Number of pairs of addresses that are kept in mind.
+/// Greatest number of pairs of addresses that are remembered, and of rings from other devices.
 const MAX_PAIRS: usize = 1024;
 
 /// Devices of this host, and the rings to and from them.

@@ -13,8 +13,8 @@ use super::{
 };
 
 impl ShmLink {
-    /// True if there is a channel between the two addresses. If that is not known yet, one is asked
-    /// for.
+    /// True if there is a channel between the two addresses. If that is not known yet, requests
+    /// one.
     pub(in crate::link) fn reaches(
         &mut self,
         now: Instant,
@@ -42,7 +42,7 @@ impl ShmLink {
         false
     }
 
-    /// True if another pair of addresses can be kept in mind.
+    /// True if another pair of addresses can be remembered.
     fn has_room(&mut self, now: Instant) -> bool {
         if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
