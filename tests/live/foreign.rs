@@ -18,7 +18,7 @@ const PAGE: usize = 4096;
 const READ_WRITE: i32 = libc::PROT_READ | libc::PROT_WRITE;
 
 /// Pages of which each can be taken away, protected, or brought back. No other mapping ever gets
-/// their addresses, so that no request reaches what is somebody else's by then.
+/// their addresses, so that no request reaches memory of another owner.
 struct Pages {
     start: *mut u8,
     len: usize,
@@ -32,13 +32,7 @@ impl Pages {
     /// A file of its own, so long as the mapping.
     fn of_file(count: usize) -> (Self, File) {
         use std::os::fd::AsRawFd;
-        let path = std::env::temp_dir().join(format!(
-            "roce-foreign-{}-{:?}",
-            std::process::id(),
-            thread::current().id()
-        ));
-        let file = File::options().create_new(true).read(true).write(true).open(&path).unwrap();
-        std::fs::remove_file(path).unwrap();
+        let file = tempfile::tempfile().unwrap();
         file.set_len((count * PAGE) as u64).unwrap();
         (Self::map(count * PAGE, libc::MAP_SHARED, file.as_raw_fd()), file)
     }

@@ -1,6 +1,6 @@
 //! Kinds of memory and of regions, through handles.
 
-use std::{fs, os::unix::fs::FileExt, sync::Arc};
+use std::{os::unix::fs::FileExt, sync::Arc};
 
 use roce::{
     Access, FileMemory, MmapMemory, ObjectError, Placement, RegisterError, ReregMr, SendFlags,
@@ -40,9 +40,7 @@ fn a_window() {
 /// A file as memory: written by a peer, made to last by its FLUSH, and found in the file.
 #[test]
 fn a_file_that_is_flushed() {
-    let path = std::env::temp_dir().join(format!("roce-flush-{}", std::process::id()));
-    let file =
-        fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file = tempfile::tempfile().unwrap();
     let (a, b) = pair();
     let memory = Arc::new(FileMemory::new(file.try_clone().unwrap(), 8192).unwrap());
     let rights = Access::LOCAL_WRITE
@@ -69,15 +67,12 @@ fn a_file_that_is_flushed() {
     file.set_len(10).unwrap();
     a.qp.post_send(&[SendWr::flush(4, region.remote(0), 8192, Placement::GLOBAL)]).unwrap();
     a.next().result.unwrap();
-    fs::remove_file(path).unwrap();
 }
 
 /// Reading what a file no longer has fails with a status, here and at the peer.
 #[test]
 fn a_file_cut_short() {
-    let path = std::env::temp_dir().join(format!("roce-short-{}", std::process::id()));
-    let file =
-        fs::File::options().read(true).write(true).create(true).truncate(true).open(&path).unwrap();
+    let file = tempfile::tempfile().unwrap();
     let (a, b) = pair();
     let memory = Arc::new(FileMemory::new(file.try_clone().unwrap(), 4096).unwrap());
     let region = b.memory.domain().register(memory, 0, Access::REMOTE_READ).unwrap();
@@ -85,7 +80,6 @@ fn a_file_cut_short() {
     a.qp.post_send(&[SendWr::read(1, region.remote(0), a.memory.sge(0..4096))]).unwrap();
     assert_eq!(a.next().result.unwrap_err().status, WcStatus::RemOpErr);
     assert!(region.to_vec(0..101).is_err());
-    fs::remove_file(path).unwrap();
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! The tests' own tools: captures that other programs read, and drops that fail a test.
 
-use std::{fs::File, panic};
+use std::panic;
 
 use pcap_file::pcapng::{Block, PcapNgReader, blocks::enhanced_packet::EnhancedPacketOption};
 use roce_transport::work::{Data, RecvWr, SendWr};
@@ -17,10 +17,9 @@ fn a_capture_has_every_packet_with_what_became_of_it() {
         pair.fault("drop nth 1");
         pair.run();
         assert_eq!(a.send_outcomes(), all_ok([1], 0));
-        let path =
-            std::env::temp_dir().join(format!("roce-pair-{}-{ipv6}.pcapng", std::process::id()));
-        pair.write_pcapng(&path);
-        let mut reader = PcapNgReader::new(File::open(&path).unwrap()).unwrap();
+        let file = tempfile::NamedTempFile::new().unwrap();
+        pair.write_pcapng(file.path());
+        let mut reader = PcapNgReader::new(file.reopen().unwrap()).unwrap();
         let mut comments = Vec::new();
         while let Some(block) = reader.next_block() {
             let Block::EnhancedPacket(packet) = block.unwrap() else { continue };
@@ -30,7 +29,6 @@ fn a_capture_has_every_packet_with_what_became_of_it() {
                 comments.push(comment.into_owned());
             }
         }
-        std::fs::remove_file(&path).unwrap();
         assert_eq!(comments.len(), 3);
         assert_eq!(comments[0], "LOST");
         assert!(comments[1].ends_with("executed"), "{comments:?}");

@@ -8,7 +8,8 @@
 //! the queue pair must be in error with the status that the specification names; and in the end
 //! everything can be destroyed.
 //!
-//! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture of it.
+//! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture
+//! of it into `target/tmp`.
 
 #![allow(unreachable_pub, reason = "modules of a test program, not of a library")]
 
@@ -27,7 +28,7 @@ mod shared;
 mod unreliable;
 mod view;
 
-use std::{env, panic, time::Duration};
+use std::{env, panic, path::Path, time::Duration};
 
 use check::Totals;
 use dice::Dice;
@@ -39,7 +40,7 @@ use roce_transport::{
 };
 use run::Run;
 
-/// What is in memory before the program starts.
+/// The content of memory before the program starts.
 fn start(program: &Program, dice: &mut Dice) -> [Vec<u8>; 2] {
     [0, 1].map(|side| {
         let mut bytes = dice.bytes(program.memory[side]);
@@ -80,7 +81,8 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
         }
     }
     if capture {
-        let path = env::temp_dir().join(format!("roce-swarm-{seed}.pcapng"));
+        let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
+        let path = directory.join(format!("roce-swarm-{seed}.pcapng"));
         run.pair.write_pcapng(&path);
         println!("{}\n{}", run.describe(), run.pair.trace.ladder());
         println!("seed {seed}: capture in {}", path.display());
@@ -103,7 +105,7 @@ fn number(variable: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{variable} must be a number")))
 }
 
-/// What has to happen in at least one of a hundred seeds, or they prove little.
+/// Events that have to happen in at least one of a hundred seeds, or they prove little.
 const OFTEN: &[&str] = &[
     "retransmitted_packets",
     "timeouts",
