@@ -390,7 +390,7 @@ mod tests {
             ("drop qp 0x1000000", "below 2^24"),
             ("drop every 0", "positive"),
             ("drop ack nak", "two kinds"),
-            ("drop to nowhere", "not an IP address"),
+            ("drop to somewhere", "not an IP address"),
             ("drop sometimes", "possible are"),
             ("jitter 5us ack", "every datagram"),
             ("rnr", "\"rnr 3%\""),
