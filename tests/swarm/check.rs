@@ -1,5 +1,5 @@
-//! Whether a run came out as its model says; and taking everything down again, to see that nothing
-//! is left.
+//! The check that a run came out as its model says, and that nothing is left when everything has
+//! been destroyed.
 
 use std::{collections::BTreeMap, ops::Range, sync::Arc};
 
@@ -16,7 +16,7 @@ use super::{
     run::Run,
 };
 
-/// What happened in all runs, so that the test can tell that it tested something.
+/// Counts of all runs, so that the test can tell that it tested something.
 pub type Totals = BTreeMap<String, u64>;
 
 fn count(totals: &mut Totals, what: impl Into<String>) {
@@ -24,8 +24,7 @@ fn count(totals: &mut Totals, what: impl Into<String>) {
 }
 
 impl Run<'_> {
-    /// Whether everything came out as it must; `false` when a connection failed that was not made
-    /// to, as it may.
+    /// Checks the outcome; `false` when a connection failed that was not made to, as it may.
     pub fn check(&mut self, totals: &mut Totals) -> bool {
         let mut clean = true;
         for talk in 0..self.talks.len() {
@@ -173,9 +172,9 @@ impl Run<'_> {
         );
     }
 
-    /// Where nothing is lost, a request that must fail does so with its own status. Where packets
-    /// overtake each other only one that is alone does: the answer to a READ before it may be
-    /// wanted again, of a peer that has failed meanwhile.
+    /// A request that must fail does so with its own status where nothing is lost. Where packets
+    /// are reordered only one that is alone does: the answer to a READ before it may be
+    /// asked for again, of a peer that has failed meanwhile.
     fn check_end(&self, talk: usize, totals: &mut Totals) {
         let (spec, state) = (&self.program.talks[talk], &self.talks[talk]);
         if let Some(cut) = spec.cut {
@@ -216,10 +215,10 @@ impl Run<'_> {
             }
             let by_window = |key| matches!(key, super::program::Key::Window { .. });
             let through = match op.kind {
-                Kind::Write(place)
-                | Kind::Read(place)
-                | Kind::FetchAdd(place, _)
-                | Kind::AtomicWrite(place) => by_window(place.key),
+                Kind::Write(target)
+                | Kind::Read(target)
+                | Kind::FetchAdd(target, _)
+                | Kind::AtomicWrite(target) => by_window(target.key),
                 _ => false,
             };
             if through && sent == Some(WcStatus::RemAccessErr) {

@@ -8,19 +8,19 @@ use roce_transport::{
 
 use super::{
     dice::Dice,
-    program::{Key, Kind, Op, Place, Program, REMOTE, SpareSpec, Step, Talk, WindowSpec},
+    program::{Key, Kind, Op, Program, REMOTE, SpareSpec, Step, Talk, Target, WindowSpec},
 };
 
 /// A window or a spare region, and how far its program has come.
 pub struct Churn {
     pub owner: usize,
     what: What,
-    /// What may be used now, if anything.
+    /// The region or window that may be used now, if any.
     pub open: Option<Open>,
-    /// What the next thing that its owner does with it has to wait for.
+    /// The step that the owner's next use of it has to wait for.
     released: Option<Step>,
     /// Keys that have been taken back, and when that is done.
-    pub stale: Vec<(Place, Step)>,
+    pub stale: Vec<(Target, Step)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -36,9 +36,9 @@ pub struct Open {
     pub start: usize,
     pub length: usize,
     pub access: Access,
-    /// How much of it has been used.
+    /// The number of its bytes that have been used.
     used: usize,
-    /// What the peer has to wait for.
+    /// The step that the peer has to wait for.
     pub since: Option<Step>,
     last_use: Option<Step>,
     was_read: bool,
@@ -135,14 +135,14 @@ impl Churn {
     fn use_it(&mut self, mut open: Open, talk: &mut Talk, program: &mut Program, dice: &mut Dice) {
         let user = 1 - self.owner;
         let words = open.used.next_multiple_of(8);
-        let place = Place { at: open.start + open.used, key: open.key };
-        let word = Place { at: open.start + words, key: open.key };
+        let target = Target { at: open.start + open.used, key: open.key };
+        let word = Target { at: open.start + words, key: open.key };
         let rest = open.length - open.used;
         let length = dice.below(rest as u32 + 1) as usize;
         let has_word = words + 8 <= open.length;
         let (kind, used, local) = match dice.below(5) {
             0 if open.access.contains(Access::REMOTE_READ) => {
-                (Kind::Read(place), open.used + length, length)
+                (Kind::Read(target), open.used + length, length)
             }
             1 if open.access.contains(Access::REMOTE_ATOMIC) && has_word => {
                 let kind = if dice.one_in(2) {
@@ -157,7 +157,7 @@ impl Churn {
             }
             3 if open.access.contains(Access::FLUSH_GLOBAL) => {
                 let flush = Kind::Flush {
-                    place,
+                    target,
                     length,
                     placement: Placement::GLOBAL,
                     whole: dice.one_in(2),
@@ -165,9 +165,9 @@ impl Churn {
                 (flush, open.used, 0)
             }
             _ if open.access.contains(Access::REMOTE_WRITE) => {
-                (Kind::Write(place), open.used + length, length)
+                (Kind::Write(target), open.used + length, length)
             }
-            _ => (Kind::Read(place), open.used + length, length),
+            _ => (Kind::Read(target), open.used + length, length),
         };
         let local = if local == 0 { Vec::new() } else { program.allocate(user, local, dice) };
         let mut op = Op::new(kind, local);
@@ -191,7 +191,7 @@ impl Churn {
         dice: &mut Dice,
     ) {
         let (owner, user) = (self.owner, 1 - self.owner);
-        let place = Place { at: open.start, key: open.key };
+        let target = Target { at: open.start, key: open.key };
         self.open = None;
         if talk.windows[window].window_type == WindowType::Type1 {
             self.released = open.last_use;
@@ -209,11 +209,13 @@ impl Churn {
                 let mut op = Op::new(kind, Vec::new());
                 op.after.extend(open.last_use.map(|step| program.watch(talk, step)));
                 let step = program.push(talk, owner, op, dice);
-                self.stale.push((place, step));
+                self.stale.push((target, step));
                 self.what = What::Window { window, generation: generation + 1 };
             } else {
-                self.stale
-                    .push((place, Step { talk: program.talks.len(), side: owner, op: usize::MAX }));
+                self.stale.push((
+                    target,
+                    Step { talk: program.talks.len(), side: owner, op: usize::MAX },
+                ));
             }
             return;
         }
@@ -235,7 +237,7 @@ impl Churn {
             op.after.extend(open.last_use.map(|step| program.watch(talk, step)));
             program.push(talk, owner, op, dice)
         };
-        self.stale.push((place, step));
+        self.stale.push((target, step));
         self.released = Some(step);
     }
 

@@ -8,7 +8,7 @@ use roce_transport::{
 use super::{
     churn::Churn,
     dice::Dice,
-    program::{Failure, Key, Kind, Op, Place, Program, Step, Talk, WindowSpec},
+    program::{Failure, Key, Kind, Op, Program, Step, Talk, Target, WindowSpec},
 };
 
 /// Adds a request that fails to one side. Half of them wait until everything else is complete.
@@ -47,10 +47,10 @@ fn make(
     let word = talk.halves[side].word;
     let nothing = Vec::new;
     match dice.below(16) {
-        0 => (use_of(Place { at: word, key: Key::Unknown }, side, program, dice), REFUSED),
-        1 => (use_of(Place::at(1 << 40), side, program, dice), REFUSED),
+        0 => (use_of(Target { at: word, key: Key::Unknown }, side, program, dice), REFUSED),
+        1 => (use_of(Target::at(1 << 40), side, program, dice), REFUSED),
         2 => {
-            let kind = Kind::FetchAdd(Place::at(word + 1), 1);
+            let kind = Kind::FetchAdd(Target::at(word + 1), 1);
             (Op::new(kind, program.allocate(side, 8, dice)), INVALID)
         }
         3 => {
@@ -94,16 +94,16 @@ fn make(
             )
         }
         8 => {
-            let place = Place::at(word);
+            let target = Target::at(word);
             let flush =
-                Kind::Flush { place, length: 8, placement: Placement::PERSISTENT, whole: false };
+                Kind::Flush { target, length: 8, placement: Placement::PERSISTENT, whole: false };
             (Op::new(flush, nothing()), INVALID)
         }
         9 => {
             let window = window(peer, talk, dice);
             let key =
                 Key::Window { talk: program.talks.len(), window, generation: 200, base: None };
-            (use_of(Place { at: word, key }, side, program, dice), REFUSED)
+            (use_of(Target { at: word, key }, side, program, dice), REFUSED)
         }
         10 | 11 => foreign(side, talk, program, dice),
         _ => of_churn(side, talk, program, churns, dice),
@@ -111,12 +111,12 @@ fn make(
 }
 
 /// A use of eight bytes there.
-fn use_of(place: Place, side: usize, program: &mut Program, dice: &mut Dice) -> Op {
+fn use_of(target: Target, side: usize, program: &mut Program, dice: &mut Dice) -> Op {
     let kind = match dice.below(4) {
-        0 => Kind::Read(place),
-        1 => Kind::FetchAdd(place, 1),
-        2 => Kind::AtomicWrite(place),
-        _ => Kind::Write(place),
+        0 => Kind::Read(target),
+        1 => Kind::FetchAdd(target, 1),
+        2 => Kind::AtomicWrite(target),
+        _ => Kind::Write(target),
     };
     Op::new(kind, program.allocate(side, 8, dice))
 }
@@ -156,16 +156,16 @@ fn foreign(side: usize, talk: &Talk, program: &mut Program, dice: &mut Dice) -> 
                     generation,
                     base: zero_based.then_some(start),
                 };
-                Some((Place { at: start, key }, Step { talk: number, side: 1 - side, op: index }))
+                Some((Target { at: start, key }, Step { talk: number, side: 1 - side, op: index }))
             }
             _ => None,
         })
     });
     match bound {
-        Some((place, since)) => {
-            (Op { after: vec![since], ..use_of(place, side, program, dice) }, REFUSED)
+        Some((target, since)) => {
+            (Op { after: vec![since], ..use_of(target, side, program, dice) }, REFUSED)
         }
-        None => (use_of(Place { at: 0, key: Key::Unknown }, side, program, dice), REFUSED),
+        None => (use_of(Target { at: 0, key: Key::Unknown }, side, program, dice), REFUSED),
     }
 }
 
@@ -179,19 +179,19 @@ fn of_churn(
 ) -> (Op, Failure) {
     for churn in churns.iter().filter(|churn| churn.owner != side) {
         let stale = churn.stale.iter().rev().find(|(_, since)| since.op != usize::MAX);
-        if let Some(&(place, since)) = stale.filter(|_| !dice.one_in(4)) {
+        if let Some(&(target, since)) = stale.filter(|_| !dice.one_in(4)) {
             // of a window that was bound anew the old key may not reach what the new one does
-            let place = match churn.open {
-                Some(open) => Place { at: open.start, key: place.key.based_on(open.key) },
-                None => place,
+            let target = match churn.open {
+                Some(open) => Target { at: open.start, key: target.key.based_on(open.key) },
+                None => target,
             };
             let after = [since].into_iter().chain(churn.open.and_then(|open| open.since)).collect();
-            return (Op { after, ..use_of(place, side, program, dice) }, REFUSED);
+            return (Op { after, ..use_of(target, side, program, dice) }, REFUSED);
         }
         let Some(open) = churn.open.filter(|_| churn.window(talk).is_some()) else { continue };
         let after: Vec<_> = open.since.into_iter().collect();
-        let beyond = Place { at: open.start + open.length - 7, key: open.key };
-        let within = Place { at: open.start, key: open.key };
+        let beyond = Target { at: open.start + open.length - 7, key: open.key };
+        let within = Target { at: open.start, key: open.key };
         let op = if !open.access.contains(Access::REMOTE_WRITE) {
             Op::new(Kind::AtomicWrite(within), program.allocate(side, 8, dice))
         } else if !open.access.contains(Access::REMOTE_READ) {
@@ -201,5 +201,5 @@ fn of_churn(
         };
         return (Op { after, ..op }, REFUSED);
     }
-    (use_of(Place { at: 0, key: Key::Unknown }, side, program, dice), REFUSED)
+    (use_of(Target { at: 0, key: Key::Unknown }, side, program, dice), REFUSED)
 }

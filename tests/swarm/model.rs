@@ -1,4 +1,4 @@
-//! What a program must lead to, worked out without running it.
+//! The outcome of a program, worked out without running it.
 
 use roce_transport::{
     wire::Immediate,
@@ -12,7 +12,7 @@ pub const fn id(talk: usize, index: usize) -> u64 {
     (talk * 1000 + index) as u64
 }
 
-/// What a program must lead to.
+/// The outcome of a program.
 pub struct Expected {
     pub memory: [Vec<u8>; 2],
     pub talks: Vec<ExpectedTalk>,
@@ -22,7 +22,7 @@ pub struct Expected {
 pub struct ExpectedTalk {
     /// Completions of each side's signaled requests, but for one that fails.
     pub sent: [Vec<(u64, WcOk)>; 2],
-    /// What each side receives, but for a message that fails.
+    /// The completions of each side's receive requests, but for a message that fails.
     pub received: [Vec<Received>; 2],
     /// Every value that the word of each side's atomics has had, oldest first.
     pub word: [Vec<u64>; 2],
@@ -52,7 +52,7 @@ impl Expected {
     }
 }
 
-/// What one side's requests do.
+/// The effects of one side's requests.
 fn run_half(
     program: &Program,
     number: usize,
@@ -124,14 +124,14 @@ const fn opcode(op: &Op) -> WcOpcode {
     }
 }
 
-/// What an operation of `side` with these bytes does to memory, but for receive buffers.
+/// The effect of an operation of `side` with these bytes on memory, but for receive buffers.
 fn execute(op: &Op, bytes: &[u8], side: usize, memory: &mut [Vec<u8>; 2]) {
     match op.kind {
-        Kind::Write(place) | Kind::AtomicWrite(place) => {
-            memory[1 - side][place.at..place.at + bytes.len()].copy_from_slice(bytes);
+        Kind::Write(target) | Kind::AtomicWrite(target) => {
+            memory[1 - side][target.at..target.at + bytes.len()].copy_from_slice(bytes);
         }
-        Kind::Read(place) => {
-            let read = memory[1 - side][place.at..place.at + op.length()].to_vec();
+        Kind::Read(target) => {
+            let read = memory[1 - side][target.at..target.at + op.length()].to_vec();
             scatter(&mut memory[side], &op.local, &read);
         }
         Kind::FetchAdd(word, _) | Kind::CompareSwap { word, .. } => {

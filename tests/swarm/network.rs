@@ -36,19 +36,19 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
     network
 }
 
-/// Whether everything arrives.
+/// Every packet arrives.
 pub fn loses_nothing(network: &Network) -> bool {
     let Conditions { loss, corruption, .. } = *network.faults().conditions();
     loss == 0.0 && corruption == 0.0
 }
 
-/// Whether everything arrives once, in its order.
+/// Every packet arrives once, in its order.
 pub fn is_perfect(network: &Network) -> bool {
     let Conditions { duplication, reordering, jitter, .. } = *network.faults().conditions();
     loses_nothing(network) && duplication == 0.0 && reordering == 0.0 && jitter.is_zero()
 }
 
-/// What a network may do to packets, as the adapters see it.
+/// Drops that loss, duplication and reordering may cause.
 pub const ALLOWED: &[DropReason] = &[
     DropReason::OutOfSequence,
     DropReason::StaleResponse,
@@ -58,7 +58,7 @@ pub const ALLOWED: &[DropReason] = &[
     DropReason::ResponderBusy,
 ];
 
-/// What corruption adds, before the ICRC is looked at.
+/// Drops that corruption adds, before the ICRC is checked.
 pub const CORRUPTED: &[DropReason] = &[
     DropReason::Icrc,
     DropReason::TooShort,
@@ -72,7 +72,8 @@ pub const CORRUPTED: &[DropReason] = &[
     DropReason::PKey,
 ];
 
-/// What is added when one end of a connection is gone, or lives anew, while the other goes on.
+/// Drops that are added when one end of a connection is gone, or connected anew, while the other
+/// goes on.
 pub const ALONE: &[DropReason] = &[
     DropReason::QpState,
     DropReason::UnknownQp,
@@ -80,6 +81,6 @@ pub const ALONE: &[DropReason] = &[
     DropReason::UnexpectedResponse,
 ];
 
-/// What services without acknowledgements add.
+/// Drops that services without acknowledgements add.
 pub const UNRELIABLE: &[DropReason] =
     &[DropReason::MessageBroken, DropReason::NoReceiveRequest, DropReason::RequestRefused];

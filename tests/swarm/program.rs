@@ -20,11 +20,11 @@ use crate::common::{ALL_RIGHTS, Options};
 /// Bytes of a node's memory, in pieces.
 pub type Pieces = Vec<(usize, usize)>;
 
-/// What a peer is granted in all programs.
+/// The rights of a peer in all programs.
 pub const REMOTE: Access =
     Access::REMOTE_READ.union(Access::REMOTE_CHANGE).union(Access::FLUSH_GLOBAL);
 
-/// By which key a peer's memory is reached.
+/// The key by which a peer's memory is reached.
 #[derive(Clone, Copy, Debug)]
 pub enum Key {
     /// That of the node's main region.
@@ -50,15 +50,15 @@ impl Key {
     }
 }
 
-/// A place in the peer's memory.
+/// A target of a one-sided operation, in the peer's memory.
 #[derive(Clone, Copy, Debug)]
-pub struct Place {
+pub struct Target {
     /// In its main memory.
     pub at: usize,
     pub key: Key,
 }
 
-impl Place {
+impl Target {
     pub fn at(at: usize) -> Self {
         Self { at, key: Key::Region }
     }
@@ -69,17 +69,17 @@ pub enum Kind {
     Send {
         invalidate: Option<Key>,
     },
-    Write(Place),
-    Read(Place),
-    FetchAdd(Place, u64),
+    Write(Target),
+    Read(Target),
+    FetchAdd(Target, u64),
     CompareSwap {
-        word: Place,
+        word: Target,
         compare: u64,
         swap: u64,
     },
-    AtomicWrite(Place),
+    AtomicWrite(Target),
     Flush {
-        place: Place,
+        target: Target,
         length: usize,
         placement: Placement,
         whole: bool,
@@ -116,14 +116,14 @@ pub struct Op {
     pub immediate: Option<[u8; 4]>,
     pub flags: SendFlags,
     pub inline: bool,
-    /// It is posted when these have completed.
+    /// Steps that have to complete before it is posted.
     pub after: Vec<Step>,
     pub fails: Option<Failure>,
     /// Its list names a key that does not exist.
     pub bad_list: bool,
 }
 
-/// How an operation that cannot succeed ends.
+/// The end of an operation that cannot succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
     /// `None`: the requester does not hear of it.
@@ -142,7 +142,7 @@ impl Op {
         self.local.iter().map(|(_, length)| length).sum()
     }
 
-    /// Whether it uses up a receive request of the peer.
+    /// The operation consumes a receive request of the peer.
     pub fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
     }
@@ -152,7 +152,7 @@ impl Op {
     }
 }
 
-/// What one end of a connection does.
+/// The requests of one end of a connection.
 #[derive(Default, Debug)]
 pub struct Half {
     pub ops: Vec<Op>,
@@ -178,7 +178,7 @@ pub struct SpareSpec {
     pub length: usize,
 }
 
-/// What is done to a connection in the middle of its life.
+/// A change of state in the middle of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Cut {
     pub after: Duration,
@@ -212,7 +212,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    /// Whether an operation fails, or all do.
+    /// One operation fails, or all do.
     pub fn is_doomed(&self) -> bool {
         self.cut.is_some()
             || self.halves.iter().any(|half| half.ops.iter().any(|op| op.fails.is_some()))
@@ -232,10 +232,9 @@ pub struct Program {
     pub talks: Vec<Talk>,
     pub chats: Vec<Chat>,
     pub memory: [usize; 2],
-    /// Whether a side's connections share a receive queue.
+    /// A side's connections share a receive queue.
     pub shared: [bool; 2],
-    /// Whether its connections are extended reliable ones, one each way, with an XRC SRQ at either
-    /// end.
+    /// Connections are extended reliable ones, one each way, with an XRC SRQ at either end.
     pub xrc: bool,
 }
 
@@ -351,17 +350,17 @@ impl Program {
         } as usize;
         let kind = match if self.mostly_reads { dice.below(12) } else { dice.below(5) } {
             0 => Kind::Send { invalidate: None },
-            1 => Kind::Write(Place::at(
+            1 => Kind::Write(Target::at(
                 self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0),
             )),
-            2 => Kind::AtomicWrite(Place::at(self.allocate_words(1 - side, 8))),
+            2 => Kind::AtomicWrite(Target::at(self.allocate_words(1 - side, 8))),
             3 => Kind::Flush {
-                place: Place::at(self.memory[1 - side] - 1),
+                target: Target::at(self.memory[1 - side] - 1),
                 length: 1,
                 placement: Placement::GLOBAL,
                 whole: dice.one_in(2),
             },
-            _ => Kind::Read(Place::at(self.read_source(&talk.halves[side], side, length, dice))),
+            _ => Kind::Read(Target::at(self.read_source(&talk.halves[side], side, length, dice))),
         };
         let length = match kind {
             Kind::AtomicWrite(_) => 8,
@@ -424,19 +423,19 @@ impl Program {
         // small numbers, so that a comparison is right now and then
         let (first, second) = (dice.below(3).into(), dice.below(3).into());
         let kind = if dice.one_in(2) {
-            Kind::FetchAdd(Place::at(word), first)
+            Kind::FetchAdd(Target::at(word), first)
         } else {
-            Kind::CompareSwap { word: Place::at(word), compare: first, swap: second }
+            Kind::CompareSwap { word: Target::at(word), compare: first, swap: second }
         };
         let flags = if dice.one_in(2) { SendFlags::SIGNALED } else { SendFlags::empty() };
         Op { flags, ..Op::new(kind, self.allocate(side, 8, dice)) }
     }
 
-    /// Where a READ reads: memory of its own, or what an earlier WRITE of the same queue pair
+    /// The source of a READ: memory of its own, or what an earlier WRITE of the same queue pair
     /// wrote.
     fn read_source(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
         let written = half.ops.iter().rev().find_map(|op| match op.kind {
-            Kind::Write(Place { at, key: Key::Region }) if op.length() >= length => Some(at),
+            Kind::Write(Target { at, key: Key::Region }) if op.length() >= length => Some(at),
             _ => None,
         });
         match written.filter(|_| dice.one_in(2)) {

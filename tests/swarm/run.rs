@@ -15,7 +15,7 @@ use super::{
     dice::Dice,
     model::{Expected, id},
     network::{self, ALLOWED, ALONE, CORRUPTED, UNRELIABLE},
-    program::{Cut, How, Key, Kind, Op, Place, Program, Step},
+    program::{Cut, How, Key, Kind, Op, Program, Step, Target},
     shared::{FIRST_ID, Pool},
     unreliable::Chatting,
     view::View,
@@ -31,7 +31,7 @@ pub const NO_KEY: RKey = RKey(5);
 pub struct Run<'a> {
     pub program: &'a Program,
     pub expected: &'a Expected,
-    /// What was in memory at first.
+    /// The first content of memory.
     pub start: &'a [Vec<u8>; 2],
     pub pair: Pair,
     pub buffers: [Buffer; 2],
@@ -39,7 +39,7 @@ pub struct Run<'a> {
     pub talks: Vec<Talking>,
     pub pools: [Option<Pool>; 2],
     pub chats: Vec<Chatting<'a>>,
-    /// Whether everything that is sent arrives, and whether it does so once and in order.
+    /// Every packet arrives; and (`perfect`) once and in order.
     pub lossless: bool,
     pub perfect: bool,
 }
@@ -74,7 +74,7 @@ fn connect_xrc(pair: &mut Pair, options: Options) -> ([End; 2], [(SrqId, End); 2
 /// A life of a connection under way.
 #[derive(Default)]
 pub struct Talking {
-    /// Whether each side's life has begun, and whether it is over: reset or destroyed.
+    /// Each side's queue pair is open; and it is closed again: reset or destroyed.
     open: [bool; 2],
     pub closed: [bool; 2],
     /// Operations and receive requests posted.
@@ -82,7 +82,7 @@ pub struct Talking {
     pub receives: [usize; 2],
     pub sent: [Vec<Wc>; 2],
     pub received: [Vec<Wc>; 2],
-    /// What is known to be complete.
+    /// Steps known to be complete.
     done: BTreeSet<(usize, usize)>,
     /// First keys.
     pub windows: Vec<RKey>,
@@ -410,7 +410,7 @@ impl<'a> Run<'a> {
         is_served
     }
 
-    /// Whether an operation will never complete.
+    /// An operation that will never complete.
     fn is_hopeless(&self, step: Step) -> bool {
         let link = self.program.talks[step.talk].link;
         self.talks[step.talk].closed[step.side] || (0..2).any(|side| self.is_dead(link, side))
@@ -436,21 +436,21 @@ impl<'a> Run<'a> {
     fn work_request(&self, talk: usize, index: usize, op: &Op, side: usize) -> SendWr {
         let near = &self.buffers[side];
         let immediate = op.immediate.map(Immediate);
-        let remote = |place| self.remote(talk, side, place);
+        let remote = |target| self.remote(talk, side, target);
         let wr_op = match op.kind {
             Kind::Send { invalidate: None } => SendOp::Send { immediate },
             Kind::Send { invalidate: Some(key) } => {
                 SendOp::SendInvalidate { rkey: self.rkey(talk, side, key) }
             }
-            Kind::Write(place) => SendOp::Write { remote: remote(place), immediate },
-            Kind::Read(place) => SendOp::Read { remote: remote(place) },
+            Kind::Write(target) => SendOp::Write { remote: remote(target), immediate },
+            Kind::Read(target) => SendOp::Read { remote: remote(target) },
             Kind::FetchAdd(word, add) => SendOp::FetchAdd { remote: remote(word), add },
             Kind::CompareSwap { word, compare, swap } => {
                 SendOp::CompareSwap { remote: remote(word), compare, swap }
             }
-            Kind::AtomicWrite(place) => SendOp::AtomicWrite { remote: remote(place) },
-            Kind::Flush { place, length, placement, whole } => {
-                SendOp::Flush { remote: remote(place), length: length as u32, placement, whole }
+            Kind::AtomicWrite(target) => SendOp::AtomicWrite { remote: remote(target) },
+            Kind::Flush { target, length, placement, whole } => {
+                SendOp::Flush { remote: remote(target), length: length as u32, placement, whole }
             }
             Kind::Bind { window, generation, start, length, access, zero_based } => {
                 SendOp::BindWindow(WindowBind {
@@ -499,7 +499,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    fn remote(&self, talk: usize, side: usize, Place { at, key }: Place) -> Remote {
+    fn remote(&self, talk: usize, side: usize, Target { at, key }: Target) -> Remote {
         let address = match key {
             Key::Region | Key::Unknown | Key::Window { base: None, .. } => {
                 self.buffers[1 - side].remote(at).address

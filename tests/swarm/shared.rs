@@ -22,11 +22,11 @@ pub struct Pool {
     slot: usize,
     slots: usize,
     posted: usize,
-    /// How often an event was asked for, and how often it was asked for anew before it came.
+    /// Requests for an event, and those of them that replaced an earlier one before it came.
     armed: u64,
     replaced: u64,
     events: u64,
-    /// What has completed: per slot the message, or nothing for one that failed.
+    /// Completions: per slot the message, or nothing for one that failed.
     completed: Vec<(u64, Option<Vec<u8>>)>,
     /// Requests that a queue pair may have taken with it when it was reset or destroyed.
     pub lost: usize,

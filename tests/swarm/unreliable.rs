@@ -22,10 +22,10 @@ const GRH: usize = 40;
 #[derive(Debug)]
 pub struct Chat {
     datagrams: bool,
-    /// What each side says.
+    /// The messages of each side.
     lines: [Vec<Line>; 2],
-    /// Whether a side grants its memory through a window, which it takes back before this line of
-    /// the peer's.
+    /// The window through which a side grants its memory is taken back before this line of the
+    /// peer's.
     window: [Option<usize>; 2],
 }
 
@@ -85,9 +85,9 @@ pub struct Chatting<'a> {
 }
 
 struct Half {
-    /// What it says.
+    /// The memory that its messages come from.
     source: Buffer,
-    /// Where the peer writes.
+    /// The memory that the peer writes to.
     sink: Buffer,
     inbox: Buffer,
     said: usize,
@@ -146,7 +146,7 @@ impl<'a> Chatting<'a> {
             let lines = &self.chat.lines[side];
             for _ in 0..dice.below(4) {
                 let Some(line) = lines.get(self.halves[side].said) else { break };
-                // before the window is bound nobody may write there
+                // before the window is bound no write is allowed there
                 if line.write
                     && self.halves[1 - side].window.is_some()
                     && !self.halves[1 - side].bound
@@ -251,7 +251,7 @@ impl<'a> Chatting<'a> {
                 && (line.write || half.inbox.part(place, length) == said())
         };
         let found: Vec<_> = (0..lines.len()).filter(|&id| matches(&lines[id])).collect();
-        assert!(!found.is_empty(), "nobody has said what arrived: {wc:?}");
+        assert!(!found.is_empty(), "no line has what arrived: {wc:?}");
         found
     }
 
@@ -261,7 +261,7 @@ impl<'a> Chatting<'a> {
         for (id, line) in self.chat.lines[speaker].iter().enumerate() {
             let (is, must) = (&sink[line.bytes.clone()], &source[line.bytes.clone()]);
             if !line.write {
-                assert!(is.iter().all(|&byte| byte == 0), "nobody has written there");
+                assert!(is.iter().all(|&byte| byte == 0), "memory without a write has changed");
                 continue;
             }
             let bytes = is.iter().zip(must);
