@@ -1,7 +1,7 @@
 //! The bytes of an input, taken from the front.
 
-/// What is left of an input. Past its end everything is zero, so that every prefix of an input is
-/// an input too.
+/// The rest of an input. Past its end everything is zero, so that every prefix of an input is an
+/// input too.
 pub(crate) struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -4,7 +4,7 @@
 //! everything is zero. A message is mended so far that it is one of connection management, and
 //! mostly one of an exchange that exists.
 //!
-//! What has to hold: no panic; a message is written back as an equal one; what the adapter sends
+//! Invariants: no panic; a message is written back as an equal one; what the adapter sends
 //! are messages; sending comes to an end, events are bounded, connections within their limit; and
 //! when everything has been destroyed and its time has passed, nothing is left.
 

@@ -5,7 +5,7 @@
 //! its control byte says: its addresses, its opcode, its PSN, its keys and its ICRC, so that a
 //! fuzzer gets behind the checks that a random packet fails.
 //!
-//! What has to hold: no panic; a step raises a bounded number of events; sending comes to an end;
+//! Invariants: no panic; a step raises a bounded number of events; sending comes to an end;
 //! the counters agree with what the adapter said of every packet; every request completes once and
 //! in its order; a packet that is not known to come from the peer changes nothing; memory changes
 //! only where the peer may write.

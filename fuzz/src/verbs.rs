@@ -4,9 +4,9 @@
 //! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input
 //! everything is zero.
 //!
-//! What has to hold: no panic; what is refused changes nothing, and what ought to be refused is
+//! Invariants: no panic; what is refused changes nothing, and what ought to be refused is
 //! (limits, objects in use, objects that are gone); every request completes at most once, in its
-//! order, and not after its queue pair was reset or destroyed; memory that nobody may write, or
+//! order, and not after its queue pair was reset or destroyed; memory that no one may write, or
 //! that is registered no more, stays as it is; and in the end everything can be destroyed, and as
 //! much made anew as the limits say.
 
@@ -33,7 +33,7 @@ const BURST_MAX: usize = 10_000;
 /// Packets that are under way; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// How deep a program got.
+/// Counts that show how deep a program got.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Depth {
     /// Calls that did what was asked.
@@ -105,7 +105,7 @@ impl Run {
                 self.transmit(1);
                 self.deliver(usize::from(argument & 1), argument);
             }
-            _ => self.settle(),
+            _ => self.deliver_all(),
         }
     }
 
@@ -120,7 +120,7 @@ impl Run {
             self.sides[side].bring_up(own, (ip, peer), how, self.now);
         }
         if argument & 1 == 0 {
-            self.settle();
+            self.deliver_all();
         }
     }
 
@@ -171,8 +171,8 @@ impl Run {
         assert!(!damaged, "an adapter sent what another cannot read: {disposition}");
     }
 
-    /// Everything arrives until there is nothing more to say at this time.
-    fn settle(&mut self) {
+    /// Delivers packets until neither adapter has one to send at this time.
+    fn deliver_all(&mut self) {
         for _ in 0..BURST_MAX {
             for which in 0..2 {
                 self.transmit(which);

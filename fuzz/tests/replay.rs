@@ -131,7 +131,7 @@ fn the_corpus_of_parse_has_every_opcode() {
     assert_eq!(all.difference(&found).collect::<Vec<_>>(), Vec::<&u8>::new());
 }
 
-/// What happens only to packets that fit what went before.
+/// Counters that only packets raise that fit what went before.
 const DEEP: [&str; 13] = [
     "retransmitted_packets",
     "timeouts",
@@ -154,7 +154,7 @@ fn script(rng: &mut ChaCha8Rng) -> Vec<u8> {
     /// Requests of one packet and their answers: what gets on best with whatever came before.
     const OPCODES: [u8; 13] =
         [0x04, 0x05, 0x0A, 0x0B, 0x0C, 0x13, 0x14, 0x10, 0x11, 0x12, 0x17, 0x1C, 0x1D];
-    /// Who can send or receive, and among them the connections to each other.
+    /// Members that can send or receive, the connections to each other among them.
     const ABLE: [u8; 19] = [2, 3, 4, 6, 11, 12, 15, 16, 18, 19, 20, 21, 22, 23, 26, 27, 31, 33, 34];
     let mut any = || rng.next_u32() as u8;
     let focus = match any() & 3 {

@@ -17,7 +17,7 @@ use roce_transport::{
 use super::world::{MTU, Member, QKEY, REGION, World};
 use crate::input::Input;
 
-/// What is put right in a packet.
+/// Fields of a packet that are made valid.
 #[derive(Clone, Copy)]
 struct Mend(u8);
 

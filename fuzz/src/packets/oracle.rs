@@ -1,5 +1,4 @@
-//! What has to hold, whatever happens: each request completes once and in its order, each packet is
-//! accounted for.
+//! Invariants: each request completes once and in its order, each packet is accounted for.
 
 use std::collections::{BTreeSet, VecDeque};
 
@@ -82,7 +81,7 @@ impl Ledger {
     fn completed_send(&mut self, member: usize, wc: &Wc) {
         loop {
             let (id, signaled) =
-                self.sends[member].pop_front().unwrap_or_else(|| panic!("nobody posted {wc:?}"));
+                self.sends[member].pop_front().unwrap_or_else(|| panic!("never posted: {wc:?}"));
             if id == wc.wr_id {
                 assert!(
                     signaled || wc.result.is_err(),
@@ -96,10 +95,7 @@ impl Ledger {
 
     fn completed_receive(&mut self, member: usize, queues: Queues, wc: &Wc) {
         if matches!(queues, Queues::Shared | Queues::Xrc) {
-            assert!(
-                self.shared.remove(&wc.wr_id),
-                "nobody posted this, or it has completed before: {wc:?}"
-            );
+            assert!(self.shared.remove(&wc.wr_id), "never posted, or completed before: {wc:?}");
         } else {
             assert_eq!(
                 self.receives[member].pop_front(),
@@ -127,7 +123,7 @@ impl Ledger {
     }
 
     /// In ERR nothing that was posted is left without a completion, but for unsignaled successes.
-    /// What was posted to the shared queue stays there.
+    /// Requests of the shared queue stay there.
     pub(super) fn check_all_complete(&self, world: &World) {
         for (index, member) in world.members.iter().enumerate() {
             assert!(
@@ -221,12 +217,12 @@ const OF_COPIES: [DropReason; 5] = [
     DropReason::TooLong,
 ];
 
-/// Whether the packet must have left everything as it was.
+/// The packet must have left everything as it was.
 pub(super) fn is_untrusted(disposition: Disposition) -> bool {
     matches!(disposition, Disposition::Dropped(reason) if BEFORE_ICRC.contains(&reason))
 }
 
-/// What every queue pair tells of itself.
+/// The attributes and state of every queue pair.
 pub(super) fn snapshot(world: &World) -> Vec<Option<QpInfo>> {
     world.members.iter().map(|member| world.adapter.query_qp(member.qpn)).collect()
 }

@@ -20,9 +20,9 @@ use roce_transport::{
 pub(super) const MTU: Mtu = Mtu::B256;
 /// Bytes of every region.
 pub(super) const REGION: u64 = 4096;
-/// What a peer may do, where it may do anything.
+/// The rights of a region that a peer may use.
 pub(super) const RIGHTS: Access = Access::LOCAL_WRITE.union(REMOTE);
-/// What a window grants.
+/// The rights of a window.
 pub(super) const REMOTE: Access = Access::REMOTE_WRITE
     .union(Access::REMOTE_READ)
     .union(Access::REMOTE_ATOMIC)
@@ -35,13 +35,13 @@ pub(super) const QKEY: QKey = QKey(0x1111_1111);
 pub(super) struct Member {
     pub(super) qpn: Qpn,
     pub(super) qp_type: QpType,
-    /// Where its packets come from, and its peer's number.
+    /// The source address of its packets, and its peer's number.
     pub(super) peer: IpAddr,
     pub(super) peer_qpn: Qpn,
     pub(super) queues: Queues,
 }
 
-/// Where a queue pair's requests come from and go to.
+/// The queues of a queue pair.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Queues {
     /// Its own receive queue. Its completions are seen all the time, in their order.
@@ -57,7 +57,7 @@ pub(super) enum Queues {
 /// A transition of a queue pair.
 pub(super) type Edge = fn(&mut World, Member) -> Result<(), ModifyError>;
 
-/// How the adapter is set up; one byte of the input.
+/// The adapter's configuration; one byte of the input.
 #[derive(Clone, Copy)]
 pub(super) struct Setup(pub(super) u8);
 
@@ -292,7 +292,7 @@ impl World {
     }
 
     /// A send from memory of another protection domain puts an unreliable queue pair into SQE. Its
-    /// completion is taken away, so that nobody wonders where it comes from.
+    /// completion is taken away: the oracle does not know of this request.
     fn fail_a_send(&mut self, member: Member) {
         let sge = Sge { lkey: self.foreign.lkey(), address: self.foreign.address(), length: 1 };
         let to = UdDestination::new(self.way_to(member.peer), member.qpn, QKEY);
@@ -373,7 +373,7 @@ impl World {
         WindowBind { rkey, region, address, length, access: REMOTE, zero_based }
     }
 
-    /// What no packet may write is as it was.
+    /// Memory that no packet may write is as it was.
     pub(super) fn check_memory(&self) {
         for region in [&self.readable, &self.private, &self.foreign, &self.windowed] {
             let mut bytes = [0; REGION as usize];
@@ -381,7 +381,7 @@ impl World {
             let from = if Arc::ptr_eq(region, &self.windowed) { REGION as usize / 2 } else { 0 };
             assert!(
                 bytes[from..].iter().all(|&byte| byte == FILL),
-                "a region was written that nobody had the right to write"
+                "a region was written without the right to write it"
             );
         }
         let foreign = self.adapter.query_srq(self.foreign_srq).map(|info| info.posted);
@@ -389,7 +389,7 @@ impl World {
     }
 }
 
-/// What every region holds at first.
+/// The first content of every region.
 pub(super) const FILL: u8 = 0xEE;
 
 fn register(adapter: &mut Adapter, pd: PdId, number: u64, access: Access) -> Arc<Region> {

@@ -597,10 +597,10 @@ impl Side {
         for pd in std::mem::take(&mut self.pds) {
             assert_eq!(self.adapter.dealloc_pd(pd), Ok(()));
         }
-        assert_eq!(self.adapter.poll_timeout(), None, "nobody is there to wait");
+        assert_eq!(self.adapter.poll_timeout(), None, "no object is left that could wait");
         self.buffer.clear();
         self.adapter.poll_transmit(now, &mut self.buffer);
-        assert!(self.buffer.is_empty(), "nobody is there to send");
+        assert!(self.buffer.is_empty(), "no object is left that could send");
         self.make_all();
     }
 

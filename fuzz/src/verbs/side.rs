@@ -33,7 +33,7 @@ pub(super) const LIMITS: Limits = Limits {
 
 /// Bytes of every region.
 pub(super) const REGION: usize = 2048;
-/// What memory holds at first.
+/// The first content of memory.
 pub(super) const FILL: u8 = 0xEE;
 
 /// Events that one step may raise: a handful for each queue pair.
@@ -43,7 +43,7 @@ pub(super) struct Memories {
     pub(super) region: Arc<Region>,
     pub(super) memory: Arc<HeapMemory>,
     pub(super) pd: PdId,
-    /// What it must hold, if nobody may write it.
+    /// Its expected content, if no one may write it.
     pub(super) still: Option<Vec<u8>>,
     pub(super) live: bool,
 }
@@ -75,7 +75,7 @@ pub(super) struct Pair {
     pub(super) receives: Vec<u64>,
 }
 
-/// What one side may know of the other.
+/// Addresses, numbers and keys that one side may know of the other.
 pub(super) struct Known {
     pub(super) ip: IpAddr,
     pub(super) qps: Vec<Qpn>,
@@ -207,7 +207,7 @@ impl Side {
             if let Some(still) = &region.still {
                 assert!(
                     bytes(&region.memory) == *still,
-                    "memory has changed that nobody may write"
+                    "memory has changed that no one may write"
                 );
             }
         }
@@ -242,7 +242,7 @@ impl Side {
         } else {
             let at = self.shared.iter().position(|&id| id == wc.wr_id).filter(|_| qp.srq.is_some());
             let at = at.unwrap_or_else(|| {
-                panic!("nobody posted this, or it has completed, or was forgotten: {wc:?}")
+                panic!("never posted, or completed before, or taken back: {wc:?}")
             });
             assert_eq!(cq, qp.cqs[1]);
             self.shared.remove(at);
@@ -250,12 +250,12 @@ impl Side {
     }
 }
 
-/// What an adapter tells of itself.
+/// The visible state of an adapter.
 #[derive(PartialEq, Debug)]
 pub(super) struct Snapshot {
     qps: Vec<Option<QpInfo>>,
     srqs: Vec<Option<SrqInfo>>,
-    /// How many there are, and how many there may be.
+    /// Their number, and the limit.
     completions: Vec<(usize, usize)>,
     groups: usize,
     windows: Vec<bool>,
