@@ -49,8 +49,8 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) {
     }
 }
 
-/// Whether `name`, such as `pair::trust::a_stranger`, is a test: in a file whose path has all that
-/// stands before the last part.
+/// A test of this name, such as `pair::trust::another_source_address`, exists: in a file whose path
+/// has all that stands before the last part.
 fn exists(tests: &[(Vec<String>, String)], name: &str) -> bool {
     let mut parts: Vec<_> = name.split("::").collect();
     let Some(function) = parts.pop() else { return false };
@@ -97,17 +97,21 @@ fn every_test_that_is_named_exists() {
 #[test]
 fn a_name_that_does_not_exist_is_noticed() {
     let tests = tests();
-    let page = "`pair::trust::a_stranger`, `pair::trust::nobody_wrote_this`, `swarm::a_stranger`, `Vec::new`, `half`";
+    let page = "`pair::trust::another_source_address`, `pair::trust::nobody_wrote_this`, `swarm::another_source_address`, `Vec::new`, `half`";
     let names = named(page, &tests);
     assert_eq!(
         names,
-        ["pair::trust::a_stranger", "pair::trust::nobody_wrote_this", "swarm::a_stranger"]
+        [
+            "pair::trust::another_source_address",
+            "pair::trust::nobody_wrote_this",
+            "swarm::another_source_address"
+        ]
     );
     let found: Vec<_> = names.iter().map(|name| exists(&tests, name)).collect();
     assert_eq!(found, [true, false, false]);
 }
 
-/// Who comes from C looks for the number that a verb's error would be there.
+/// A reader who knows the verbs of C looks for the number that an error has there.
 #[test]
 fn every_verb_names_the_errno_of_its_errors() {
     let mut files = Vec::new();

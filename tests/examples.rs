@@ -37,7 +37,7 @@ impl Server {
         Self { child, lines, address }
     }
 
-    /// What it has printed since then.
+    /// The lines that it has printed since then.
     fn end(mut self) -> String {
         let text: Vec<String> = self.lines.by_ref().map(Result::unwrap).collect();
         assert!(self.child.wait().unwrap().success(), "{text:?}");

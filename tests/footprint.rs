@@ -1,4 +1,4 @@
-//! What a packet and an idle queue pair cost in memory.
+//! The memory that a packet and an idle queue pair cost.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

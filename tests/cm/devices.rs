@@ -1,4 +1,4 @@
-//! Which device an id uses, over real sockets on loopback, when the program names none.
+//! The device that an id uses when the program names none, over real sockets on loopback.
 
 use std::{
     net::{IpAddr, SocketAddr},

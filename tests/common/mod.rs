@@ -41,10 +41,9 @@ pub struct Pair {
     pub network: Network,
     pub now: Instant,
     pub trace: Trace,
-    /// How often the adapters look for what has arrived; it is then taken all at once. Zero:
-    /// always.
+    /// The interval at which the adapters take all that has arrived. Zero: at once.
     pub batch: Duration,
-    /// How many buffers a side may send before it has to look again for what has arrived.
+    /// The number of buffers that a side may send before it has to look again for what has arrived.
     pub buffers: usize,
     allowed: BTreeSet<DropReason>,
 }
@@ -176,7 +175,7 @@ impl Pair {
         self.rule(Rule { matcher: Matcher { src, ..rule.matcher }, ..rule })
     }
 
-    /// Whether a rule has hit exactly once.
+    /// A rule has hit exactly once.
     #[track_caller]
     pub fn assert_hit(&self, rule: RuleId) {
         assert_eq!(self.network.faults().hits(rule), 1, "packets that the rule hit");

@@ -48,7 +48,7 @@ impl Record {
         self.headers.bth().psn.get()
     }
 
-    /// What became of it, in words.
+    /// Its verdict and its dispositions, in words.
     fn fate(&self) -> String {
         let mut fate = String::new();
         if self.verdict.lost {
@@ -99,12 +99,12 @@ fn micros(time: Instant) -> f64 {
 #[derive(Default)]
 pub struct Trace {
     pub records: Vec<Record>,
-    /// Set to keep no records: of a long run nobody reads them.
+    /// Set to keep no records: those of a long run are not read.
     pub off: bool,
 }
 
 impl Trace {
-    /// What one side has sent.
+    /// The packets of one side.
     pub fn from(&self, side: Side) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| record.from == side)
     }
@@ -117,7 +117,7 @@ impl Trace {
         self.from(side).map(Record::psn).collect()
     }
 
-    /// How many packets of this operation one side has sent.
+    /// The number of packets of this operation that one side has sent.
     pub fn count(&self, side: Side, operation: Operation) -> usize {
         self.from(side).filter(|record| record.operation() == operation).count()
     }

@@ -27,16 +27,16 @@ fn both_sides_use_it_and_either_ends_it() {
             let (near, far) = (talk.pair.a.buffer(5000).fill(1), talk.pair.b.buffer(5000));
             talk.pair.post_recv(&b_qp, &RecvWr::new(1, [far.all()]));
             talk.pair.post_send(&a_qp, &SendWr::send(2, near.all()));
-            talk.settle();
+            talk.deliver_all();
             assert_eq!(a_qp.send_outcomes(), all_ok([2], 0));
             assert_eq!(far.bytes(), near.bytes());
             let (one, other) = if first == Side::A { (a, b) } else { (b, a) };
             talk.disconnect(first, one);
-            talk.settle();
+            talk.deliver_all();
             assert_eq!(talk.take(first), [], "the peer has not answered");
             assert_eq!(talk.take(first.other()), [ConnEvent::Disconnected { conn: other }]);
             talk.disconnect(first.other(), other);
-            talk.settle();
+            talk.deliver_all();
             assert_eq!(talk.take(first), [ConnEvent::Disconnected { conn: one }]);
             assert_eq!(talk.pair.node(first).adapter.cm_state(one), Some(CmState::TimeWait));
             talk.pair.run();
@@ -52,7 +52,7 @@ fn both_sides_use_it_and_either_ends_it() {
 fn numbers_cross_over() {
     let mut talk = Talk::new();
     let (a, a_qp) = talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, req) = talk.requests()[0];
     assert_eq!(
         (req.service_id, req.local_qpn, req.starting_psn),
@@ -75,7 +75,7 @@ fn numbers_cross_over() {
         (setup.rnr_retry, setup.retry_cnt, setup.timeout, setup.min_rnr_timer),
         (6, 7, 14, 11)
     );
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::A);
     let rep = reply(&events[0]);
     assert_eq!(
@@ -126,10 +126,10 @@ fn queue_pairs_of_the_programs_own() {
     let to = talk.pair.b.ip;
     let call = Connect { managed: false, ..connect(&a_qp, to) };
     let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.pair.b.adapter.cm_accept(talk.pair.now, b, &accept(&b_qp), false).unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.pair.state(&b_qp), State::Init);
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Reply { conn, .. }] if conn == a));
     let setup = talk.pair.a.adapter.cm_qp_setup(a).unwrap();
@@ -148,7 +148,7 @@ fn queue_pairs_of_the_programs_own() {
     talk.pair.a.adapter.to_rtr(a_qp.qpn, &rtr).unwrap();
     assert_eq!(talk.take(Side::B), []);
     talk.pair.a.adapter.cm_establish(a, b"ready").unwrap();
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::B);
     let [ConnEvent::Established { conn, private_data: Some(data), .. }] = &events[..] else {
         panic!("{events:?}")
@@ -164,7 +164,7 @@ fn private_data_in_every_message() {
     let data: Vec<u8> = (1..=220).collect();
     assert_eq!(talk.call_with(&end, SERVICE, &data[..93]), Err(ConnError::PrivateData(92)));
     talk.call_with(&end, SERVICE, &data[..92]).unwrap();
-    talk.settle();
+    talk.deliver_all();
     let (b, req) = talk.requests()[0];
     assert_eq!(req.private_data.0, data[..92]);
     let end = talk.qp(Side::B);
@@ -176,7 +176,7 @@ fn private_data_in_every_message() {
     );
     let right = Accept { private_data: &data[..196], ..accept(&end) };
     talk.pair.b.adapter.cm_accept(now, b, &right, true).unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(reply(&talk.take(Side::A)[0]).private_data.0, data[..196]);
 }
 
@@ -184,12 +184,12 @@ fn private_data_in_every_message() {
 fn rejected_by_the_program() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     let now = talk.pair.now;
     talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"no, thank you").unwrap();
     assert_eq!(talk.pair.b.adapter.cm_state(b), None);
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::A);
     let rej = rejection(&events[0]);
     assert_eq!(
@@ -220,7 +220,7 @@ fn rejected_by_the_adapter() {
             _ => {}
         });
         hand::deliver(&mut talk.pair, Side::B, &mad);
-        talk.settle();
+        talk.deliver_all();
         let events = talk.take(Side::A);
         let rej = rejection(&events[0]);
         assert_eq!((rej.reason, rej.local_id, rej.about), (reason, 0, About::Req));
@@ -239,14 +239,14 @@ fn the_closest_listener() {
     let again = talk.pair.b.adapter.cm_listen(Listen { service_id: SERVICE, address, backlog: 1 });
     assert_eq!(again, Err(ConnError::InUse));
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     assert!(
         matches!(talk.take(Side::B)[..], [ConnEvent::Request { listener, .. }] if listener == exact)
     );
     talk.pair.b.adapter.cm_unlisten(exact).unwrap();
     assert_eq!(talk.pair.b.adapter.cm_unlisten(exact), Err(ConnError::Unknown));
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let any = talk.listener;
     assert!(
         matches!(talk.take(Side::B)[..], [ConnEvent::Request { listener, .. }] if listener == any)
@@ -306,7 +306,7 @@ fn both_end_it_at_once() {
 fn a_queue_pair_that_cannot_be_moved() {
     let mut talk = Talk::new();
     let (a, a_qp) = talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     let b_qp = talk.qp(Side::B);
     talk.pair.b.adapter.to_reset(b_qp.qpn).unwrap();
@@ -320,7 +320,7 @@ fn a_queue_pair_that_cannot_be_moved() {
     );
     talk.accept(b);
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.take(Side::A), [ConnEvent::ConnectError { conn: a }]);
     let events = talk.take(Side::B);
     assert_eq!(
@@ -339,10 +339,10 @@ fn destroyed_in_every_state() {
         let mut talk = Talk::new();
         let (a, _) = talk.call();
         if wait {
-            talk.settle();
+            talk.deliver_all();
         }
         talk.destroy(Side::A, a);
-        talk.settle();
+        talk.deliver_all();
         let events = talk.take(Side::B);
         assert!(matches!(events[0], ConnEvent::Request { .. }));
         assert_eq!(rejection(&events[1]).reason, RejectReason::TIMEOUT);
@@ -351,10 +351,10 @@ fn destroyed_in_every_state() {
     // a request that the program drops
     let mut talk = Talk::new();
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.destroy(Side::B, b);
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
     talk.assert_gone();
     // established, from either side
@@ -363,7 +363,7 @@ fn destroyed_in_every_state() {
         let (a, b, ..) = talk.connected();
         let (own, others) = if side == Side::A { (a, b) } else { (b, a) };
         talk.destroy(side, own);
-        talk.settle();
+        talk.deliver_all();
         assert_eq!(talk.take(side.other()), [ConnEvent::Disconnected { conn: others }]);
         talk.destroy(side.other(), others);
         talk.pair.run();
@@ -377,12 +377,12 @@ fn destroyed_in_every_state() {
     // accepted, and the RTU is under way
     let mut talk = Talk::new();
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.destroy(Side::B, b);
     talk.pair.allow(DropReason::CmWrongState);
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::A);
     assert!(
         matches!(events[..], [ConnEvent::Established { .. }, ConnEvent::Disconnected { .. }]),
@@ -424,7 +424,7 @@ fn commands_at_the_wrong_time() {
     }
     let call = connect(&a_qp, "fd00::2".parse().unwrap());
     assert_eq!(adapter.cm_connect(now, &call), Err(ConnError::NoRoute));
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::B);
     assert!(
         matches!(events[..], [ConnEvent::Request { .. }, ConnEvent::Rejected { .. }]),
@@ -443,7 +443,7 @@ fn a_full_backlog() {
     for _ in 0..3 {
         talk.call();
     }
-    talk.settle();
+    talk.deliver_all();
     let waiting = talk.requests();
     assert_eq!(waiting.len(), 2);
     assert_eq!(talk.pair.dropped(DropReason::CmBacklog), 1);
@@ -471,7 +471,7 @@ fn a_peer_that_starts_anew() {
     talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
     talk.pair.a.adapter.to_init(a_qp.qpn, &Init::default()).unwrap();
     let again = talk.call_with(&a_qp, SERVICE, b"").unwrap();
-    talk.settle();
+    talk.deliver_all();
     let events = talk.take(Side::A);
     assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
     assert!(matches!(events[0], ConnEvent::Rejected { conn, .. } if conn == again));
@@ -511,10 +511,10 @@ fn a_listener_that_comes_a_little_later_is_found() {
     );
     assert_eq!(talk.pair.trace.records.len(), 2 * 6, "a request every ten milliseconds");
     listen(&mut talk.pair.b, SERVICE, 1);
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);
-    talk.settle();
+    talk.deliver_all();
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Established { conn, .. }] if conn == a));
 }
 
@@ -533,11 +533,11 @@ fn listen_grace_has_an_end() {
     );
     // after a refusal for another reason the request is not sent again
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     let now = talk.pair.now;
     talk.pair.b.adapter.cm_reject(now, b, RejectReason::CONSUMER, b"").unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(rejection(&talk.take(Side::A)[0]).reason, RejectReason::CONSUMER);
     talk.assert_gone();
 }
@@ -549,9 +549,9 @@ fn a_service_that_is_offered_a_little_later_is_found() {
     let av = roce_transport::addr::AddressVector::new(talk.pair.b.ip.into(), 0);
     let service = PortSpace::Udp.service(7);
     talk.pair.a.adapter.sidr_request(talk.pair.now, service, &av, b"").unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.take(Side::A), []);
     listen(&mut talk.pair.b, service, 1);
-    talk.settle();
+    talk.deliver_all();
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::SidrRequest { .. }]));
 }

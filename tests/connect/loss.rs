@@ -92,7 +92,7 @@ fn a_program_that_needs_a_minute() {
         "the request, its repeat, and the acknowledgement of its receipt"
     );
     talk.accept(b);
-    talk.settle();
+    talk.deliver_all();
     assert!(matches!(talk.take(Side::A)[..], [ConnEvent::Established { .. }]));
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { .. }]));
 }
@@ -120,17 +120,17 @@ fn notified_of_traffic() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::A, "drop qp 1 nth 2");
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
     talk.pair.b.adapter.cm_notify(b).unwrap();
     assert!(
         matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, private_data: None, .. }] if conn == b)
     );
     assert_eq!(talk.pair.b.adapter.cm_notify(b), Ok(()));
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
 }
@@ -141,7 +141,7 @@ fn repeats_are_alike() {
     let mut talk = Talk::new();
     talk.pair.fault_from(Side::B, "drop qp 1 times 4");
     talk.call();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.pair.allow_all(&LATE);
@@ -163,7 +163,7 @@ fn a_caller_that_needs_a_minute() {
     let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
     let call = Connect { managed: false, ..connect(&end, to) };
     let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = talk.requests()[0];
     talk.accept(b);
     talk.pair.run_for(Duration::from_secs(60));
@@ -175,6 +175,6 @@ fn a_caller_that_needs_a_minute() {
         "request, reply, its repeat, and the acknowledgement of its receipt"
     );
     talk.pair.a.adapter.cm_establish(a, b"").unwrap();
-    talk.settle();
+    talk.deliver_all();
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { conn, .. }] if conn == b));
 }

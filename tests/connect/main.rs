@@ -99,10 +99,10 @@ impl Talk {
     /// A connection that both sides use: its name on both sides, and both queue pairs.
     fn connected(&mut self) -> (ConnId, ConnId, End, End) {
         let (a, a_qp) = self.call();
-        self.settle();
+        self.deliver_all();
         let (b, _) = self.requests()[0];
         let b_qp = self.accept(b);
-        self.settle();
+        self.deliver_all();
         assert!(
             matches!(self.take(Side::A)[..], [ConnEvent::Established { conn, rep: Some(_), .. }] if conn == a)
         );
@@ -113,10 +113,10 @@ impl Talk {
         (a, b, a_qp, b_qp)
     }
 
-    /// Long enough for what is under way, not for anything to be sent again, nor for the end of a
-    /// time wait.
+    /// Delivers all that is in flight. Too short for a message to be sent again, or for the end of
+    /// a time wait.
     #[track_caller]
-    fn settle(&mut self) {
+    fn deliver_all(&mut self) {
         self.pair.run_for(Duration::from_millis(10));
     }
 

@@ -42,11 +42,11 @@ fn replies(talk: &mut Talk) -> Vec<(ConnId, SidrRep)> {
 fn answered_with_a_queue_pair() {
     let mut talk = talk();
     let a = request(&mut talk, SERVICE, b"who?");
-    talk.settle();
+    talk.deliver_all();
     let (b, req) = requests(&mut talk)[0];
     assert_eq!((req.service_id, &req.private_data.0[..5]), (SERVICE, &b"who?\0"[..]));
     talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(0x0123_4567))), b"me").unwrap();
-    talk.settle();
+    talk.deliver_all();
     let (conn, rep) = replies(&mut talk)[0];
     assert_eq!((conn, rep.status, rep.qpn, rep.qkey), (a, 0, Qpn::new(0x55), QKey(0x0123_4567)));
     assert_eq!((rep.service_id, &rep.private_data.0[..3]), (SERVICE, &b"me\0"[..]));
@@ -57,18 +57,18 @@ fn answered_with_a_queue_pair() {
 fn no_listener_and_a_refusal() {
     let mut talk = talk();
     request(&mut talk, PortSpace::Udp.service(1), b"");
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(replies(&mut talk)[0].1.status, SidrRep::NO_SERVICE);
     for destroy in [false, true] {
         request(&mut talk, SERVICE, b"");
-        talk.settle();
+        talk.deliver_all();
         let (b, _) = requests(&mut talk)[0];
         if destroy {
             talk.destroy(Side::B, b);
         } else {
             talk.pair.b.adapter.sidr_respond(b, Err(SidrRep::REJECTED), b"").unwrap();
         }
-        talk.settle();
+        talk.deliver_all();
         assert_eq!(replies(&mut talk)[0].1.status, SidrRep::REJECTED);
     }
     talk.assert_gone();
@@ -92,7 +92,7 @@ fn lost_and_repeated() {
                 talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(0x55), QKey(7))), b"").unwrap();
             }
         }
-        talk.settle();
+        talk.deliver_all();
         let replies = replies(&mut talk);
         assert!(
             matches!(replies[..], [(conn, rep)] if conn == a && rep.status == 0),
@@ -142,12 +142,12 @@ fn bounds() {
     let a = adapter.sidr_request(now, SERVICE, &av, &[1; 216]).unwrap();
     assert!(matches!(adapter.sidr_respond(a, Err(1), b""), Err(ConnError::State(_))));
     talk.destroy(Side::A, a);
-    talk.settle();
+    talk.deliver_all();
     let (b, _) = requests(&mut talk)[0];
     let long = talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 137]);
     assert_eq!(long, Err(ConnError::PrivateData(136)));
     talk.pair.allow(DropReason::CmUnknownConnection);
     talk.pair.b.adapter.sidr_respond(b, Ok((Qpn::new(5), QKey(0))), &[1; 136]).unwrap();
-    talk.settle();
+    talk.deliver_all();
     talk.assert_gone();
 }

@@ -15,7 +15,7 @@ use roce_transport::{
 use super::{SERVICE, Talk};
 use crate::common::{Pair, Side};
 
-/// What has happened to a connection, as its program knows.
+/// The events of a connection, as its program knows.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct History {
     /// Requested by the program, or by the peer.

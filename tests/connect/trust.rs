@@ -73,7 +73,7 @@ fn another_host_with_the_peers_names() {
     );
     assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
     hand::deliver(&mut talk.pair, Side::A, &rep);
-    talk.settle();
+    talk.deliver_all();
     talk.take(Side::A);
     talk.take(Side::B);
     // the same adapter, the same queue pair, another address: a request of its own, and none about
@@ -186,7 +186,7 @@ fn more_connections_than_allowed() {
     for _ in 0..5 {
         talk.call();
     }
-    talk.settle();
+    talk.deliver_all();
     assert_eq!(talk.requests().len(), 3);
     assert_eq!(talk.pair.b.adapter.cm_count(), 3);
 }

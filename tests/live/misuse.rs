@@ -194,7 +194,7 @@ fn sizes() {
     a.context.alloc_dm(8192).unwrap();
 }
 
-/// What is of another device is nobody's here, even if it looks like an own one.
+/// Objects of another device are unknown here, even if their numbers are those of own ones.
 #[test]
 fn of_another_device() {
     let (a, b) = worlds();

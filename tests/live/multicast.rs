@@ -52,7 +52,7 @@ impl Member {
     }
 
     /// Sends so many datagrams of 1,000 bytes, in one run, with these bytes.
-    fn say(&self, group: IpAddr, count: u64, data: &[u8]) {
+    fn send(&self, group: IpAddr, count: u64, data: &[u8]) {
         let to =
             UdDestination::new(AddressVector::new(group.into(), 0), Qpn::MULTICAST, Self::QKEY);
         self.memory.write_at(60_000, data).unwrap();
@@ -63,23 +63,23 @@ impl Member {
         self.qp.post_send(&(0..count).map(wr).collect::<Vec<_>>()).unwrap();
     }
 
-    /// What it receives until nothing more comes: of each datagram the bytes behind the GRH area.
-    pub(super) fn hear(&self, least: usize) -> Vec<Vec<u8>> {
+    /// The datagrams that it receives until no more come: of each the bytes behind the GRH area.
+    pub(super) fn receive(&self, least: usize) -> Vec<Vec<u8>> {
         let start = Instant::now();
-        let mut heard = Vec::new();
+        let mut received = Vec::new();
         let mut last = start;
-        while heard.len() < least && start.elapsed() < PATIENCE
+        while received.len() < least && start.elapsed() < PATIENCE
             || last.elapsed() < Duration::from_millis(20)
         {
             if let Some(wc) = self.cq.poll_one() {
                 let at = wc.wr_id as usize * 4096;
                 let ok = wc.result.unwrap();
                 assert!(ok.grh.is_some() && ok.src_qp.is_some());
-                heard.push(self.memory.to_vec(at + 40..at + ok.byte_len as usize).unwrap());
+                received.push(self.memory.to_vec(at + 40..at + ok.byte_len as usize).unwrap());
                 last = Instant::now();
             }
         }
-        heard
+        received
     }
 }
 
@@ -97,25 +97,25 @@ pub(super) fn own_group(v6: bool) -> IpAddr {
 
 /// Devices of their own, as of several programs; the sender's own copy comes back through the
 /// system.
-pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
+pub(super) fn all_members_receive(contexts: &[Context], group: IpAddr) {
     let sender = Member::of(&contexts[0], group);
     let mut others: Vec<_> = contexts.iter().map(|context| Member::of(context, group)).collect();
     others.push(sender);
     let outsider = Member::on(&contexts[0]);
     let sender = others.last().unwrap();
     let data = noise(1000, 77);
-    sender.say(group, 3, &data);
+    sender.send(group, 3, &data);
     for member in &others {
-        let heard = member.hear(3);
-        let lengths: Vec<_> = heard.iter().map(Vec::len).collect();
+        let received = member.receive(3);
+        let lengths: Vec<_> = received.iter().map(Vec::len).collect();
         assert!(
-            heard == vec![data.clone(); 3],
+            received == vec![data.clone(); 3],
             "three datagrams, each once, not {lengths:?} to {group}"
         );
     }
-    outsider.say(group, 1, &data);
+    outsider.send(group, 1, &data);
     for member in &others {
-        assert_eq!(member.hear(1).len(), 1);
+        assert_eq!(member.receive(1).len(), 1);
     }
     for context in contexts {
         let counters = context.counters();
@@ -130,25 +130,25 @@ pub(super) fn everyone_hears(contexts: &[Context], group: IpAddr) {
     // a sleeper is woken: the descriptors of the link cover the groups that are joined later
     let sleeper = Member::of(&contexts[0], group);
     sleeper.cq.req_notify(NotifyKind::Next);
-    outsider.say(group, 1, &data);
+    outsider.send(group, 1, &data);
     sleeper.channel.wait(Some(PATIENCE)).unwrap();
     for member in others.iter().chain([&sleeper]) {
-        assert_eq!(member.hear(1).len(), 1);
+        assert_eq!(member.receive(1).len(), 1);
     }
     drop(sleeper);
     // who has left hears no more; the rest do
     let left = others.remove(0);
     left.qp.detach_mcast(group.into()).unwrap();
     assert!(matches!(left.qp.detach_mcast(group.into()), Err(McastError::NotAttached(_))));
-    others.last().unwrap().say(group, 1, &data);
-    assert!(others.iter().all(|member| member.hear(1).len() == 1));
-    assert_eq!(left.hear(0).len(), 0);
+    others.last().unwrap().send(group, 1, &data);
+    assert!(others.iter().all(|member| member.receive(1).len() == 1));
+    assert_eq!(left.receive(0).len(), 0);
 }
 
 #[test]
 fn a_group_over_ipv4() {
     let contexts = [(); 3].map(|()| loopback(OpenOptions::default()));
-    everyone_hears(&contexts, own_group(false));
+    all_members_receive(&contexts, own_group(false));
 }
 
 /// With the last member, or its handle, the link leaves the group: nothing of it arrives any more.
@@ -160,14 +160,14 @@ fn a_group_is_left_with_its_last_member() {
     for leaves_by in ["detach", "drop"] {
         let (one, two) = (Member::of(&b, group), Member::of(&b, group));
         drop(one);
-        sender.say(group, 1, b"still there");
-        assert_eq!(two.hear(1).len(), 1);
+        sender.send(group, 1, b"still there");
+        assert_eq!(two.receive(1).len(), 1);
         match leaves_by {
             "detach" => two.qp.detach_mcast(group.into()).unwrap(),
             _ => drop(two),
         }
         let before = b.counters().received_packets;
-        sender.say(group, 5, b"nobody there");
+        sender.send(group, 5, b"no member");
         std::thread::sleep(Duration::from_millis(20));
         assert_eq!(b.counters().received_packets, before, "{leaves_by}");
     }
@@ -202,13 +202,13 @@ fn packet_socket() -> OwnedFd {
     rustix::net::socket(AddressFamily::PACKET, SocketType::DGRAM, Some(ipv4)).unwrap()
 }
 
-/// What a UDP socket does not show: the multicast packets of a run have the identifications 0, 1,
-/// 2, and "don't fragment", as their ICRC says.
+/// The multicast packets of a run have the identifications 0, 1, 2, and "don't fragment", as their
+/// ICRC says. A UDP socket does not show these fields.
 fn check_identifications(wire: &OwnedFd) {
     let mut seen = BTreeMap::<u16, usize>::new();
     let mut packet = [0; 65_536];
     while let Ok((length, _)) = rustix::net::recv(wire, &mut packet[..], RecvFlags::DONTWAIT) {
-        // one datagram of `everyone_hears`: IP, UDP, BTH, DETH, 1,000 bytes, ICRC
+        // one datagram of `all_members_receive`: IP, UDP, BTH, DETH, 1,000 bytes, ICRC
         let Some(bytes) = packet[..length]
             .strip_prefix(&[0x45])
             .filter(|bytes| bytes.len() + 1 == 20 + 8 + 12 + 8 + 1000 + 4)
@@ -234,8 +234,8 @@ fn check_identifications(wire: &OwnedFd) {
 }
 
 /// Two interfaces with a wire between them, in a network namespace: what leaves one arrives at the
-/// other, and the sender's own copy comes from the system. Where the host lets nobody make a
-/// namespace there is nothing to be seen.
+/// other, and the sender's own copy comes from the system. Skipped where the host forbids
+/// namespaces.
 #[test]
 fn groups_between_interfaces() {
     const INSIDE: &str = "ROCE_TEST_NAMESPACE";
@@ -246,7 +246,7 @@ fn groups_between_interfaces() {
             let contexts = addresses.map(|ip| {
                 Device::at(ip.parse().unwrap()).unwrap().open(OpenOptions::default()).unwrap()
             });
-            everyone_hears(&contexts, own_group(addresses[0].contains(':')));
+            all_members_receive(&contexts, own_group(addresses[0].contains(':')));
         }
         check_identifications(&wire);
         // groups of a link, which mean something only together with an interface; and all addresses
@@ -258,7 +258,7 @@ fn groups_between_interfaces() {
             context.gids().iter().position(|gid| gid.to_ip().is_ipv6()).unwrap() as u16
         };
         assert!(contexts.iter().all(|context| context.gids().len() == 3 && sgid(context) == 0));
-        everyone_hears(&contexts, link_local);
+        all_members_receive(&contexts, link_local);
         return;
     }
     let setup = format!(
@@ -300,7 +300,7 @@ fn a_group_on_a_fabric_of_the_process() {
     let fabric = Fabric::new("delay 20us".parse().unwrap(), 3);
     let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();
     let bystander = open("10.0.0.9");
-    everyone_hears(&["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(open), own_group(false));
-    everyone_hears(&["fd00::1", "fd00::2", "fd00::3"].map(open), own_group(true));
+    all_members_receive(&["10.0.0.1", "10.0.0.2", "10.0.0.3"].map(open), own_group(false));
+    all_members_receive(&["fd00::1", "fd00::2", "fd00::3"].map(open), own_group(true));
     assert_eq!(bystander.counters().received_packets, 0, "who has not joined gets nothing");
 }

@@ -1,4 +1,4 @@
-//! What a process does besides: it forks, and it gets signals.
+//! Other activities of a process: forks and signals.
 
 use std::{fs, thread};
 
@@ -15,7 +15,7 @@ fn write(from: &Side, to: &Side, text: &[u8]) {
     assert_eq!(to.memory.to_vec(64..64 + text.len()).unwrap(), text);
 }
 
-/// What the child does; the number says where it failed.
+/// The child's program; the number says where it failed.
 fn child(inherited: (Side, Side)) -> i32 {
     if [&inherited.0, &inherited.1].iter().any(|side| side.context.is_of_this_process()) {
         return 1;
@@ -114,7 +114,7 @@ fn the_programs_signals_do_not_go_to_our_threads() {
     }
 }
 
-/// A device whose addresses are another program's can be looked at, and goes nowhere.
+/// A device whose addresses are another program's can be queried; its port is down.
 #[test]
 fn a_device_that_is_opened_without_its_network_is_down() {
     let device = Device::named("roce_lo").unwrap();

@@ -3,7 +3,7 @@
 use roce::{AddressVector, UdDestination};
 
 use super::{
-    multicast::{Member, everyone_hears, own_group},
+    multicast::{Member, all_members_receive, own_group},
     *,
 };
 
@@ -81,7 +81,7 @@ fn connections_outlive_the_device_that_received_for_them() {
         drop(sides.remove(0)); // the one that receives for all
         (0..20).for_each(|round| exchange(&near, &far, round));
     }
-    // and who comes now is let in by whoever it is then
+    // a device opened now is let in by the one that receives for all then
     let new = open(address);
     connect(&sides[0], &new);
     exchange(&sides[0], &new, 5);
@@ -106,7 +106,7 @@ fn datagrams_find_their_receiver() {
             let send =
                 SendWr::send_to(2, to, sender.memory.sge(0..64)).with_flags(SendFlags::empty());
             sender.qp.post_send(&[send]).unwrap();
-            assert_eq!(receiver.hear(1), [[from as u8; 64]]);
+            assert_eq!(receiver.receive(1), [[from as u8; 64]]);
         }
     }
 }
@@ -115,7 +115,7 @@ fn datagrams_find_their_receiver() {
 fn a_group_has_members_at_one_address() {
     let address = own_address();
     let contexts: Vec<Context> = (0..3).map(|_| open(address).context).collect();
-    everyone_hears(&contexts, own_group(false));
+    all_members_receive(&contexts, own_group(false));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn queue_pair_numbers_do_not_meet() {
 }
 
 #[test]
-fn whoever_moves_its_packets_by_hand_shares_with_nobody() {
+fn a_device_served_by_hand_shares_no_address() {
     let address = own_address();
     let device = Device::at(address).unwrap();
     let by_hand = || OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };

@@ -25,7 +25,7 @@ fn exchange(a: &Side, b: &Side, round: usize) {
 }
 
 #[test]
-fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
+fn devices_of_one_host_change_to_shared_memory_and_lose_nothing() {
     let (a, b) = (side(false), side(false));
     connect(&a, &b);
     let start = Instant::now();
@@ -49,7 +49,7 @@ fn devices_of_one_host_find_the_short_way_and_nothing_is_lost_on_the_change() {
 }
 
 #[test]
-fn whoever_wants_the_network_stack_has_it() {
+fn sockets_only_keeps_to_the_network_stack() {
     let (a, b) = (side(true), side(false));
     connect(&a, &b);
     for round in 0..200 {
@@ -59,9 +59,9 @@ fn whoever_wants_the_network_stack_has_it() {
     assert_eq!((a.context.counters().icrc_trusted, b.context.counters().icrc_trusted), (0, 0));
 }
 
-/// What spoils packets on their way trusted for none.
+/// A device that injects faults marks none of its packets as verified, and checks all that arrive.
 #[test]
-fn damage_is_found_on_the_short_way_too() {
+fn corruption_is_found_over_shared_memory_too() {
     let options = || OpenOptions {
         faults: "corrupt 2% rx".parse().unwrap(),
         fault_seed: 3,
@@ -80,7 +80,7 @@ fn damage_is_found_on_the_short_way_too() {
     assert_eq!(
         b.context.counters().icrc_trusted,
         0,
-        "what leaves with faults is not checksum_verified for"
+        "packets that leave with faults are not marked as verified"
     );
 }
 
@@ -108,7 +108,7 @@ fn an_address_with_another_device_behind_it() {
 
 /// Both sleep until a message comes, on their channels.
 #[test]
-fn sleepers_are_woken_by_the_short_way() {
+fn sleeping_threads_are_woken_over_shared_memory() {
     let (a, b) = (side(false), side(false));
     connect(&a, &b);
     let start = Instant::now();

@@ -66,7 +66,7 @@ fn counters_are_published_within_seconds_and_go_with_the_device() {
         qp_a.post_send(&[SendWr::send(id, Data::empty())]).unwrap();
         next(&cq_a).result.unwrap();
     }
-    // nobody calls anything meanwhile
+    // the program makes no call meanwhile
     eventually("the sender's counters are published", || sent(&a) == a.counters().sent_packets);
     eventually("the receiver's counters are published", || sent(&b) == b.counters().sent_packets);
     let opened = own(&a).unwrap().opened;

@@ -165,7 +165,7 @@ fn credits_are_not_used() {
     assert_eq!(half.take().len(), 1);
 }
 
-/// A place in nobody's memory: good for no bytes.
+/// An address with a key that does not exist: good for no bytes.
 fn half_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0xDEAD, rkey: roce_transport::mem::RKey(0) }
 }

@@ -93,8 +93,8 @@ fn a_repeat_is_answered_and_not_carried_out() {
     assert_eq!((word(&far, 0), answers.len()), (9, 2));
 }
 
-/// What FetchAdd leaves unused need not be the same twice: rxe sends there whatever was in its
-/// buffer.
+/// The field that FetchAdd does not use need not be the same twice: rxe sends there whatever was in
+/// its buffer.
 #[test]
 fn the_unused_field_of_a_repeat_does_not_matter() {
     let mut half = Half::new(Options::default());

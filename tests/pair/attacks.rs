@@ -1,5 +1,5 @@
-//! What somebody with bad intentions may try who can send packets, or who is a peer with a queue
-//! pair of his own. See docs/security.md, which says against what each of these stands.
+//! Attacks by one who can send packets, or who is a peer with a queue pair of his own. See
+//! docs/security.md, which names the threat that each of these tests.
 
 use std::collections::BTreeSet;
 
@@ -66,7 +66,7 @@ fn keys_are_random_and_not_given_again_soon() {
     }
 }
 
-/// What one adapter gives tells nothing of another's keys, queue pair numbers and PSNs.
+/// The numbers of one adapter tell nothing of another's keys, queue pair numbers and PSNs.
 #[test]
 fn another_seed_gives_other_numbers() {
     let numbers = |seed: u8| {
@@ -86,8 +86,8 @@ fn another_seed_gives_other_numbers() {
     assert_eq!(all.len(), 200);
 }
 
-/// Who guesses a key has one guess: then the connection is gone, and setting up another takes its
-/// owner's help.
+/// An attacker who guesses a key has one guess: then the connection is gone, and setting up another
+/// takes its owner's help.
 #[test]
 fn a_wrong_guess_costs_the_connection() {
     for index in 0..6 {
@@ -158,10 +158,10 @@ fn addresses_that_wrap() {
     }
 }
 
-/// A peer may take back only what was granted over its own connection. Who tries with another's
-/// loses its own, and the other goes on.
+/// A peer may invalidate only windows of its own connection. An attempt with another's ends its own
+/// connection, and the other goes on.
 #[test]
-fn what_is_not_yours_you_cannot_invalidate() {
+fn a_window_of_another_connection_cannot_be_invalidated() {
     for window_type in [WindowType::Type1, WindowType::Type2A, WindowType::Type2B] {
         let mut pair = Pair::new();
         let (user, owner) = pair.connect(options());
@@ -219,9 +219,8 @@ fn a_flood_at_a_queue_pair_that_is_not_connected() {
     assert_eq!(half.node.adapter.poll_timeout(), None);
 }
 
-/// Nobody gets an answer sent to somebody else: what does not come from the peer's address gets
-/// none at all, and what does is answered there. So a small READ cannot make a large answer go to a
-/// third one.
+/// Answers go only to the peer's address: a request from another address gets none at all. So a
+/// small READ cannot make a large answer go to a third host.
 #[test]
 fn a_read_with_another_source_is_not_answered() {
     let mut half = Half::new(options());
@@ -242,8 +241,8 @@ fn a_read_with_another_source_is_not_answered() {
     assert_eq!(to, [Half::PEER_IP].into());
 }
 
-/// Who does not know the PSN hits a window of at most 256 answers, or the one expected request, in
-/// 16 million. Everything else changes nothing.
+/// An attacker who does not know the PSN hits a window of at most 256 answers, or the one expected
+/// request, in 16 million. Everything else changes nothing.
 #[test]
 fn psns_far_outside() {
     let mut half = Half::new(options());
@@ -269,8 +268,8 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// A notification is counted. It sends nothing, completes nothing, and from a stranger it is not
-/// even counted.
+/// A notification is counted. It sends nothing, completes nothing, and from another source address
+/// it is not even counted.
 #[test]
 fn forged_notifications_change_nothing() {
     let mut half = Half::new(options());
@@ -280,11 +279,11 @@ fn forged_notifications_change_nothing() {
     let mut bth = half.bth(&pkt(Op::SendOnly, 0x100));
     bth.opcode = Opcode::CNP;
     let headers = Headers::new(bth, Ext::None).unwrap();
-    let stranger = NetHeader { src: [10, 0, 0, 3].into(), ..half.net() };
+    let other_source = NetHeader { src: [10, 0, 0, 3].into(), ..half.net() };
     for _ in 0..1000 {
         assert_eq!(half.send_as(&half.net(), headers, &[0; 16]), Disposition::Congestion);
         assert_eq!(
-            half.send_as(&stranger, headers, &[0; 16]),
+            half.send_as(&other_source, headers, &[0; 16]),
             Disposition::Dropped(DropReason::SourceAddress)
         );
     }

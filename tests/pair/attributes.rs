@@ -38,7 +38,7 @@ fn change_of(attribute: Attribute, current: State) -> QpUpdate {
     changes
 }
 
-/// What a queue pair tells once this attribute has been changed so.
+/// The attributes of a queue pair once this one has been changed so.
 fn changed(mut info: QpInfo, attribute: Attribute) -> QpInfo {
     let changes = change_of(attribute, info.state);
     info.pkey_index = changes.pkey_index.unwrap_or(info.pkey_index);

@@ -85,7 +85,7 @@ fn unmarked_data_is_not() {
     assert_eq!((b.recv_outcomes(), pair.b.adapter.counters().cnp_sent), (all_ok([1], 1), 0));
 }
 
-/// What was noted outlives an error; a queue pair that is reset has seen nothing.
+/// Congestion that was noted outlives an error; a queue pair that is reset has seen none.
 #[test]
 fn how_long_signs_are_kept() {
     let mut half = Half::new(Options::default());
@@ -98,7 +98,7 @@ fn how_long_signs_are_kept() {
     assert_eq!(noted(&half), counted(1, 0, 0));
     half.node.adapter.to_error(half.now, half.qp.qpn).unwrap();
     half.expect_nothing();
-    assert_eq!(noted(&half), counted(1, 0, 0), "and nobody is told");
+    assert_eq!(noted(&half), counted(1, 0, 0), "and no notification is sent");
     half.node.adapter.to_reset(half.qp.qpn).unwrap();
     assert_eq!(noted(&half), CongestionCounters::default());
 }
@@ -112,8 +112,8 @@ fn only_packets_of_the_peer_count() {
     let mut bytes = encode(&marked, headers, &[1; 4]);
     *bytes.last_mut().unwrap() ^= 1;
     half.send_bytes(&marked, &bytes);
-    let stranger = NetHeader { src: [10, 0, 0, 9].into(), ..marked };
-    half.send_as(&stranger, headers, &[1; 4]);
+    let other_source = NetHeader { src: [10, 0, 0, 9].into(), ..marked };
+    half.send_as(&other_source, headers, &[1; 4]);
     assert_eq!(
         half.node.adapter.query_qp(half.qp.qpn).unwrap().congestion,
         CongestionCounters::default()
@@ -121,7 +121,7 @@ fn only_packets_of_the_peer_count() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 2, "the adapter counts whatever arrives");
 }
 
-/// A datagram queue pair notes marks, and tells nobody.
+/// A datagram queue pair notes marks, and sends no notification.
 #[test]
 fn datagrams_are_noted_only() {
     let mut pair = Pair::new();

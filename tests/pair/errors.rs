@@ -1,5 +1,5 @@
-//! What is refused for good: which NAK says so, and how both sides learn of it (9.7.4.1, 9.9.2,
-//! 9.9.3).
+//! Fatal errors: the NAK code of each, and the completions and events of both sides (9.7.4.1,
+//! 9.9.2, 9.9.3).
 
 use std::time::Duration;
 
@@ -199,7 +199,7 @@ fn access_that_the_queue_pair_does_not_allow() {
     }
 }
 
-/// What an opcode may follow. Each list is sent in order; the last packet is the one refused.
+/// The order of opcodes. Each list is sent in order; the last packet is the one refused.
 #[test]
 fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
     let mtu = [1; 256];
@@ -524,7 +524,7 @@ fn failure_always_completes() {
     assert_eq!(half.qp.send_outcomes(), [(2, Err(WcStatus::RemInvReqErr)), (3, FLUSHED)]);
 }
 
-/// What its peer asked for before stays unanswered: in ERR nothing is sent but a NAK of its own.
+/// Earlier requests of its peer stay unanswered: in ERR nothing is sent but a NAK of its own.
 #[test]
 fn a_requester_that_fails_takes_waiting_answers_with_it() {
     let mut half = Half::new(Options::default());

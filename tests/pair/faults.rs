@@ -78,7 +78,7 @@ fn exchange(plan: &str, seed: u64) -> Pair {
     pair
 }
 
-/// How often something was done to a packet of either side.
+/// Counts of the faults that packets of both sides met.
 struct Done {
     sent: usize,
     lost: usize,
@@ -258,7 +258,7 @@ fn a_receiver_that_is_never_ready_uses_up_the_retries() {
 }
 
 #[test]
-fn rnr_heeds_selectors() {
+fn rnr_obeys_selectors() {
     let (mut pair, a, b) = pair("rnr psn 0x102..0x103", 0);
     for id in 0..6 {
         pair.post_recv(&b, &RecvWr::new(id, []));

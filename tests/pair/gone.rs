@@ -56,7 +56,7 @@ fn all(region: &Region) -> Sge {
     Sge { lkey: region.lkey(), address: ADDRESS, length: 1024 }
 }
 
-/// What the responder's program is told.
+/// The event that the responder's program gets.
 fn failed(mut half: Half, key: u32) {
     half.node.drain_events();
     let refusal = Refusal::Access(AccessError::Fault(key));

@@ -1,4 +1,4 @@
-//! How much an adapter grants: each limit is kept, said in the error, and what goes makes room.
+//! Limits of an adapter: each is kept and named in the error, and a destroyed object makes room.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ fn init(node: &Node, cq: &Arc<CompletionQueue>) -> QpInit {
     QpInit { qp_type: QpType::Rc, send_cq, recv_cq, srq: None, caps, sq_sig_all: false, pd, quirks }
 }
 
-/// What the adapter tells of its limits is what it keeps.
+/// The limits that the adapter reports are the ones that it keeps.
 #[test]
 fn limits_that_cannot_be_kept_are_not_promised() {
     let asked = Limits { max_qp: 1 << 40, max_mw: 1 << 40, max_srq: 1 << 40, ..Limits::default() };

@@ -48,7 +48,7 @@ fn say(pair: &mut Pair, from: &End, to: UdDestination) {
 
 /// Two members on each side, the sender one of them, and a queue pair that is in another group.
 #[test]
-fn everyone_attached_gets_a_copy() {
+fn every_attached_queue_pair_gets_a_copy() {
     for ipv6 in [false, true] {
         let mut pair =
             Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);
@@ -59,7 +59,7 @@ fn everyone_attached_gets_a_copy() {
         };
         let members =
             [Side::A, Side::A, Side::B, Side::B].map(|side| member(&mut pair, side, group));
-        let stranger = member(&mut pair, Side::B, other);
+        let outsider = member(&mut pair, Side::B, other);
         let sender = members[0].0.clone();
         say(&mut pair, &sender, to_group(group));
         assert_eq!(sender.send_outcomes(), all_ok([1], 0));
@@ -83,7 +83,7 @@ fn everyone_attached_gets_a_copy() {
                 if ipv6 { &gid[..] } else { &gid[12..] }
             );
         }
-        assert_eq!(stranger.0.received(), []);
+        assert_eq!(outsider.0.received(), []);
         let [record] = &pair.trace.records[..] else { panic!("one packet, however many members") };
         let copies = Disposition::Replicated { taken: 2, copies: 2 };
         assert_eq!(

@@ -146,8 +146,8 @@ fn only_used_entries_can_be_named() {
     assert_eq!(half.node.adapter.query_qp(half.qp.qpn).unwrap().pkey_index, 3);
 }
 
-/// A new table counts at once, for what is sent and what is received, and takes nobody's entry
-/// away.
+/// A new table counts at once, for what is sent and what is received. An entry in use cannot be
+/// taken away.
 #[test]
 fn the_table_changes_under_a_connection() {
     let (mut pair, a, b) = pair_with(QpType::Rc, 0x8001, 0x8001);
@@ -195,10 +195,10 @@ fn another_index_in_sqd() {
     assert_eq!(sent, [[0x80, 0x04]]);
 }
 
-/// What is of another partition is not even noticed otherwise: not its congestion mark, and no
-/// event tells of it.
+/// Packets of another partition have no other effect: their congestion mark is not noted, and no
+/// event tells of them.
 #[test]
-fn a_stranger_changes_nothing() {
+fn another_partition_changes_nothing() {
     let mut half = Half::new(Options::default());
     let before = half.node.adapter.query_qp(half.qp.qpn);
     let mut bth = half.bth(&pkt(Op::SendOnly, Half::THEIRS));

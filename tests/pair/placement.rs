@@ -78,7 +78,7 @@ fn a_flush_on_the_wire() {
     assert_eq!(opcodes, [Ok((WcOpcode::Flush, 0)); 2]);
 }
 
-/// What the responder makes last, and how it answers.
+/// The ranges that the responder makes persistent, and its answers.
 #[test]
 fn a_flush_is_carried_out() {
     let mut half = flusher();

@@ -131,7 +131,11 @@ fn a_queue_pair_counts_for_itself() {
     let mut pair = Pair::new();
     let (a, b) = pair.connect(Options::default());
     let (other_a, other_b) = pair.connect(Options::default());
-    assert_eq!(pair.a.adapter.qp_counters(a.qpn), None, "nobody has asked for it");
+    assert_eq!(
+        pair.a.adapter.qp_counters(a.qpn),
+        None,
+        "counters of a queue pair are kept on request"
+    );
     pair.post_recv(&b, &RecvWr::new(0, []));
     pair.post_send(&a, &SendWr::send(0, Data::empty()));
     pair.run();

@@ -83,7 +83,7 @@ fn an_rnr_retry_count_of_n_is_n_plus_one_transmissions() {
     }
 }
 
-/// A place in nobody's memory: good for no bytes.
+/// An address with a key that does not exist: good for no bytes.
 fn pair_remote() -> roce_transport::work::Remote {
     roce_transport::work::Remote { address: 0, rkey: roce_transport::mem::RKey(0) }
 }
@@ -105,8 +105,8 @@ fn seven_is_without_limit() {
     assert_eq!(a.send_outcomes(), all_ok([1], 0));
 }
 
-/// What was sent behind the refused packet is sent again after the pause, not before: neither the
-/// responder nor the requester makes a sequence error of it.
+/// Packets behind the refused one are sent again after the pause, not before: neither the responder
+/// nor the requester makes a sequence error of them.
 #[test]
 fn not_ready_goes_before_out_of_sequence() {
     let mut half = Half::new(Options::default());

@@ -28,7 +28,7 @@ fn post(pair: &mut Pair, srq: SrqId, id: u64, buffer: &Buffer) {
 }
 
 #[test]
-fn each_message_takes_the_next_request_whoever_receives_it() {
+fn each_message_takes_the_next_request_of_the_shared_queue() {
     let mut pair = Pair::new();
     let (srq, buffer) = shared(&mut pair);
     let (one, other) = (connect(&mut pair, srq), connect(&mut pair, srq));
@@ -154,8 +154,8 @@ fn requests_belong_to_its_protection_domain() {
     pair.post_send(&a, &SendWr::send(1, near.sge(0, 10)));
     pair.run();
     assert_eq!(b.recv_outcomes(), all_ok([1], 10));
-    let stranger = pair.b.buffer(1024);
-    post(&mut pair, srq, 2, &stranger);
+    let foreign = pair.b.buffer(1024);
+    post(&mut pair, srq, 2, &foreign);
     pair.post_send(&a, &SendWr::send(2, near.sge(0, 10)));
     pair.run();
     assert_eq!(b.recv_outcomes(), [(2, Err(WcStatus::LocProtErr))]);

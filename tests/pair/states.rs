@@ -335,7 +335,7 @@ fn draining() {
     half.expect(&[pkt(Op::SendOnly, 0x100 + 300).ask()]);
 }
 
-/// What drains can still be given up.
+/// A queue pair that drains can still go to ERR or RESET.
 #[test]
 fn from_draining_to_error_or_reset() {
     for to in [State::Err, State::Reset] {
@@ -476,8 +476,8 @@ fn destroyed_with_everything_pending() {
     half.expect(&[pkt(Op::SendOnly, 0x100).ask()]);
 }
 
-/// What was owed before a reset is owed no more: the next gap is a new one, the next message a
-/// first one.
+/// Recovery and messages that were under way end with a reset: the next gap is a new one, the next
+/// message a first one.
 #[test]
 fn a_reset_forgets_the_past() {
     let options = Options { mtu: Mtu::B256, ..Options::default() };
@@ -502,7 +502,7 @@ fn a_reset_forgets_the_past() {
     half.expect(&[pkt(Op::ReadRequest, 0x100).reth(memory.remote(0), 1024).ask()]);
 }
 
-/// What one life was about to answer the next does not say.
+/// Answers that were due before a reset are not sent after it.
 #[test]
 fn a_reset_forgets_answers() {
     let mut half = Half::new(Options::default());

@@ -1,5 +1,5 @@
-//! Which packets are believed: ICRC, addresses, partition, service, PSN window (9.6), and what
-//! forged answers can do.
+//! Validation of packets: ICRC, addresses, partition, service, PSN window (9.6), and the effects of
+//! forged answers.
 
 use roce_transport::{
     adapter::IcrcCheck,
@@ -132,7 +132,7 @@ fn a_wrong_icrc() {
 }
 
 #[test]
-fn a_stranger() {
+fn another_source_address() {
     let mut half = receiver();
     let net = NetHeader { src: [10, 0, 0, 3].into(), ..half.net() };
     let disposition = half.send_as(&net, headers(&half, |_| {}), b"");
@@ -140,7 +140,7 @@ fn a_stranger() {
 }
 
 #[test]
-fn another_address_of_ours() {
+fn another_destination_address() {
     let mut half = receiver();
     let net = NetHeader { dst: [10, 0, 0, 9].into(), ..half.net() };
     let disposition = half.send_as(&net, headers(&half, |_| {}), b"");
@@ -161,7 +161,7 @@ fn another_partition() {
 }
 
 #[test]
-fn nobody() {
+fn an_unknown_queue_pair_number() {
     let mut half = receiver();
     let other = Qpn::new(half.qp.qpn.get() ^ 1);
     let disposition = half.send_as(&half.net(), headers(&half, |bth| bth.dest_qp = other), b"");

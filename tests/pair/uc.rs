@@ -1,4 +1,4 @@
-//! Unreliable connections (9.8.2): messages of any length, whole or not at all, and nobody answers.
+//! Unreliable connections (9.8.2): messages of any length, whole or not at all, and no answers.
 
 use roce_transport::{
     addr::Mtu,
@@ -149,7 +149,7 @@ fn a_message_longer_than_the_buffer_is_gone() {
     }
 }
 
-/// A WRITE that is not allowed changes nothing and hurts nobody.
+/// A WRITE that is not allowed changes nothing, and both queue pairs go on.
 #[test]
 fn a_refused_write_is_only_counted() {
     let (mut pair, a, b) = pair();

@@ -58,7 +58,7 @@ fn program(pair: &mut Pair, srq: SrqId) -> (Vec<SendWr>, [Buffer; 4]) {
     (sends.into_iter().map(|wr| wr.to_srq(srq)).collect(), [near, far, inbox, found])
 }
 
-/// What `program` must lead to, whatever the network does.
+/// The outcome of `program`, whatever the network does.
 fn check_program(end: &End, received: Vec<Wc>, [near, far, inbox, found]: &[Buffer; 4]) {
     let sent: Vec<Outcome> = end.send_outcomes();
     let expected = [0, 0, 0, 0, 800, 8, 8, 0, 0, 0, 100, 0, 0];
@@ -188,8 +188,8 @@ fn requests_on_the_wire() {
 }
 
 /// The windows of a queue's protection domain serve what names that queue. One of type 2 belongs to
-/// a queue pair that bound it, and a target can bind nothing: it serves nobody here, and a SEND
-/// that is to invalidate it fails the target.
+/// a queue pair that bound it, and a target can bind nothing: no request can use it here, and a
+/// SEND that is to invalidate it fails the target.
 #[test]
 fn memory_windows() {
     let mut pair = Pair::new();
@@ -414,7 +414,8 @@ fn every_kind_of_request_names_a_queue() {
     }
 }
 
-/// What the target's own rights forbid stays forbidden, whatever the queue's protection domain has.
+/// Access that the target's own rights forbid stays forbidden, whatever the queue's protection
+/// domain has.
 #[test]
 fn the_targets_rights_count() {
     let mut half = Half::xrc_target(Options { access: Access::REMOTE_READ, ..Options::default() });

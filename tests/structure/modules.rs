@@ -292,7 +292,7 @@ impl<'ast> Visit<'ast> for Reader<'_, 'ast> {
 
     fn visit_attribute(&mut self, _: &'ast Attribute) {}
 
-    /// What a macro expands to is resolved where it is called; only `$crate` leads from here.
+    /// Paths in a macro are resolved where it is called; only `$crate` leads from here.
     fn visit_item_macro(&mut self, item: &'ast syn::ItemMacro) {
         if !item.mac.path.is_ident("macro_rules") {
             return visit::visit_item_macro(self, item);

@@ -1,8 +1,8 @@
 //! Packets that the kernel's rxe put on a wire, read and written byte by byte.
 //!
 //! The captures hold both directions of runs between two kernels: every service and operation that
-//! rxe speaks, over IPv4 and IPv6, and connection management. Whoever changes the wire formats has
-//! to keep all of them intact.
+//! rxe speaks, over IPv4 and IPv6, and connection management. A change of the wire formats has to
+//! keep all of them intact.
 
 use std::{
     collections::BTreeMap,
@@ -18,7 +18,7 @@ use roce_transport::{
     wire::{IcrcMatch, Ident, NetHeader, PACKET_MAX, Packet, icrc, verify_icrc},
 };
 
-/// What a capture holds. The counts make sure that no frame is left out in silence.
+/// The content of a capture. The counts make sure that no frame is left out in silence.
 struct Capture {
     name: &'static str,
     roce_v4: usize,

@@ -1,4 +1,4 @@
-//! What holds for every packet, whatever is in it.
+//! Properties of every packet, whatever is in it.
 
 use std::net::IpAddr;
 
@@ -135,7 +135,7 @@ fn net(ident: impl Strategy<Value = Ident>) -> impl Strategy<Value = NetHeader> 
     )
 }
 
-/// How far two PSNs are apart: anything, but often where the answer changes.
+/// The distance of two PSNs: anything, but often where the answer changes.
 fn distance() -> impl Strategy<Value = u32> {
     const HALF: u32 = 1 << 23;
     prop_oneof![any::<u32>(), HALF - 2..HALF + 3, 0..3_u32, 2 * HALF - 2..=2 * HALF]
@@ -393,7 +393,7 @@ fn every_service_has_its_operations_and_no_others() {
     }
 }
 
-/// Where the identification is unknown 15 bits of the ICRC are left to check with: about one
+/// Fifteen bits of the ICRC are left to check with where the identification is unknown: about one
 /// corrupted packet in 2^15 passes for one with another identification, and then that one does make
 /// its ICRC right.
 #[test]

@@ -4,8 +4,8 @@
 //! diagrams of 12.9.7; annex A11 (the RDMA IP CM service), for how IP addresses travel.
 //!
 //! The communication manager is a part of the adapter: messages arrive at QP1 and leave from there.
-//! It knows listeners, connections, service ID resolutions and time, and nothing of queue pairs but
-//! their numbers. A message that wants an answer is sent again until it has one.
+//! The state machine knows listeners, connections, service ID resolutions and time, and nothing of
+//! queue pairs but their numbers. A message that wants an answer is sent again until it has one.
 //!
 //! States and edges stand in one table, [`EDGES`]: commands and messages that it does not have for
 //! a state are refused in that state.

@@ -1,7 +1,7 @@
 //! The invariant CRC of RoCEv2 (annex A17.3.3): a CRC-32 over everything that no router changes.
 //!
-//! It covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC is
-//! linear: if the bytes are right but for a few unknown bits, then the difference between the CRC
+//! The ICRC covers the IPv4 identification, which a UDP socket does not show to its reader. A CRC
+//! is linear: if the bytes are right but for a few unknown bits, then the difference between the CRC
 //! received and the one computed tells those bits. So for a datagram whose identification is not
 //! known the one that would make the CRC right is *computed*, and the packet is accepted if only
 //! the identification and the "don't fragment" bit had to change. That leaves 15 of the 32 bits of
@@ -58,7 +58,7 @@ impl NetHeader {
 pub enum IcrcMatch {
     /// All 32 bits match with what was known.
     Exact,
-    /// It matches with this identification and "don't fragment" bit, which were not known before.
+    /// A match with this identification and "don't fragment" bit, which were not known before.
     Solved {
         /// The identification.
         id: u16,

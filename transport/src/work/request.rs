@@ -110,7 +110,7 @@ pub enum SendOp {
         /// The addend; the sum wraps.
         add: u64,
     },
-    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): whoever reads the
+    /// Writes eight bytes of the peer's memory at once (`IBV_WR_ATOMIC_WRITE`): a reader of the
     /// word sees all of them or none.
     AtomicWrite {
         /// The word; its address is a multiple of eight.
