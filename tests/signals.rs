@@ -18,7 +18,7 @@ use roce::{Access, ForeignMemory, Memory, MemoryFault};
 const CASE: &str = "ROCE_TEST_CASE";
 const PAGE: usize = 4096;
 const ALL: Access = Access::LOCAL_WRITE;
-/// Longer than handlers are believed to be in front.
+/// Longer than the library assumes its handler to be the first one.
 const A_WHILE: Duration = Duration::from_millis(30);
 
 type Handler = extern "C" fn(c_int, *mut libc::siginfo_t, *mut c_void);
@@ -300,10 +300,10 @@ extern "C" fn one_of_many<const N: usize>(_: c_int, _: *mut libc::siginfo_t, _: 
     leave(0, null_mut(), null_mut());
 }
 
-/// Then copies go through the kernel, and nothing else works.
+/// Copies then go through the kernel, and nothing else works.
 #[test]
-fn a_program_that_insists_on_being_in_front() {
-    if let Some(status) = in_child("a_program_that_insists_on_being_in_front") {
+fn a_program_that_always_installs_its_handler_first() {
+    if let Some(status) = in_child("a_program_that_always_installs_its_handler_first") {
         assert_eq!(status.code(), Some(42));
         return;
     }

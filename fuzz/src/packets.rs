@@ -38,7 +38,7 @@ const BURST_MAX: usize = 10_000;
 /// Packets of the adapter to itself that wait to be delivered; further ones are lost.
 const IN_FLIGHT_MAX: usize = 256;
 
-/// Runs the script `data`. Returns the adapter's counters, which tell how deep it got.
+/// Runs the script `data`. Returns the adapter's counters, which show how deep it got.
 pub fn packets(data: &[u8]) -> Counters {
     let mut input = Input::new(data);
     let mut run = Run::new(Setup(input.byte()));
@@ -272,7 +272,7 @@ impl Run {
         Sge { lkey: open.lkey(), address: open.address(), length: 8 }.into()
     }
 
-    /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets spoil the
+    /// Up to 1,275 bytes in one piece or in two; inline if they are few. Some targets corrupt the
     /// list.
     fn data(&self, kind: u8, length: u8, target: u8) -> Data {
         let World { open, readable, foreign, .. } = &self.world;
@@ -360,7 +360,7 @@ impl Run {
             5 => World::rts,
             how => {
                 world.reset(member).expect("every state has a way to RESET");
-                // what was posted before is forgotten
+                // requests posted before give no completions
                 self.ledger.forget(index);
                 // nothing more comes of a queue pair whose completion queue has overflowed
                 let dead = member.queues == Queues::Tiny && world.tiny_cq.has_overrun();

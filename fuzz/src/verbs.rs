@@ -1,5 +1,5 @@
 //! Bytes as a program for two adapters: every verb, with legal and illegal arguments, in any order,
-//! and packets between them that get lost, come twice or overtake each other.
+//! and packets between them that get lost, are duplicated or reordered.
 //!
 //! Each step is a byte for its verb and the bytes that the verb takes. Past the end of the input
 //! everything is zero.
@@ -8,7 +8,7 @@
 //! (limits, objects in use, objects that are gone); every request completes at most once, in its
 //! order, and not after its queue pair was reset or destroyed; memory that no one may write, or
 //! that is registered no more, stays as it is; and in the end everything can be destroyed, and as
-//! much made anew as the limits say.
+//! much created again as the limits say.
 
 mod objects;
 mod requests;

@@ -38,7 +38,7 @@ fn no_listener() {
 }
 
 #[test]
-fn the_program_says_no() {
+fn the_program_rejects_the_request() {
     let world = World::new(PortSpace::Tcp);
     let (client, request) = world.call(&ConnParam::default());
     request.id().reject(b"not today").unwrap();
@@ -111,7 +111,7 @@ fn no_confirmation() {
     world.assert_gone();
 }
 
-/// The peer is gone without a word: the end is announced in vain, and is the end all the same.
+/// The peer is gone without a DREQ: the connection ends although the own DREQ gets no answer.
 #[test]
 fn no_answer_to_the_end() {
     let world = World::new(PortSpace::Tcp);
@@ -141,7 +141,7 @@ fn the_peers_device_is_closed() {
 
 /// The own queue pair is not in INIT any more when the peer accepts.
 #[test]
-fn the_queue_pair_cannot_follow() {
+fn the_requesting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);
     let (client, request) = world.call(&ConnParam::default());
     client.qp().unwrap().to_error().unwrap();
@@ -154,7 +154,7 @@ fn the_queue_pair_cannot_follow() {
     world.assert_gone();
 }
 
-/// The same on the passive side: the program is told at once, and can still say no.
+/// The same on the passive side: accepting fails at once, and the program can still reject.
 #[test]
 fn the_accepting_queue_pair_cannot_move() {
     let world = World::new(PortSpace::Tcp);

@@ -364,7 +364,7 @@ fn unreliable_connections() {
 
 /// The confirmation is lost for good; the program has a packet of the peer's and calls notify.
 #[test]
-fn a_queue_pair_that_is_heard_is_enough() {
+fn notify_replaces_a_lost_rtu() {
     let world = World::new(PortSpace::Tcp);
     let (client, request) = world.call(&ConnParam::default());
     let server = request.id();

@@ -114,7 +114,7 @@ fn a_program_that_never_answers() {
     talk.assert_gone();
 }
 
-/// The first packet of the connection overtakes the RTU: the program says that it has seen it.
+/// The first packet of the connection arrives before the RTU: the program reports it.
 #[test]
 fn notified_of_traffic() {
     let mut talk = Talk::new();

@@ -133,7 +133,7 @@ fn conversation(seed: u64) {
             }
         }
     }
-    // over a network that is well again, both sides come to agree what is connected
+    // over a network without faults, both sides come to agree what is connected
     talk.pair.network.faults_mut().set_conditions(Pair::conditions());
     for _ in 0..300 {
         talk.pair.run_for(Duration::from_millis(500));

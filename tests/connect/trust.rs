@@ -145,7 +145,7 @@ fn no_message_at_all() {
     );
 }
 
-/// A flood of requests fills the backlog, and no more; what answers cannot be sent are forgotten.
+/// A flood of requests fills the backlog, and no more; answers that cannot be sent are dropped.
 #[test]
 fn a_flood_of_requests() {
     let mut talk = Talk::new();

@@ -108,7 +108,7 @@ fn status(side: &Side) -> Option<WcStatus> {
     side.next().result.err().map(|error| error.status)
 }
 
-/// Posts a request whose target is gone, and looks what both sides are told.
+/// Posts a request whose target is gone, and checks completions and events of both sides.
 fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &MemoryRegion) -> SendWr) {
     let (a, b) = pair();
     let pages = Pages::new(3);
@@ -119,7 +119,8 @@ fn target_is_gone(gone: impl FnOnce(&Pages), request: impl FnOnce(&Side, &Memory
     assert_eq!((a.qp.query().state, b.qp.query().state), (State::Err, State::Err));
 }
 
-/// Posts a request whose local buffer is gone: its program is told, and the peer is not touched.
+/// Posts a request whose local buffer is gone: it completes with an error, and the peer is not
+/// touched.
 fn source_is_gone(
     gone: impl FnOnce(&Pages),
     request: impl FnOnce(&Side, &Side, &MemoryRegion) -> SendWr,

@@ -404,7 +404,7 @@ fn queue_pairs_share_a_receive_queue() {
     }
     ids.sort_unstable();
     assert_eq!((ids, srq.query().posted), (vec![1, 2], 0));
-    // a completion can be polled a moment before the event of the same packet is told
+    // a completion can be polled a moment before the event of the same packet can be taken
     while context.poll_async_event() != Some(AsyncEvent::SrqLimitReached(srq.id())) {
         assert!(start.elapsed() < PATIENCE, "no event");
     }

@@ -9,7 +9,7 @@ use roce::{
 
 use super::{ALL, OpenOptions, RecvWr, loopback, noise, pair};
 
-/// A window through its handle: bound, used, taken back by a message, bound anew with another key.
+/// A window through its handle: bound, used, taken back by a message, bound again with another key.
 #[test]
 fn a_window() {
     let (a, b) = pair();
@@ -63,7 +63,7 @@ fn a_file_that_is_flushed() {
     let mut found = vec![0; 5000];
     file.read_exact_at(&mut found, 3).unwrap();
     assert_eq!(found, bytes);
-    // a file that was cut short is a fault, told to the peer
+    // a file that was cut short is a fault, and the peer gets a NAK
     file.set_len(10).unwrap();
     a.qp.post_send(&[SendWr::flush(4, region.remote(0), 8192, Placement::GLOBAL)]).unwrap();
     a.next().result.unwrap();
@@ -116,7 +116,7 @@ fn pages_on_demand() {
 }
 
 #[test]
-fn registered_anew() {
+fn registered_again() {
     let (a, b) = pair();
     let region = b.memory.domain().allocate(4096, Access::LOCAL_WRITE).unwrap();
     let memory = MmapMemory::new(100).unwrap();

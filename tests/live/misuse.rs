@@ -34,7 +34,7 @@ const LIMITS: Limits = Limits {
     max_inline_data: 16,
 };
 
-/// A device, one object of each kind, and what they tell of themselves.
+/// A device, one object of each kind, and their attributes.
 struct World {
     context: Context,
     pd: ProtectionDomain,
@@ -308,7 +308,7 @@ fn memory() {
     assert_eq!(a.refused(|| words.write_at(60, &[0; 5])), MemoryFault);
     assert_eq!(a.refused(|| words.read_at(65, &mut [])), MemoryFault);
 
-    // a region of which the keys are dead
+    // a region with invalid keys
     let region = a.pd.allocate(8, ALL).unwrap();
     region.deregister().unwrap();
     assert_eq!(

@@ -157,7 +157,7 @@ fn credits_are_not_used() {
         panic!("{answers:?}")
     };
     assert_eq!(credits, 31, "31 says that there is no end-to-end flow control");
-    // and whatever a peer says of its credits does not matter
+    // and the peer's credits are not used
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
     half.send(&pkt(Op::Acknowledge, 0x100).aeth(Syndrome::Ack { credits: 0 }, 1));

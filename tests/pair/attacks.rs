@@ -296,7 +296,7 @@ fn forged_notifications_change_nothing() {
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }
 
-/// A wrong queue key is not told from no queue pair at all, but by its counter.
+/// A wrong queue key looks to a peer as an unknown queue pair does; only the counters differ.
 #[test]
 fn a_guessed_queue_key() {
     let mut pair = Pair::new();

@@ -247,13 +247,13 @@ fn changes_are_checked_before_anything_changes() {
 
 /// A program that is wrong about the state changes nothing.
 #[test]
-fn the_state_that_the_program_believes_in() {
+fn a_wrong_current_state_changes_nothing() {
     let mut node = node();
     let qp = in_state(&mut node, QpType::Rc, State::Rts).unwrap();
     let before = node.adapter.query_qp(qp.qpn);
-    for believed in State::ALL.into_iter().filter(|&state| state != State::Rts) {
+    for wrong in State::ALL.into_iter().filter(|&state| state != State::Rts) {
         let changes = QpUpdate {
-            current_state: Some(believed),
+            current_state: Some(wrong),
             access: Some(Access::REMOTE_READ),
             ..QpUpdate::default()
         };

@@ -1,4 +1,5 @@
-//! Completions: which requests give one, what it says, and whom it wakes (11.4.2, 11.6.2).
+//! Completions: which requests give one, its fields, and the events that it raises (11.4.2,
+//! 11.6.2).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -171,8 +172,8 @@ fn an_event_for_the_next_completion() {
     assert_eq!(pair.events(Side::B), [Event::Completion(b.recv_cq.id())]);
 }
 
-/// A completion that finds no room is lost; the queue and all that use it are dead, and the program
-/// is told.
+/// A completion that finds no room is lost; the queue and all that use it are in error, and the
+/// program gets events.
 #[test]
 fn overrun() {
     let mut pair = Pair::new();

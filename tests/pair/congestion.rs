@@ -1,4 +1,4 @@
-//! Congestion (annex A17.9): who receives marked packets tells their sender.
+//! Congestion (annex A17.9): a receiver of marked packets notifies their sender.
 
 use std::time::Duration;
 

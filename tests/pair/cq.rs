@@ -1,4 +1,4 @@
-//! Completion queues: more and less room, and events that wait for company (11.2.8,
+//! Completion queues: resizing, and the moderation of events (11.2.8,
 //! `ibv_resize_cq`, `ibv_modify_cq`).
 
 use std::time::Duration;

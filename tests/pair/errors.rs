@@ -16,8 +16,7 @@ use crate::common::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
-/// A request that the peer refuses: what A learns of it, what B's program is told, and that
-/// everything else is flushed.
+/// A request that the peer refuses: A's completion, B's event, and that everything else is flushed.
 #[derive(Debug)]
 struct Refused {
     code: NakCode,
@@ -310,7 +309,7 @@ fn opcodes_out_of_order_and_wrong_lengths_are_invalid_requests() {
                 "{what}"
             );
         }
-        // and from now on it says nothing
+        // and from now on it sends nothing
         half.send(&Pkt { psn, ..packets[0].clone() });
         half.expect_nothing();
     }
@@ -414,8 +413,8 @@ fn a_read_into_a_read_only_buffer_fails() {
     );
 }
 
-/// A source whose key dies in the middle of its message: the message stops, and is an error after
-/// what came before.
+/// A source whose key becomes invalid in the middle of its message: the message stops, and is an
+/// error after what came before.
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });

@@ -123,9 +123,9 @@ fn a_small_buffer_is_filled_again_and_again() {
 }
 
 /// Requests of every kind, as fast as they can be made, without the adapter getting a chance to
-/// answer: what waits to be sent and told stays small.
+/// answer: the queues of packets and events stay small.
 #[test]
-fn a_flood_is_answered_by_a_trickle() {
+fn a_flood_of_all_requests_gets_few_answers() {
     let mut half = Half::new(Options { max_dest_rd_atomic: 16, ..Options::default() });
     let to = half.buffer(64);
     let mut psn = Half::THEIRS;
@@ -144,7 +144,7 @@ fn a_flood_is_answered_by_a_trickle() {
     assert!(half.node.events.is_empty());
 }
 
-/// An idle queue pair wants no timer, and thousands of them cost nothing.
+/// An idle queue pair has no timer, and thousands of them cost nothing.
 #[test]
 fn idle_queue_pairs_are_quiet() {
     let mut pair = Pair::new();

@@ -84,7 +84,7 @@ fn a_posted_request_outlives_its_handle() {
     assert_eq!(b.recv_outcomes(), all_ok([1], 44));
 }
 
-/// If the address that a way starts from goes after the handle was made, the request says so.
+/// If the source address is removed after the handle was made, the request fails with that error.
 #[test]
 fn the_own_address_goes() {
     let mut pair = Pair::new();
@@ -98,9 +98,9 @@ fn the_own_address_goes() {
     assert_eq!((error.status, error.cause), (WcStatus::LocQpOpErr, Cause::NoRoute));
 }
 
-/// The area in front of a message tells the way back.
+/// The GRH area in front of a message has the address for an answer.
 #[test]
-fn an_answer_finds_its_way_back() {
+fn the_grh_area_has_the_reply_path() {
     for ipv6 in [false, true] {
         let mut pair =
             Pair::build(roce_provider::fabric::Network::new(Pair::conditions(), 0), ipv6);

@@ -176,9 +176,9 @@ fn memory_lives_as_long_as_a_request_that_uses_it() {
     assert!(weak.upgrade().is_none(), "the request has failed and is gone");
 }
 
-/// Each combination of what can change. The keys stay, and the old region is dead.
+/// Each combination of what can change. The keys stay, and the old region is invalid.
 #[test]
-fn a_region_registered_anew() {
+fn a_region_registered_again() {
     for combination in 0..8 {
         let mut half = Half::new(Options::default());
         let node = &mut half.node;

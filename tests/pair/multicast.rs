@@ -96,7 +96,7 @@ fn every_attached_queue_pair_gets_a_copy() {
 
 /// A sender need not be a member, nor a member able to send.
 #[test]
-fn from_outside_to_those_who_only_listen() {
+fn from_outside_to_members_that_only_receive() {
     let mut pair = Pair::new();
     let (sender, receiver) = pair.datagrams(Options::default());
     pair.b.adapter.to_reset(receiver.qpn).unwrap();

@@ -1,4 +1,5 @@
-//! Partitions (10.9.1, C9-42 to C9-44): who may talk to whom, and which P_Key a packet carries.
+//! Partitions (10.9.1, C9-42 to C9-44): which members may communicate, and which P_Key a packet
+//! carries.
 
 use roce_transport::{
     adapter::{ObjectError, PKeyTable},

@@ -320,7 +320,7 @@ fn losses() {
 }
 
 /// The answer says that just this request was carried out. What never was gets none, however long
-/// past its PSN looks: a peer that lives anew may number its requests so.
+/// past its PSN looks: a peer that was connected anew may number its requests so.
 #[test]
 fn a_repeat_of_what_never_was() {
     let mut half = flusher();

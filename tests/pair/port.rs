@@ -16,7 +16,7 @@ fn gid(text: &str) -> Gid {
 }
 
 #[test]
-fn a_change_of_the_table_is_told_once() {
+fn a_change_of_the_table_raises_one_event() {
     let mut half = Half::reset(Options::default());
     half.node.drain_events();
     assert_eq!(half.node.events, [], "the first table is no change");

@@ -57,7 +57,7 @@ fn no_more_than_agreed_on_at_once() {
 
 /// A request behind a READ that has to wait waits with it: the send queue is a queue.
 #[test]
-fn nothing_overtakes_a_waiting_read() {
+fn requests_wait_behind_a_read() {
     let mut half = Half::new(Options { max_rd_atomic: 1, ..Options::default() });
     let to = half.buffer(8);
     half.post_send(&SendWr::read(1, FAR, to.all()));

@@ -1,4 +1,4 @@
-//! A peer without a receive request says "not ready", and is left alone for as long as it asks
+//! A peer without a receive request answers RNR NAK, and gets no request for as long as it asks
 //! (9.7.5.2.8, 9.9.2).
 
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The states of a queue pair: which edges exist, what can be posted and what is heard in each
+//! The states of a queue pair: which edges exist, what can be posted and received in each
 //! (10.3.1).
 
 use roce_transport::{
@@ -242,7 +242,7 @@ fn what_can_be_posted_in_each_state() {
 }
 
 #[test]
-fn what_is_heard_in_each_state() {
+fn what_is_received_in_each_state() {
     for state in State::ALL {
         let options = Options::default();
         let mut half = Half::reset(options);
@@ -301,8 +301,8 @@ fn the_first_packet_in_rtr_is_reported_once() {
     assert_eq!(half.node.events, [Event::CommunicationEstablished(qpn)]);
 }
 
-/// In SQD what was started is finished, nothing new is started, and the program is told when the
-/// queue is quiet.
+/// In SQD what was started is finished, nothing new is started, and the program gets an event when
+/// the queue is quiet.
 #[test]
 fn draining() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
@@ -449,7 +449,7 @@ fn sqe_and_back() {
     assert_eq!((a.send_outcomes(), b.recv_outcomes()), (all_ok([3], 0), all_ok([8], 45)));
 }
 
-/// A destroyed queue pair hears nothing, and what it had waiting is gone, its turn to send
+/// A destroyed queue pair receives nothing, and what it had waiting is gone, its turn to send
 /// included.
 #[test]
 fn destroyed_with_everything_pending() {
@@ -479,7 +479,7 @@ fn destroyed_with_everything_pending() {
 /// Recovery and messages that were under way end with a reset: the next gap is a new one, the next
 /// message a first one.
 #[test]
-fn a_reset_forgets_the_past() {
+fn a_reset_ends_recovery_and_messages() {
     let options = Options { mtu: Mtu::B256, ..Options::default() };
     let mut half = Half::new(options);
     half.post_recv(&RecvWr::new(1, []));
@@ -504,7 +504,7 @@ fn a_reset_forgets_the_past() {
 
 /// Answers that were due before a reset are not sent after it.
 #[test]
-fn a_reset_forgets_answers() {
+fn a_reset_drops_pending_answers() {
     let mut half = Half::new(Options::default());
     let far = half.buffer(8);
     half.post_recv(&RecvWr::new(1, []));

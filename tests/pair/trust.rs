@@ -310,9 +310,9 @@ fn congestion_notifications_are_counted() {
     assert_eq!(half.node.adapter.counters().ecn_marked, 1);
 }
 
-/// A failed connection cannot be talked back into life.
+/// A failed connection accepts no packets.
 #[test]
-fn after_an_error_nothing_is_believed() {
+fn after_an_error_no_packet_is_accepted() {
     let mut half = Half::new(Options::default());
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();

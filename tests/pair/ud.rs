@@ -57,7 +57,7 @@ fn a_datagram_arrives_behind_the_grh_area() {
 
 /// Nothing answers a datagram, and its sender is done when it is sent.
 #[test]
-fn nobody_answers() {
+fn no_packet_is_answered() {
     let (mut pair, a, b, to) = pair();
     pair.fault("drop request");
     pair.post_recv(&b, &RecvWr::new(1, []));
@@ -182,7 +182,7 @@ fn a_bad_receive_buffer_is_fatal() {
     assert_eq!((pair.state(&a), pair.state(&b)), (State::Rts, State::Err));
 }
 
-/// One queue pair talks to many, and to itself.
+/// One queue pair sends to many, and to itself.
 #[test]
 fn to_whom_it_is_addressed() {
     let (mut pair, a, b, to_b) = pair();

@@ -1,5 +1,5 @@
-//! Memory windows: bound and taken back by requests, and who may use their keys (10.6.7,
-//! 9.4.1.1.3).
+//! Memory windows: bound and taken back by requests, and the queue pairs that may use their keys
+//! (10.6.7, 9.4.1.1.3).
 
 use roce_transport::{
     adapter::ObjectError,
@@ -151,10 +151,10 @@ fn another_domain() {
     }
 }
 
-/// Bound anew, a window of type 1 leaves its old key behind at once, and binding no bytes unbinds
+/// Bound again, a window of type 1 leaves its old key behind at once, and binding no bytes unbinds
 /// it.
 #[test]
-fn type_1_is_bound_anew() {
+fn type_1_is_bound_again() {
     let mut half = Half::new(Options::default());
     let (one, two) = (half.buffer(8), half.buffer(8));
     let pd = half.node.pd;

@@ -430,7 +430,7 @@ fn the_targets_rights_count() {
 
 /// The limit event, and resizing, are those of any shared receive queue.
 #[test]
-fn the_limit_is_told() {
+fn the_limit_raises_an_event() {
     let mut half = Half::xrc_target(small());
     let (srq, _cq) = half.node.xrc_srq();
     for id in 0..3 {

@@ -123,7 +123,7 @@ impl Churn {
         let step = program.push(talk, self.owner, op, dice);
         let base = zero_based.then_some(start);
         let key = Key::Window { talk: program.talks.len(), window, generation, base };
-        // of a window of type 1 that was bound before, the old key is dead only now
+        // of a window of type 1 that was bound before, the old key becomes invalid only now
         if let Some((_, since)) = self.stale.last_mut().filter(|(_, since)| since.op == usize::MAX)
         {
             *since = step;

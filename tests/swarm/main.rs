@@ -2,11 +2,11 @@
 //!
 //! A program has several connections, reliable or extended reliable (XRC), with both ends sending,
 //! writing, reading and binding windows at once, receive requests that come late, scattered buffers
-//! of odd lengths, shared receive queues, connections that are reset and live again, and others
-//! that come to a bad end beside those that must not notice. What it must lead to is known without
-//! running it. So whatever the network does, memory and completions must come out as computed, or
-//! the queue pair must be in error with the status that the specification names; and in the end
-//! everything can be destroyed.
+//! of odd lengths, shared receive queues, connections that are reset and connected again, and
+//! others that fail, which must not affect the rest. The outcome is known without running it. So
+//! whatever the network does, memory and completions must come out as computed, or the queue pair
+//! must be in error with the status that the specification names; and in the end everything can be
+//! destroyed.
 //!
 //! `ROCE_SWARM_SEEDS=n` runs more seeds; `ROCE_SWARM_SEED=n` runs one and writes a capture
 //! of it into `target/tmp`.

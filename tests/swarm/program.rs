@@ -126,7 +126,7 @@ pub struct Op {
 /// The end of an operation that cannot succeed.
 #[derive(Clone, Copy, Debug)]
 pub struct Failure {
-    /// `None`: the requester does not hear of it.
+    /// `None`: the requester gets no error of its own.
     pub sender: Option<WcStatus>,
     /// Of the peer's receive request, if it uses one.
     pub receiver: Option<WcStatus>,
@@ -170,7 +170,7 @@ pub struct WindowSpec {
     pub window_type: WindowType,
 }
 
-/// A region that is registered anew under way.
+/// A region that is registered again under way.
 #[derive(Debug)]
 pub struct SpareSpec {
     pub owner: usize,

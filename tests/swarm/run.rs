@@ -379,7 +379,7 @@ impl<'a> Run<'a> {
         self.talks[talk].receives[side] = receives;
         let dead = self.is_dead(spec.link, side);
         let is_served = dead || receives == half.receives.len();
-        // who waits for something that will not come has come to its end
+        // a side that waits for something that will not come has come to its end
         let over =
             dead || (self.is_dead(spec.link, 1 - side) || closed[1 - side]) && spec.cut.is_none();
         while let Some(op) = half.ops.get(self.talks[talk].posted[side]) {

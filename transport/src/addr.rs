@@ -178,8 +178,8 @@ pub struct AddressVector {
     pub traffic_class: u8,
     /// IPv4 TTL or IPv6 hop limit; 0 means 64.
     pub hop_limit: u8,
-    /// The most that may be sent this way in a time. Kept and told again, not enforced: the
-    /// transport has no clock to pace by.
+    /// The highest rate of this path. Stored and returned by queries, not enforced: the transport
+    /// has no clock to pace by.
     pub static_rate: StaticRate,
 }
 

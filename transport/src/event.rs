@@ -30,7 +30,7 @@ pub enum Event {
     /// A queue pair failed in a way that no completion can tell (`IBV_EVENT_QP_FATAL`).
     QpFatal(Qpn),
     /// The responder refused an invalid request (`IBV_EVENT_QP_REQ_ERR`), for this reason: the peer
-    /// only hears that it was.
+    /// learns only that it was refused.
     QpRequestError(Qpn, Refusal),
     /// The responder refused an access to memory (`IBV_EVENT_QP_ACCESS_ERR`), for this reason.
     QpAccessError(Qpn, Refusal),

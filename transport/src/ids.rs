@@ -95,7 +95,7 @@ impl fmt::Debug for LKey {
 pub struct RKey(pub u32);
 
 impl RKey {
-    /// The key that a memory window gets when it is bound anew: its lower eight bits one further
+    /// The key that a memory window gets when it is bound again: its lower eight bits one further
     /// (`ibv_inc_rkey`).
     #[must_use]
     pub const fn next(self) -> Self {

@@ -72,7 +72,7 @@ impl Ledger {
         }
     }
 
-    /// RESET forgets what was posted.
+    /// RESET drops the posted requests.
     pub(super) fn forget(&mut self, member: usize) {
         self.sends[member].clear();
         self.receives[member].clear();

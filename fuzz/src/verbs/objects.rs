@@ -96,7 +96,7 @@ impl Side {
         }
     }
 
-    /// Deregisters a region, revokes it, or registers it anew with other rights.
+    /// Deregisters a region, revokes it, or registers it again with other rights.
     pub(super) fn unregister(&mut self, argument: u8, input: &mut Input<'_>) {
         let count = self.regions.len().max(1);
         let index = usize::from(argument) % count;
@@ -532,7 +532,7 @@ impl Side {
         }
     }
 
-    /// To RESET, which forgets what was posted.
+    /// To RESET, which drops the posted requests.
     fn reset(&mut self, qpn: Qpn) {
         assert_eq!(self.adapter.to_reset(qpn), Ok(()));
         if let Some(qp) = self.qps.iter_mut().find(|qp| qp.qpn == qpn) {

@@ -148,7 +148,7 @@ impl Side {
         self.qps.get(usize::from(n) % self.qps.len().max(1)).map(|qp| qp.qpn)
     }
 
-    /// Everything that the adapter tells of itself.
+    /// The adapter's visible state.
     pub(super) fn snapshot(&self) -> Snapshot {
         Snapshot {
             qps: self.qps.iter().map(|qp| self.adapter.query_qp(qp.qpn)).collect(),

@@ -26,7 +26,7 @@ use crate::{
 /// Further step after a reply that came.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum ReplyOutcome {
-    /// None: the program has been told, or the message was answered.
+    /// None: the program has its event, or the message was answered.
     Handled,
     /// The own queue pair is to be moved; `complete` or
     /// `fail` follows.
@@ -149,7 +149,7 @@ impl Connections {
         Ok(())
     }
 
-    /// The same for a connection whose queue pair the adapter has moved: the program is told.
+    /// The same for a connection whose queue pair the adapter has moved: the program gets an event.
     pub(super) fn complete(&mut self, common: &mut Common, id: ConnId) {
         let rep = match self.get_mut(id) {
             Ok(Connection { state: ConnState::RepRcvd(replied), .. }) => replied.rep.clone(),

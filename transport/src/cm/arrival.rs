@@ -30,7 +30,7 @@ impl Arrival<'_> {
         self.path.own()
     }
 
-    /// Only the peer may speak about a connection.
+    /// Only messages of the peer may concern a connection.
     pub(super) fn check_peer(&self, path: &CmPath) -> Result<(), DropReason> {
         if (path.peer(), path.own()) == (self.peer(), self.own()) {
             Ok(())

@@ -41,7 +41,7 @@ pub enum ConnEvent {
         /// Private data of the peer's RTU, on the passive side.
         private_data: Option<Box<PrivateData<{ Rtu::PRIVATE_DATA }>>>,
     },
-    /// The peer refuses the connection, or takes back what it said. The connection is gone.
+    /// The peer refuses the connection, or withdraws its request or reply. The connection is gone.
     Rejected {
         /// The connection.
         conn: ConnId,
@@ -53,13 +53,13 @@ pub enum ConnEvent {
         /// The connection or the resolution.
         conn: ConnId,
     },
-    /// The peer accepted, but the own queue pair could not be moved. The peer has been told; the
-    /// connection is gone.
+    /// The peer accepted, but the own queue pair could not be moved. The peer got a
+    /// rejection; the connection is gone.
     ConnectError {
         /// The connection.
         conn: ConnId,
     },
-    /// The connection is over: either side wanted so. If the peer did, disconnect or destroy
+    /// The connection is over, at the request of either side. If of the peer, disconnect or destroy
     /// answers it.
     Disconnected {
         /// The connection.

@@ -124,7 +124,7 @@ impl Cm {
         self.connections.establish(&mut self.common, id, private_data)
     }
 
-    /// The same for a connection whose queue pair the adapter has moved: the program is told.
+    /// The same for a connection whose queue pair the adapter has moved: the program gets an event.
     pub(crate) fn complete(&mut self, id: ConnId) {
         self.connections.complete(&mut self.common, id);
     }

@@ -5,7 +5,7 @@
 //!
 //! The communication manager is a part of the adapter: messages arrive at QP1 and leave from there.
 //! The state machine knows listeners, connections, service ID resolutions and time, and nothing of
-//! queue pairs but their numbers. A message that wants an answer is sent again until it has one.
+//! queue pairs but their numbers. A message that needs an answer is sent again until it has one.
 //!
 //! States and edges stand in one table, [`EDGES`]: commands and messages that it does not have for
 //! a state are refused in that state.

@@ -39,7 +39,7 @@ impl Connections {
             return self.on_repeated_req(common, id, req, arrival);
         }
         // A queue pair that is connected cannot request another connection: its owner has started
-        // anew, and the old connection is stale (12.9.8.3.1).
+        // again, and the old connection is stale (12.9.8.3.1).
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
             self.end_stale(common, arrival.now, id);

@@ -1,12 +1,12 @@
-//! Names of services, and IP addresses in requests as the RDMA connection manager writes them (annex
-//! A11).
+//! Names of services, and IP addresses in requests as the RDMA connection manager writes them
+//! (annex A11).
 
 use core::{
     fmt,
     net::{IpAddr, Ipv6Addr},
 };
 
-/// Name of a service that a request wants to connect to.
+/// Name of a service that a request asks for.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct ServiceId(pub u64);
 
@@ -55,7 +55,7 @@ pub struct IpHeader {
     pub src_port: u16,
     /// The requester's address; of the same family as `dst`.
     pub src: IpAddr,
-    /// The address that it wants to reach.
+    /// The address that it asks for.
     pub dst: IpAddr,
 }
 

@@ -81,8 +81,8 @@ impl Sidr {
         Ok(ConnId(request_id))
     }
 
-    /// Answers a request: with a queue pair and the key that it wants, or with a status other than
-    /// 0.
+    /// Answers a request: with a queue pair and the key that it requires, or with a status other
+    /// than 0.
     pub(super) fn respond(
         &mut self,
         common: &mut Common,

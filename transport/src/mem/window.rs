@@ -13,7 +13,7 @@ use crate::ids::{LKey, PdId, Qpn, RKey};
 /// Type of a window: its users, and the way in which it is given back.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum WindowType {
-    /// Any queue pair of its protection domain. Bound anew at any time, and unbound by binding no
+    /// Any queue pair of its protection domain. Bound again at any time, and unbound by binding no
     /// bytes.
     Type1,
     /// The queue pair that it was bound with. Bound only after it was invalidated.
@@ -27,7 +27,7 @@ pub enum WindowType {
 pub struct WindowBind {
     /// The window, named by the key that it gets: the upper 24 bits are the window's, the lower
     /// eight are free to choose. [`RKey::next`] of its present key makes sure that the old one is
-    /// dead.
+    /// invalid.
     pub rkey: RKey,
     /// The region, which needs the right [`Access::MW_BIND`].
     pub region: LKey,

@@ -1,5 +1,5 @@
-//! The 40-byte area in front of a received datagram: what the network header said, in the place of
-//! an InfiniBand global route header.
+//! The 40-byte area in front of a received datagram: the fields of the network header, in the place
+//! of an InfiniBand global route header.
 
 use core::net::IpAddr;
 

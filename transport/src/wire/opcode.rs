@@ -244,7 +244,7 @@ impl Opcode {
     }
 
     /// The opcode of this byte, or `None` when it is reserved or of a service that this transport
-    /// does not speak.
+    /// does not implement.
     #[must_use]
     pub const fn from_wire(byte: u8) -> Option<Self> {
         match (Service::from_bits(byte >> 5), Operation::from_bits(byte & 0x1F)) {

@@ -93,7 +93,7 @@ pub struct WcOk {
 }
 
 impl WcOk {
-    /// A success with nothing else to tell.
+    /// A success without further values.
     #[must_use]
     pub const fn new(opcode: WcOpcode, byte_len: u32) -> Self {
         Self {

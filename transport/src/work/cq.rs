@@ -88,11 +88,11 @@ const NEVER: u64 = u64::MAX;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pushed {
     Quietly,
-    /// The queue was armed for such a completion: its reader wants to know.
+    /// The queue was armed for such a completion: its reader is to be woken.
     Waking,
     /// The reader is to be woken later: the queue has got a [deadline](CompletionQueue::deadline).
     Deferred,
-    /// No room. Said once; the queue takes nothing more.
+    /// Overrun. Returned once; the queue takes nothing more.
     Overrun,
     /// The queue has overflowed before.
     Lost,
@@ -129,8 +129,8 @@ impl CompletionQueue {
         self.len() == 0
     }
 
-    /// True if a completion was lost for want of room. Such a queue is dead, and its queue pairs
-    /// are in error.
+    /// True if a completion was lost for want of room. Such a queue takes no more, and its queue
+    /// pairs are in error.
     #[must_use]
     pub fn has_overrun(&self) -> bool {
         self.overrun.load(Ordering::Acquire)
@@ -178,8 +178,8 @@ impl CompletionQueue {
         self.ring.resize(capacity)
     }
 
-    /// Sets the moderation. Says whether the reader is to be woken now: an event that had been put
-    /// off is not put off anew.
+    /// Sets the moderation. Returns whether the reader is to be woken now: an event that had been
+    /// deferred is not deferred again.
     pub(crate) fn moderate(&self, count: u16, period_us: u16) -> bool {
         self.moderation.count.store(count, Ordering::Relaxed);
         self.moderation.period_us.store(period_us, Ordering::Relaxed);
@@ -233,7 +233,7 @@ impl CompletionQueue {
         Pushed::Deferred
     }
 
-    /// Ends the waiting; says whether the queue was armed.
+    /// Ends the waiting; returns whether the queue was armed.
     fn disarm(&self) -> bool {
         self.moderation.waiting.store(0, Ordering::Relaxed);
         self.moderation.deadline.store(NEVER, Ordering::Relaxed);

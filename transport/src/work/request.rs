@@ -30,7 +30,7 @@ pub type SgeList = SmallVec<[Sge; 2]>;
 pub struct Remote {
     /// First address, as the peer's region counts.
     pub address: u64,
-    /// The key that the peer has told.
+    /// The peer's key.
     pub rkey: RKey,
 }
 

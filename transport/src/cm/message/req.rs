@@ -34,7 +34,7 @@ pub struct Req {
     pub initiator_depth: u8,
     /// Remote EE context; see `local_eecn`.
     pub remote_eecn: u32,
-    /// Time within which the requester wants an answer; a five-bit code.
+    /// Time within which the requester expects an answer; a five-bit code.
     pub remote_response_timeout: u8,
     /// Transport service. 0: RC, 1: UC, 3: see `extended_transport`.
     pub transport: u8,
