@@ -174,20 +174,24 @@ impl Half {
     pub const THEIRS: u32 = 0x200;
     /// The peer's queue pair.
     pub const PEER: Qpn = Qpn::new(0x77);
+    const OWN_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
     pub const PEER_IP: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 2));
 
     /// With a queue pair in RTS.
     pub fn new(options: Options) -> Self {
-        let mut half = Self::reset(options);
-        half.node.connect(
-            half.qp.qpn,
-            Self::PEER_IP,
-            Self::PEER,
-            Self::THEIRS,
-            Self::OURS,
-            &options,
-        );
-        half
+        Self::reset(options).connected(&options)
+    }
+
+    /// The same, with an adapter whose READs may have asked for so many bytes at once.
+    pub fn with_read_budget(bytes: u64, options: Options) -> Self {
+        let node = Node::with_read_budget(bytes, Self::OWN_IP, 0xA, super::UDP_SEGMENT);
+        Self::on(node, QpType::Rc, &options).connected(&options)
+    }
+
+    fn connected(mut self, options: &Options) -> Self {
+        let qpn = self.qp.qpn;
+        self.node.connect(qpn, Self::PEER_IP, Self::PEER, Self::THEIRS, Self::OURS, options);
+        self
     }
 
     /// With an XRC target in RTS.
@@ -210,7 +214,10 @@ impl Half {
     }
 
     fn of(qp_type: QpType, options: &Options) -> Self {
-        let mut node = Node::new([10, 0, 0, 1].into(), 0xA, super::UDP_SEGMENT);
+        Self::on(Node::new(Self::OWN_IP, 0xA, super::UDP_SEGMENT), qp_type, options)
+    }
+
+    fn on(mut node: Node, qp_type: QpType, options: &Options) -> Self {
         let qp = node.qp(Side::A, qp_type, options);
         Self { node, qp, now: Instant::from_nanos(1_000_000) }
     }

@@ -141,6 +141,10 @@ impl Node {
     /// An adapter that grants just so much.
     pub fn granting(granted: Limits, ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
         let config = AdapterConfig { limits: granted, ..AdapterConfig::new([seed; 32]) };
+        Self::with_config(config, ip, limits)
+    }
+
+    pub fn with_config(config: AdapterConfig, ip: IpAddr, limits: TransmitLimits) -> Self {
         let mut adapter = Adapter::new(config);
         adapter.set_gids(vec![ip.into()]);
         let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());
@@ -153,6 +157,20 @@ impl Node {
             events: Vec::new(),
             cm_events: Vec::new(),
         }
+    }
+
+    /// An adapter whose READs may have asked for so many bytes at once.
+    pub fn with_read_budget(
+        read_budget: u64,
+        ip: IpAddr,
+        seed: u8,
+        limits: TransmitLimits,
+    ) -> Self {
+        Self::with_config(
+            AdapterConfig { read_budget, ..AdapterConfig::new([seed; 32]) },
+            ip,
+            limits,
+        )
     }
 
     /// Zeroed memory with every right.

@@ -27,6 +27,8 @@ mod partition;
 mod placement;
 mod port;
 mod read;
+mod read_budget;
+mod recovery;
 mod rnr;
 mod segmentation;
 mod srq;

@@ -108,7 +108,7 @@ fn a_repeat_to_a_destroyed_queue() {
     assert_eq!(half.take().len(), 2);
     half.node.adapter.destroy_srq(srq).unwrap();
     assert_eq!(half.send(&send), Disposition::Duplicate);
-    half.expect(&[ack(0x200, 2)]);
+    half.expect(&[ack(0x200, 1)]);
     // the key's protection domain was that queue's
     assert_eq!(half.send(&read), Disposition::Dropped(DropReason::ReplayMissing));
     assert_eq!(half.state(), State::Rts);

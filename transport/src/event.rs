@@ -291,6 +291,8 @@ totals! {
     retransmitted_packets;
     /// Acknowledge timeouts that fired.
     timeouts;
+    /// Last packets sent again because no answer came within a few round trips.
+    tail_probes;
     /// NAKs for a missing packet, sent.
     sequence_naks_sent;
     /// NAKs for a missing packet, received.

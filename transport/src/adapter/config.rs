@@ -89,6 +89,10 @@ pub struct AdapterConfig {
     /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets
     /// several adapters share an address.
     pub qpns: core::ops::RangeInclusive<u32>,
+    /// Bytes that the READs of all queue pairs may have asked for and not got yet; 4,096 at least,
+    /// no limit by default. A READ beyond a quarter of it leaves as several requests. Half of what
+    /// the receiving socket holds is right: what it does not hold is lost, however slow the peers.
+    pub read_budget: u64,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -109,6 +113,7 @@ impl AdapterConfig {
             source_port: SourcePort::PerFlow,
             pkeys: PKeyTable::default(),
             qpns: 2..=0xFF_FFFE,
+            read_budget: u64::MAX,
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: u64::from_be_bytes(core::array::from_fn(|i| seed[i])),

@@ -24,6 +24,7 @@ mod groups;
 mod multicast;
 mod objects;
 mod port;
+mod read_budget;
 mod receipt;
 mod receive;
 mod timers;
@@ -65,6 +66,7 @@ use crate::{
     work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
 use groups::Groups;
+use read_budget::ReadBudget;
 use timers::Timers;
 
 /// See the [module's documentation](self).
@@ -83,6 +85,7 @@ pub struct Adapter {
     by_qpn: HashMap<Qpn, usize, IdHasher>,
     groups: Groups,
     timers: Timers,
+    read_budget: ReadBudget,
     /// Queue pairs that may have something to send, each once, in the order of their turns.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
@@ -122,6 +125,7 @@ impl Adapter {
             by_qpn: HashMap::default(),
             groups: Groups::default(),
             timers: Timers::default(),
+            read_budget: ReadBudget::new(config.read_budget),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
@@ -388,6 +392,7 @@ impl Adapter {
                 self.end_turn(has_more);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
+            self.note_reads(index);
             self.count_since(counted);
             self.attend_cqs(now);
             if full {
@@ -410,6 +415,7 @@ impl Adapter {
     // Inside.
 
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
+        let qp = &mut self.qps[index];
         let env = Env {
             now,
             regions: &mut self.regions,
@@ -420,9 +426,28 @@ impl Adapter {
             events: &mut self.events,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
+            read_room: self.read_budget.room(index, qp.reads().0),
             not_ready: false,
         };
-        (&mut self.qps[index], env)
+        (qp, env)
+    }
+
+    /// Gives a queue pair a turn to send.
+    fn make_ready(&mut self, index: usize) {
+        if let Some(flag) = self.is_ready.get_mut(index)
+            && !*flag
+        {
+            *flag = true;
+            self.ready.push_back(index);
+        }
+    }
+
+    /// Notes what a queue pair's READs wait for, and lets one go on that waits for room.
+    pub(super) fn note_reads(&mut self, index: usize) {
+        let (taken, waits) = self.qps.get(index).map_or((0, false), Qp::reads);
+        if let Some(next) = self.read_budget.update(index, taken, waits) {
+            self.make_ready(next);
+        }
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
@@ -437,10 +462,8 @@ impl Adapter {
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
         self.timers.set(index, deadline);
-        if !self.is_ready[index] {
-            self.is_ready[index] = true;
-            self.ready.push_back(index);
-        }
+        self.make_ready(index);
+        self.note_reads(index);
         self.attend_cqs(now);
         result
     }

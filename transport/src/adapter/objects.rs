@@ -409,6 +409,7 @@ impl Adapter {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
+        self.note_reads(index);
         self.groups.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())

@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks},
+    read::ReadRoom,
     state::{QpType, State},
 };
 use crate::{
@@ -36,6 +37,8 @@ pub(crate) struct Env<'a> {
     pub(crate) overrun: &'a mut Vec<CqId>,
     /// Completion queues that put an event off during the call.
     pub(crate) deferred: &'a mut Vec<CqId>,
+    /// Room for the data of READs.
+    pub(crate) read_room: ReadRoom,
     /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
 }

@@ -62,11 +62,15 @@ impl Requester {
     ) -> Disposition {
         let psn = packet.headers.bth().psn;
         if let Err(reason) = self.check_window(psn) {
+            if reason == DropReason::StaleResponse {
+                self.retry.on_sign_of_life(env.now);
+            }
             return Disposition::Dropped(reason);
         }
         // The response acknowledges every request before its own (9.7.5.1.2).
         let (before, gap) = self.acknowledge(psn, common, env);
         if gap == Gap::Yes {
+            self.retry.on_sign_of_life(env.now);
             return self.on_gap(Disposition::Dropped(DropReason::ReadResponseGap), env);
         }
         let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started && wqe.awaits_answer()) else {
@@ -91,7 +95,8 @@ impl Requester {
                 let place = packet.headers.bth().opcode.operation().position();
                 // After a retry rxe answers from inside the original message, so FIRST and MIDDLE
                 // are the same here, and so are LAST and ONLY.
-                (place.ends() == last && packet.payload.len() == expected as usize)
+                let ends = last || self.portions.end_of(psn) == Some(psn.plus(1));
+                (place.ends() == ends && packet.payload.len() == expected as usize)
                     .then_some(packet.payload)
             }
             (Ext::Aeth(_), op) if op.awaits_placement() => {
@@ -109,6 +114,7 @@ impl Requester {
             return Disposition::Acknowledged { completed: before + 1 };
         }
         self.oldest_unacked = psn.plus(1);
+        self.reads -= self.portions.on_data(self.oldest_unacked);
         if last {
             self.complete_oldest(common, env);
         }
@@ -168,6 +174,8 @@ impl Requester {
     fn on_progress(&mut self, env: &Env<'_>) {
         let outstanding = self.oldest_unacked.is_before(self.sent_end);
         self.retry.on_progress(env.now, outstanding);
+        let waits = outstanding && self.retry.is_running();
+        self.probe.on_progress(self.oldest_unacked, waits, env.now);
         self.lift_cursor();
     }
 
@@ -208,7 +216,10 @@ impl Requester {
     fn on_not_ready(&mut self, psn: Psn, timer: u8, env: &mut Env<'_>) -> Disposition {
         match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
-            Verdict::Again => self.go_back(psn),
+            Verdict::Again => {
+                self.go_back(psn);
+                self.probe.stop();
+            }
             Verdict::GiveUp { tries } => {
                 self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries });
             }

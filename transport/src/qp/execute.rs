@@ -7,8 +7,8 @@ use alloc::sync::Arc;
 use super::{
     attr::MAX_MESSAGE,
     common::{Common, Env},
-    replay::{Remembered, RememberedOp},
-    responder::{Attempt, Message, Refused, Responder},
+    replay::{Remembered, Request},
+    responder::{Attempt, Message, ReadReply, Refused, Responder},
 };
 use crate::{
     event::Refusal,
@@ -44,12 +44,12 @@ impl Responder {
             _ => self.take_message(packet, common, env)?,
         }
         self.expected = self.expected.plus(1);
-        self.acknowledged = self.expected;
         if bth.opcode.operation().position().ends() {
             self.msn = self.msn.next();
         }
+        self.note_acknowledged();
         if bth.ack_req {
-            self.acknowledge(bth.psn);
+            self.acknowledge(bth.psn, self.msn);
         }
         Ok(())
     }
@@ -218,10 +218,11 @@ impl Responder {
         self.check_answerable(payload)?;
         let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
         let packets = common.mtu.packets(reth.dma_length);
-        self.replay.remember(Remembered { first_psn: psn, packets, op: RememberedOp::Read(*reth) });
         self.msn = self.msn.next();
+        let (msn, request) = (self.msn, Request::Read(*reth));
+        self.replay.remember(Remembered { first_psn: psn, packets, msn, request });
         self.expected = self.expected.plus(packets);
-        self.push_read(psn, reth, packets, region, Attempt::First);
+        self.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
         Ok(())
     }
 
@@ -256,11 +257,12 @@ impl Responder {
                 _ => region.fetch_add(eth.virtual_address, eth.swap_or_add),
             })
             .map_err(Refused::access)?;
-        let op = RememberedOp::Atomic { operation, eth: *eth, found };
-        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, op });
+        let request = Request::Atomic { operation, eth: *eth, found };
         self.msn = self.msn.next();
+        let msn = self.msn;
+        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, msn, request });
         self.expected = self.expected.plus(1);
-        self.push_atomic(bth.psn, found, Attempt::First);
+        self.push_atomic(bth.psn, msn, found, Attempt::First);
         Ok(())
     }
 
@@ -334,8 +336,8 @@ impl Responder {
     fn placement_ack(&mut self, psn: Psn) {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
-        self.placements.remember(psn);
-        self.push_placed(psn);
+        self.placements.remember(psn, self.msn);
+        self.push_placed(psn, self.msn);
     }
 
     fn check_between_messages(&self, payload: &[u8]) -> Result<(), Refused> {

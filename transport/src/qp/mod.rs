@@ -14,6 +14,8 @@ mod execute;
 mod info;
 mod modify;
 mod packet;
+mod probe;
+mod read;
 mod reliability;
 mod replay;
 mod requester;
@@ -33,8 +35,9 @@ pub(crate) use common::{Common, Env};
 pub use error::{ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
-pub use state::{EDGES, QpType, State, is_legal};
-pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
+pub(crate) use read::ReadRoom;
+pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
+pub use update::{PathMigration, QpUpdate};
 
 use crate::{
     event::{Disposition, DropReason, Event},
@@ -252,6 +255,12 @@ impl Qp {
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.requester.deadline()
+    }
+
+    /// Bytes that its READs have asked for and that are not here yet, and whether a READ waits for
+    /// [room](Env::read_room).
+    pub(crate) const fn reads(&self) -> (u64, bool) {
+        (self.requester.portions.bytes(), self.requester.portions.waits())
     }
 
     // Transmission.

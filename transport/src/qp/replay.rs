@@ -4,7 +4,7 @@
 use alloc::collections::VecDeque;
 
 use crate::{
-    psn::Psn,
+    psn::{Msn, Psn},
     wire::{AtomicEth, Operation, Reth},
 };
 
@@ -13,7 +13,9 @@ use crate::{
 pub(crate) struct Remembered {
     pub(crate) first_psn: Psn,
     pub(crate) packets: u32,
-    pub(crate) op: RememberedOp,
+    /// MSN of its answer.
+    pub(crate) msn: Msn,
+    pub(crate) request: Request,
 }
 
 /// The operation of a remembered request.
@@ -75,24 +77,25 @@ fn capacity(agreed: u8) -> usize {
 /// are remembered: more than a requester's window.
 pub(crate) const PLACED: usize = 512;
 
-/// The PSNs of the latest ATOMIC WRITEs and FLUSHes. The answer to one says that just this one was
+/// The latest ATOMIC WRITEs and FLUSHes: their PSNs and the MSNs of their answers. The answer to one says that just this one was
 /// carried out, so a repeat of what never was must not get it: a peer that lives anew may number
 /// its requests so that they look long past.
 #[derive(Debug, Default)]
 pub(crate) struct Placements {
-    psns: VecDeque<Psn>,
+    answered: VecDeque<(Psn, Msn)>,
 }
 
 impl Placements {
-    pub(crate) fn remember(&mut self, psn: Psn) {
-        if self.psns.len() >= PLACED {
-            self.psns.pop_front();
+    pub(crate) fn remember(&mut self, psn: Psn, msn: Msn) {
+        if self.answered.len() >= PLACED {
+            self.answered.pop_front();
         }
-        self.psns.push_back(psn);
+        self.answered.push_back((psn, msn));
     }
 
-    pub(crate) fn contain(&self, psn: Psn) -> bool {
-        self.psns.iter().rev().any(|&its| its == psn)
+    /// MSN of the answer to the request with this PSN.
+    pub(crate) fn find(&self, psn: Psn) -> Option<Msn> {
+        self.answered.iter().rev().find(|(its, _)| *its == psn).map(|(_, msn)| *msn)
     }
 }
 
@@ -101,7 +104,8 @@ mod tests {
     use super::*;
 
     fn read(psn: u32, packets: u32) -> Remembered {
-        Remembered { first_psn: Psn::new(psn), packets, op: RememberedOp::Read(Reth::default()) }
+        let request = Request::Read(Reth::default());
+        Remembered { first_psn: Psn::new(psn), packets, msn: Msn::default(), request }
     }
 
     #[test]

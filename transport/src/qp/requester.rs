@@ -16,6 +16,8 @@ use super::{
     attr::RequesterAttr,
     common::{Common, Env},
     packet::OutgoingPacket,
+    probe::Probe,
+    read::Portions,
     retry::{Retry, Verdict},
     state::State,
 };
@@ -39,6 +41,9 @@ const WINDOW: u32 = 256;
 /// cannot close for want of one.
 const ACK_INTERVAL: u32 = 64;
 
+/// Code of the shortest acknowledge timeout that is kept, 1 ms: no process answers sooner for sure.
+const SHORTEST_TIMEOUT: u8 = 8;
+
 /// Bytes that an atomic operation works on.
 const ATOMIC: u32 = 8;
 
@@ -61,13 +66,17 @@ pub(crate) struct Requester {
     /// READs and atomics under way.
     pub(super) reads: u32,
     max_reads: u32,
+    pub(super) portions: Portions,
     pub(super) retry: Retry,
+    pub(super) probe: Probe,
 }
 
 /// A request packet that is due.
 #[derive(Debug)]
 pub(crate) struct RequestPacket {
     pub(super) number: u64,
+    /// PSN after it, and after its answer.
+    end: Psn,
     /// Nothing of the work request follows.
     pub(super) ends: bool,
     packet: OutgoingPacket,
@@ -91,7 +100,9 @@ impl Requester {
             unasked: 0,
             reads: 0,
             max_reads: 0,
+            portions: Portions::default(),
             retry: Retry::default(),
+            probe: Probe::default(),
         }
     }
 
@@ -105,7 +116,9 @@ impl Requester {
     pub(crate) fn configure(&mut self, attr: &RequesterAttr) {
         let RequesterAttr { timeout, retry_cnt, rnr_retry, max_rd_atomic } = *attr;
         self.max_reads = u32::from(max_rd_atomic);
+        let timeout = if timeout == 0 { 0 } else { timeout.max(SHORTEST_TIMEOUT) };
         self.retry = Retry::new(ack_timeout(timeout), retry_cnt, rnr_retry);
+        self.probe = Probe::default();
     }
 
     /// RTR→RTS of a service without acknowledgements.
@@ -147,7 +160,9 @@ impl Requester {
     /// Takes the oldest request, on the way into the error state.
     pub(crate) fn flush(&mut self) -> Option<SendWqe> {
         self.retry = Retry::default();
+        self.probe = Probe::default();
         self.reads = 0;
+        self.portions.clear();
         let wqe = self.queue.pop();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
         wqe
@@ -186,8 +201,13 @@ impl Requester {
         self.sent_end.after(self.oldest_unacked).unwrap_or(0)
     }
 
-    /// The next request packet that is due, if any.
-    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
+    /// The next request packet that is due, if any: one in its turn, or else a probe.
+    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
+        self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
+    }
+
+    fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
+        self.portions.try_anew();
         if self.retry.is_paused() {
             return None;
         }
@@ -197,48 +217,86 @@ impl Requester {
         if !self.queue.get(number)?.started && !self.begin(number, outstanding, common) {
             return None;
         }
-        let wqe = self.queue.get(number)?;
-        if wqe.failed.is_some() {
-            return None;
-        }
+        let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
         let psn = wqe.first_psn.plus(packet);
         let again = psn.is_before(self.sent_end);
         if !again && outstanding >= WINDOW {
             return None;
         }
+        let is_read = matches!(wqe.op, SendOp::Read { .. });
+        let end = match is_read {
+            false => psn.plus(1),
+            true if again => self.portions.end_of(psn)?,
+            // the first request of a READ has its slot already
+            true if packet > 0 && self.reads >= self.max_reads => return None,
+            true => {
+                let left = wqe.packets - packet;
+                let end = self.portions.ask(psn, left, common.mtu.bytes(), env.read_room)?;
+                self.reads += u32::from(packet > 0);
+                end
+            }
+        };
+        let is_reliable = common.qp_type.is_reliable();
+        let interval_over = is_reliable && self.unasked + 1 >= ACK_INTERVAL;
+        let request = self.request(self.cursor, end, interval_over || is_read, common)?;
+        self.cursor = if request.ends {
+            Cursor { number: number + 1, packet: 0 }
+        } else {
+            Cursor { number, packet: packet + end.after(psn).unwrap_or(1) }
+        };
+        env.counters.retransmitted_packets += u64::from(again);
+        if self.sent_end.is_before(request.end) {
+            self.sent_end = request.end;
+        }
+        if is_reliable {
+            self.retry.on_sent(env.now);
+            let asks = request.outgoing.headers.bth().ack_req;
+            self.unasked = if asks { 0 } else { self.unasked + 1 };
+            if asks && self.retry.is_running() {
+                self.probe.on_sent(psn, again, env.now);
+            }
+        } else {
+            self.oldest_unacked = self.sent_end;
+        }
+        Some(request)
+    }
+
+    /// The last packet that was sent, again, if its answer is overdue.
+    fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<Request> {
+        if !self.probe.take(env.now) || self.outstanding() == 0 {
+            return None;
+        }
+        let last = self.sent_end.previous();
+        let (number, wqe) = self.queue.find(last)?;
+        // a READ is asked for again from what has not arrived
+        let from = if wqe.awaits_data() { self.oldest_unacked } else { last };
+        let packet = from.after(wqe.first_psn).unwrap_or(0);
+        let psn = wqe.first_psn.plus(packet);
+        let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
+        let request = self.request(Cursor { number, packet }, end, true, common)?;
+        env.counters.tail_probes += 1;
+        env.counters.retransmitted_packets += 1;
+        Some(request)
+    }
+
+    /// A packet of a request that has its PSNs; its answer takes those up to `end`. It asks for an
+    /// acknowledgement if it ends its request, or if it is told to.
+    fn request(&self, at: Cursor, end: Psn, asks: bool, common: &Common) -> Option<Request> {
+        let Cursor { number, packet } = at;
+        let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
+        let psn = wqe.first_psn.plus(packet);
         let Description { operation, ext, offset, payload } =
-            describe(wqe, packet, common.mtu.bytes())?;
-        // the answer to a READ takes the rest of its PSNs, whatever it is the answer from
-        let end = if wqe.awaits_data() { wqe.end_psn() } else { psn.plus(1) };
+            describe(wqe, packet, end.after(psn)?, common.mtu.bytes())?;
         let ends = end == wqe.end_psn();
         let xrceth = wqe.remote_srq.map(XrcEth);
         let wakes = matches!(wqe.op, SendOp::Send { .. } | SendOp::SendInvalidate { .. })
             || ext.immediate().is_some();
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
-        self.cursor = if ends {
-            Cursor { number: number + 1, packet: 0 }
-        } else {
-            Cursor { number, packet: packet + 1 }
-        };
-        if again {
-            env.counters.retransmitted_packets += 1;
-        }
-        if self.sent_end.is_before(end) {
-            self.sent_end = end;
-        }
-        if common.qp_type.is_reliable() {
-            self.unasked += 1;
-            bth.ack_req = ends || self.unasked >= ACK_INTERVAL;
-            if bth.ack_req {
-                self.unasked = 0;
-            }
-            self.retry.on_sent(env.now);
-        } else {
-            self.oldest_unacked = self.sent_end;
-        }
-        Some(RequestPacket {
+        bth.ack_req = common.qp_type.is_reliable() && (ends || asks);
+        Some(Request {
             number,
+            end,
             ends,
             packet: OutgoingPacket {
                 headers: Headers::built(bth, ext).naming(xrceth),
@@ -349,7 +407,10 @@ impl Requester {
     /// Acts on what the retry counter allows after `psn` was lost.
     pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn) {
         match verdict {
-            Verdict::Again => self.go_back(psn),
+            Verdict::Again => {
+                self.go_back(psn);
+                self.probe.on_loss();
+            }
             Verdict::UnderWay => {}
             Verdict::GiveUp { tries } => {
                 self.fail_oldest(WcStatus::RetryExcErr, Cause::NoAnswer { tries });
@@ -363,11 +424,13 @@ impl Requester {
             env.counters.timeouts += 1;
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, self.oldest_unacked);
+        } else {
+            self.probe.handle_timeout(env.now);
         }
     }
 
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.retry.next_deadline()
+        self.retry.next_deadline().into_iter().chain(self.probe.deadline()).min()
     }
 }
 
@@ -399,9 +462,9 @@ struct Description {
     payload: u32,
 }
 
-/// Packet `index` of a request; `None` if it sends none. For a READ it asks for everything from
-/// that packet of the answer on.
-fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
+/// Packet `index` of a request; `None` if it sends none. For a READ it asks for so many packets of
+/// the answer from that one on.
+fn describe(wqe: &SendWqe, index: u32, packets: u32, mtu: u32) -> Option<Description> {
     let offset = index * mtu;
     let carried = (wqe.length - offset).min(mtu);
     let place = PacketPosition::of(index, wqe.packets);
@@ -416,7 +479,9 @@ fn describe(wqe: &SendWqe, index: u32, mtu: u32) -> Option<Description> {
     let (operation, ext, payload) = match wqe.op {
         SendOp::Read { remote } => {
             let virtual_address = remote.address.wrapping_add(u64::from(offset));
-            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length: wqe.length - offset };
+            let asked = packets.saturating_mul(mtu);
+            let dma_length = (wqe.length - offset).min(asked);
+            let reth = Reth { virtual_address, rkey: remote.rkey.0, dma_length };
             (Operation::ReadRequest, Ext::Reth(reth), 0)
         }
         SendOp::CompareSwap { remote, compare, swap } => {

@@ -72,7 +72,7 @@ pub(super) enum Attempt {
 
 /// The answer to a READ, sent up to packet `next`.
 #[derive(Debug)]
-struct ReadReply {
+pub(super) struct ReadReply {
     first_psn: Psn,
     packets: u32,
     next: u32,
@@ -91,9 +91,13 @@ pub(crate) struct Responder {
     pub(super) msn: Msn,
     /// The PSN after the last request that was no READ. A repeat is acknowledged up to here, so
     /// that the answer to it never stands for the data of a READ.
-    pub(super) acknowledged: Psn,
+    acknowledged: Psn,
+    /// MSN of an acknowledgement up to `acknowledged`.
+    acknowledged_msn: Msn,
     /// A NAK for `expected` is on its way; what comes ahead of it is dropped without another.
     nak_sent: bool,
+    /// PSN after the furthest request that was dropped because it came ahead of `expected`.
+    ahead: Option<Psn>,
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
     pub(super) placements: Placements,
@@ -166,7 +170,9 @@ impl Responder {
             expected: Psn::default(),
             msn: Msn::default(),
             acknowledged: Psn::default(),
+            acknowledged_msn: Msn::default(),
             nak_sent: false,
+            ahead: None,
             message: Message::None,
             replay: ReplayRing::default(),
             placements: Placements::default(),
@@ -180,7 +186,8 @@ impl Responder {
         self.expected = psn;
         self.acknowledged = psn;
         self.msn = Msn::default();
-        self.replay = ReplayRing::new(attr.max_dest_rd_atomic);
+        self.acknowledged_msn = Msn::default();
+        self.replay = ReplayRing::new(max_dest_rd_atomic);
         self.placements = Placements::default();
         self.min_rnr_timer = attr.min_rnr_timer;
     }
@@ -195,6 +202,7 @@ impl Responder {
         while self.queue.pop().is_some() {}
         self.message = Message::None;
         self.nak_sent = false;
+        self.ahead = None;
         self.replies.clear();
     }
 
@@ -274,15 +282,21 @@ impl Responder {
         match packet.headers.bth().psn.after(self.expected) {
             None => Outcome::Done(self.repeat(packet, common, env)),
             Some(0) => {
+                let waiting = self.take_waiting_nak();
                 self.nak_sent = false;
                 match self.execute(packet, common, env) {
-                    Ok(()) => Outcome::Done(Disposition::Executed),
+                    Ok(()) => {
+                        self.close_gap(waiting.is_some());
+                        Outcome::Done(Disposition::Executed)
+                    }
                     Err(Refused::NotReady) => {
                         env.counters.rnr_naks_sent += 1;
                         let syndrome = Syndrome::RnrNak { timer: self.min_rnr_timer };
                         Outcome::Done(self.nak(syndrome, Refusal::NoReceiveRequest))
                     }
                     Err(Refused::Busy) => {
+                        self.nak_sent = waiting.is_some();
+                        self.replies.extend(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::Invalidate(error)) => {
@@ -292,14 +306,46 @@ impl Responder {
                 }
             }
             Some(_) if self.nak_sent => {
+                self.note_ahead(packet.headers.bth().psn);
                 Outcome::Done(Disposition::Dropped(DropReason::OutOfSequence))
             }
             Some(_) => {
+                self.note_ahead(packet.headers.bth().psn);
                 env.counters.sequence_naks_sent += 1;
                 Outcome::Done(
                     self.nak(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::MissingPacket),
                 )
             }
+        }
+    }
+
+    fn note_ahead(&mut self, psn: Psn) {
+        let end = psn.plus(1);
+        if self.ahead.is_none_or(|ahead| ahead.is_before(end)) {
+            self.ahead = Some(end);
+        }
+    }
+
+    /// Takes back the NAK for a missing packet that has not left yet.
+    fn take_waiting_nak(&mut self) -> Option<Reply> {
+        const SEQUENCE: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+        match self.replies.back() {
+            Some(Reply::Acknowledge { psn, aeth })
+                if *psn == self.expected && aeth.syndrome == SEQUENCE =>
+            {
+                self.replies.pop_back()
+            }
+            _ => None,
+        }
+    }
+
+    /// The packet that was missing has come late. What was dropped behind it is missing now. If the
+    /// NAK for the first had left already, its sender repeats everything by itself.
+    fn close_gap(&mut self, unsent: bool) {
+        self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
+        if unsent && self.ahead.is_some() {
+            self.nak_sent = true;
+            self.push_nak(self.expected, Syndrome::Nak(NakCode::PsnSequenceError));
         }
     }
 
@@ -315,10 +361,10 @@ impl Responder {
     ) -> Outcome {
         let bth = packet.headers.bth();
         self.expected = self.expected.plus(1);
-        self.acknowledged = self.expected;
         self.msn = self.msn.next();
+        self.note_acknowledged();
         if bth.ack_req {
-            self.acknowledge(bth.psn);
+            self.acknowledge(bth.psn, self.msn);
         }
         let refusal = Refusal::Invalidate(error);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
@@ -336,19 +382,21 @@ impl Responder {
             (operation @ (Operation::CmpSwap | Operation::FetchAdd), Ext::Atomic(eth)) => {
                 self.repeat_atomic(bth.psn, operation, eth)
             }
-            (Operation::AtomicWrite | Operation::Flush, _) if !self.placements.contain(bth.psn) => {
-                Disposition::Dropped(DropReason::ReplayMissing)
-            }
-            // carried out in its attempt; only the answer is missing
-            (Operation::AtomicWrite | Operation::Flush, _) if !self.has_room_for_placed() => {
-                Disposition::Dropped(DropReason::ResponderBusy)
-            }
             (Operation::AtomicWrite | Operation::Flush, _) => {
-                self.push_placed(bth.psn);
-                Disposition::Duplicate
+                match self.placements.find(bth.psn) {
+                    None => Disposition::Dropped(DropReason::ReplayMissing),
+                    // carried out the first time; only the answer is missing
+                    Some(_) if !self.has_room_for_placed() => {
+                        Disposition::Dropped(DropReason::ResponderBusy)
+                    }
+                    Some(msn) => {
+                        self.push_placed(bth.psn, msn);
+                        Disposition::Duplicate
+                    }
+                }
             }
             _ => {
-                self.acknowledge(self.acknowledged.previous());
+                self.acknowledge(self.acknowledged.previous(), self.acknowledged_msn);
                 Disposition::Duplicate
             }
         };
@@ -368,7 +416,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Disposition {
         let missing = Disposition::Dropped(DropReason::ReplayMissing);
-        let Some(Remembered { first_psn, op: RememberedOp::Read(first), .. }) =
+        let Some(Remembered { first_psn, msn, request: Request::Read(first), .. }) =
             self.replay.find(psn)
         else {
             return missing;
@@ -394,10 +442,12 @@ impl Responder {
         });
         match under_way {
             Some((at, attempt)) => {
-                self.replies[at] = self.read_reply(psn, reth, packets, region, attempt);
+                let reply = ReadReply::new(psn, reth, packets, region, msn, attempt);
+                self.replies[at] = Reply::Read(reply);
             }
             None if self.has_room(Attempt::Repeat) => {
-                self.push_read(psn, reth, packets, region, Attempt::Repeat);
+                let attempt = Attempt::Repeat;
+                self.push_read(ReadReply::new(psn, reth, packets, region, msn, attempt));
             }
             None => return Disposition::Dropped(DropReason::ResponderBusy),
         }
@@ -412,10 +462,12 @@ impl Responder {
             compare: if operation == Operation::CmpSwap { eth.compare } else { 0 },
             ..*eth
         };
-        match self.replay.find(psn).map(|remembered| remembered.op) {
-            Some(RememberedOp::Atomic { operation: first, eth: first_eth, found })
-                if first == operation && used(&first_eth) == used(eth) =>
-            {
+        match self.replay.find(psn) {
+            Some(Remembered {
+                msn,
+                request: Request::Atomic { operation: first, eth: first_eth, found },
+                ..
+            }) if first == operation && used(&first_eth) == used(eth) => {
                 let waits = self
                     .replies
                     .iter()
@@ -424,7 +476,7 @@ impl Responder {
                     return Disposition::Dropped(DropReason::ResponderBusy);
                 }
                 if !waits {
-                    self.push_atomic(psn, found, Attempt::Repeat);
+                    self.push_atomic(psn, msn, found, Attempt::Repeat);
                 }
                 Disposition::Duplicate
             }
@@ -446,8 +498,8 @@ impl Responder {
         waiting.count() < self.replay.capacity()
     }
 
-    pub(super) fn push_atomic(&mut self, psn: Psn, found: u64, attempt: Attempt) {
-        let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
+    pub(super) fn push_atomic(&mut self, psn: Psn, msn: Msn, found: u64, attempt: Attempt) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
         self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
     }
 
@@ -457,48 +509,21 @@ impl Responder {
         self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
     }
 
-    pub(super) fn push_placed(&mut self, psn: Psn) {
-        self.replies.push_back(Reply::Placed {
-            psn,
-            aeth: Aeth { syndrome: Syndrome::ACK, msn: self.msn },
-        });
+    pub(super) fn push_placed(&mut self, psn: Psn, msn: Msn) {
+        self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn } });
     }
 
-    pub(super) fn push_read(
-        &mut self,
-        psn: Psn,
-        reth: &Reth,
-        packets: u32,
-        region: Option<Arc<Region>>,
-        attempt: Attempt,
-    ) {
-        let reply = self.read_reply(psn, reth, packets, region, attempt);
-        self.replies.push_back(reply);
+    pub(super) fn push_read(&mut self, reply: ReadReply) {
+        self.replies.push_back(Reply::Read(reply));
     }
 
-    fn read_reply(
-        &self,
-        psn: Psn,
-        reth: &Reth,
-        packets: u32,
-        region: Option<Arc<Region>>,
-        attempt: Attempt,
-    ) -> Reply {
-        let (address, length, msn) = (reth.virtual_address, reth.dma_length, self.msn);
-        Reply::Read(ReadReply {
-            first_psn: psn,
-            packets,
-            next: 0,
-            region,
-            address,
-            length,
-            msn,
-            attempt,
-        })
+    /// Everything before `expected` can be acknowledged: the last request was no READ.
+    pub(super) const fn note_acknowledged(&mut self) {
+        (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    pub(super) fn acknowledge(&mut self, psn: Psn) {
-        let aeth = Aeth { syndrome: Syndrome::ACK, msn: self.msn };
+    pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
         match self.replies.back_mut() {
             // what waits already says as much, or more
             Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
@@ -642,6 +667,20 @@ impl Responder {
         self.replies.clear();
         self.push_nak(response.psn, Syndrome::Nak(code));
         Some(event_of(code, common.qpn, Refusal::Access(error)))
+    }
+}
+
+impl ReadReply {
+    pub(super) fn new(
+        first_psn: Psn,
+        reth: &Reth,
+        packets: u32,
+        region: Option<Arc<Region>>,
+        msn: Msn,
+        attempt: Attempt,
+    ) -> Self {
+        let (address, length) = (reth.virtual_address, reth.dma_length);
+        Self { first_psn, packets, next: 0, region, address, length, msn, attempt }
     }
 }
 

@@ -12,6 +12,10 @@ const RNR_WITHOUT_LIMIT: u8 = 7;
 /// gets more time without being asked more often.
 const LONGEST: u32 = 4;
 
+/// How many times the acknowledge timeout a peer may put the timer off with answers that do not
+/// help: the rest of a long READ's answer behind a gap, say.
+const PATIENCE: u32 = 64;
+
 /// Counters and timers of a requester.
 #[derive(Debug, Default)]
 pub(crate) struct Retry {
@@ -29,6 +33,8 @@ pub(crate) struct Retry {
     /// when the pause is over. Until that PSN is acknowledged, or the timer fires, further signs of
     /// the same loss are no news: everything that was under way when it happened shows it.
     resent_from: Option<Psn>,
+    /// Since when the peer has been answering what does not help.
+    answering_since: Option<Instant>,
 }
 
 /// Verdict of a retry counter.
@@ -68,6 +74,7 @@ impl Retry {
         self.rnr_left = self.rnr_retry;
         self.fired = 0;
         self.resent_from = None;
+        self.answering_since = None;
         // during a pause nothing is sent; the timer starts again with what is sent after it
         let waits = outstanding && !self.is_paused();
         self.deadline = self.timeout.filter(|_| waits).map(|timeout| now.plus(timeout));
@@ -84,6 +91,16 @@ impl Retry {
             self.deadline = self.timeout.map(|timeout| now.plus(timeout));
         }
         verdict
+    }
+
+    /// Data arrived that was not asked for any more, or comes behind a gap. The peer is alive, and
+    /// what was asked for anew comes behind what it is still sending.
+    pub(crate) fn on_sign_of_life(&mut self, now: Instant) {
+        let (Some(timeout), Some(deadline)) = (self.timeout, self.deadline) else { return };
+        let since = *self.answering_since.get_or_insert(now);
+        if now.since(since) < timeout * PATIENCE {
+            self.deadline = Some(deadline.max(now.plus(timeout)));
+        }
     }
 
     /// The acknowledge timer fired.
@@ -112,6 +129,11 @@ impl Retry {
         self.deadline = None;
         self.resent_from = Some(psn);
         Verdict::Again
+    }
+
+    /// True if the acknowledge timer runs.
+    pub(crate) const fn is_running(&self) -> bool {
+        self.deadline.is_some()
     }
 
     pub(crate) const fn is_paused(&self) -> bool {

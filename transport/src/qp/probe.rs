@@ -1,0 +1,177 @@
+//! Tail-loss probes: the last packet again when no answer comes within a few round trips.
+//!
+//! A lost packet with others behind it is found by a NAK. When the last one is lost, or the answer
+//! to it, nothing shows the loss until the acknowledge timeout, which is 67 ms or more in most
+//! programs. A probe shows it within a few round trips: the responder answers the repeat with an
+//! acknowledgement, or with a NAK for what is missing before it. Probes cost no retry and change
+//! neither the retry counter nor the acknowledge timer, so that the errors of 9.9.2.4.1 come when
+//! they did.
+//!
+//! The round-trip time is smoothed as in RFC 6298; a packet that was sent twice is not measured
+//! (Karn's rule).
+
+use core::time::Duration;
+
+use crate::{psn::Psn, time::Instant};
+
+/// Probes without an answer in between; after them only the acknowledge timer is left.
+const MOST: u32 = 3;
+/// Wait before the first probe, at least: a peer's thread that sleeps takes as long to wake.
+const SHORTEST: Duration = Duration::from_micros(200);
+/// Wait while no round trip has been measured.
+const UNMEASURED: Duration = Duration::from_millis(10);
+
+/// Estimate of the round-trip time, and when the next probe is due.
+#[derive(Debug, Default)]
+pub(crate) struct Probe {
+    round_trip: Option<RoundTrip>,
+    /// Packet whose answer is being timed, and when it left.
+    timed: Option<(Psn, Instant)>,
+    /// Probes since the last progress.
+    sent: u32,
+    deadline: Option<Instant>,
+    /// The deadline has passed, and the probe has not left yet.
+    is_due: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RoundTrip {
+    smoothed: Duration,
+    variation: Duration,
+}
+
+impl Probe {
+    /// A packet that asks for an answer has left; `again` if it was sent before.
+    pub(crate) fn on_sent(&mut self, psn: Psn, again: bool, now: Instant) {
+        if again {
+            self.timed = None;
+        } else if self.timed.is_none() {
+            self.timed = Some((psn, now));
+        }
+        self.is_due = false;
+        self.start(now);
+    }
+
+    /// Everything before `end` has been answered; `waits` if more is still to be answered.
+    pub(crate) fn on_progress(&mut self, end: Psn, waits: bool, now: Instant) {
+        if let Some((_, left)) = self.timed.filter(|(psn, _)| psn.is_before(end)) {
+            self.measure(now.since(left));
+            self.timed = None;
+        }
+        self.sent = 0;
+        self.stop();
+        if waits {
+            self.start(now);
+        }
+    }
+
+    /// Packets are about to be sent again, or nothing is to be sent for a while.
+    pub(crate) const fn stop(&mut self) {
+        self.deadline = None;
+        self.is_due = false;
+    }
+
+    /// The same, and the packet being timed will be sent a second time.
+    pub(crate) const fn on_loss(&mut self) {
+        self.timed = None;
+        self.stop();
+    }
+
+    pub(crate) const fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        if self.deadline.is_some_and(|deadline| deadline <= now) {
+            self.deadline = None;
+            self.is_due = true;
+        }
+    }
+
+    /// True if a probe is to leave now; it counts as sent.
+    pub(crate) fn take(&mut self, now: Instant) -> bool {
+        if !self.is_due {
+            return false;
+        }
+        self.is_due = false;
+        self.timed = None;
+        self.sent += 1;
+        self.start(now);
+        true
+    }
+
+    fn start(&mut self, now: Instant) {
+        self.deadline = (self.sent < MOST).then(|| now.plus(self.wait() * (1 << self.sent)));
+    }
+
+    fn wait(&self) -> Duration {
+        self.round_trip.map_or(UNMEASURED, |RoundTrip { smoothed, variation }| {
+            (smoothed + variation * 4).max(smoothed * 2).max(SHORTEST)
+        })
+    }
+
+    fn measure(&mut self, sample: Duration) {
+        self.round_trip = Some(match self.round_trip {
+            None => RoundTrip { smoothed: sample, variation: sample / 2 },
+            Some(RoundTrip { smoothed, variation }) => RoundTrip {
+                smoothed: smoothed * 7 / 8 + sample / 8,
+                variation: variation * 3 / 4 + smoothed.abs_diff(sample) / 4,
+            },
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_nanos(micros * 1000)
+    }
+
+    /// A probe estimate after one exchange that took so long.
+    fn measured(micros: u64) -> Probe {
+        let mut probe = Probe::default();
+        probe.on_sent(Psn::new(0), false, at(0));
+        probe.on_progress(Psn::new(1), false, at(micros));
+        probe
+    }
+
+    #[test]
+    fn the_wait_follows_the_round_trip() {
+        assert_eq!(Probe::default().wait(), UNMEASURED);
+        assert_eq!(measured(10).wait(), SHORTEST);
+        assert_eq!(measured(1000).wait(), Duration::from_micros(3000));
+        let mut probe = measured(1000);
+        for n in 1..100 {
+            probe.on_sent(Psn::new(n), false, at(0));
+            probe.on_progress(Psn::new(n + 1), false, at(1000));
+        }
+        // a steady round trip leaves no variation
+        assert!(probe.wait() <= Duration::from_micros(2001), "{:?}", probe.wait());
+    }
+
+    #[test]
+    fn probes_come_at_growing_distances_and_end() {
+        let mut probe = measured(1000);
+        probe.on_sent(Psn::new(1), false, at(0));
+        for due in [3000, 9000, 21_000] {
+            assert_eq!(probe.deadline(), Some(at(due)));
+            probe.handle_timeout(at(due));
+            assert!(probe.take(at(due)) && !probe.take(at(due)));
+        }
+        assert_eq!(probe.deadline(), None);
+        probe.on_progress(Psn::new(1), true, at(30_000));
+        assert!(probe.deadline().is_some(), "progress allows new ones");
+    }
+
+    #[test]
+    fn a_packet_sent_twice_is_not_measured() {
+        let mut probe = measured(1000);
+        probe.on_sent(Psn::new(1), false, at(0));
+        probe.on_loss();
+        probe.on_sent(Psn::new(1), true, at(50_000));
+        probe.on_progress(Psn::new(2), false, at(90_000));
+        assert_eq!(probe.wait(), Duration::from_micros(3000));
+    }
+}
