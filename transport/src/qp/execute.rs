@@ -7,7 +7,7 @@ use alloc::sync::Arc;
 use super::{
     attr::MAX_MESSAGE,
     common::{Common, Env},
-    replay::{Remembered, Request},
+    replay::{Remembered, RememberedOp},
     responder::{Attempt, Message, ReadReply, Refused, Responder},
 };
 use crate::{
@@ -219,8 +219,8 @@ impl Responder {
         let region = Self::target(reth, Access::REMOTE_READ, common, env)?;
         let packets = common.mtu.packets(reth.dma_length);
         self.msn = self.msn.next();
-        let (msn, request) = (self.msn, Request::Read(*reth));
-        self.replay.remember(Remembered { first_psn: psn, packets, msn, request });
+        let (msn, op) = (self.msn, RememberedOp::Read(*reth));
+        self.replay.remember(Remembered { first_psn: psn, packets, msn, op });
         self.expected = self.expected.plus(packets);
         self.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
         Ok(())
@@ -257,10 +257,10 @@ impl Responder {
                 _ => region.fetch_add(eth.virtual_address, eth.swap_or_add),
             })
             .map_err(Refused::access)?;
-        let request = Request::Atomic { operation, eth: *eth, found };
+        let op = RememberedOp::Atomic { operation, eth: *eth, found };
         self.msn = self.msn.next();
         let msn = self.msn;
-        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, msn, request });
+        self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, msn, op });
         self.expected = self.expected.plus(1);
         self.push_atomic(bth.psn, msn, found, Attempt::First);
         Ok(())

@@ -36,8 +36,8 @@ pub use error::{ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
 pub(crate) use read::ReadRoom;
-pub use state::{Attribute, EDGES, QpType, State, is_legal, optional_attributes};
-pub use update::{PathMigration, QpUpdate};
+pub use state::{EDGES, QpType, State, is_legal};
+pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 
 use crate::{
     event::{Disposition, DropReason, Event},

@@ -15,7 +15,7 @@ pub(crate) struct Remembered {
     pub(crate) packets: u32,
     /// MSN of its answer.
     pub(crate) msn: Msn,
-    pub(crate) request: Request,
+    pub(crate) op: RememberedOp,
 }
 
 /// The operation of a remembered request.
@@ -104,8 +104,8 @@ mod tests {
     use super::*;
 
     fn read(psn: u32, packets: u32) -> Remembered {
-        let request = Request::Read(Reth::default());
-        Remembered { first_psn: Psn::new(psn), packets, msn: Msn::default(), request }
+        let op = RememberedOp::Read(Reth::default());
+        Remembered { first_psn: Psn::new(psn), packets, msn: Msn::default(), op }
     }
 
     #[test]

@@ -202,11 +202,11 @@ impl Requester {
     }
 
     /// The next request packet that is due, if any: one in its turn, or else a probe.
-    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
+    pub(crate) fn next(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<Request> {
+    fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.portions.try_anew();
         if self.retry.is_paused() {
             return None;
@@ -250,7 +250,7 @@ impl Requester {
         }
         if is_reliable {
             self.retry.on_sent(env.now);
-            let asks = request.outgoing.headers.bth().ack_req;
+            let asks = request.packet.headers.bth().ack_req;
             self.unasked = if asks { 0 } else { self.unasked + 1 };
             if asks && self.retry.is_running() {
                 self.probe.on_sent(psn, again, env.now);
@@ -262,7 +262,7 @@ impl Requester {
     }
 
     /// The last packet that was sent, again, if its answer is overdue.
-    fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<Request> {
+    fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if !self.probe.take(env.now) || self.outstanding() == 0 {
             return None;
         }
@@ -281,7 +281,7 @@ impl Requester {
 
     /// A packet of a request that has its PSNs; its answer takes those up to `end`. It asks for an
     /// acknowledgement if it ends its request, or if it is told to.
-    fn request(&self, at: Cursor, end: Psn, asks: bool, common: &Common) -> Option<Request> {
+    fn request(&self, at: Cursor, end: Psn, asks: bool, common: &Common) -> Option<RequestPacket> {
         let Cursor { number, packet } = at;
         let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
         let psn = wqe.first_psn.plus(packet);
@@ -294,7 +294,7 @@ impl Requester {
         let mut bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
         bth.solicited = ends && wakes && wqe.flags.contains(SendFlags::SOLICITED);
         bth.ack_req = common.qp_type.is_reliable() && (ends || asks);
-        Some(Request {
+        Some(RequestPacket {
             number,
             end,
             ends,
@@ -481,7 +481,7 @@ fn describe(wqe: &SendWqe, index: u32, packets: u32, mtu: u32) -> Option<Descrip
             let virtual_address = remote.address.wrapping_add(u64::from(offset));
             let asked = packets.saturating_mul(mtu);
             let dma_length = (wqe.length - offset).min(asked);
-            let reth = Reth { virtual_address, rkey: remote.rkey.0, dma_length };
+            let reth = Reth { virtual_address, rkey: remote.rkey, dma_length };
             (Operation::ReadRequest, Ext::Reth(reth), 0)
         }
         SendOp::CompareSwap { remote, compare, swap } => {

@@ -187,7 +187,7 @@ impl Responder {
         self.acknowledged = psn;
         self.msn = Msn::default();
         self.acknowledged_msn = Msn::default();
-        self.replay = ReplayRing::new(max_dest_rd_atomic);
+        self.replay = ReplayRing::new(attr.max_dest_rd_atomic);
         self.placements = Placements::default();
         self.min_rnr_timer = attr.min_rnr_timer;
     }
@@ -416,7 +416,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Disposition {
         let missing = Disposition::Dropped(DropReason::ReplayMissing);
-        let Some(Remembered { first_psn, msn, request: Request::Read(first), .. }) =
+        let Some(Remembered { first_psn, msn, op: RememberedOp::Read(first), .. }) =
             self.replay.find(psn)
         else {
             return missing;
@@ -465,7 +465,7 @@ impl Responder {
         match self.replay.find(psn) {
             Some(Remembered {
                 msn,
-                request: Request::Atomic { operation: first, eth: first_eth, found },
+                op: RememberedOp::Atomic { operation: first, eth: first_eth, found },
                 ..
             }) if first == operation && used(&first_eth) == used(eth) => {
                 let waits = self
