@@ -9,9 +9,11 @@
 //! | `ROCE_FAULT` | the faults, see [`FaultPlan`](crate::fabric::FaultPlan) |
 //! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
+//! | `ROCE_RECEIVE_BUFFER` | the size in bytes of each socket's receive buffer, instead of 4 MiB; the kernel grants at most `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual limit |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
-//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP` and `ROCE_SOCKETS_ONLY`, which change
+//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY` and
+//! `ROCE_RECEIVE_BUFFER`, which change
 //! nothing for the program, and none of the others: a program in Rust says itself which devices it
 //! uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
@@ -20,7 +22,7 @@ use std::{collections::BTreeSet, env};
 
 use thiserror::Error;
 
-pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, LOG, PCAP, SOCKETS_ONLY};
+pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SOCKETS_ONLY};
 use crate::{
     device::{self, Device, OpenError, OpenOptions},
     fabric::FaultSyntaxError,

@@ -69,6 +69,10 @@ impl Link for FaultyLink {
         self.inner.source_port()
     }
 
+    fn receive_buffer(&self) -> Option<usize> {
+        self.inner.receive_buffer()
+    }
+
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         for run in runs {
             self.outward.send(

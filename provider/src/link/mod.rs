@@ -67,6 +67,13 @@ pub trait Link: Send {
     /// When the link cannot be read. After 64 such calls in a row the link counts as lost.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
 
+    /// Bytes that the system keeps for this link before they are read, headers and its own
+    /// bookkeeping included. READs ask for no more data at once than that holds. `None`: nothing is
+    /// lost for want of room.
+    fn receive_buffer(&self) -> Option<usize> {
+        None
+    }
+
     /// Descriptors that become readable when something has arrived. They stay the same but for the
     /// addresses that are added and removed.
     fn descriptors(&self) -> Vec<BorrowedFd<'_>>;

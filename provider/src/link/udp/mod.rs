@@ -174,6 +174,11 @@ impl Link for UdpLink {
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
+    fn receive_buffer(&self) -> Option<usize> {
+        let sizes = self.ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
+        sizes.min()
+    }
+
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut result = Ok(());
         let Self { ports, shm, send_buffers, .. } = self;

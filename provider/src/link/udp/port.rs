@@ -9,7 +9,7 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::message;
-use crate::{bind::BindError, link::shm::ShmLink};
+use crate::{bind::BindError, link::shm::ShmLink, variables};
 
 /// Size of the socket's buffers; the kernel grants what its limit allows.
 pub(super) const RECEIVE_BUFFER: usize = 4 << 20;
@@ -53,8 +53,9 @@ impl Port {
             Type::DGRAM,
             Some(Protocol::UDP),
         )?;
-        // a smaller buffer than asked for only means more loss under load
-        let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+        // a smaller buffer than asked for only means that less may be under way at once
+        let size = variables::receive_buffer().unwrap_or(RECEIVE_BUFFER);
+        let _ = socket.set_recv_buffer_size(size);
         let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
         message::configure(&socket, address.is_ipv6())?;
         configure_sending(&socket, address, interface);
