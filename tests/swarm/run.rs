@@ -20,7 +20,7 @@ use super::{
     unreliable::Chatting,
     view::View,
 };
-use crate::common::{Buffer, End, Options, Pair, Side};
+use crate::common::{Buffer, End, Node, Options, Pair, Side, UDP_SEGMENT};
 
 /// The address of every spare region.
 const SPARE: u64 = 0x5_0000_0000;
@@ -104,6 +104,9 @@ impl<'a> Run<'a> {
         let corrupts = network.faults().conditions().corruption > 0.0;
         let (lossless, perfect) = (network::loses_nothing(&network), network::is_perfect(&network));
         let mut pair = Pair::build(network, ipv6);
+        let budget = dice.pick(&[u64::MAX, u64::MAX, 0, 16 << 10]);
+        pair.a = Node::with_read_budget(budget, pair.a.ip, 0xA, UDP_SEGMENT);
+        pair.b = Node::with_read_budget(budget, pair.b.ip, 0xB, UDP_SEGMENT);
         pair.trace.off = true;
         pair.allow_all(ALLOWED);
         if corrupts {

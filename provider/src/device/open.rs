@@ -74,7 +74,7 @@ pub(super) fn open_link(
     let mut config = AdapterConfig {
         port_mtu: port.active_mtu,
         source_port: link.source_port(),
-        read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 4),
+        read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 2),
         pkeys,
         limits,
         cm,

@@ -89,9 +89,10 @@ pub struct AdapterConfig {
     /// Queue pair numbers are drawn from here; 2..=0xFFFFFE by default. A narrower range lets
     /// several adapters share an address.
     pub qpns: core::ops::RangeInclusive<u32>,
-    /// Bytes that the READs of all queue pairs may have asked for and not got yet; 4,096 at least,
-    /// no limit by default. A READ beyond a quarter of it leaves as several requests. Half of what
-    /// the receiving socket holds is right: what it does not hold is lost, however slow the peers.
+    /// Bytes that the READs of all queue pairs may have asked for and not got yet, each packet
+    /// counted with 768 bytes of overhead; one packet at least, no limit by default. A READ beyond
+    /// half of it leaves as several requests. Half of what the receiving socket holds is right: data
+    /// that it does not hold is lost.
     pub read_budget: u64,
     /// Sizes.
     pub limits: Limits,

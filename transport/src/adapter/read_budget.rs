@@ -6,13 +6,16 @@
 
 use alloc::{collections::VecDeque, vec::Vec};
 
-use crate::{addr::Mtu, qp::ReadRoom};
+use crate::{
+    addr::Mtu,
+    qp::{OVERHEAD, ReadRoom},
+};
 
 /// Requests that the budget is divided into: enough that the next one is on its way while data of
-/// others arrives.
-const PORTIONS: u64 = 4;
+/// another arrives, and few, since the first and the last packet of each answer leave by themselves.
+const PORTIONS: u64 = 2;
 /// The largest packet.
-const LEAST: u64 = Mtu::B4096.bytes() as u64;
+const LEAST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;
 
 #[derive(Debug)]
 pub(super) struct ReadBudget {
@@ -107,16 +110,16 @@ mod tests {
     #[test]
     fn those_who_wait_go_on_in_order() {
         let mut budget = ReadBudget::new(16_384);
-        assert_eq!(budget.room(0, 0).portion, 4096);
+        assert_eq!(budget.room(0, 0).portion, 8192);
         assert_eq!(budget.update(0, 16_384, false), None);
         assert_eq!(budget.update(1, 0, true), None);
         assert_eq!(budget.update(2, 0, true), None);
         assert_eq!(budget.update(1, 0, true), None, "it stands in line once");
-        assert_eq!(budget.update(0, 12_288, false), Some(1));
-        assert_eq!((budget.room(0, 12_288).left, budget.room(1, 0).left), (0, 4096));
-        assert_eq!(budget.update(0, 12_288, true), Some(1), "still");
-        assert_eq!(budget.update(1, 4096, false), None);
-        assert_eq!(budget.update(0, 8192, true), Some(2));
+        assert_eq!(budget.update(0, 8192, false), Some(1));
+        assert_eq!((budget.room(0, 8192).left, budget.room(1, 0).left), (0, 8192));
+        assert_eq!(budget.update(0, 8192, true), Some(1), "still");
+        assert_eq!(budget.update(1, 8192, false), None);
+        assert_eq!(budget.update(0, 0, true), Some(2));
         assert_eq!(budget.update(2, 0, false), Some(0), "it has nothing to ask for any more");
     }
 

@@ -35,7 +35,7 @@ pub(crate) use common::{Common, Env};
 pub use error::{ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
-pub(crate) use read::ReadRoom;
+pub(crate) use read::{OVERHEAD, ReadRoom};
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 

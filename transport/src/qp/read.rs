@@ -5,10 +5,14 @@ use alloc::collections::VecDeque;
 
 use crate::psn::Psn;
 
+/// Bytes of a receive buffer that a datagram takes besides its payload: headers, and what the
+/// system keeps for each. Linux takes from 300 to 4,000, depending on sizes and interface.
+pub(crate) const OVERHEAD: u64 = 768;
+
 /// Room for the data of READs, as a queue pair sees it during one call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReadRoom {
-    /// Bytes of one request, at most; a request has one packet at least.
+    /// Bytes of one request and its overhead, at most; a request has one packet at least.
     pub(crate) portion: u64,
     /// Bytes that may still be asked for.
     pub(crate) left: u64,
@@ -33,7 +37,7 @@ pub(super) struct Portions {
 }
 
 impl Portions {
-    /// Bytes asked for and not yet here, whole requests counted.
+    /// Bytes asked for and not yet here, with their overhead; whole requests counted.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -51,9 +55,10 @@ impl Portions {
     /// Asks for so many of the `left` packets of `mtu` bytes that begin at `psn`; returns the PSN
     /// after them. `None` while there is no room.
     pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: ReadRoom) -> Option<Psn> {
-        let most = u32::try_from(room.portion / u64::from(mtu)).unwrap_or(u32::MAX).max(1);
+        let cost = u64::from(mtu) + OVERHEAD;
+        let most = u32::try_from(room.portion / cost).unwrap_or(u32::MAX).max(1);
         let packets = left.min(most);
-        let bytes = u64::from(packets) * u64::from(mtu);
+        let bytes = u64::from(packets) * cost;
         self.waits = bytes > room.left;
         if self.waits {
             return None;
