@@ -11,9 +11,10 @@ use std::{
 };
 
 use roce::{
-    Access, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, Limits,
-    MemoryRegion, Mtu, NotifyKind, ObjectError, OpenError, OpenOptions, PKey, PKeyTable, Progress,
-    QpInitAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus, link::Fabric,
+    Access, AsyncEvent, BindError, CompletionChannel, CompletionQueue, Context, Device, DropReason,
+    Limits, MemoryRegion, Mtu, NotifyKind, ObjectError, OpenError, OpenOptions, PKey, PKeyTable,
+    Progress, QpInitAttr, QpType, QueuePair, RecvWr, SendFlags, SendWr, SrqAttr, Wc, WcStatus,
+    link::Fabric,
 };
 
 mod foreign;
@@ -62,6 +63,20 @@ impl Side {
             );
         }
     }
+}
+
+/// Fails if the device has refused a packet. A second answer to what was sent twice, because this
+/// process had to wait for the processor, is none that was refused for cause.
+#[track_caller]
+fn assert_nothing_dropped(context: &Context) {
+    let counters = context.counters();
+    let repeated = counters.timeouts + counters.tail_probes > 0;
+    let reasons: Vec<_> = DropReason::ALL
+        .iter()
+        .filter(|&&reason| counters.dropped(reason) > 0)
+        .filter(|&&reason| !(repeated && reason == DropReason::StaleResponse))
+        .collect();
+    assert!(reasons.is_empty(), "{reasons:?}, {counters:?}");
 }
 
 fn loopback(options: OpenOptions) -> Context {

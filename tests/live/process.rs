@@ -2,8 +2,6 @@
 
 use std::{fs, thread};
 
-use roce::DropReason;
-
 use super::*;
 
 fn write(from: &Side, to: &Side, text: &[u8]) {
@@ -59,13 +57,7 @@ fn a_fork_leaves_the_parent_its_connections_and_the_child_can_open_its_own() {
     assert!(libc::WIFEXITED(status), "the child died of signal {}", libc::WTERMSIG(status));
     assert_eq!(libc::WEXITSTATUS(status), 0, "where the child failed");
     for side in [&sides.0, &sides.1] {
-        assert_eq!(
-            DropReason::ALL
-                .iter()
-                .map(|&reason| side.context.counters().dropped(reason))
-                .sum::<u64>(),
-            0
-        );
+        assert_nothing_dropped(&side.context);
     }
     write(&sides.1, &sides.0, b"after");
 }

@@ -59,11 +59,7 @@ fn devices_with_one_address_talk_with_each_other_and_with_others() {
     assert!(forwarded(&sides[0]) > 100);
     assert_eq!(forwarded(&sides[1]) + forwarded(&sides[2]), 0);
     for side in &sides {
-        let counters = side.context.counters();
-        let dropped = |reason: &roce::DropReason| counters.dropped(*reason) > 0;
-        let reasons: Vec<_> =
-            roce::DropReason::ALL.iter().filter(|reason| dropped(reason)).collect();
-        assert!(reasons.is_empty(), "{reasons:?}, {counters:?}");
+        assert_nothing_dropped(&side.context);
     }
 }
 
