@@ -6,6 +6,8 @@
 use std::{
     env,
     ffi::OsStr,
+    fs,
+    net::{IpAddr, SocketAddr},
     process::Command,
     time::{Duration, Instant},
 };
@@ -290,4 +292,130 @@ fn loopback_keeps_its_address() {
     expect(&second, AsyncEvent::PortActive);
     works_over(&second, 0);
     assert_eq!(gids(&second), ["::ffff:127.0.0.2"]);
+}
+
+/// As on two hosts with a cable between them: what goes from one address to the other takes the
+/// cable, although both are in this network namespace.
+fn two_hosts() {
+    cable();
+    for (end, host) in [("v0", 1), ("v1", 2)] {
+        fs::write(format!("/proc/sys/net/ipv4/conf/{end}/accept_local"), "1").unwrap();
+        ip(&format!("addr add 10.9.0.{host}/24 dev {end}"));
+        ip(&format!("addr add fd09::{host}/64 dev {end} nodad"));
+    }
+    for (family, net) in [("-4", "10.9.0."), ("-6", "fd09::")] {
+        // what arrives is looked up among the local addresses, what is sent is not
+        ip(&format!("{family} rule add pref 1 iif v0 lookup local"));
+        ip(&format!("{family} rule add pref 1 iif v1 lookup local"));
+        for (end, host) in [("v1", 1), ("v0", 2)] {
+            ip(&format!("{family} rule add pref 2 to {net}{host} lookup 100"));
+            ip(&format!("{family} route add {net}{host} dev {end} table 100"));
+        }
+        ip(&format!("{family} rule add pref 3 lookup local"));
+        ip(&format!("{family} rule del pref 0"));
+    }
+}
+
+/// An ICMP message from `peer`'s host to `victim`: "your datagram was too large for me".
+fn say_too_large(victim: IpAddr, peer: IpAddr) {
+    use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket};
+    let ports = 4791_u16.to_be_bytes().repeat(2);
+    let udp = [&ports[..], &[4, 0, 0, 0]].concat();
+    let (family, protocol, message) = match (victim, peer) {
+        (IpAddr::V4(from), IpAddr::V4(to)) => {
+            let header = [0x45, 0, 4, 20, 0, 0, 0x40, 0, 64, 17, 0, 0];
+            let quoted = [&header[..], &from.octets(), &to.octets(), &udp].concat();
+            let mut message = [&[3, 4, 0, 0, 0, 0][..], &552_u16.to_be_bytes(), &quoted].concat();
+            let words = message.chunks(2).map(|pair| u32::from(pair[0]) << 8 | u32::from(pair[1]));
+            let sum: u32 = words.sum();
+            let sum = !(((sum >> 16) + (sum & 0xFFFF)) as u16);
+            message[2..4].copy_from_slice(&sum.to_be_bytes());
+            (AddressFamily::INET, ipproto::ICMP, message)
+        }
+        (IpAddr::V6(from), IpAddr::V6(to)) => {
+            let header = [0x60, 0, 0, 0, 4, 0, 17, 64];
+            let quoted = [&header[..], &from.octets(), &to.octets(), &udp].concat();
+            // the kernel fills in the checksum
+            let message = [&[2, 0, 0, 0][..], &1280_u32.to_be_bytes(), &quoted].concat();
+            (AddressFamily::INET6, ipproto::ICMPV6, message)
+        }
+        _ => unreachable!("one family"),
+    };
+    let raw = socket(family, SocketType::RAW, Some(protocol)).unwrap();
+    let sent = sendto(&raw, &message, SendFlags::empty(), &SocketAddr::new(victim, 0)).unwrap();
+    assert_eq!(sent, message.len());
+}
+
+/// Datagrams that this network namespace has sent in pieces.
+fn fragmented() -> Vec<String> {
+    let v4 = fs::read_to_string("/proc/net/snmp").unwrap();
+    let mut lines = v4.lines().filter_map(|line| line.strip_prefix("Ip: "));
+    let column = lines.next().unwrap().split(' ').position(|name| name == "FragCreates").unwrap();
+    let v4 = lines.next().unwrap().split(' ').nth(column).unwrap().to_owned();
+    let v6 = fs::read_to_string("/proc/net/snmp6").unwrap();
+    let v6 = v6.lines().find_map(|line| line.strip_prefix("Ip6FragCreates")).unwrap();
+    vec![v4, v6.trim().to_owned()]
+}
+
+/// Any host can send such a message, with any source address. A datagram that is larger than what
+/// the interface itself carries is refused all the same, and never sent in pieces.
+#[test]
+fn a_forged_path_mtu_is_not_believed() {
+    if !inside("a_forged_path_mtu_is_not_believed") {
+        return;
+    }
+    two_hosts();
+    for (mtu, smaller, victim, peer) in
+        [(9000, 1400, "fd09::1", "fd09::2"), (1500, 1000, "10.9.0.1", "10.9.0.2")]
+    {
+        for end in ["v0", "v1"] {
+            ip(&format!("link set {end} mtu {mtu}"));
+        }
+        let addresses: [IpAddr; 2] = [victim, peer].map(|address| address.parse().unwrap());
+        let sides = addresses.map(|address| {
+            let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
+            let context = Device::at(address).unwrap().open(options).unwrap();
+            let pd = context.alloc_pd().unwrap();
+            let cq = context.create_cq(16, None).unwrap();
+            let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+            let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+            (context, cq, qp, pd.allocate(1 << 16, access).unwrap())
+        });
+        let [(context, cq, qp, memory), (_, _, peer_qp, target)] = &sides;
+        qp.connect_to(peer_qp.endpoint(0).unwrap()).unwrap();
+        peer_qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
+        let write = |length| {
+            let write = SendWr::write(1, target.remote(0), memory.sge(0..length));
+            qp.post_send(&[write]).unwrap();
+        };
+        let written = || {
+            let start = Instant::now();
+            loop {
+                if let Some(wc) = cq.poll_one() {
+                    break wc.result.unwrap();
+                }
+                let counters = context.link_counters();
+                assert!(start.elapsed() < TIMEOUT, "{counters:?}");
+            }
+        };
+        write(1 << 16);
+        written();
+        for _ in 0..3 {
+            say_too_large(addresses[0], addresses[1]);
+            write(1 << 16);
+            written();
+        }
+        let sent = context.link_counters();
+        assert_eq!((sent.send_errors, sent.shared_runs), (0, 0), "{sent:?}");
+
+        let (before, largest) = (fragmented(), context.active_mtu().bytes() as usize);
+        ip(&format!("link set v0 mtu {smaller}"));
+        write(largest);
+        eventually("the system refuses it", || context.link_counters().send_errors > 0);
+        let refused = context.link_counters().last_send_error.unwrap();
+        assert!(refused.contains("Message too long"), "{refused}");
+        ip(&format!("link set v0 mtu {mtu}"));
+        written();
+        assert_eq!(fragmented(), before);
+    }
 }

@@ -31,17 +31,22 @@ const CONTROL: usize = 128;
 struct Control([u8; CONTROL]);
 
 /// Sets what every socket of the link needs.
+///
+/// `PMTUDISC_PROBE`: never fragment, as the ICRC covers "don't fragment" and the identification,
+/// and ask the interface alone how large a datagram may be. `PMTUDISC_DO` would believe any ICMP
+/// message that quotes addresses and port, which everybody can guess, and refuse for ten minutes
+/// what a queue pair sends with its path MTU.
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
         socket.set_only_v6(true)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
         set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
         // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
         set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
     } else {
-        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
     }
