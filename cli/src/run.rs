@@ -137,7 +137,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if args.fault.is_empty() {
         OpenOptions::from_environment().map_err(|error| Refusal::new(error.to_string()))?;
     }
-    let inherited = env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let inherited = environment::value(PCAP).map(PathBuf::from);
     if let Some(pcap) = args.pcap.clone().or(inherited) {
         let absolute =
             std::path::absolute(&pcap).map_err(|error| Refusal::new(format!("--pcap: {error}")))?;

@@ -17,12 +17,17 @@
 //! nothing for the program, and none of the others: a program in Rust says itself which devices it
 //! uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
+//!
+//! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
+//! obeys none of them: [`value`].
 
-use std::{collections::BTreeSet, env};
+use std::collections::BTreeSet;
 
 use thiserror::Error;
 
-pub use crate::variables::{DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SOCKETS_ONLY};
+pub use crate::variables::{
+    DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SOCKETS_ONLY, value,
+};
 use crate::{
     device::{self, Device, OpenError, OpenOptions},
     fabric::FaultSyntaxError,
@@ -131,7 +136,7 @@ pub fn parse_seed(text: &str) -> Option<u64> {
 
 /// A variable's value; empty if there is none.
 fn text(variable: &'static str) -> Result<String, EnvironmentError> {
-    let value = env::var_os(variable).unwrap_or_default();
+    let value = value(variable).unwrap_or_default();
     value.into_string().map_err(|_| EnvironmentError::NotText(variable))
 }
 

@@ -26,7 +26,7 @@ use roce_transport::event::{Counter, Counters};
 use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::{counters::LinkCounters, engine::CounterSink};
+use crate::{counters::LinkCounters, engine::CounterSink, variables};
 
 /// Version of a file's contents.
 const VERSION: u32 = 2;
@@ -268,7 +268,7 @@ fn directory() -> PathBuf {
     let user = rustix::process::geteuid().as_raw();
     // one that becomes another user may still have the variable of the first
     let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
-    match env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own) {
+    match variables::value("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own) {
         Some(runtime) => runtime.join("roce"),
         None => PathBuf::from(format!("/tmp/roce-{user}")),
     }

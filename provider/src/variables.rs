@@ -1,6 +1,12 @@
-//! Variables of the environment.
+//! Variables of the environment. All that this software reads is read here.
 
-use std::{env, path::PathBuf};
+#![allow(unsafe_code, reason = "getauxval has no safe interface")]
+
+use std::{
+    env,
+    ffi::{OsStr, OsString},
+    path::PathBuf,
+};
 
 /// The variable that names the devices.
 pub const DEVICES: &str = "ROCE_DEVICES";
@@ -17,18 +23,48 @@ pub const LOG: &str = "ROCE_LOG";
 /// The variable with the size of the sockets' receive buffers, in bytes.
 pub const RECEIVE_BUFFER: &str = "ROCE_RECEIVE_BUFFER";
 
+/// The value of a variable; `None` if it is not set or empty, and always in a program that has more
+/// rights than the user who started it (setuid, setgid, file capabilities: `AT_SECURE`). Who starts
+/// such a program says what stands in its environment, but must not say which files it writes.
+pub fn value(name: impl AsRef<OsStr>) -> Option<OsString> {
+    obeyed(env::var_os(name), is_privileged())
+}
+
+fn is_privileged() -> bool {
+    // SAFETY: It takes a number, and reads what the kernel gave the process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
+fn obeyed(value: Option<OsString>, privileged: bool) -> Option<OsString> {
+    value.filter(|value| !privileged && !value.is_empty())
+}
+
 /// The file that `ROCE_PCAP` names.
 pub(crate) fn pcap() -> Option<PathBuf> {
-    env::var_os(PCAP).filter(|value| !value.is_empty()).map(PathBuf::from)
+    value(PCAP).map(PathBuf::from)
 }
 
 /// True if every packet is to take the network stack.
 pub(crate) fn sockets_only() -> bool {
-    env::var_os(SOCKETS_ONLY).is_some_and(|value| !value.is_empty() && value != "0")
+    value(SOCKETS_ONLY).is_some_and(|value| value != "0")
 }
 
 /// Size of the sockets' receive buffers that is asked of the kernel; it grants what
 /// `net.core.rmem_max` allows.
 pub(crate) fn receive_buffer() -> Option<usize> {
-    env::var(RECEIVE_BUFFER).ok()?.parse().ok()
+    value(RECEIVE_BUFFER)?.to_str()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_privileged_program_obeys_no_variable() {
+        let set = |value: &str| Some(OsString::from(value));
+        assert_eq!(obeyed(set("x"), false), set("x"));
+        assert_eq!(obeyed(set("x"), true), None);
+        assert_eq!(obeyed(set(""), false), None);
+        assert_eq!(obeyed(None, false), None);
+    }
 }

@@ -22,6 +22,7 @@ mod memory;
 mod misuse;
 mod multicast;
 mod own_link;
+mod privileged;
 mod process;
 mod sharing;
 mod shm;

@@ -13,6 +13,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use roce::environment;
+
 const NAME: &str = "libroce_abi.so";
 /// Programs are linked with the first two, or load any of the four by name. All lead to one file,
 /// which the dynamic linker then loads once.
@@ -21,7 +23,7 @@ const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", 
 /// The library: the one that is named, or `ROCE_LIBRARY`, or one beside this program or in
 /// ../lib/roce.
 pub(super) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
-    let variable = env::var_os("ROCE_LIBRARY").filter(|value| !value.is_empty()).map(PathBuf::from);
+    let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
     if let Some(path) = named.map(Path::to_owned).or(variable) {
         return check(&path)
             .map_err(|problem| format!("the library {} {problem}; see --library", path.display()));

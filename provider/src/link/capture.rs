@@ -3,8 +3,9 @@
 use std::{
     borrow::Cow,
     fmt,
-    fs::File,
+    fs::{self, File},
     io::{self, BufWriter, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
     time::Duration,
 };
@@ -24,6 +25,7 @@ use roce_transport::{
     event::Disposition,
     wire::{NetHeader, checksum, grh},
 };
+use rustix::{fs::OFlags, io::Errno};
 
 use crate::fabric::Direction;
 
@@ -64,12 +66,14 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts a capture in a new file, or one that is overwritten.
+    /// Starts a capture in a new file, which its user alone can read, or in one that is
+    /// overwritten.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or is a link: who made that says what is overwritten. Links
+    /// in /dev and /proc, such as /dev/stdout, are the system's, and followed.
     pub fn create(path: impl AsRef<Path>) -> io::Result<Self> {
-        Self::to(File::create(path)?)
+        Self::to(open_file(path.as_ref(), true)?)
     }
 
     /// Starts a capture in an empty file.
@@ -125,6 +129,32 @@ impl Observer for Capture {
         // A full disk must not stop the adapter; the file ends where it was full.
         let _ = self.write(observed.at, observed.net, observed.bytes, comment);
     }
+}
+
+/// Opens a capture's file, which is made for its user alone if there is none: packets have keys and
+/// contents of memory in them. A link is refused with one line.
+pub(super) fn open_file(path: &Path, truncate: bool) -> io::Result<File> {
+    let flags = if is_the_systems(path) { OFlags::empty() } else { OFlags::NOFOLLOW };
+    let mut options = File::options();
+    options.write(true).create(true).truncate(truncate).mode(0o600);
+    let flags = (flags | OFlags::CLOEXEC).bits().cast_signed();
+    options.custom_flags(flags).open(path).map_err(|error| match Errno::from_io_error(&error) {
+        Some(Errno::LOOP) => link_refused(),
+        _ => error,
+    })
+}
+
+/// What is said of a link: others may have made it, and it would choose what is overwritten.
+pub(super) fn link_refused() -> io::Error {
+    let message = "it is a link, and what that leads to is not overwritten; name the file itself";
+    io::Error::new(io::ErrorKind::InvalidInput, message)
+}
+
+/// Whether a link by this path would be one of the system's own, such as /dev/stdout or
+/// /proc/self/fd/3.
+pub(super) fn is_the_systems(path: &Path) -> bool {
+    let place = path.parent().and_then(|place| fs::canonicalize(place).ok());
+    place.is_some_and(|place| place == Path::new("/dev") || place.starts_with("/proc"))
 }
 
 fn to_io(error: PcapError) -> io::Error {

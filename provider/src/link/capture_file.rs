@@ -14,7 +14,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Capture, Observed, Observer};
+use super::{
+    Capture, Observed, Observer,
+    capture::{is_the_systems, link_refused, open_file},
+};
 use crate::sync::Mutex;
 
 /// A capture that becomes a file with its first packet, so that a device that is not used leaves
@@ -52,6 +55,10 @@ impl CaptureFile {
     pub(crate) fn new(pattern: &Path, device: &str) -> io::Result<Self> {
         // the program may go to another directory before the first packet
         let path = std::path::absolute(expand(pattern, device, std::process::id()))?;
+        let is_link = fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_symlink());
+        if is_link && !is_the_systems(&path) {
+            return Err(link_refused());
+        }
         let state = match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => {
                 access(&path, Access::WRITE_OK)?;
@@ -103,7 +110,7 @@ impl Observer for CaptureFile {
 
 /// The file, empty and locked for as long as it is open; `None` when a process that lives has it.
 fn claim(path: &Path) -> io::Result<Option<File>> {
-    let file = File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+    let file = open_file(path, false)?;
     // any other error is that of a file system without locks
     if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
         return Ok(None);
@@ -150,7 +157,10 @@ fn numbered(path: &Path, number: u32) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
+    use std::{
+        os::unix::fs::{MetadataExt, symlink},
+        time::Duration,
+    };
 
     use roce_transport::wire::{Ident, NetHeader};
 
@@ -250,6 +260,47 @@ mod tests {
             ["a.b/x", "a.b/x.y.z", "/.x"].map(numbered),
             ["a.b/x.2", "a.b/x.y.2.z", "/.x.2"]
         );
+    }
+
+    #[test]
+    fn a_capture_is_for_its_user_alone() {
+        let scratch = Scratch::new("mode");
+        packet(&mut CaptureFile::new(&scratch.0.join("x"), "roce_lo").unwrap());
+        Capture::create(scratch.0.join("y")).unwrap();
+        for name in ["x", "y"] {
+            let mode = fs::metadata(scratch.0.join(name)).unwrap().mode();
+            assert_eq!(mode & 0o777, 0o600, "{name}");
+        }
+    }
+
+    /// In a directory that others can write they may have made the link.
+    #[test]
+    fn a_link_is_not_followed() {
+        let scratch = Scratch::new("link");
+        let [link, file] = ["link", "file"].map(|name| scratch.0.join(name));
+        fs::write(&file, "precious").unwrap();
+        symlink(&file, &link).unwrap();
+        let refused = [
+            CaptureFile::new(&link, "roce_lo").map(|_| ()),
+            Capture::create(&link).map(|_| ()),
+            claim(&link).map(|_| ()),
+        ];
+        for result in refused {
+            let said = result.unwrap_err().to_string();
+            assert!(said.contains("is a link") && said.lines().count() == 1, "{said}");
+        }
+        // one that comes between the look and the first packet
+        let mut capture = CaptureFile::new(&scratch.0.join("late"), "roce_lo").unwrap();
+        symlink(&file, scratch.0.join("late")).unwrap();
+        packet(&mut capture);
+        // and one that leads to nothing
+        fs::remove_file(&link).unwrap();
+        symlink(scratch.0.join("new"), &link).unwrap();
+        CaptureFile::new(&link, "roce_lo").map(|_| ()).unwrap_err();
+        assert_eq!(fs::read(&file).unwrap(), b"precious");
+        assert_eq!(scratch.files(), ["file", "late", "link"]);
+        assert!(is_the_systems(Path::new("/dev/stdout")) && is_the_systems(Path::new("/dev/fd/1")));
+        assert!(!is_the_systems(Path::new("/dev/shm/x")));
     }
 
     #[test]

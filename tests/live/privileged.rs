@@ -1,0 +1,100 @@
+//! A program with more rights than the user who starts it: what that user's environment says about
+//! files and devices is not obeyed.
+
+use std::{
+    env, fs,
+    os::unix::{
+        fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use roce::{Device, OpenOptions, SendWr, environment};
+
+use crate::{Side, connect};
+
+const INSIDE: &str = "ROCE_TEST_PRIVILEGED";
+const NOBODY: u32 = 65_534;
+
+/// What the copy of this program does.
+fn send_to_itself() {
+    assert_eq!(environment::value("ROCE_DEVICES").is_some(), env::var_os(INSIDE).unwrap() == "no");
+    let options = || OpenOptions { sockets_only: true, ..OpenOptions::from_environment().unwrap() };
+    let open = || Side::on(Device::named("roce_lo").unwrap().open(options()).unwrap());
+    let (a, b) = (open(), open());
+    connect(&a, &b);
+    a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..8))]).unwrap();
+    a.next().result.unwrap();
+    environment::devices().unwrap();
+}
+
+/// What goes when the test ends: a directory, and where the owner publishes its counters.
+struct Scratch(PathBuf, PathBuf);
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.1);
+    }
+}
+
+/// A copy of this program belongs to one user and is started by another, first as it is, with the
+/// owner's own environment, then setuid. Only root can make such a program.
+#[test]
+fn variables_are_ignored_in_a_setuid_program() {
+    if env::var_os(INSIDE).is_some() {
+        return send_to_itself();
+    }
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("a setuid program of another user can be made by root only: left to CI");
+        return;
+    }
+    let owner = 30_000 + std::process::id() % 20_000; // of whom nothing else is in /tmp
+    let directory = env::temp_dir().join(format!("roce-live-setuid-{owner}"));
+    let scratch = Scratch(directory, PathBuf::from(format!("/tmp/roce-{owner}")));
+    fs::DirBuilder::new().mode(0o755).create(&scratch.0).unwrap();
+    let (program, secret) = (scratch.0.join("program"), scratch.0.join("secret"));
+    // written by another process, so that no child of a test beside this holds it open to write
+    let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&program).status();
+    assert!(copied.unwrap().success());
+    fs::write(&secret, "precious").unwrap();
+    let runtime = scratch.0.join("runtime");
+    fs::create_dir(&runtime).unwrap();
+    for path in [&program, &secret, &runtime, &scratch.0] {
+        chown(path, Some(owner), Some(owner)).unwrap();
+    }
+    fs::set_permissions(&secret, PermissionsExt::from_mode(0o600)).unwrap();
+    fs::set_permissions(&runtime, PermissionsExt::from_mode(0o700)).unwrap();
+
+    let run = |user: u32, setuid: bool, pcap: &Path| {
+        let mode = if setuid { 0o4755 } else { 0o755 };
+        fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        let mut command = Command::new(&program);
+        command
+            .args(["--exact", "privileged::variables_are_ignored_in_a_setuid_program"])
+            .env(INSIDE, if setuid { "yes" } else { "no" })
+            .env("ROCE_DEVICES", if setuid { "no-such-device" } else { "roce_lo" })
+            .env("ROCE_FAULT", if setuid { "no such fault" } else { "" })
+            .env("ROCE_PCAP", pcap)
+            .env("XDG_RUNTIME_DIR", &runtime)
+            .current_dir(&scratch.0)
+            .uid(user)
+            .gid(user);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let made = || fs::read_dir(&scratch.0).unwrap().count();
+    run(owner, false, &scratch.0.join("x.pcapng"));
+    assert_eq!(fs::metadata(scratch.0.join("x.pcapng")).unwrap().mode() & 0o777, 0o600);
+    assert!(runtime.join("roce").exists() && !scratch.1.exists());
+    fs::remove_dir(runtime.join("roce")).unwrap();
+
+    let before = made();
+    run(NOBODY, true, &secret);
+    run(NOBODY, true, &scratch.0.join("y.pcapng"));
+    assert_eq!(fs::read(&secret).unwrap(), b"precious");
+    assert_eq!(made(), before);
+    assert!(!runtime.join("roce").exists());
+}
