@@ -6,6 +6,7 @@ mod alone;
 mod datagrams;
 mod devices;
 mod failures;
+mod guid;
 mod life;
 mod many;
 mod random;

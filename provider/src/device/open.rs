@@ -5,8 +5,6 @@ use std::{
     sync::{Arc, Weak, atomic::AtomicUsize},
 };
 
-use rand_chacha::ChaCha12Rng;
-use rand_core::{RngCore, SeedableRng};
 use roce_transport::{
     adapter::{Adapter, AdapterConfig},
     addr::Gid,
@@ -83,11 +81,12 @@ pub(super) fn open_link(
     if let Some(partition) = partition {
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
+    let node_guid = Guid(config.guid.to_be_bytes());
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
     while adapter.poll_event().is_some() {} // how it starts is no news
-    let attr = DeviceAttr::new(*adapter.limits(), node_guid(seed), sys_image_guid);
+    let attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
@@ -134,17 +133,6 @@ pub(crate) fn open_contexts() -> Vec<Context> {
     contexts.filter(Context::is_of_this_process).collect()
 }
 
-/// A unique GUID, with the mark of local assignment. Drawn apart from the adapter's keys and
-/// numbers, of which it tells nothing.
-fn node_guid(seed: [u8; 32]) -> Guid {
-    let mut rng = ChaCha12Rng::from_seed(seed);
-    rng.set_stream(1);
-    let mut guid = [0; 8];
-    rng.fill_bytes(&mut guid);
-    guid[0] = guid[0] & !1 | 2;
-    Guid(guid)
-}
-
 /// A capture and the program's own observer.
 struct Both {
     capture: CaptureFile,
@@ -167,7 +155,9 @@ mod tests {
     #[test]
     fn a_guid_tells_nothing_of_the_adapters_numbers() {
         let seed = [7; 32];
-        let first = Adapter::new(AdapterConfig::new(seed)).random_psn().get().to_le_bytes();
-        assert_ne!(node_guid(seed).0[1..3], first[1..3]);
+        let config = AdapterConfig::new(seed);
+        let guid = config.guid.to_be_bytes();
+        let first = Adapter::new(config).random_psn().get().to_le_bytes();
+        assert_ne!(guid[1..3], first[1..3]);
     }
 }

@@ -1,5 +1,8 @@
 //! Configuration and limits of an adapter.
 
+use rand_chacha::ChaCha12Rng;
+use rand_core::{RngCore, SeedableRng};
+
 use crate::{addr::Mtu, cm::CmConfig, gids::SourcePort, pkeys::PKeyTable};
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
@@ -98,8 +101,8 @@ pub struct AdapterConfig {
     pub limits: Limits,
     /// Configuration of connection management.
     pub cm: CmConfig,
-    /// The adapter's GUID, by which peers tell it from others: unique. By default eight bytes of
-    /// the seed.
+    /// The adapter's GUID, by which peers tell it from others: unique. By default random, but
+    /// the same for the same seed, of which it tells nothing, and marked as assigned locally.
     pub guid: u64,
 }
 
@@ -117,7 +120,39 @@ impl AdapterConfig {
             read_budget: u64::MAX,
             limits: Limits::default(),
             cm: CmConfig::default(),
-            guid: u64::from_be_bytes(core::array::from_fn(|i| seed[i])),
+            guid: random_guid(seed),
+        }
+    }
+}
+
+/// A GUID that nobody else has, with the mark of local assignment. Peers see it: it is drawn on
+/// another stream than the adapter's keys and numbers.
+fn random_guid(seed: [u8; 32]) -> u64 {
+    let mut rng = ChaCha12Rng::from_seed(seed);
+    rng.set_stream(1);
+    let mut guid = [0; 8];
+    rng.fill_bytes(&mut guid);
+    guid[0] = guid[0] & !1 | 2;
+    u64::from_be_bytes(guid)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_guid_is_no_part_of_the_seed() {
+        for start in 0..=u8::MAX {
+            let seed = core::array::from_fn(|i| start.wrapping_mul(31).wrapping_add(i as u8 * 7));
+            let guid = AdapterConfig::new(seed).guid;
+            assert_eq!(guid, AdapterConfig::new(seed).guid);
+            assert_eq!(guid >> 56 & 3, 2, "assigned locally, of one device");
+            for part in guid.to_be_bytes().windows(3) {
+                assert!(!seed.windows(3).any(|bytes| bytes == part), "{guid:x} {seed:x?}");
+            }
+            let mut other = seed;
+            other[31] ^= 1;
+            assert_ne!(guid, AdapterConfig::new(other).guid, "all of the seed counts");
         }
     }
 }
