@@ -1,6 +1,7 @@
 //! `roce run`, as a user runs it: what the started program finds, and what is said when it cannot
-//! be started. Where the library is not what a test is about, any shared object stands for it: the
-//! programs that are started here load none of its names.
+//! be started. Where the library is not what a test is about, a file that looks like one stands for
+//! it: the programs that are started here load none of its names. It is in a place that others can
+//! write, so that its names go into the user's cache.
 
 use std::{
     env, fs,
@@ -15,15 +16,25 @@ use std::{
 
 use rustix::process::Signal;
 
-/// A directory that goes with the test, which other users can enter.
-struct Scratch(PathBuf);
+/// A directory that goes with the test, which other users can enter, and one where nobody else can
+/// make anything.
+struct Scratch(PathBuf, PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Self {
         let path = env::temp_dir().join(format!("roce-run-{name}-{}", std::process::id()));
         fs::create_dir(&path).unwrap();
         fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
-        Self(fs::canonicalize(path).unwrap())
+        // root's, because the tests become other users, who may not come to where this is built
+        let safe =
+            if rustix::process::geteuid().is_root() { "/run" } else { env!("CARGO_TARGET_TMPDIR") };
+        let safe = Path::new(safe).join(path.file_name().unwrap());
+        fs::create_dir(&safe).unwrap();
+        fs::set_permissions(&safe, PermissionsExt::from_mode(0o755)).unwrap();
+        fs::create_dir(path.join("open")).unwrap();
+        fs::set_permissions(path.join("open"), PermissionsExt::from_mode(0o1777)).unwrap();
+        fs::write(path.join("open/library"), b"\x7FELF").unwrap();
+        Self(fs::canonicalize(path).unwrap(), fs::canonicalize(safe).unwrap())
     }
 
     fn join(&self, name: &str) -> PathBuf {
@@ -41,7 +52,7 @@ impl Scratch {
     /// surroundings.
     fn run(&self, arguments: &[&str]) -> Command {
         let mut command = self.run_by(Path::new(env!("CARGO_BIN_EXE_roce")), arguments);
-        command.env("ROCE_LIBRARY", env::current_exe().unwrap());
+        command.env("ROCE_LIBRARY", self.join("open/library"));
         command
     }
 
@@ -61,6 +72,7 @@ impl Scratch {
             .arg("run")
             .args(arguments)
             .env("XDG_RUNTIME_DIR", self.runtime())
+            .env("XDG_CACHE_HOME", self.1.join("cache"))
             .current_dir(&self.0);
         command
     }
@@ -69,6 +81,7 @@ impl Scratch {
 impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
+        let _ = fs::remove_dir_all(&self.1);
     }
 }
 
@@ -107,14 +120,12 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let path = variable(&environment, "LD_LIBRARY_PATH").unwrap();
     let own = PathBuf::from(path.strip_suffix(":/opt/one::/opt/two").unwrap());
     for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
-        assert_eq!(
-            fs::read_link(own.join(name)).unwrap(),
-            fs::canonicalize(env::current_exe().unwrap()).unwrap()
-        );
+        assert_eq!(fs::read_link(own.join(name)).unwrap(), scratch.join("open/library"));
     }
-    for directory in [&own, &scratch.join("runtime/roce")] {
-        assert_eq!(fs::metadata(directory).unwrap().mode() & 0o777, 0o700);
-    }
+    let cache = scratch.1.join("cache/roce");
+    assert_eq!(own.parent(), Some(&*cache));
+    assert_eq!(fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(&own).unwrap().mode() & 0o022, 0);
 
     // without options nothing is set but the path, and nothing is made twice
     let roce = env!("CARGO_BIN_EXE_roce");
@@ -123,7 +134,7 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED"]
         .map(|name| variable(&environment, name));
     assert_eq!(set, [None; 4]);
-    assert_eq!(fs::read_dir(scratch.join("runtime/roce")).unwrap().count(), 1);
+    assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
     // what stands in the environment stays, and a file is found from wherever the program goes
     let mut inherited = scratch.run(&["env"]);
     let environment = said(
@@ -255,38 +266,91 @@ fn a_program_for_which_the_system_ignores_the_library_is_refused() {
     assert!(line.contains("is setuid: the system ignores LD_LIBRARY_PATH for it"), "{line}");
 }
 
-/// In a directory such as /tmp anybody may have put something by the name that is to be used.
+/// Where others can write, now or after it has been cleaned away, they choose what a program loads.
 #[test]
 fn what_others_have_put_into_the_way_is_not_used() {
     let scratch = Scratch::new("hostile");
-    let roce = scratch.runtime().join("roce");
-    fs::create_dir(scratch.join("elsewhere")).unwrap();
-    symlink(scratch.join("elsewhere"), &roce).unwrap();
-    let line = refused(&scratch.run(&["true"]).output().unwrap(), 2);
-    assert!(line.contains("is not a directory that this user alone can enter"), "{line}");
-    assert_eq!(fs::read_dir(scratch.join("elsewhere")).unwrap().count(), 0);
-
-    fs::remove_file(&roce).unwrap();
-    fs::create_dir(&roce).unwrap();
-    fs::set_permissions(&roce, PermissionsExt::from_mode(0o777)).unwrap();
-    refused(&scratch.run(&["true"]).output().unwrap(), 2);
+    let list = |command: &mut Command| PathBuf::from(said(command).trim_end());
+    let print = ["sh", "-c", "echo $LD_LIBRARY_PATH"];
+    let refused_in = |cache: &Path, by: &Path| {
+        let output = scratch.run(&print).env("XDG_CACHE_HOME", cache).output().unwrap();
+        let line = refused(&output, 2);
+        let wanted =
+            format!("others than you can change {}; set XDG_CACHE_HOME to a", by.display());
+        assert!(line.contains(&wanted), "{line}");
+    };
+    // nothing is loaded from below a sticky directory, and nothing is made there
+    let sticky = scratch.join("open");
+    refused_in(&sticky.join("cache"), &sticky);
+    refused_in(Path::new("/dev/shm/roce-no-such-directory"), Path::new("/dev/shm"));
+    assert!(!sticky.join("cache").exists());
+    // nor through a link to it
+    let link = scratch.1.join("link");
+    symlink(&sticky, &link).unwrap();
+    refused_in(&link, &sticky);
+    let open = scratch.1.join("open");
+    fs::create_dir_all(open.join("cache")).unwrap();
+    fs::set_permissions(&open, PermissionsExt::from_mode(0o777)).unwrap();
+    refused_in(&open.join("cache"), &open);
 
     // of its own, a link that leads elsewhere is set right, and a directory that others can change
     // is refused
-    fs::set_permissions(&roce, PermissionsExt::from_mode(0o700)).unwrap();
-    let own =
-        PathBuf::from(said(&mut scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"])).trim_end());
+    let own = list(&mut scratch.run(&print));
     fs::remove_file(own.join("libibverbs.so.1")).unwrap();
     symlink("/no/such/library", own.join("libibverbs.so.1")).unwrap();
     said(&mut scratch.run(&["true"]));
-    assert_eq!(
-        fs::read_link(own.join("libibverbs.so.1")).unwrap(),
-        fs::canonicalize(env::current_exe().unwrap()).unwrap()
-    );
+    assert_eq!(fs::read_link(own.join("libibverbs.so.1")).unwrap(), scratch.join("open/library"));
     fs::set_permissions(&own, PermissionsExt::from_mode(0o777)).unwrap();
-    assert!(
-        refused(&scratch.run(&["true"]).output().unwrap(), 2).contains("only this user can change")
-    );
+    refused_in(&scratch.1.join("cache"), &own);
+
+    // without a cache that is named it is that of the home, and without that there is none
+    let mut command = scratch.run(&print);
+    let home = list(command.env_remove("XDG_CACHE_HOME").env("HOME", &scratch.1));
+    assert_eq!(home.parent(), Some(&*scratch.1.join(".cache/roce")));
+    let mut command = scratch.run(&print);
+    let output = command.env_remove("XDG_CACHE_HOME").env_remove("HOME").output().unwrap();
+    assert!(refused(&output, 2).contains("set XDG_CACHE_HOME to a directory of your own"));
+}
+
+/// An installed library has its names beside it, unless others can write there.
+#[test]
+fn names_stand_beside_a_library_that_nobody_else_can_change() {
+    let scratch = Scratch::new("beside");
+    let library = scratch.1.join("library");
+    fs::write(&library, b"\x7FELF").unwrap();
+    let list = || {
+        let mut command = scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"]);
+        PathBuf::from(said(command.env("ROCE_LIBRARY", &library)).trim_end())
+    };
+    let beside = scratch.1.join("library.links");
+    assert_eq!(list(), beside);
+    assert_eq!(fs::read_link(beside.join("librdmacm.so.1")).unwrap(), library);
+    assert!(!scratch.1.join("cache").exists() && !scratch.runtime().join("roce").exists());
+    for open in [&beside, &scratch.1] {
+        fs::set_permissions(open, PermissionsExt::from_mode(0o777)).unwrap();
+        let mut command = scratch.run(&["sh", "-c", "echo $LD_LIBRARY_PATH"]);
+        command.env("ROCE_LIBRARY", &library);
+        // which is a refusal where the cache is in the same place
+        assert_eq!(command.output().unwrap().status.success(), open == &beside);
+    }
+    fs::set_permissions(&scratch.1, PermissionsExt::from_mode(0o755)).unwrap();
+    assert!(list().starts_with(scratch.1.join("cache")), "others can change the first");
+}
+
+/// Another user owns a directory on the way: only root can set that up.
+#[test]
+fn a_directory_of_another_user_is_refused() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("only root can give a directory to another user: left to CI");
+        return;
+    }
+    let scratch = Scratch::new("another");
+    let others = scratch.1.join("others");
+    fs::create_dir(&others).unwrap();
+    chown(&others, Some(65534), None).unwrap();
+    let output = scratch.run(&["true"]).env("XDG_CACHE_HOME", &others).output().unwrap();
+    let line = refused(&output, 2);
+    assert!(line.contains(&format!("others than you can change {}", others.display())), "{line}");
 }
 
 /// True if users can have mount namespaces here.
@@ -309,7 +373,7 @@ fn devices_are_shown_where_the_kernel_shows_them() {
     let scratch = Scratch::new("sysfs");
     let roce = scratch.join("roce");
     fs::copy(env!("CARGO_BIN_EXE_roce"), &roce).unwrap();
-    fs::copy(env::current_exe().unwrap(), scratch.join("libroce_abi.so")).unwrap();
+    fs::write(scratch.join("libroce_abi.so"), b"\x7FELF").unwrap();
     let is_root = rustix::process::geteuid().is_root();
     let users = [&["--nnp"][..], &NOBODY];
     for user in users.into_iter().take(1 + usize::from(is_root)) {
@@ -318,9 +382,12 @@ fn devices_are_shown_where_the_kernel_shows_them() {
             return;
         }
         let runtime = scratch.join(&format!("runtime{}", user.len()));
-        fs::create_dir(&runtime).unwrap();
-        if user.len() == NOBODY.len() {
-            chown(&runtime, Some(65534), Some(65534)).unwrap();
+        let cache = scratch.1.join(format!("cache{}", user.len()));
+        for own in [&runtime, &cache] {
+            fs::create_dir(own).unwrap();
+            if user.len() == NOBODY.len() {
+                chown(own, Some(65534), Some(65534)).unwrap();
+            }
         }
         let look = |devices: &[&str], script: &str| {
             let mut command = Command::new("setpriv");
@@ -333,6 +400,7 @@ fn devices_are_shown_where_the_kernel_shows_them() {
             said(
                 command
                     .env("XDG_RUNTIME_DIR", &runtime)
+                    .env("XDG_CACHE_HOME", &cache)
                     .env_remove("ROCE_DEVICES")
                     .current_dir(&scratch.0),
             )

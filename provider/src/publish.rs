@@ -2,7 +2,7 @@
 //!
 //! Every open device has a small file (JSON) in a directory that only its user can enter:
 //! `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID` where that variable names no directory of the user's
-//! own. It is replaced as a whole, at most once a second and only when a counter has changed, and
+//! own, or `/tmp/roce-UID.NUMBER` where somebody else was first to make that. It is replaced as a whole, at most once a second and only when a counter has changed, and
 //! goes when the device is closed. Its owner holds a lock on it (`flock`), which the kernel takes
 //! away when the process ends, however it ends: a file that no process holds is stale, and the
 //! process that comes across it removes it. So neither process numbers that are used again nor
@@ -73,12 +73,21 @@ pub struct PublishedCounter {
 /// # Errors
 /// When the directory is there but cannot be read, or belongs to someone else.
 pub fn published_counters() -> io::Result<Vec<Published>> {
-    let directory = directory();
-    match check(&directory) {
-        Ok(()) => read_all(&directory),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
+    let mut found = match own_runtime() {
+        Some(runtime) => {
+            let directory = runtime.join("roce");
+            match check(&directory) {
+                Ok(()) => read_all(&directory)?,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+                Err(error) => return Err(error),
+            }
+        }
+        None => {
+            own_below(Path::new(SHARED))?.iter().flat_map(|path| read_all(path)).flatten().collect()
+        }
+    };
+    found.sort_by(|a, b| (a.opened, a.pid, &a.device).cmp(&(b.opened, b.pid, &b.device)));
+    Ok(found)
 }
 
 fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
@@ -101,7 +110,6 @@ fn read_all(directory: &Path) -> io::Result<Vec<Published>> {
         // one that cannot be read has gone meanwhile, or is no file of ours
         found.extend(read(&path).ok().flatten().as_deref().and_then(parse));
     }
-    found.sort_by(|a, b| (a.opened, a.pid, &a.device).cmp(&(b.opened, b.pid, &b.device)));
     Ok(found)
 }
 
@@ -249,13 +257,37 @@ fn since_epoch() -> Duration {
 }
 
 /// This user's directory for what outlives no login and others must not touch:
-/// `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`. It is made if it is missing, with rights for its
-/// user only.
+/// `$XDG_RUNTIME_DIR/roce`, or `/tmp/roce-UID`, or, where somebody else has made that, one that is
+/// called `/tmp/roce-UID.NUMBER`. It is made if it is missing, with rights for its user only.
+///
+/// Nothing may be executed from it: when /tmp has been cleaned, others can make it anew.
 ///
 /// # Errors
-/// When it cannot be made, or belongs to someone else, or others can enter it.
+/// When it cannot be made, or the one in `$XDG_RUNTIME_DIR` belongs to someone else, or others can
+/// enter it.
 pub fn runtime_directory() -> io::Result<PathBuf> {
-    let directory = directory();
+    match own_runtime() {
+        Some(runtime) => make(runtime.join("roce")),
+        None => make_below(Path::new(SHARED)),
+    }
+}
+
+/// Where everybody can make a directory.
+const SHARED: &str = "/tmp";
+
+/// `$XDG_RUNTIME_DIR`, if it is this user's: one that becomes another user may still have the
+/// variable of the first.
+fn own_runtime() -> Option<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
+    variables::value("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own)
+}
+
+fn name_below() -> String {
+    format!("roce-{}", rustix::process::geteuid().as_raw())
+}
+
+fn make(directory: PathBuf) -> io::Result<PathBuf> {
     match DirBuilder::new().mode(0o700).create(&directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -264,14 +296,38 @@ pub fn runtime_directory() -> io::Result<PathBuf> {
     Ok(directory)
 }
 
-fn directory() -> PathBuf {
-    let user = rustix::process::geteuid().as_raw();
-    // one that becomes another user may still have the variable of the first
-    let own = |path: &PathBuf| fs::metadata(path).is_ok_and(|metadata| metadata.uid() == user);
-    match variables::value("XDG_RUNTIME_DIR").map(PathBuf::from).filter(own) {
-        Some(runtime) => runtime.join("roce"),
-        None => PathBuf::from(format!("/tmp/roce-{user}")),
+/// The user's directory in a place where everybody may have taken its first name, or all that can
+/// be guessed.
+fn make_below(shared: &Path) -> io::Result<PathBuf> {
+    let name = name_below();
+    let error = match make(shared.join(&name)) {
+        Ok(directory) => return Ok(directory),
+        Err(error) => error,
+    };
+    if let Some(other) = own_below(shared)?.into_iter().next() {
+        return Ok(other);
     }
+    let mut number = [0; 8];
+    getrandom::fill(&mut number).map_err(|error| io::Error::other(error.to_string()))?;
+    let other = shared.join(format!("{name}.{:016x}", u64::from_ne_bytes(number)));
+    make(other).map_err(|_| error)
+}
+
+/// All directories of this user's in such a place.
+fn own_below(shared: &Path) -> io::Result<Vec<PathBuf>> {
+    let name = name_below();
+    let mut found = Vec::new();
+    for entry in fs::read_dir(shared)? {
+        let entry = entry?;
+        let rest = entry.file_name();
+        let rest = rest.to_str().and_then(|entry| entry.strip_prefix(&name));
+        let is_named = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'));
+        if is_named && check(&entry.path()).is_ok() {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// Everybody can write to /tmp: only a directory of this user's own, which no one else can enter,
@@ -284,4 +340,45 @@ fn check(directory: &Path) -> io::Result<()> {
     let message =
         || format!("{} is not a directory that this user alone can enter", directory.display());
     if own { Ok(()) } else { Err(io::Error::new(io::ErrorKind::PermissionDenied, message())) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use super::*;
+
+    /// Of two names the first is taken by somebody who got there before; a link, a file or a
+    /// directory that others can enter are as good as another user's, which only root can make.
+    #[test]
+    fn who_takes_the_first_name_locks_nobody_out() {
+        let shared = env::temp_dir().join(format!("roce-publish-{}", std::process::id()));
+        fs::create_dir(&shared).unwrap();
+        let first = shared.join(name_below());
+        assert_eq!(make_below(&shared).unwrap(), first);
+        assert_eq!(own_below(&shared).unwrap(), std::slice::from_ref(&first));
+        fs::remove_dir(&first).unwrap();
+
+        fs::create_dir(shared.join("elsewhere")).unwrap();
+        symlink(shared.join("elsewhere"), &first).unwrap();
+        let second = make_below(&shared).unwrap();
+        assert!(second != first && second.parent() == Some(&shared));
+        assert_eq!(fs::metadata(&second).unwrap().mode() & 0o777, 0o700);
+        assert_eq!(make_below(&shared).unwrap(), second, "one is enough");
+        fs::remove_file(&first).unwrap();
+        fs::create_dir(&first).unwrap();
+        fs::set_permissions(&first, PermissionsExt::from_mode(0o777)).unwrap();
+        assert_eq!(make_below(&shared).unwrap(), second);
+        // what is published in either is read
+        fs::set_permissions(&first, PermissionsExt::from_mode(0o700)).unwrap();
+        assert_eq!(own_below(&shared).unwrap(), [first, second]);
+        if rustix::process::geteuid().is_root() {
+            let third = shared.join(name_below() + ".3");
+            fs::create_dir(&third).unwrap();
+            fs::set_permissions(&third, PermissionsExt::from_mode(0o700)).unwrap();
+            std::os::unix::fs::chown(&third, Some(65_534), None).unwrap();
+            assert_eq!(own_below(&shared).unwrap().len(), 2, "another user's");
+        }
+        fs::remove_dir_all(&shared).unwrap();
+    }
 }

@@ -69,40 +69,119 @@ fn check(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// A directory in which the library has the names of those that it stands for. It is this user's
-/// own, stays from one run to the next, and belongs to this library only: a program that runs may
-/// still load from it.
+/// A directory in which the library has the names of those that it stands for: beside the library,
+/// or in the user's cache where that cannot be written or others could. It belongs to this library
+/// only, and stays from one run to the next: a program that runs may still load from it.
+///
+/// The dynamic linker executes what it finds there, at any time. So nobody but this user and root
+/// may be able to put something there, now or when the directory has been cleaned away: /tmp will
+/// not do.
 pub(super) fn directory(library: &Path) -> Result<PathBuf, String> {
-    let make = || {
-        let mut hasher = DefaultHasher::new();
-        library.hash(&mut hasher);
-        let directory = roce::runtime_directory()?.join(format!("lib-{:016x}", hasher.finish()));
-        match DirBuilder::new().mode(0o700).create(&directory) {
-            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-            _ => {}
-        }
-        let metadata = fs::symlink_metadata(&directory)?;
-        if !metadata.is_dir()
-            || metadata.mode() & 0o022 != 0
-            || metadata.uid() != rustix::process::geteuid().as_raw()
-        {
-            return Err(io::Error::other(format!(
-                "{} is no directory that only this user can change",
-                directory.display()
-            )));
-        }
-        LINKS.iter().try_for_each(|name| link(&directory.join(name), library))?;
-        Ok(directory)
-    };
-    let directory =
-        make().map_err(|error| format!("cannot give the library its names: {error}"))?;
-    if directory.as_os_str().as_bytes().contains(&b':') {
+    let beside = beside(library);
+    if !has_colon(&beside) && named(&beside, library).is_ok() {
+        return Ok(beside);
+    }
+    let directory = cached(library)
+        .map_err(|problem| format!("cannot give the library its names: {problem}"))?;
+    if has_colon(&directory) {
         return Err(format!(
             "{} has a colon in its name, which no list of libraries can have",
             directory.display()
         ));
     }
     Ok(directory)
+}
+
+fn beside(library: &Path) -> PathBuf {
+    let mut name = library.file_name().unwrap_or_default().to_owned();
+    name.push(".links");
+    library.with_file_name(name)
+}
+
+fn has_colon(path: &Path) -> bool {
+    path.as_os_str().as_bytes().contains(&b':')
+}
+
+/// The directory in the user's cache.
+fn cached(library: &Path) -> Result<PathBuf, String> {
+    let absolute = |variable| {
+        let value = environment::value(variable).map(PathBuf::from);
+        value.filter(|path| path.is_absolute())
+    };
+    let cache =
+        absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    let cache = cache.ok_or("there is no HOME; set XDG_CACHE_HOME to a directory of your own")?;
+    let problem = |error| match error {
+        Unfit::Open(place) => format!(
+            "others than you can change {}; set XDG_CACHE_HOME to a directory of your own that is \
+             not in /tmp, or use `chmod go-w` if that one is yours",
+            place.display()
+        ),
+        Unfit::System(error) => {
+            format!("{}: {error}; set XDG_CACHE_HOME to a directory of your own", cache.display())
+        }
+    };
+    let mut hasher = DefaultHasher::new();
+    library.hash(&mut hasher);
+    let place = existing(&cache);
+    // nothing is made where it will not do
+    check_path(&fs::canonicalize(&place).map_err(|error| problem(error.into()))?)
+        .map_err(problem)?;
+    let place = cache.join("roce");
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&place)
+        .map_err(|error| problem(error.into()))?;
+    let place = fs::canonicalize(place).map_err(|error| problem(error.into()))?;
+    let directory = place.join(format!("lib-{:016x}", hasher.finish()));
+    named(&directory, library).map_err(problem)?;
+    Ok(directory)
+}
+
+/// The part of a path that there is.
+fn existing(path: &Path) -> PathBuf {
+    let there = path.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+    there.unwrap_or(Path::new("/")).to_owned()
+}
+
+/// Why a directory does not serve.
+enum Unfit {
+    /// Others can change this one, on the way to it.
+    Open(PathBuf),
+    System(io::Error),
+}
+
+impl From<io::Error> for Unfit {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// Makes the directory, in one that there is, and the links in it, where they are missing.
+fn named(directory: &Path, library: &Path) -> Result<(), Unfit> {
+    check_path(directory.parent().unwrap_or(directory))?;
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if fs::symlink_metadata(directory).is_err() => return Err(error.into()),
+        _ => {}
+    }
+    check_path(directory)?;
+    Ok(LINKS.iter().try_for_each(|name| link(&directory.join(name), library))?)
+}
+
+/// Looks whether this user and root alone can change what a path without links leads to: nobody
+/// else owns or can write any directory on it. Whoever owns / is root, by whatever number a user
+/// namespace shows.
+fn check_path(path: &Path) -> Result<(), Unfit> {
+    let trusted = [rustix::process::geteuid().as_raw(), 0, fs::metadata("/")?.uid()];
+    for part in path.ancestors() {
+        let metadata = fs::symlink_metadata(part)?;
+        if !metadata.is_dir() || !trusted.contains(&metadata.uid()) || metadata.mode() & 0o022 != 0
+        {
+            return Err(Unfit::Open(part.to_owned()));
+        }
+    }
+    Ok(())
 }
 
 /// Makes `path` a link to the library, unless it is one. It is replaced as a whole, so that others

@@ -57,15 +57,18 @@ class Sandbox:
     def as_nobody(self):
         # The last setpriv: the change of the user clears the signal at the parent's death.
         user = [f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        return [*self.as_root(), "setpriv", *user, "--pdeathsig", "KILL"]
+        return [*self.as_root(NOBODY), "setpriv", *user, "--pdeathsig", "KILL"]
 
-    def as_root(self):
-        bind = f'mount --bind {self.scratch} /tmp && exec "$@"'
+    def as_root(self, cache_of=0):
+        # `roce run` makes its links where nobody else could, which is neither /tmp nor /var/tmp.
+        cache = f"mount -t tmpfs -o mode=700,uid={cache_of},gid={cache_of} roce-cache /mnt"
+        bind = f'mount --bind {self.scratch} /tmp && {cache} && exec "$@"'
         return self.namespace.command(["sh", "-c", bind, "sh"])
 
     def command(self, argv, sysfs=False, options=(), variables=()):
         user = self.as_nobody() if self.user_namespaces or not sysfs else self.as_root()
-        environment = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "LC_ALL=C", *variables]
+        fixed = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "XDG_CACHE_HOME=/mnt"]
+        environment = [*fixed, "LC_ALL=C", *variables]
         run = [str(self.roce), "run", *(["--sysfs"] if sysfs else []), *options, "--"]
         return [*user, "env", "-i", *environment, *run, *map(str, argv)]
 
