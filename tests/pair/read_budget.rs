@@ -104,7 +104,7 @@ fn no_more_requests_than_agreed_on() {
     half.expect(&[pkt(Op::ReadRequest, 0x110).reth(FAR, 8).ask()]);
 }
 
-/// An answer ends where its request ended, nowhere else.
+/// An answer ends where its request ended, and only there.
 #[test]
 fn the_answer_to_a_portion_has_its_own_ends() {
     for (packet, operation, fits) in [
