@@ -119,7 +119,9 @@ class Endpoint:
             made["raw"] = True
         if self.row.service == "ud":
             destination = {"address": other.address, "qpn": other.qpn, "qkey": other.end.qkey}
-            made["destination"] = destination | (wr.destination or {})
+            for key, change in (wr.destination or {}).items():
+                destination[key] = change(destination[key]) if callable(change) else change
+            made["destination"] = destination
         return made
 
     def sending(self, wrs, other, first=1):

@@ -57,7 +57,8 @@ class Wr:
     flags: tuple = ("SIGNALED",)
     inline: dict | None = None
     values: dict = field(default_factory=dict)  # the operands of an atomic
-    destination: dict | None = None  # changes to the destination of a datagram
+    # changes to the destination of a datagram: values, or functions of what is right
+    destination: dict | None = None
     raw: bool = False  # written into the kernel's ring, since rxe's library would refuse it
 
 
