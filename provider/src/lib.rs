@@ -26,7 +26,8 @@ mod port;
 mod publish;
 mod readiness;
 mod region;
-mod sync;
+#[doc(hidden)] // for the C interface
+pub mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod variables;

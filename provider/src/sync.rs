@@ -12,21 +12,23 @@ use std::sync::{self, MutexGuard, PoisonError, TryLockError};
 /// A mutex whose `lock` cannot fail. A panic under the lock is a bug of ours; the state behind it is
 /// as good as it was.
 #[derive(Debug, Default)]
-pub(crate) struct Mutex<T: ?Sized>(sync::Mutex<T>);
+pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
 impl<T> Mutex<T> {
-    pub(crate) const fn new(value: T) -> Self {
+    /// A mutex around this value.
+    pub const fn new(value: T) -> Self {
         Self(sync::Mutex::new(value))
     }
 }
 
 impl<T: ?Sized> Mutex<T> {
-    pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+    /// The lock, as soon as no other thread holds it.
+    pub fn lock(&self) -> MutexGuard<'_, T> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The lock, unless a thread holds it.
-    pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+    pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         match self.0.try_lock() {
             Ok(guard) => Some(guard),
             Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
