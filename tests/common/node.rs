@@ -140,8 +140,17 @@ impl Node {
 
     /// An adapter that grants just so much.
     pub fn granting(granted: Limits, ip: IpAddr, seed: u8, limits: TransmitLimits) -> Self {
-        let config = AdapterConfig { limits: granted, ..AdapterConfig::new([seed; 32]) };
+        let config = AdapterConfig { limits: granted, ..Self::config(seed) };
         Self::with_config(config, ip, limits)
+    }
+
+    /// An adapter whose windows are as large from the start as they can become: what tests of the
+    /// protocol send is not to depend on how they grow.
+    pub fn config(seed: u8) -> AdapterConfig {
+        let mut config = AdapterConfig::new([seed; 32]);
+        let window = &mut config.congestion.window;
+        (window.initial, window.destination_initial) = (window.most, window.destination_most);
+        config
     }
 
     pub fn with_config(config: AdapterConfig, ip: IpAddr, limits: TransmitLimits) -> Self {
@@ -166,11 +175,7 @@ impl Node {
         seed: u8,
         limits: TransmitLimits,
     ) -> Self {
-        Self::with_config(
-            AdapterConfig { read_budget, ..AdapterConfig::new([seed; 32]) },
-            ip,
-            limits,
-        )
+        Self::with_config(AdapterConfig { read_budget, ..Self::config(seed) }, ip, limits)
     }
 
     /// Zeroed memory with every right.

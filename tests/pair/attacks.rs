@@ -241,7 +241,7 @@ fn a_read_with_another_source_is_not_answered() {
     assert_eq!(to, [Half::PEER_IP].into());
 }
 
-/// An attacker who does not know the PSN hits a window of at most 256 answers, or the one expected
+/// An attacker who does not know the PSN hits a window of at most 512 answers, or the one expected
 /// request, in 16 million. Everything else changes nothing.
 #[test]
 fn psns_far_outside() {
@@ -268,10 +268,11 @@ fn psns_far_outside() {
     assert_eq!(half.qp.send_outcomes(), []);
 }
 
-/// A notification is counted. It sends nothing, completes nothing, and from another source address
-/// it is not even counted.
+/// Notifications slow a queue pair down, as far as the least window and rate, and no further than
+/// one in 50 µs would. They send nothing and complete nothing, and from another source address they
+/// do not count.
 #[test]
-fn forged_notifications_change_nothing() {
+fn forged_notifications_slow_down_and_nothing_else() {
     let mut half = Half::new(options());
     half.post_send(&SendWr::send(1, Data::empty()));
     half.take();
@@ -291,7 +292,10 @@ fn forged_notifications_change_nothing() {
     let after = half.node.adapter.query_qp(half.qp.qpn).unwrap();
     assert_eq!(after.congestion.cnp_received, 1000);
     let mut otherwise = after;
+    assert!(after.window >= before.window / 10 * 9, "they came at once, and count as one");
+    assert!(after.rate.is_some_and(|rate| rate >= 10_000_000));
     otherwise.congestion = before.congestion;
+    (otherwise.window, otherwise.rate) = (before.window, before.rate);
     assert_eq!(otherwise, before);
     assert_eq!((half.node.adapter.counters().cnp_received, half.node.events.len()), (1000, 0));
 }

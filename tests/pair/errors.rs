@@ -418,10 +418,10 @@ fn a_read_into_a_read_only_buffer_fails() {
 #[test]
 fn a_source_deregistered_under_way() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
-    let from = half.buffer(300 * 256);
+    let from = half.buffer(600 * 256);
     half.post_send(&SendWr::send(1, Data::empty()));
     half.post_send(&SendWr::send(2, from.all()));
-    assert_eq!(half.take().len(), 256);
+    assert_eq!(half.take().len(), 512);
     half.node.adapter.deregister(&from.region).unwrap();
     half.send(&crate::common::ack(0x100 + 64, 1));
     half.expect_nothing();
@@ -559,7 +559,7 @@ fn a_read_where_none_is_allowed_fails_at_once() {
 #[test]
 fn a_local_error_is_not_replaced_by_the_peers() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
-    let from = half.buffer(300 * 256);
+    let from = half.buffer(600 * 256);
     half.post_send(&SendWr::send(1, Data::empty()));
     half.post_send(&SendWr::send(2, from.all()));
     half.take();

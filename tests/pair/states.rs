@@ -306,10 +306,10 @@ fn the_first_packet_in_rtr_is_reported_once() {
 #[test]
 fn draining() {
     let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
-    let from = half.buffer(300 * 256);
+    let from = half.buffer(556 * 256);
     let qpn = half.qp.qpn;
     half.post_send(&SendWr::send(1, from.all()));
-    assert_eq!(half.take().len(), 256);
+    assert_eq!(half.take().len(), 512);
     half.node.adapter.to_sqd(half.now, qpn, true).unwrap();
     half.post_send(&SendWr::send(2, Data::empty()));
     let before = half.node.adapter.query_qp(qpn).unwrap();
@@ -321,10 +321,10 @@ fn draining() {
     let changes = QpUpdate { timeout: Some(3), ..QpUpdate::default() };
     assert_eq!(half.node.adapter.update(half.now, qpn, &changes), Err(ModifyError::StillDraining));
     assert_eq!(half.node.adapter.query_qp(qpn), Some(before));
-    half.send(&ack(0x100 + 255, 0));
+    half.send(&ack(0x100 + 511, 0));
     assert_eq!(half.take().len(), 44, "the message goes on to its end");
     assert_eq!(half.node.events, []);
-    half.send(&ack(0x100 + 299, 1));
+    half.send(&ack(0x100 + 555, 1));
     half.expect_nothing();
     assert_eq!(half.node.events, [Event::SendQueueDrained(qpn)]);
     assert_eq!(half.qp.send_outcomes(), all_ok([1], 0));
@@ -332,7 +332,7 @@ fn draining() {
     half.node.adapter.update(half.now, qpn, &changes).unwrap();
     assert_eq!(half.node.events.len(), 1, "drained once, told once");
     half.node.adapter.to_rts(half.now, qpn, &Rts::Resume).unwrap();
-    half.expect(&[pkt(Op::SendOnly, 0x100 + 300).ask()]);
+    half.expect(&[pkt(Op::SendOnly, 0x100 + 556).ask()]);
 }
 
 /// A queue pair that drains can still go to ERR or RESET.

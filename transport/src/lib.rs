@@ -19,6 +19,7 @@ extern crate std;
 pub mod adapter;
 pub mod addr;
 pub mod cm;
+pub mod congestion;
 pub mod event;
 mod gids;
 mod hash;

@@ -3,7 +3,9 @@
 use rand_chacha::ChaCha12Rng;
 use rand_core::{RngCore, SeedableRng};
 
-use crate::{addr::Mtu, cm::CmConfig, gids::SourcePort, pkeys::PKeyTable};
+use crate::{
+    addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
+};
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -97,6 +99,8 @@ pub struct AdapterConfig {
     /// half of it leaves as several requests. Half of what the receiving socket holds is right: data
     /// that it does not hold is lost.
     pub read_budget: u64,
+    /// Windows, and the reaction to congestion.
+    pub congestion: CongestionConfig,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -118,6 +122,7 @@ impl AdapterConfig {
             pkeys: PKeyTable::default(),
             qpns: 2..=0xFF_FFFE,
             read_budget: u64::MAX,
+            congestion: CongestionConfig::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: random_guid(seed),

@@ -15,16 +15,17 @@
 //! Completions go straight to the [`CompletionQueue`]s, which their owners poll without the
 //! adapter.
 
+mod budget;
 mod completion;
 mod config;
 mod connect;
 mod counting;
+mod destinations;
 mod error;
 mod groups;
 mod multicast;
 mod objects;
 mod port;
-mod read_budget;
 mod receipt;
 mod receive;
 mod timers;
@@ -56,6 +57,7 @@ pub use transmit::{Transmit, TransmitBuffer, TransmitLimits};
 
 use crate::{
     cm::Cm,
+    congestion::CongestionConfig,
     event::{Counters, Event},
     hash::IdHasher,
     ids::{CqId, Qpn},
@@ -65,8 +67,9 @@ use crate::{
     time::Instant,
     work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
+use budget::{Budget, Share};
+use destinations::Destinations;
 use groups::Groups;
-use read_budget::ReadBudget;
 use timers::Timers;
 
 /// See the [module's documentation](self).
@@ -85,7 +88,10 @@ pub struct Adapter {
     by_qpn: HashMap<Qpn, usize, IdHasher>,
     groups: Groups,
     timers: Timers,
-    read_budget: ReadBudget,
+    congestion: CongestionConfig,
+    /// What READs may have asked for, and what each queue pair has of it.
+    reads: (Budget, Vec<Share>),
+    destinations: Destinations,
     /// Queue pairs that may have something to send, each once, in the order of their turns.
     ready: VecDeque<usize>,
     is_ready: Vec<bool>,
@@ -125,7 +131,9 @@ impl Adapter {
             by_qpn: HashMap::default(),
             groups: Groups::default(),
             timers: Timers::default(),
-            read_budget: ReadBudget::new(config.read_budget),
+            congestion: config.congestion,
+            reads: (Budget::new(config.read_budget, READ_PORTIONS), Vec::new()),
+            destinations: Destinations::new(config.congestion.window),
             ready: VecDeque::new(),
             is_ready: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
@@ -277,7 +285,13 @@ impl Adapter {
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
         let index = *self.by_qpn.get(&qpn).ok_or(ModifyError::UnknownQp)?;
-        self.with_qp(index, now, change)
+        let changed = self.with_qp(index, now, change);
+        let common = &self.qps[index].common;
+        let peer = common.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
+        if let Some(next) = self.destinations.assign(index, peer) {
+            self.make_ready(next);
+        }
+        changed
     }
 
     // Posting.
@@ -392,7 +406,7 @@ impl Adapter {
                 self.end_turn(has_more);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
-            self.note_reads(index);
+            self.note_rooms(index, now);
             self.count_since(counted);
             self.attend_cqs(now);
             if full {
@@ -416,6 +430,8 @@ impl Adapter {
 
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &mut self.qps[index];
+        let (budget, shares) = &self.reads;
+        let share = shares.get(index).copied().unwrap_or_default();
         let env = Env {
             now,
             regions: &mut self.regions,
@@ -426,7 +442,9 @@ impl Adapter {
             events: &mut self.events,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
-            read_room: self.read_budget.room(index, qp.reads().0),
+            read_room: budget.room(&share, index, qp.reads().0),
+            send_room: self.destinations.room(index, qp.flight().0),
+            congestion: &self.congestion,
             not_ready: false,
         };
         (qp, env)
@@ -442,12 +460,23 @@ impl Adapter {
         }
     }
 
-    /// Notes what a queue pair's READs wait for, and lets one go on that waits for room.
-    pub(super) fn note_reads(&mut self, index: usize) {
-        let (taken, waits) = self.qps.get(index).map_or((0, false), Qp::reads);
-        if let Some(next) = self.read_budget.update(index, taken, waits) {
-            self.make_ready(next);
+    /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
+    /// room.
+    pub(super) fn note_rooms(&mut self, index: usize, now: Instant) {
+        let idle = (0, false);
+        let (reads, flight, lost) = self
+            .qps
+            .get_mut(index)
+            .map_or((idle, idle, false), |qp| (qp.reads(), qp.flight(), qp.take_lost()));
+        if lost {
+            self.destinations.on_loss(index, now);
         }
+        let (budget, shares) = &mut self.reads;
+        let next = [
+            budget.update(shares, index, reads.0, reads.1),
+            self.destinations.update(index, flight.0, flight.1),
+        ];
+        next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
@@ -463,7 +492,7 @@ impl Adapter {
         let deadline = qp.deadline();
         self.timers.set(index, deadline);
         self.make_ready(index);
-        self.note_reads(index);
+        self.note_rooms(index, now);
         self.attend_cqs(now);
         result
     }
@@ -481,3 +510,8 @@ impl fmt::Debug for Adapter {
 
 /// Packets that a queue pair sends before the next has its turn.
 const QUANTUM: u32 = 64;
+
+/// Requests that the room for READs is divided into: enough that the next one is on its way while
+/// data of another arrives, and few, since the first and the last packet of each answer leave by
+/// themselves.
+const READ_PORTIONS: u64 = 2;

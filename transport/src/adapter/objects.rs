@@ -389,7 +389,8 @@ impl Adapter {
             }
         };
         let caps = common.caps;
-        let index = self.qps.insert(Qp::new(Common { qpn, ..common }, &caps));
+        let index =
+            self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
         self.by_qpn.insert(qpn, index);
         if self.is_ready.len() <= index {
             self.is_ready.resize(index + 1, false);
@@ -409,7 +410,9 @@ impl Adapter {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);
-        self.note_reads(index);
+        let (budget, shares) = &mut self.reads;
+        let next = [budget.leave(shares, index), self.destinations.assign(index, None)];
+        next.into_iter().flatten().for_each(|next| self.make_ready(next));
         self.groups.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())

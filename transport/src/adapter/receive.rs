@@ -166,7 +166,8 @@ impl Adapter {
     ) -> Disposition {
         if packet.headers.bth().opcode.service() == Service::Cnp {
             self.counters.cnp_received += 1;
-            self.qps[index].handle_congestion();
+            self.destinations.on_notification(index, now);
+            self.with_qp(index, now, |qp, env| qp.handle_congestion(env));
             return Disposition::Congestion;
         }
         self.with_qp(index, now, |qp, env| {

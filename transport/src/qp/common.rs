@@ -5,11 +5,12 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks},
-    read::ReadRoom,
+    read::Room,
     state::{QpType, State},
 };
 use crate::{
     addr::{AddressVector, Mtu, PKey, QKey},
+    congestion::CongestionConfig,
     event::{Counters, Event},
     gids::{GidTable, Path},
     ids::{CqId, PdId, Qpn, SrqId, XrcdId},
@@ -38,7 +39,10 @@ pub(crate) struct Env<'a> {
     /// Completion queues that put an event off during the call.
     pub(crate) deferred: &'a mut Vec<CqId>,
     /// Room for the data of READs.
-    pub(crate) read_room: ReadRoom,
+    pub(crate) read_room: Room,
+    /// Room for what is on its way to the peer's host.
+    pub(crate) send_room: Room,
+    pub(crate) congestion: &'a CongestionConfig,
     /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
 }

@@ -5,6 +5,7 @@
 
 use super::{
     common::{Common, Env},
+    flight,
     requester::Requester,
     retry::Verdict,
 };
@@ -81,6 +82,7 @@ impl Requester {
         };
         let offset = index * common.mtu.bytes();
         let last = index + 1 == wqe.packets;
+        let cost = flight::cost(wqe, index, index + 1, common.mtu.bytes());
         let found;
         let data = match (packet.headers.ext(), wqe.op) {
             (
@@ -113,6 +115,7 @@ impl Requester {
         if stored != Some(Ok(())) {
             return Disposition::Acknowledged { completed: before + 1 };
         }
+        self.flight.on_acknowledged(cost);
         self.oldest_unacked = psn.plus(1);
         self.reads -= self.portions.on_data(self.oldest_unacked);
         if last {
@@ -150,6 +153,10 @@ impl Requester {
                 break;
             }
             let its_end = wqe.end_psn();
+            let reached = if end.is_before(its_end) { end } else { its_end };
+            let packets = |psn: Psn| psn.after(wqe.first_psn).unwrap_or(0);
+            let (from, to) = (packets(self.oldest_unacked), packets(reached));
+            self.flight.on_acknowledged(flight::cost(wqe, from, to, common.mtu.bytes()));
             if end.is_before(its_end) {
                 self.oldest_unacked = end;
             } else {
@@ -200,6 +207,7 @@ impl Requester {
                     return Disposition::Dropped(DropReason::RecoveryUnderWay);
                 }
                 env.counters.sequence_naks_received += 1;
+                self.flight.on_loss();
                 self.recover(verdict, psn);
                 return Disposition::NakReceived(syndrome);
             }

@@ -5,9 +5,7 @@
 //! notification: what they receive comes from many, and each datagram may come from another, so
 //! that there is no flow to slow down.
 //!
-//! A sender that is told counts it. This is where a rate control would hook in:
-//! [`Congestion::on_cnp`] lowers the rate, and [`Qp::build`](super::Qp::build) asks here before it
-//! takes a request, with a timer of the queue pair's for when it may go on.
+//! A sender that is told slows down: [`Rate`](crate::congestion::Rate).
 
 use core::{convert::Infallible, time::Duration};
 
@@ -23,9 +21,6 @@ use crate::{
     wire::{Ext, Headers, Opcode},
 };
 
-/// A peer is told at most once in this time, as network adapters do.
-const INTERVAL: Duration = Duration::from_micros(50);
-
 /// The traffic class of a notification: class selector 6, so that it overtakes what it is about.
 const TRAFFIC_CLASS: u8 = 0xC2;
 
@@ -37,6 +32,8 @@ const PAYLOAD: usize = 16;
 pub(super) struct Congestion {
     due: bool,
     quiet_until: Instant,
+    /// Time of the peer's last notification that counted.
+    notified: Option<Instant>,
     counters: CongestionCounters,
 }
 
@@ -55,18 +52,24 @@ impl Congestion {
         *self = Self::default();
     }
 
-    /// The peer has sent a notification.
-    pub(super) const fn on_cnp(&mut self) {
+    /// The peer has sent a notification. Returns false if the one before came less than `interval`
+    /// ago: no adapter sends them so fast.
+    pub(super) fn on_cnp(&mut self, now: Instant, interval: Duration) -> bool {
         self.counters.cnp_received += 1;
+        let counts = self.notified.is_none_or(|last| now.since(last) >= interval);
+        if counts {
+            self.notified = Some(now);
+        }
+        counts
     }
 
-    /// A packet arrived marked; if `tell`, its sender hears of it. (A datagram queue pair never
-    /// asks what it owes.)
-    pub(super) fn note(&mut self, tell: bool, now: Instant) {
+    /// A packet arrived marked; if `tell`, its sender hears of it, at most once in `interval`. (A
+    /// datagram queue pair never asks what it owes.)
+    pub(super) fn note(&mut self, tell: bool, now: Instant, interval: Duration) {
         self.counters.ecn_marked += 1;
         if tell && now >= self.quiet_until {
             self.due = true;
-            self.quiet_until = now.plus(INTERVAL);
+            self.quiet_until = now.plus(interval);
         }
     }
 

@@ -48,6 +48,12 @@ pub struct QpInfo {
     pub path_migration: PathMigration,
     /// Sizes.
     pub caps: QpCaps,
+    /// Bytes of requests that may wait for an acknowledgement, 768 counted for each packet besides
+    /// its payload (RC and XRC). It adapts; not of the C API.
+    pub window: u64,
+    /// Bits per second to which notifications of the peer have limited it (RC and XRC); not of the C
+    /// API.
+    pub rate: Option<u64>,
     /// Signs of congestion; not of the C API.
     pub congestion: CongestionCounters,
 }

@@ -11,6 +11,7 @@ mod completer;
 mod congestion;
 mod error;
 mod execute;
+mod flight;
 mod info;
 mod modify;
 mod packet;
@@ -35,12 +36,14 @@ pub(crate) use common::{Common, Env};
 pub use error::{ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
-pub(crate) use read::{OVERHEAD, ReadRoom};
+pub(crate) use read::Room;
 pub use state::{EDGES, QpType, State, is_legal};
 pub use update::{Attribute, PathMigration, QpUpdate, optional_attributes};
 
 use crate::{
+    congestion::{Rate, WindowConfig},
     event::{Disposition, DropReason, Event},
+    gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
     work::{Data, RecvWr, SendOp, SendWqe, SendWr, UdDestination, WcError},
@@ -56,6 +59,8 @@ pub(crate) struct Qp {
     requester: Requester,
     responder: Responder,
     congestion: Congestion,
+    rate: Rate,
+    turn: Turn,
     reliability: Reliability,
     /// True if a packet of the peer has arrived since RTR.
     established: bool,
@@ -65,12 +70,14 @@ pub(crate) struct Qp {
 }
 
 impl Qp {
-    pub(crate) fn new(common: Common, caps: &QpCaps) -> Self {
+    pub(crate) fn new(common: Common, caps: &QpCaps, window: &WindowConfig) -> Self {
         Self {
-            requester: Requester::new(caps.max_send_wr),
+            requester: Requester::new(caps.max_send_wr, window),
             responder: Responder::new(caps.max_recv_wr),
             common,
             congestion: Congestion::default(),
+            rate: Rate::default(),
+            turn: Turn::default(),
             reliability: Reliability::NONE,
             established: false,
             drained: false,
@@ -166,7 +173,8 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            self.congestion.note(!packet.payload.is_empty(), env.now);
+            let interval = env.congestion.np_min_time_between_cnps;
+            self.congestion.note(!packet.payload.is_empty(), env.now, interval);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),
@@ -243,24 +251,41 @@ impl Qp {
     }
 
     /// The peer tells that our packets meet congestion.
-    pub(crate) const fn handle_congestion(&mut self) {
-        self.congestion.on_cnp();
+    pub(crate) fn handle_congestion(&mut self, env: &Env<'_>) {
+        if !self.congestion.on_cnp(env.now, env.congestion.np_min_time_between_cnps) {
+            return;
+        }
+        self.requester.flight.on_notification();
+        if let Some(dcqcn) = &env.congestion.dcqcn {
+            self.rate.on_notification(env.now, dcqcn);
+        }
     }
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
+        self.rate.handle_timeout(env.now);
         self.requester.handle_timeout(env);
         self.settle(env);
     }
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.requester.deadline()
+        self.requester.deadline().into_iter().chain(self.rate.deadline()).min()
     }
 
     /// Bytes that its READs have asked for and that are not here yet, and whether a READ waits for
     /// [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.bytes(), self.requester.portions.waits())
+    }
+
+    /// Bytes of its requests on their way that all queue pairs share, and whether one waits for [room](Env::send_room).
+    pub(crate) const fn flight(&self) -> (u64, bool) {
+        (self.requester.flight.shared(), self.requester.flight.waits())
+    }
+
+    /// True, once, if something on its way was lost.
+    pub(crate) const fn take_lost(&mut self) -> bool {
+        self.requester.flight.take_lost()
     }
 
     // Transmission.
@@ -277,22 +302,53 @@ impl Qp {
             env.counters.cnp_sent += 1;
             return Some(built);
         }
+        let kinds = match self.turn.requests_first {
+            true => [Kind::Request, Kind::Answer],
+            false => [Kind::Answer, Kind::Request],
+        };
+        for kind in kinds {
+            let built = match kind {
+                Kind::Answer => self.build_answer(path, slot, env),
+                Kind::Request => self.build_request(path, slot, env),
+            };
+            if built.is_some() {
+                return built;
+            }
+        }
+        None
+    }
+
+    fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         loop {
-            if let Some(response) = self.responder.next(&self.common) {
-                match response.write(slot) {
-                    Ok(length) => return Some(Built::new(length, path)),
-                    Err(error) => {
-                        if let Some(event) =
-                            self.responder.fail_response(&response, error, &self.common)
-                        {
-                            env.events.push_back(event);
-                            self.enter_error(env);
-                        }
+            let has_data = self.responder.next_has_data();
+            if has_data && !self.rate.allows(env.now, env.congestion.dcqcn.as_ref()) {
+                return None;
+            }
+            let response = self.responder.next(&self.common)?;
+            match response.write(slot) {
+                Ok(length) => {
+                    if has_data {
+                        self.note_data(Kind::Answer, length, env);
+                    }
+                    return Some(Built::new(length, path));
+                }
+                Err(error) => {
+                    if let Some(event) =
+                        self.responder.fail_response(&response, error, &self.common)
+                    {
+                        env.events.push_back(event);
+                        self.enter_error(env);
                     }
                 }
-                continue;
             }
-            if !matches!(self.common.state, State::Rts | State::Sqd) {
+        }
+    }
+
+    fn build_request(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+        loop {
+            if !matches!(self.common.state, State::Rts | State::Sqd)
+                || !self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
+            {
                 return None;
             }
             let Some(request) = self.requester.next(&mut self.common, env) else {
@@ -301,6 +357,7 @@ impl Qp {
             };
             match self.requester.write(&request, slot) {
                 Ok(length) => {
+                    self.note_data(Kind::Request, length, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
                         && let Some(wqe) = self.requester.take_sent()
@@ -315,6 +372,13 @@ impl Qp {
                     self.settle(env);
                 }
             }
+        }
+    }
+
+    fn note_data(&mut self, kind: Kind, length: usize, env: &Env<'_>) {
+        self.turn.note(kind);
+        if self.common.qp_type.is_reliable() {
+            self.rate.on_sent(length as u64, env.now, env.congestion.dcqcn.as_ref());
         }
     }
 
@@ -368,5 +432,35 @@ impl Qp {
         while let Some(wqe) = self.requester.flush() {
             self.common.complete_send(&wqe, Err(WcError::FLUSHED), env);
         }
+    }
+}
+
+/// Packets of the one kind after which it is the other's turn, if it has any.
+const ALTERNATE: u32 = 16;
+
+/// Packets with data, or requests for it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Answer,
+    Request,
+}
+
+/// Whose turn it is, so that a peer that asks for much does not keep the own requests from leaving.
+#[derive(Debug, Default)]
+struct Turn {
+    requests_first: bool,
+    in_row: u32,
+}
+
+impl Turn {
+    fn note(&mut self, kind: Kind) {
+        if (kind == Kind::Request) == self.requests_first {
+            self.in_row += 1;
+            if self.in_row < ALTERNATE {
+                return;
+            }
+            self.requests_first = !self.requests_first;
+        }
+        self.in_row = 0;
     }
 }

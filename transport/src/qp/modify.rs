@@ -13,10 +13,14 @@ use super::{
 };
 use crate::{
     addr::{AddressVector, PKey, QKey},
-    gids::{GidTable, Path},
+    congestion::Rate,
+    gids::Path,
     ids::Qpn,
     mem::Access,
 };
+
+/// "ECN-capable transport", in the lowest bits of a traffic class (RFC 3168).
+const ECT_0: u8 = 2;
 
 /// Changes that have been checked and only need to be applied.
 struct Checked {
@@ -69,7 +73,7 @@ impl Qp {
         if changes.path_migration.is_some_and(|state| state != PathMigration::Migrated) {
             return Err(ModifyError::NotSupported(Attribute::PathMigration));
         }
-        let path = |av: AddressVector| Ok((av, self.path_to(self.common.dest_qpn, &av, env.gids)?));
+        let path = |av: AddressVector| Ok((av, self.path_to(self.common.dest_qpn, &av, env)?));
         Ok(Checked {
             pkey: changes.pkey_index.map(|index| check_pkey(index, env)).transpose()?,
             access: changes.access,
@@ -127,7 +131,7 @@ impl Qp {
         reliability.responder = responder.copied().unwrap_or(reliability.responder);
         reliability.check()?;
         if let Some(peer) = peer {
-            self.set_peer(peer, env.gids)?;
+            self.set_peer(peer, env)?;
             self.reliability = reliability;
             self.responder.start(peer.rq_psn, responder.unwrap_or(&Reliability::NONE.responder));
         }
@@ -137,19 +141,25 @@ impl Qp {
         Ok(())
     }
 
-    fn path_to(&self, qpn: Qpn, av: &AddressVector, gids: &GidTable) -> Result<Path, ModifyError> {
+    fn path_to(&self, qpn: Qpn, av: &AddressVector, env: &Env<'_>) -> Result<Path, ModifyError> {
         if av.dgid.is_multicast() {
             return Err(ModifyError::MulticastPeer(av.dgid));
         }
-        gids.path(av, self.common.qpn, qpn).ok_or(ModifyError::GidIndex(av.sgid_index))
+        let path = env.gids.path(av, self.common.qpn, qpn);
+        let mut path = path.ok_or(ModifyError::GidIndex(av.sgid_index))?;
+        // only who slows down on notifications may ask for them
+        if env.congestion.ecn && self.common.qp_type.is_reliable() && path.traffic_class & 3 == 0 {
+            path.traffic_class |= ECT_0;
+        }
+        Ok(path)
     }
 
-    fn set_peer(&mut self, peer: &PeerAttr, gids: &GidTable) -> Result<(), ModifyError> {
+    fn set_peer(&mut self, peer: &PeerAttr, env: &Env<'_>) -> Result<(), ModifyError> {
         let PeerAttr { dest_qpn, path_mtu, ref av, .. } = *peer;
-        if path_mtu > gids.port_mtu() {
-            return Err(ModifyError::PathMtu { asked: path_mtu, port: gids.port_mtu() });
+        if path_mtu > env.gids.port_mtu() {
+            return Err(ModifyError::PathMtu { asked: path_mtu, port: env.gids.port_mtu() });
         }
-        self.common.path = Some(self.path_to(dest_qpn, av, gids)?);
+        self.common.path = Some(self.path_to(dest_qpn, av, env)?);
         self.common.av = Some(*av);
         self.common.mtu = path_mtu;
         self.common.dest_qpn = dest_qpn;
@@ -181,7 +191,7 @@ impl Qp {
             }
             (State::Rtr, QpType::Rc, Rts::Rc(sq_psn, requester))
             | (State::Rtr, QpType::XrcInitiator, Rts::XrcInitiator(sq_psn, requester)) => {
-                self.requester.start(*sq_psn, requester);
+                self.requester.start(*sq_psn, requester, &env.congestion.window);
             }
             (State::Rts | State::Sqd | State::Sqe, _, Rts::Resume) => {}
             (_, qp_type, _) => return Err(ModifyError::WrongService(qp_type)),
@@ -239,6 +249,7 @@ impl Qp {
         self.requester.reset();
         self.responder.reset();
         self.congestion.reset();
+        self.rate = Rate::default();
         if self.common.qp_type == QpType::XrcTarget {
             self.leave_srq();
         }
@@ -270,6 +281,8 @@ impl Qp {
             responder,
             path_migration: PathMigration::Migrated,
             caps: self.common.caps,
+            window: self.requester.flight.window(),
+            rate: self.rate.limit(),
             congestion: self.congestion.counters(),
         }
     }

@@ -3,26 +3,30 @@
 
 use alloc::collections::VecDeque;
 
-use crate::psn::Psn;
+use crate::{congestion::OVERHEAD, psn::Psn};
 
-/// Bytes of a receive buffer that a datagram takes besides its payload: headers, and what the
-/// system keeps for each. Linux takes from 300 to 4,000, depending on sizes and interface.
-pub(crate) const OVERHEAD: u64 = 768;
-
-/// Room for the data of READs, as a queue pair sees it during one call.
+/// Room in a budget that queue pairs share, as one of them sees it during one call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct ReadRoom {
+pub(crate) struct Room {
     /// Bytes of one request and its overhead, at most; a request has one packet at least.
     pub(crate) portion: u64,
-    /// Bytes that may still be asked for.
+    /// Bytes that may still be taken.
     pub(crate) left: u64,
+}
+
+impl Room {
+    /// Of a budget that does not exist.
+    pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
 /// A READ request whose data has not all come.
 #[derive(Clone, Copy, Debug)]
 struct Portion {
     end: Psn,
+    /// Of what has not come.
     bytes: u64,
+    /// Of one packet.
+    cost: u64,
     /// True for the last one of its work request.
     ends: bool,
 }
@@ -37,7 +41,7 @@ pub(super) struct Portions {
 }
 
 impl Portions {
-    /// Bytes asked for and not yet here, with their overhead; whole requests counted.
+    /// Bytes asked for and not yet here, with their overhead; whole packets counted.
     pub(super) const fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -54,7 +58,7 @@ impl Portions {
 
     /// Asks for so many of the `left` packets of `mtu` bytes that begin at `psn`; returns the PSN
     /// after them. `None` while there is no room.
-    pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: ReadRoom) -> Option<Psn> {
+    pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
         let cost = u64::from(mtu) + OVERHEAD;
         let most = u32::try_from(room.portion / cost).unwrap_or(u32::MAX).max(1);
         let packets = left.min(most);
@@ -64,7 +68,7 @@ impl Portions {
             return None;
         }
         let end = psn.plus(packets);
-        self.outstanding.push_back(Portion { end, bytes, ends: packets == left });
+        self.outstanding.push_back(Portion { end, bytes, cost, ends: packets == left });
         self.bytes += bytes;
         Some(end)
     }
@@ -78,8 +82,14 @@ impl Portions {
     /// last of their work request.
     pub(super) fn on_data(&mut self, end: Psn) -> u32 {
         let mut complete = 0;
-        while let Some(portion) = self.outstanding.front().filter(|its| !end.is_before(its.end)) {
-            self.bytes -= portion.bytes;
+        while let Some(portion) = self.outstanding.front_mut() {
+            let packets = u64::from(portion.end.after(end).unwrap_or(0));
+            let left = portion.bytes.min(packets * portion.cost);
+            self.bytes -= portion.bytes - left;
+            portion.bytes = left;
+            if left > 0 {
+                break;
+            }
             complete += u32::from(!portion.ends);
             self.outstanding.pop_front();
         }

@@ -15,6 +15,7 @@
 use super::{
     attr::RequesterAttr,
     common::{Common, Env},
+    flight::{self, Flight},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
@@ -22,6 +23,7 @@ use super::{
     state::State,
 };
 use crate::{
+    congestion::{OVERHEAD, WindowConfig},
     ids::PdId,
     mem::AccessError,
     psn::Psn,
@@ -33,13 +35,9 @@ use crate::{
     work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
-/// Packets that may wait for an acknowledgement at once. A READ counts its responses and may go
-/// beyond by one request.
-const WINDOW: u32 = 256;
-
-/// At the latest after so many request packets one asks for an acknowledgement, so that the window
-/// cannot close for want of one.
-const ACK_INTERVAL: u32 = 64;
+/// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
+/// believed. A READ counts its responses and may go beyond by one request.
+const WINDOW: u32 = 512;
 
 /// Code of the shortest acknowledge timeout that is kept, 1 ms: no process answers sooner for sure.
 const SHORTEST_TIMEOUT: u8 = 8;
@@ -62,7 +60,7 @@ pub(crate) struct Requester {
     pub(super) oldest_unacked: Psn,
     pub(super) sent_end: Psn,
     next_psn: Psn,
-    unasked: u32,
+    pub(super) flight: Flight,
     /// READs and atomics under way.
     pub(super) reads: u32,
     max_reads: u32,
@@ -90,14 +88,14 @@ impl RequestPacket {
 }
 
 impl Requester {
-    pub(crate) fn new(capacity: u32) -> Self {
+    pub(crate) fn new(capacity: u32, window: &WindowConfig) -> Self {
         Self {
             queue: SendQueue::new(capacity),
             cursor: Cursor::default(),
             oldest_unacked: Psn::default(),
             sent_end: Psn::default(),
             next_psn: Psn::default(),
-            unasked: 0,
+            flight: Flight::new(window),
             reads: 0,
             max_reads: 0,
             portions: Portions::default(),
@@ -107,9 +105,10 @@ impl Requester {
     }
 
     /// RTR→RTS of a connection.
-    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr) {
+    pub(crate) fn start(&mut self, psn: Psn, attr: &RequesterAttr, window: &WindowConfig) {
         self.start_unreliable(psn);
         self.configure(attr);
+        self.flight = Flight::new(window);
     }
 
     /// Sets timers, counters and limits while nothing is under way.
@@ -131,7 +130,6 @@ impl Requester {
     /// Forgets everything that was posted.
     pub(crate) fn reset(&mut self) {
         while self.flush().is_some() {}
-        self.unasked = 0;
     }
 
     pub(crate) fn room(&self) -> usize {
@@ -163,6 +161,7 @@ impl Requester {
         self.probe = Probe::default();
         self.reads = 0;
         self.portions.clear();
+        self.flight.clear();
         let wqe = self.queue.pop();
         self.cursor = Cursor { number: self.queue.head(), packet: 0 };
         wqe
@@ -208,6 +207,7 @@ impl Requester {
 
     fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         self.portions.try_anew();
+        self.flight.try_anew();
         if self.retry.is_paused() {
             return None;
         }
@@ -237,8 +237,13 @@ impl Requester {
             }
         };
         let is_reliable = common.qp_type.is_reliable();
-        let interval_over = is_reliable && self.unasked + 1 >= ACK_INTERVAL;
-        let request = self.request(self.cursor, end, interval_over || is_read, common)?;
+        let mtu = common.mtu.bytes();
+        let cost = flight::cost(wqe, packet, packet + 1, mtu);
+        let asks = match is_reliable && cost > 0 {
+            true => self.flight.admit(cost, u64::from(mtu) + OVERHEAD, env.send_room)?,
+            false => false,
+        };
+        let request = self.request(self.cursor, end, is_read || asks, common)?;
         self.cursor = if request.ends {
             Cursor { number: number + 1, packet: 0 }
         } else {
@@ -251,7 +256,7 @@ impl Requester {
         if is_reliable {
             self.retry.on_sent(env.now);
             let asks = request.packet.headers.bth().ack_req;
-            self.unasked = if asks { 0 } else { self.unasked + 1 };
+            self.flight.on_sent(cost, asks);
             if asks && self.retry.is_running() {
                 self.probe.on_sent(psn, again, env.now);
             }
@@ -386,7 +391,7 @@ impl Requester {
         if let Some((number, wqe)) = self.queue.find(psn) {
             let packet = psn.after(wqe.first_psn).unwrap_or(0);
             self.cursor = Cursor { number, packet };
-            self.unasked = 0;
+            self.flight.clear();
         }
     }
 
@@ -395,12 +400,16 @@ impl Requester {
         let head = self.queue.head();
         if self.cursor.number < head {
             self.cursor = Cursor { number: head, packet: 0 };
+            self.flight.clear();
         }
         if self.cursor.number == head
             && let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started)
             && let Some(acknowledged) = self.oldest_unacked.after(wqe.first_psn)
         {
-            self.cursor.packet = self.cursor.packet.max(acknowledged);
+            if self.cursor.packet <= acknowledged {
+                self.cursor.packet = acknowledged;
+                self.flight.clear();
+            }
         }
     }
 
@@ -420,8 +429,11 @@ impl Requester {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         self.retry.end_pause(env.now);
-        if self.retry.is_due(env.now) {
+        if self.retry.is_due(env.now) && self.flight.is_held() {
+            self.retry.put_off(env.now); // nothing that could be answered has been sent
+        } else if self.retry.is_due(env.now) {
             env.counters.timeouts += 1;
+            self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, self.oldest_unacked);
         } else {

@@ -592,6 +592,11 @@ impl Responder {
 
     // Sending.
 
+    /// True if the next answer brings data of a READ.
+    pub(super) fn next_has_data(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read(_)))
+    }
+
     /// The next answer that is due.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
         let mut attempt = Attempt::First;

@@ -103,6 +103,11 @@ impl Retry {
         }
     }
 
+    /// The acknowledge timer starts anew.
+    pub(crate) fn put_off(&mut self, now: Instant) {
+        self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+    }
+
     /// The acknowledge timer fired.
     pub(crate) fn on_timeout(&mut self, now: Instant) -> Verdict {
         self.resent_from = None;

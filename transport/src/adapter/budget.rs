@@ -1,0 +1,186 @@
+//! Bytes that queue pairs share: what their READs may have asked for, and what may be on its way to
+//! one destination.
+//!
+//! Queue pairs that find no room wait in a line, and the foremost is woken when there is room.
+
+use alloc::{collections::VecDeque, vec::Vec};
+
+use crate::{congestion::LARGEST, qp::Room};
+
+/// What a queue pair has of a budget.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Share {
+    taken: u64,
+    waits: bool,
+    in_line: bool,
+}
+
+impl Share {
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Budget {
+    limit: u64,
+    /// Bytes of one request, at most, and of one turn of those who wait.
+    portion: u64,
+    taken: u64,
+    waiting: VecDeque<usize>,
+    /// Who is to go on next; until it has, there is no room for others.
+    granted: Option<usize>,
+}
+
+impl Budget {
+    /// A budget of so many bytes, at least one packet, that is used up by so many portions.
+    pub(super) fn new(limit: u64, portions: u64) -> Self {
+        let mut budget =
+            Self { limit: 0, portion: 0, taken: 0, waiting: VecDeque::new(), granted: None };
+        budget.set_limit(limit, portions, u64::MAX);
+        budget
+    }
+
+    /// Changes the budget; a portion has `most` bytes at most.
+    pub(super) fn set_limit(&mut self, limit: u64, portions: u64, most: u64) {
+        self.limit = limit.max(LARGEST);
+        self.portion = (self.limit / portions).min(most).max(LARGEST);
+    }
+
+    /// Bytes taken by all.
+    pub(super) const fn taken(&self) -> u64 {
+        self.taken
+    }
+
+    /// Room for a queue pair that has taken so much by now; `share` is what was noted of it.
+    pub(super) fn room(&self, share: &Share, index: usize, taken: u64) -> Room {
+        let left = self.left(share, taken);
+        let left = match self.granted {
+            Some(granted) if granted != index => 0,
+            // one portion, when others wait
+            Some(_) if !self.waiting.is_empty() => {
+                left.min(self.portion.saturating_sub(taken.saturating_sub(share.taken)))
+            }
+            None if !self.waiting.is_empty() => 0,
+            _ => left,
+        };
+        Room { portion: self.portion, left }
+    }
+
+    fn left(&self, share: &Share, taken: u64) -> u64 {
+        self.limit.saturating_sub(self.taken - share.taken + taken)
+    }
+
+    /// Notes what a queue pair has taken by now, and whether it waits for more. Returns one that
+    /// waits and can go on.
+    pub(super) fn update(
+        &mut self,
+        shares: &mut Vec<Share>,
+        index: usize,
+        taken: u64,
+        waits: bool,
+    ) -> Option<usize> {
+        if shares.len() <= index {
+            if taken == 0 && !waits {
+                return None;
+            }
+            shares.resize(index + 1, Share::default());
+        }
+        let share = &mut shares[index];
+        if self.granted == Some(index) && (!waits || taken > share.taken) {
+            self.granted = None;
+        }
+        self.taken = self.taken - share.taken + taken;
+        (share.taken, share.waits) = (taken, waits);
+        if waits && !share.in_line && self.granted != Some(index) {
+            share.in_line = true;
+            self.waiting.push_back(index);
+        }
+        if self.waiting.is_empty() && self.granted.is_none() {
+            return None;
+        }
+        if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion {
+            return None;
+        }
+        while self.granted.is_none()
+            && let Some(next) = self.waiting.pop_front()
+        {
+            shares[next].in_line = false;
+            // one that was destroyed meanwhile does not wait any more
+            self.granted = Some(next).filter(|_| shares[next].waits);
+        }
+        self.granted
+    }
+
+    /// Forgets a queue pair that has left.
+    pub(super) fn leave(&mut self, shares: &mut Vec<Share>, index: usize) -> Option<usize> {
+        let next = self.update(shares, index, 0, false);
+        if let Some(share) = shares.get_mut(index).filter(|share| share.in_line) {
+            share.in_line = false;
+            self.waiting.retain(|&waiting| waiting != index);
+        }
+        next
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Test {
+        budget: Budget,
+        shares: Vec<Share>,
+    }
+
+    impl Test {
+        fn new() -> Self {
+            Self { budget: Budget::new(16_384, 2), shares: Vec::new() }
+        }
+
+        fn update(&mut self, index: usize, taken: u64, waits: bool) -> Option<usize> {
+            self.budget.update(&mut self.shares, index, taken, waits)
+        }
+
+        fn left(&self, index: usize, taken: u64) -> u64 {
+            let share = self.shares.get(index).copied().unwrap_or_default();
+            self.budget.room(&share, index, taken).left
+        }
+    }
+
+    #[test]
+    fn those_who_wait_go_on_in_order() {
+        let mut test = Test::new();
+        assert_eq!(test.update(0, 16_384, false), None);
+        assert_eq!(test.update(1, 0, true), None);
+        assert_eq!(test.update(2, 0, true), None);
+        assert_eq!(test.update(1, 0, true), None, "it stands in line once");
+        assert_eq!(test.update(0, 8192, false), Some(1));
+        assert_eq!((test.left(0, 8192), test.left(1, 0)), (0, 8192));
+        assert_eq!(test.update(0, 8192, true), Some(1), "still");
+        assert_eq!(test.update(1, 8192, false), None);
+        assert_eq!(test.update(0, 0, true), Some(2));
+        assert_eq!(test.update(2, 0, false), Some(0), "it has nothing to ask for any more");
+    }
+
+    #[test]
+    fn what_was_destroyed_is_passed_over() {
+        let mut test = Test::new();
+        test.update(0, 16_384, false);
+        test.update(1, 0, true);
+        test.update(2, 0, true);
+        test.update(1, 0, false);
+        assert_eq!(test.update(0, 0, false), Some(2));
+        assert_eq!(test.left(2, 0), 16_384);
+    }
+
+    #[test]
+    fn who_leaves_is_no_longer_in_line() {
+        let mut test = Test::new();
+        test.update(0, 16_384, false);
+        test.update(1, 0, true);
+        assert_eq!(test.budget.leave(&mut test.shares, 1), None);
+        assert!(test.budget.waiting.is_empty());
+        assert_eq!(test.budget.leave(&mut test.shares, 0), None);
+        assert_eq!((test.budget.taken(), test.left(1, 0)), (0, 16_384));
+    }
+}

@@ -1,0 +1,204 @@
+//! Bytes on their way to each destination.
+//!
+//! What the queue pairs of this adapter send to one host arrives in one receive buffer there, and
+//! the host knows nothing of their windows. So they share a window besides their own.
+
+use alloc::{collections::BTreeMap, vec::Vec};
+use core::{net::IpAddr, time::Duration};
+
+use slab::Slab;
+
+use super::budget::{Budget, Share};
+use crate::{
+    congestion::{LARGEST, Window, WindowConfig},
+    qp::Room,
+    time::Instant,
+};
+
+/// Portions that a destination's window is divided into when several queue pairs wait for room.
+const PORTIONS: u64 = 2;
+/// Bytes of a portion, at most: those of the largest run of datagrams.
+const LARGEST_PORTION: u64 = 80 << 10;
+/// A destination's window, at least: with less, one packet that is lost keeps all others waiting.
+const LEAST: u64 = 8 * LARGEST;
+/// One loss shows at many queue pairs. The window shrinks for it once in this time.
+const ONE_LOSS: Duration = Duration::from_micros(500);
+
+#[derive(Debug)]
+struct Destination {
+    address: IpAddr,
+    /// Number of queue pairs whose peer it is.
+    users: usize,
+    window: Window,
+    budget: Budget,
+    shrunk: Option<Instant>,
+}
+
+/// Every destination that a queue pair is connected to.
+#[derive(Debug)]
+pub(super) struct Destinations {
+    config: WindowConfig,
+    all: Slab<Destination>,
+    by_address: BTreeMap<IpAddr, usize>,
+    /// By queue pair.
+    of: Vec<Option<usize>>,
+    shares: Vec<Share>,
+}
+
+impl Destinations {
+    pub(super) fn new(config: WindowConfig) -> Self {
+        Self {
+            config,
+            all: Slab::new(),
+            by_address: BTreeMap::new(),
+            of: Vec::new(),
+            shares: Vec::new(),
+        }
+    }
+
+    fn of(&self, index: usize) -> Option<usize> {
+        self.of.get(index).copied().flatten()
+    }
+
+    /// Notes where a queue pair sends to from now on. Returns one that waited and can go on.
+    pub(super) fn assign(&mut self, index: usize, address: Option<IpAddr>) -> Option<usize> {
+        let before = self.of(index);
+        if before.and_then(|at| self.all.get(at)).map(|its| its.address) == address {
+            return None;
+        }
+        let mut next = None;
+        if let Some(destination) = before.and_then(|at| self.all.get_mut(at)) {
+            next = destination.budget.leave(&mut self.shares, index);
+            destination.users -= 1;
+            if destination.users == 0 {
+                self.by_address.remove(&destination.address);
+                before.map(|at| self.all.remove(at));
+            }
+        }
+        let after = address.map(|address| self.at(address));
+        if let Some(destination) = after.and_then(|at| self.all.get_mut(at)) {
+            destination.users += 1;
+        }
+        if self.of.len() <= index {
+            self.of.resize(index + 1, None);
+        }
+        self.of[index] = after;
+        next
+    }
+
+    fn at(&mut self, address: IpAddr) -> usize {
+        if let Some(&at) = self.by_address.get(&address) {
+            return at;
+        }
+        let WindowConfig { destination_initial, destination_most, .. } = self.config;
+        let window = Window::new(destination_initial, LEAST, destination_most);
+        let mut budget = Budget::new(window.limit(), PORTIONS);
+        budget.set_limit(window.limit(), PORTIONS, LARGEST_PORTION);
+        let at = self.all.insert(Destination { address, users: 0, window, budget, shrunk: None });
+        self.by_address.insert(address, at);
+        at
+    }
+
+    /// Room for a queue pair that has so much under way by now.
+    pub(super) fn room(&self, index: usize, in_flight: u64) -> Room {
+        let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
+            return Room::UNLIMITED;
+        };
+        let share = self.shares.get(index).copied().unwrap_or_default();
+        destination.budget.room(&share, index, in_flight)
+    }
+
+    /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one
+    /// that waits and can go on.
+    pub(super) fn update(&mut self, index: usize, in_flight: u64, waits: bool) -> Option<usize> {
+        let destination =
+            self.of.get(index).copied().flatten().and_then(|at| self.all.get_mut(at))?;
+        let before = self.shares.get(index).map_or(0, Share::taken);
+        if waits {
+            destination.window.note_filled();
+        }
+        if in_flight < before {
+            let taken = destination.budget.taken();
+            destination.window.on_acknowledged(before - in_flight, taken);
+            destination.budget.set_limit(destination.window.limit(), PORTIONS, LARGEST_PORTION);
+        }
+        destination.budget.update(&mut self.shares, index, in_flight, waits)
+    }
+
+    /// The peer of this queue pair, or a switch on the way, has lost something.
+    pub(super) fn on_loss(&mut self, index: usize, now: Instant) {
+        self.shrink(index, now, |window, taken| window.on_loss(taken));
+    }
+
+    /// The same is about to.
+    pub(super) fn on_notification(&mut self, index: usize, now: Instant) {
+        self.shrink(index, now, |window, _| window.on_notification());
+    }
+
+    fn shrink(&mut self, index: usize, now: Instant, by: impl FnOnce(&mut Window, u64)) {
+        let Some(destination) = self.of(index).and_then(|at| self.all.get_mut(at)) else { return };
+        if destination.shrunk.is_some_and(|last| now.since(last) < ONE_LOSS) {
+            return;
+        }
+        destination.shrunk = Some(now);
+        by(&mut destination.window, destination.budget.taken());
+        destination.budget.set_limit(destination.window.limit(), PORTIONS, LARGEST_PORTION);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOST: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 1));
+    const OTHER: IpAddr = IpAddr::V4(core::net::Ipv4Addr::new(10, 0, 0, 2));
+
+    fn destinations() -> Destinations {
+        let config = WindowConfig { destination_initial: 20 * LARGEST, ..WindowConfig::default() };
+        Destinations::new(config)
+    }
+
+    #[test]
+    fn queue_pairs_share_what_one_host_holds() {
+        let mut all = destinations();
+        for index in 0..3 {
+            all.assign(index, Some(if index == 2 { OTHER } else { HOST }));
+        }
+        assert_eq!(all.update(0, 20 * LARGEST, false), None);
+        assert_eq!((all.room(1, 0).left, all.room(2, 0).left), (0, 20 * LARGEST));
+        assert_eq!(all.update(1, 0, true), None);
+        assert_eq!(all.update(0, 10 * LARGEST, false), Some(1));
+        assert!(all.room(1, 0).left >= 10 * LARGEST);
+    }
+
+    #[test]
+    fn a_host_without_queue_pairs_is_forgotten() {
+        let mut all = destinations();
+        all.assign(0, Some(HOST));
+        all.assign(1, Some(HOST));
+        all.update(0, 20 * LARGEST, false);
+        all.update(1, 0, true);
+        assert_eq!(all.assign(0, Some(OTHER)), Some(1), "what it had is free");
+        assert_eq!(all.all.len(), 2);
+        all.assign(0, None);
+        all.assign(1, None);
+        assert!(all.all.is_empty() && all.by_address.is_empty());
+        assert_eq!(all.room(0, 0).left, Room::UNLIMITED.left);
+    }
+
+    #[test]
+    fn one_loss_shrinks_once() {
+        let mut all = destinations();
+        all.assign(0, Some(HOST));
+        all.assign(1, Some(HOST));
+        all.update(0, 20 * LARGEST, false);
+        all.on_loss(0, Instant::from_nanos(1_000_000));
+        all.on_loss(1, Instant::from_nanos(1_100_000));
+        let limit = |all: &Destinations| all.all[0].window.limit();
+        assert_eq!(limit(&all), 14 * LARGEST);
+        for n in 1..10 {
+            all.on_loss(1, Instant::from_nanos(1_000_000 + n * 600_000));
+        }
+        assert_eq!(limit(&all), LEAST);
+    }
+}

@@ -1,0 +1,22 @@
+//! How much may be under way, and how fast: windows in bytes, and DCQCN.
+//!
+//! A [`Window`] limits what waits for an acknowledgement, per queue pair and per destination; it
+//! reacts to loss. A [`Rate`] limits how fast data leaves; it reacts to the notifications of the
+//! peer. Neither knows of packets.
+
+mod config;
+mod rate;
+mod window;
+
+pub use config::{CongestionConfig, Dcqcn, WindowConfig};
+pub(crate) use rate::Rate;
+pub(crate) use window::Window;
+
+use crate::addr::Mtu;
+
+/// Bytes of a receive buffer that a datagram takes besides its payload: headers, and what the
+/// system keeps for each. Linux takes from 300 to 4,000, depending on sizes and interface.
+pub(crate) const OVERHEAD: u64 = 768;
+
+/// What the largest packet takes.
+pub(crate) const LARGEST: u64 = Mtu::B4096.bytes() as u64 + OVERHEAD;

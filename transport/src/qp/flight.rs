@@ -1,0 +1,147 @@
+//! Bytes of a requester's packets that are on their way, and the window that limits them.
+//!
+//! A packet is on its way from when it leaves until it is acknowledged, or until it counts as lost
+//! and is sent again. READ requests weigh nothing: what they ask for has a budget of its own.
+
+use super::read::Room;
+use crate::{
+    congestion::{LARGEST, OVERHEAD, Window, WindowConfig},
+    work::{SendOp, SendWqe},
+};
+
+/// A window has at least so many packets, or runs of packets, that ask for an acknowledgement: it
+/// opens again bit by bit.
+const ASKS: u64 = 4;
+/// At the latest after so many of the largest packets one asks, however large the window is.
+const ASK_AFTER: u64 = 64;
+
+/// See the [module's documentation](self).
+#[derive(Debug)]
+pub(crate) struct Flight {
+    window: Window,
+    bytes: u64,
+    /// Of packets behind the last one that asked for an acknowledgement.
+    unasked: u64,
+    /// The next packet waits for room in what all queue pairs share.
+    waits: bool,
+    /// The peer has not answered in time. What is sent to it until it does is little, and no part of
+    /// what all share: others go on, whose peers on the same host are alive.
+    is_apart: bool,
+    /// Something was lost that the adapter has not heard of.
+    lost: bool,
+}
+
+impl Flight {
+    pub(super) fn new(config: &WindowConfig) -> Self {
+        Self {
+            window: Window::new(config.initial, LARGEST, config.most),
+            bytes: 0,
+            unasked: 0,
+            waits: false,
+            is_apart: false,
+            lost: false,
+        }
+    }
+
+    /// Bytes on their way in what all queue pairs share.
+    pub(crate) const fn shared(&self) -> u64 {
+        if self.is_apart { 0 } else { self.bytes }
+    }
+
+    /// True if a packet waits for room in what all queue pairs share.
+    pub(crate) const fn waits(&self) -> bool {
+        self.waits
+    }
+
+    /// True if nothing is on its way because of that.
+    pub(super) const fn is_held(&self) -> bool {
+        self.waits && self.bytes == 0
+    }
+
+    /// True, once, if something was lost.
+    pub(crate) const fn take_lost(&mut self) -> bool {
+        core::mem::replace(&mut self.lost, false)
+    }
+
+    /// Bytes that may be on their way.
+    pub(super) const fn window(&self) -> u64 {
+        self.window.limit()
+    }
+
+    /// Nothing waits for room, as far as is known: it is tried anew.
+    pub(super) const fn try_anew(&mut self) {
+        self.waits = false;
+    }
+
+    /// True if a packet of so many bytes may leave, and with it whether it is to ask for an
+    /// acknowledgement: before the window is closed to the largest packet one has to.
+    pub(super) fn admit(&mut self, cost: u64, largest: u64, room: Room) -> Option<bool> {
+        let own = self.window.limit().saturating_sub(self.bytes);
+        let fits_own = cost <= own || self.bytes == 0;
+        let room = if self.is_apart { Room::UNLIMITED } else { room };
+        let fits = fits_own && cost <= room.left;
+        if !fits_own {
+            self.window.note_filled();
+        }
+        // a window that has shrunk meanwhile: without an answer it would not open again
+        if !fits && self.unasked == 0 {
+            self.waits = fits_own;
+            return None;
+        }
+        let left = own.min(room.left).saturating_sub(cost);
+        let interval = (self.window.limit() / ASKS).min(ASK_AFTER * largest);
+        Some(self.unasked + cost >= interval || left < largest)
+    }
+
+    pub(super) fn on_sent(&mut self, cost: u64, asks: bool) {
+        self.bytes += cost;
+        self.unasked = if asks { 0 } else { self.unasked + cost };
+    }
+
+    pub(super) fn on_acknowledged(&mut self, cost: u64) {
+        self.is_apart = false;
+        self.window.on_acknowledged(cost, self.bytes);
+        self.bytes = self.bytes.saturating_sub(cost);
+    }
+
+    /// A NAK shows that something was lost.
+    pub(super) fn on_loss(&mut self) {
+        if self.bytes > 0 {
+            self.window.on_loss(self.bytes);
+            self.lost = true;
+        }
+    }
+
+    pub(super) fn on_timeout(&mut self) {
+        if self.bytes > 0 {
+            self.window.on_timeout();
+            self.lost = !self.is_apart;
+            self.is_apart = true;
+        }
+    }
+
+    /// The peer has sent a congestion notification.
+    pub(super) fn on_notification(&mut self) {
+        self.window.on_notification();
+    }
+
+    /// All that was on its way counts as lost, or there is nothing.
+    pub(super) const fn clear(&mut self) {
+        self.bytes = 0;
+        self.unasked = 0;
+        self.waits = false;
+    }
+}
+
+/// Bytes of the packets `from..to` of a request, with their overhead.
+pub(super) fn cost(wqe: &SendWqe, from: u32, to: u32, mtu: u32) -> u64 {
+    if matches!(wqe.op, SendOp::Read { .. }) {
+        return 0;
+    }
+    let carried = match wqe.awaits_data() {
+        true => 0, // an atomic's bytes come with its answer
+        false => wqe.length,
+    };
+    let before = |packet: u32| u64::from(packet.saturating_mul(mtu).min(carried));
+    u64::from(to - from) * OVERHEAD + before(to) - before(from)
+}
