@@ -30,6 +30,7 @@ mod receipt;
 mod receive;
 mod timers;
 mod transmit;
+mod turns;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -71,6 +72,7 @@ use budget::{Budget, Share};
 use destinations::Destinations;
 use groups::Groups;
 use timers::Timers;
+use turns::Turns;
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -92,9 +94,7 @@ pub struct Adapter {
     /// What READs may have asked for, and what each queue pair has of it.
     reads: (Budget, Vec<Share>),
     destinations: Destinations,
-    /// Queue pairs that may have something to send, each once, in the order of their turns.
-    ready: VecDeque<usize>,
-    is_ready: Vec<bool>,
+    turns: Turns,
     cm: Cm,
     /// The PSN of the next packet of QP1.
     gsi_psn: Psn,
@@ -134,8 +134,7 @@ impl Adapter {
             congestion: config.congestion,
             reads: (Budget::new(config.read_budget, READ_PORTIONS), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
-            ready: VecDeque::new(),
-            is_ready: Vec::new(),
+            turns: Turns::default(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),
             counters: Counters::default(),
@@ -289,7 +288,7 @@ impl Adapter {
         let common = &self.qps[index].common;
         let peer = common.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
         if let Some(next) = self.destinations.assign(index, peer) {
-            self.make_ready(next);
+            self.turns.add(next);
         }
         changed
     }
@@ -382,15 +381,16 @@ impl Adapter {
         if !self.transmit_mads(buffer) {
             return;
         }
-        while let Some(&index) = self.ready.front() {
+        while let Some(turn) = self.turns.begin() {
+            let index = turn.index;
             if !self.qps.contains(index) {
-                self.end_turn(false);
+                self.turns.end(turn, false);
                 continue;
             }
             let counted = self.counted_before(index);
-            let mut packets = 0;
+            let (mut packets, mut bytes) = (0, 0);
             let (has_more, full) = loop {
-                if packets == QUANTUM {
+                if packets == QUANTUM_PACKETS || bytes >= QUANTUM_BYTES {
                     break (true, false);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
@@ -399,11 +399,14 @@ impl Adapter {
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
                 packets += 1;
+                bytes += built.length;
             };
             // a queue pair that has filled the buffer has had its turn; one that found no room in
             // it comes first in the next
-            if packets > 0 || !full {
-                self.end_turn(has_more);
+            if packets == 0 && full {
+                self.turns.put_off(turn);
+            } else {
+                self.turns.end(turn, has_more);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
             self.note_rooms(index, now);
@@ -411,17 +414,6 @@ impl Adapter {
             self.attend_cqs(now);
             if full {
                 return;
-            }
-        }
-    }
-
-    /// Ends the turn of the queue pair at the front.
-    fn end_turn(&mut self, has_more: bool) {
-        if let Some(index) = self.ready.pop_front() {
-            if has_more {
-                self.ready.push_back(index);
-            } else if let Some(flag) = self.is_ready.get_mut(index) {
-                *flag = false;
             }
         }
     }
@@ -450,16 +442,6 @@ impl Adapter {
         (qp, env)
     }
 
-    /// Gives a queue pair a turn to send.
-    fn make_ready(&mut self, index: usize) {
-        if let Some(flag) = self.is_ready.get_mut(index)
-            && !*flag
-        {
-            *flag = true;
-            self.ready.push_back(index);
-        }
-    }
-
     /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
     /// room.
     pub(super) fn note_rooms(&mut self, index: usize, now: Instant) {
@@ -476,7 +458,7 @@ impl Adapter {
             budget.update(shares, index, reads.0, reads.1),
             self.destinations.update(index, flight.0, flight.1),
         ];
-        next.into_iter().flatten().for_each(|next| self.make_ready(next));
+        next.into_iter().flatten().for_each(|next| self.turns.add(next));
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
@@ -491,7 +473,7 @@ impl Adapter {
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
         self.timers.set(index, deadline);
-        self.make_ready(index);
+        self.turns.add(index);
         self.note_rooms(index, now);
         self.attend_cqs(now);
         result
@@ -508,8 +490,10 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// Packets that a queue pair sends before the next has its turn.
-const QUANTUM: u32 = 64;
+/// Packets that a queue pair sends before the next has its turn, at most.
+const QUANTUM_PACKETS: u32 = 64;
+/// Bytes after which its turn ends: those of the largest run of datagrams.
+const QUANTUM_BYTES: usize = 15 * 4096;
 
 /// Requests that the room for READs is divided into: enough that the next one is on its way while
 /// data of another arrives, and few, since the first and the last packet of each answer leave by

@@ -392,9 +392,7 @@ impl Adapter {
         let index =
             self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
         self.by_qpn.insert(qpn, index);
-        if self.is_ready.len() <= index {
-            self.is_ready.resize(index + 1, false);
-        }
+        self.turns.make_place(index);
         Ok(qpn)
     }
 
@@ -412,7 +410,7 @@ impl Adapter {
         self.timers.forget(index);
         let (budget, shares) = &mut self.reads;
         let next = [budget.leave(shares, index), self.destinations.assign(index, None)];
-        next.into_iter().flatten().for_each(|next| self.make_ready(next));
+        next.into_iter().flatten().for_each(|next| self.turns.add(next));
         self.groups.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())

@@ -44,7 +44,7 @@ impl Adapter {
             return;
         }
         self.events.push_back(Event::DeviceFatal);
-        for index in 0..self.is_ready.len() {
+        for index in 0..self.turns.len() {
             if self
                 .qps
                 .get(index)
