@@ -23,6 +23,7 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
         delay: Duration::from_micros(dice.range(1, 20).into()),
         jitter: Duration::from_micros(if perfect { 0 } else { dice.pick(&[0, 0, 1, 30]) }),
         reorder_by: Duration::from_micros(50),
+        ..Conditions::default()
     };
     let mut network = Network::new(conditions, seed);
     // without the identification the ICRC over IPv4 is too weak for an exact oracle
