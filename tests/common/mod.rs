@@ -1,10 +1,10 @@
-//! Two adapters in virtual time over a simulated network, and one adapter against a peer that the
-//! test plays by hand.
+//! Two adapters in virtual time over a simulated network, many of them, and one adapter against a
+//! peer that the test plays by hand.
 //!
 //! A [`Pair`] runs until nothing is left to do; its clock jumps from one event to the next, so that
 //! a timeout of seconds costs nothing. It fails the test when a packet is dropped for a reason that
-//! the test has not allowed. When a test fails it prints every packet. A [`Half`] is for the rules
-//! of one side: the test sends packet values and expects packet values.
+//! the test has not allowed. When a test fails it prints every packet. A [`Star`] has many adapters.
+//! A [`Half`] is for the rules of one side: the test sends packet values and expects packet values.
 
 #![allow(dead_code, reason = "every test program uses another part")]
 #![allow(unused_imports, reason = "every test program uses another part")]
@@ -12,6 +12,7 @@
 
 mod half;
 mod node;
+mod star;
 mod trace;
 
 use std::{collections::BTreeSet, path::Path, time::Duration};
@@ -29,6 +30,7 @@ pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
 pub use node::{
     ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group,
 };
+pub use star::{Flow, Star};
 pub use trace::{Record, Trace};
 
 /// The limits of Linux's UDP_SEGMENT.

@@ -62,6 +62,8 @@ pub struct Options {
     /// A shared receive queue to receive from.
     pub srq: Option<SrqId>,
     pub quirks: Quirks,
+    /// IPv4 TOS or IPv6 traffic class; with 2 the network may mark what is sent.
+    pub traffic_class: u8,
 }
 
 impl Options {
@@ -70,7 +72,10 @@ impl Options {
             dest_qpn,
             path_mtu: self.mtu,
             rq_psn: Psn::new(rq_psn),
-            av: AddressVector::new(dest_ip.into(), 0),
+            av: AddressVector {
+                traffic_class: self.traffic_class,
+                ..AddressVector::new(dest_ip.into(), 0)
+            },
         }
     }
 
@@ -109,6 +114,7 @@ impl Default for Options {
             pkey_index: 0,
             srq: None,
             quirks: Quirks::default(),
+            traffic_class: 0,
         }
     }
 }

@@ -54,7 +54,7 @@ impl Record {
         if self.verdict.lost {
             fate.push_str("LOST");
         } else if self.arrivals.is_empty() {
-            fate.push_str("on its way");
+            fate.push_str("has not arrived");
         }
         if self.verdict.corruption.is_some() {
             fate.push_str("corrupted; ");

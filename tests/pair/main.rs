@@ -19,6 +19,7 @@ mod faults;
 mod gone;
 mod handles;
 mod limits;
+mod load;
 mod loss;
 mod memory;
 mod modify;

@@ -80,6 +80,14 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
             *totals.entry(name.into()).or_default() += count;
         }
     }
+    let (port, receiver) = (run.pair.network.port(None), run.pair.network.receive_buffer(None));
+    for (name, count) in [
+        ("dropped at a port", port.dropped),
+        ("marked at a port", port.marked),
+        ("dropped at a receive buffer", receiver.dropped),
+    ] {
+        *totals.entry(name.into()).or_default() += count;
+    }
     if capture {
         let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
         let path = directory.join(format!("roce-swarm-{seed}.pcapng"));
@@ -141,6 +149,9 @@ const OFTEN: &[&str] = &[
     "cut off: destroyed",
     "cut off: put into ERR",
     "events of a shared receive queue",
+    "dropped at a port",
+    "marked at a port",
+    "dropped at a receive buffer",
 ];
 
 /// The same for one of a thousand.

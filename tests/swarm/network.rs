@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use roce_provider::fabric::{Conditions, Identification, Network};
+use roce_provider::fabric::{Bottleneck, Conditions, Identification, Marking, Network, Receiver};
 use roce_transport::event::DropReason;
 
 use super::dice::Dice;
@@ -23,6 +23,11 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
         delay: Duration::from_micros(dice.range(1, 20).into()),
         jitter: Duration::from_micros(if perfect { 0 } else { dice.pick(&[0, 0, 1, 30]) }),
         reorder_by: Duration::from_micros(50),
+        bottleneck: dice.one_in(3).then(|| bottleneck(dice, perfect)),
+        receiver: (!perfect && dice.one_in(4)).then(|| Receiver {
+            time: Duration::from_nanos(dice.pick(&[200, 1000, 4000])),
+            buffer: dice.pick(&[8 << 10, 64 << 10, 212_992]),
+        }),
     };
     let mut network = Network::new(conditions, seed);
     // without the identification the ICRC over IPv4 is too weak for an exact oracle
@@ -36,10 +41,32 @@ pub fn network(dice: &mut Dice, seed: u64) -> Network {
     network
 }
 
+/// A port whose queue, when full, holds what takes less than an acknowledge timeout. A perfect one
+/// drops nothing.
+fn bottleneck(dice: &mut Dice, perfect: bool) -> Bottleneck {
+    let (rate, queue) = dice.pick(&[
+        (1_000_000_000, 8 << 10),
+        (1_000_000_000, 64 << 10),
+        (10_000_000_000, 16 << 10),
+        (10_000_000_000, 256 << 10),
+        (40_000_000_000, u64::MAX),
+    ]);
+    let (rate, queue) = if perfect { (40_000_000_000, u64::MAX) } else { (rate, queue) };
+    let min = dice.pick(&[0, 4 << 10, 16 << 10]);
+    let marking = Marking { min, max: 4 * min, most: dice.pick(&[0.01, 0.1, 1.0]) };
+    Bottleneck {
+        shared: dice.one_in(4),
+        queue,
+        marking: dice.one_in(2).then_some(marking),
+        ..Bottleneck::new(rate)
+    }
+}
+
 /// Every packet arrives.
 pub fn loses_nothing(network: &Network) -> bool {
-    let Conditions { loss, corruption, .. } = *network.faults().conditions();
-    loss == 0.0 && corruption == 0.0
+    let Conditions { loss, corruption, bottleneck, receiver, .. } = *network.faults().conditions();
+    let is_roomy = bottleneck.is_none_or(|port| port.queue == u64::MAX) && receiver.is_none();
+    loss == 0.0 && corruption == 0.0 && is_roomy
 }
 
 /// Every packet arrives once, in its order.

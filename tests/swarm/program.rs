@@ -252,6 +252,7 @@ impl Program {
             max_dest_rd_atomic: reads,
             access: REMOTE,
             sq_sig_all: dice.one_in(4),
+            traffic_class: dice.pick(&[0, 1, 2]),
             caps: QpCaps {
                 max_send_wr: dice.range(1, 12),
                 max_recv_wr: 64,

@@ -9,7 +9,10 @@ use roce_transport::{
     wire::{NetHeader, Packet},
 };
 
-use super::rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive};
+use super::{
+    queue::{Bottleneck, Receiver},
+    rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive},
+};
 
 /// General conditions of a network. The default is a perfect network without delay. Probabilities
 /// go from 0 (never, the default) to 1 (always).
@@ -36,6 +39,11 @@ pub struct Conditions {
     /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when
     /// this is more than the gap between them.
     pub jitter: Duration,
+    /// Ports of a limited rate, with queues, that datagrams go through before they are delayed.
+    /// `None`, the default: there is always room.
+    pub bottleneck: Option<Bottleneck>,
+    /// Limited receive buffers at the end of the way. `None`, the default: there is always room.
+    pub receiver: Option<Receiver>,
 }
 
 impl Default for Conditions {
@@ -49,6 +57,8 @@ impl Default for Conditions {
             ecn: 0.0,
             delay: Duration::ZERO,
             jitter: Duration::ZERO,
+            bottleneck: None,
+            receiver: None,
         }
     }
 }
@@ -59,6 +69,10 @@ impl Default for Conditions {
 /// ```text
 /// drop 3%                     every datagram is lost with this probability; also: duplicate, reorder, corrupt, mark
 /// delay 2ms                   every datagram takes so long; also: jitter
+/// rate 1gbit                  a port of this rate in front of each destination; rate 1gbit shared: one for all
+/// queue 64kb                  room of a port; what finds none is dropped
+/// ecn 20kb..60kb 10%          marks by what is in the port's queue: K_min, K_max and P_max of a switch
+/// receiver 2us 208kb          a receiver that needs so long for a datagram, with so large a buffer
 /// drop every 7                every seventh
 /// drop nth 3                  the third, and no other
 /// drop ack 10%                only acknowledgements
@@ -91,15 +105,16 @@ pub struct FaultPlan {
 
 impl FaultPlan {
     /// The part of the plan that concerns a device's datagrams in one direction. Rules about a
-    /// receiver that is not ready concern received datagrams only.
+    /// receiver that is not ready, and receive buffers, concern received datagrams only.
     #[must_use]
     pub fn toward(&self, direction: Direction) -> Self {
         let concerned = |rule: &&Rule| {
             rule.direction.is_none_or(|its| its == direction)
                 && (rule.action != Action::NotReady || direction == Direction::Received)
         };
+        let receiver = self.conditions.receiver.filter(|_| direction == Direction::Received);
         Self {
-            conditions: self.conditions,
+            conditions: Conditions { receiver, ..self.conditions },
             rules: self.rules.iter().filter(concerned).cloned().collect(),
         }
     }
@@ -108,9 +123,9 @@ impl FaultPlan {
 /// Decision about a datagram. By default it arrives at once and unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Verdict {
-    /// True if the datagram is lost.
+    /// True if the datagram is lost, by a fault or because a queue was full.
     pub lost: bool,
-    /// Travel time.
+    /// Travel time, that in the queue included.
     pub delay: Duration,
     /// Travel time of a second copy; `None`: there is none.
     pub copy: Option<Duration>,
@@ -282,7 +297,7 @@ impl Faults {
 
 /// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault
 /// does not disturb the sequence of the others.
-fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
+pub(super) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
     probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
 }
 

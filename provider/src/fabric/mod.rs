@@ -1,5 +1,6 @@
 //! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is
-//! told to, the same way for the same seed.
+//! told to, has ports of a limited rate and receivers of a limited buffer, and does all that the
+//! same way for the same seed.
 //!
 //! A [`Network`] has no clock and no thread. Its owner hands in datagrams with
 //! [`send`](Network::send) and takes out those that are due with
@@ -29,19 +30,28 @@
 //! ```
 
 mod faults;
+mod queue;
 mod rule;
 mod syntax;
+#[cfg(test)]
+mod tests;
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, net::IpAddr};
 
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
 use roce_transport::{
     time::Instant,
     wire::{Datagram, DatagramMeta, Ident, NetHeader},
 };
 
 pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
+pub use queue::{Bottleneck, Marking, QueueCounters, Receiver};
 pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
 pub use syntax::FaultSyntaxError;
+
+use faults::happens;
+use queue::{Queues, in_buffer, is_ect, on_wire, serialisation};
 
 /// Knowledge that the receiver has of a datagram's IPv4 identification.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -85,6 +95,10 @@ impl Delivery {
 pub struct Network {
     faults: Faults,
     identification: Identification,
+    ports: Queues,
+    receivers: Queues,
+    /// Chance of the ports' marks, apart from that of the faults.
+    marks: ChaCha8Rng,
     in_flight: BinaryHeap<Reverse<InFlight>>,
     sent: u64,
     /// Counts what was put into the queue, so that datagrams that are due at the same time keep
@@ -102,9 +116,14 @@ impl Network {
     /// A network under these conditions and rules.
     #[must_use]
     pub fn with_plan(plan: FaultPlan, seed: u64) -> Self {
+        let mut marks = ChaCha8Rng::seed_from_u64(seed);
+        marks.set_stream(1);
         Self {
             faults: Faults::new(plan, seed),
             identification: Identification::default(),
+            ports: Queues::default(),
+            receivers: Queues::default(),
+            marks,
             in_flight: BinaryHeap::new(),
             sent: 0,
             queued: 0,
@@ -127,12 +146,25 @@ impl Network {
         &mut self.faults
     }
 
-    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what was decided about
-    /// it.
+    /// Counters of the port toward this address; `None`: of all ports together.
+    #[must_use]
+    pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
+        to.map_or_else(|| self.ports.total(), |to| self.ports.counters(Some(to)))
+    }
+
+    /// Counters of the receive buffer at this address; `None`: of all of them together.
+    #[must_use]
+    pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
+        at.map_or_else(|| self.receivers.total(), |at| self.receivers.counters(Some(at)))
+    }
+
+    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what became of it up
+    /// to the end of the port's queue.
     pub fn send(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
         let number = self.sent;
         self.sent += 1;
-        let verdict = self.faults.judge(now, net, bytes);
+        let judged = self.faults.judge(now, net, bytes);
+        let verdict = self.through_port(now, net, bytes.len(), judged);
         let mut net = *net;
         if verdict.congestion {
             net.traffic_class |= 3;
@@ -143,22 +175,71 @@ impl Network {
                 corruption.apply(&mut bytes);
             }
             let datagram = Delivery { net, bytes, number, not_ready: verdict.not_ready };
-            self.in_flight.push(Reverse(InFlight {
-                due: now.plus(delay),
-                order: self.queued,
-                datagram,
-            }));
-            self.queued += 1;
+            self.put(now.plus(delay), datagram, false);
         }
         verdict
     }
 
+    /// The verdict on a datagram that the bottleneck has taken or dropped: original first, then the
+    /// copy.
+    fn through_port(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        payload: usize,
+        mut verdict: Verdict,
+    ) -> Verdict {
+        let Some(bottleneck) = self.faults.conditions().bottleneck else { return verdict };
+        if verdict.lost {
+            return verdict;
+        }
+        let length = on_wire(net, payload);
+        let service = serialisation(length, bottleneck.rate);
+        let port = self.ports.toward(now, (!bottleneck.shared).then_some(net.dst));
+        let found = port.held(now);
+        let mut enter = || port.enter(now, service, length, bottleneck.queue);
+        let Some(leaves) = enter() else { return Verdict { lost: true, ..verdict } };
+        verdict.delay = verdict.delay.saturating_add(leaves.since(now));
+        verdict.copy = verdict
+            .copy
+            .and_then(|copy| enter().map(|leaves| copy.saturating_add(leaves.since(now))));
+        if let Some(marking) = bottleneck.marking.filter(|_| is_ect(net))
+            && happens(&mut self.marks, marking.probability(found))
+        {
+            port.counters.marked += 1;
+            verdict.congestion = true;
+        }
+        verdict
+    }
+
+    fn put(&mut self, due: Instant, datagram: Delivery, received: bool) {
+        let order = self.queued;
+        self.queued += 1;
+        self.in_flight.push(Reverse(InFlight { due, order, datagram, received }));
+    }
+
     /// The next datagram that has arrived by `now`, if any.
     pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
-        if self.poll_timeout()? > now {
-            return None;
+        while self.poll_timeout()? <= now {
+            let Reverse(InFlight { due, datagram, received, .. }) = self.in_flight.pop()?;
+            match self.faults.conditions().receiver.filter(|_| !received) {
+                // its place among those that arrive when this one has been waited for
+                Some(receiver) => {
+                    let buffer = self.receivers.toward(due, Some(datagram.net.dst));
+                    let (service, bytes) =
+                        (receiver.time.as_nanos() * 1000, in_buffer(datagram.bytes.len()));
+                    if let Some(taken) = buffer.enter(due, service, bytes, receiver.buffer) {
+                        self.put(taken, datagram, true);
+                    }
+                }
+                None => return Some(self.hide(datagram)),
+            }
         }
-        let Reverse(InFlight { mut datagram, .. }) = self.in_flight.pop()?;
+        None
+    }
+
+    /// The datagram with what its receiver is told of its identification.
+    fn hide(&self, mut datagram: Delivery) -> Delivery {
         if let (Ident::Known { id, .. }, true) = (datagram.net.ident, datagram.net.src.is_ipv4()) {
             match self.identification {
                 Identification::Known => {}
@@ -166,10 +247,11 @@ impl Network {
                 Identification::Hidden => datagram.net.ident = Ident::Likely(0),
             }
         }
-        Some(datagram)
+        datagram
     }
 
-    /// Time at which the next datagram arrives; `None` when none is on its way.
+    /// Time at which the next datagram arrives, or reaches a receive buffer and may arrive later;
+    /// `None` when none is on its way.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.in_flight.peek().map(|Reverse(next)| next.due)
@@ -187,6 +269,8 @@ struct InFlight {
     due: Instant,
     order: u64,
     datagram: Delivery,
+    /// It has gone through its receive buffer.
+    received: bool,
 }
 
 impl InFlight {
@@ -212,98 +296,5 @@ impl PartialOrd for InFlight {
 impl Ord for InFlight {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
         self.key().cmp(&other.key())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    fn net() -> NetHeader {
-        NetHeader {
-            src: [10, 0, 0, 1].into(),
-            dst: [10, 0, 0, 2].into(),
-            src_port: 49152,
-            traffic_class: 2,
-            hop_limit: 64,
-            ident: Ident::Known { id: 3, dont_fragment: true },
-        }
-    }
-
-    /// Sends `count` datagrams, 1 µs apart, and returns what arrives, with its time.
-    fn run(mut network: Network, count: u32) -> Vec<(u64, Delivery)> {
-        for i in 0..count {
-            network.send(Instant::from_nanos(u64::from(i) * 1000), &net(), &i.to_be_bytes());
-        }
-        let mut arrived = Vec::new();
-        while let Some(due) = network.poll_timeout() {
-            arrived.extend(network.poll_deliver(due).map(|datagram| (due.as_nanos(), datagram)));
-        }
-        arrived
-    }
-
-    #[test]
-    fn a_perfect_network_keeps_everything_and_its_order() {
-        let arrived = run(Network::new(Conditions::default(), 1), 100);
-        assert!(arrived.iter().enumerate().all(|(i, (at, datagram))| {
-            *at == i as u64 * 1000
-                && datagram.net == net()
-                && datagram.bytes == (i as u32).to_be_bytes()
-        }));
-        assert_eq!(arrived.len(), 100);
-    }
-
-    #[test]
-    fn a_seed_repeats_and_another_differs() {
-        let conditions = Conditions {
-            loss: 0.1,
-            duplication: 0.1,
-            reordering: 0.1,
-            corruption: 0.1,
-            ecn: 0.1,
-            delay: Duration::from_micros(10),
-            jitter: Duration::from_micros(3),
-            ..Conditions::default()
-        };
-        let of = |seed| run(Network::new(conditions, seed), 1000);
-        assert_eq!(of(1), of(1));
-        assert_ne!(of(1), of(2));
-    }
-
-    #[test]
-    fn probabilities_are_met() {
-        let share = |conditions, of: fn(&[(u64, Delivery)]) -> usize| {
-            let arrived = run(Network::new(conditions, 7), 10_000);
-            (800..1200).contains(&of(&arrived)) || panic!("{} of 10,000", of(&arrived))
-        };
-        let base = Conditions::default();
-        assert!(share(Conditions { loss: 0.1, ..base }, |all| 10_000 - all.len()));
-        assert!(share(Conditions { duplication: 0.1, ..base }, |all| all.len() - 10_000));
-        assert!(share(Conditions { ecn: 0.1, ..base }, |all| all
-            .iter()
-            .filter(|(_, d)| d.net.traffic_class == 3)
-            .count()));
-        assert!(share(Conditions { corruption: 0.1, ..base }, |all| {
-            all.iter().filter(|(_, d)| d.bytes != (d.number as u32).to_be_bytes()).count()
-        }));
-        assert!(share(Conditions { reordering: 0.1, ..base }, |all| {
-            all.iter().filter(|(at, d)| *at != d.number * 1000).count()
-        }));
-    }
-
-    #[test]
-    fn the_identification_can_be_hidden() {
-        for (identification, ident) in [
-            (Identification::Known, net().ident),
-            (Identification::Guessed, Ident::Likely(3)),
-            (Identification::Hidden, Ident::Likely(0)),
-        ] {
-            let mut network = Network::new(Conditions::default(), 1);
-            network.set_identification(identification);
-            network.send(Instant::ZERO, &net(), b"");
-            assert_eq!(network.poll_deliver(Instant::ZERO).unwrap().net.ident, ident);
-        }
     }
 }

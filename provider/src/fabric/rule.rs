@@ -153,7 +153,8 @@ impl Corruption {
 /// Action on a datagram that a rule hits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Action {
-    /// Nothing: the datagram arrives, whatever later rules and the conditions say.
+    /// Nothing: the datagram arrives, whatever later rules and the conditions say, if the ports and
+    /// receive buffers on its way have room.
     Pass,
     /// Loses the datagram.
     Drop,

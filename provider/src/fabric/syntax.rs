@@ -1,10 +1,18 @@
 //! Faults as text.
 
+mod capacity;
+mod quantity;
+mod words;
+
 use std::{net::IpAddr, str::FromStr, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::PacketPosition};
 use thiserror::Error;
 
+use self::{
+    quantity::{percentage, time},
+    words::{Words, set},
+};
 use super::{
     faults::{Conditions, FaultPlan},
     rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule},
@@ -31,11 +39,19 @@ impl FromStr for FaultPlan {
     type Err = FaultSyntaxError;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let mut plan = Self::default();
+        let (mut plan, mut port) = (Self::default(), capacity::Port::default());
         for clause in text.split([',', ';']).map(str::trim).filter(|clause| !clause.is_empty()) {
-            add(&mut plan, Words::of(clause))
-                .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
+            let words = Words::of(clause);
+            if capacity::concerns(&words) {
+                port.add(&mut plan.conditions, clause, words)
+            } else {
+                add(&mut plan, words)
+            }
+            .map_err(|problem| FaultSyntaxError::new(clause, problem))?;
         }
+        let bottleneck = port.bottleneck();
+        plan.conditions.bottleneck =
+            bottleneck.map_err(|(clause, problem)| FaultSyntaxError::new(clause, problem))?;
         Ok(plan)
     }
 }
@@ -48,31 +64,6 @@ impl FromStr for Rule {
         parse(Words::of(clause))
             .and_then(Clause::into_rule)
             .map_err(|problem| FaultSyntaxError::new(clause, problem))
-    }
-}
-
-/// The words of a clause.
-struct Words<'a> {
-    words: Vec<&'a str>,
-    at: usize,
-}
-
-impl<'a> Words<'a> {
-    fn of(clause: &'a str) -> Self {
-        Self { words: clause.split_whitespace().collect(), at: 0 }
-    }
-
-    fn next(&mut self) -> Option<&'a str> {
-        let word = self.words.get(self.at).copied()?;
-        self.at += 1;
-        Some(word)
-    }
-
-    /// The word after `what`.
-    fn value(&mut self, what: &str, example: &str) -> Result<&'a str, String> {
-        self.next().ok_or_else(|| {
-            format!("something is missing after \"{what}\"; write for example \"{example}\"")
-        })
     }
 }
 
@@ -150,6 +141,9 @@ impl Clause {
 }
 
 fn parse(mut words: Words<'_>) -> Result<Clause, String> {
+    if capacity::concerns(&words) {
+        return Err(format!("{} is for every datagram, and no rule", words.words[0]));
+    }
     let verb = match words.next().unwrap_or_default() {
         "pass" => Verb::Pass,
         "drop" | "lose" => Verb::Drop,
@@ -162,7 +156,7 @@ fn parse(mut words: Words<'_>) -> Result<Clause, String> {
         "rnr" => Verb::NotReady,
         word => {
             return Err(format!(
-                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr or pass"
+                "\"{word}\" is nothing that can happen; start with drop, duplicate, reorder, corrupt, mark (or ecn), delay, jitter, rnr, pass, rate, queue or receiver"
             ));
         }
     };
@@ -227,27 +221,15 @@ fn option(clause: &mut Clause, word: &str, words: &mut Words<'_>) -> Result<(), 
         "tx" => set(direction, Direction::Sent, "directions"),
         "rx" => set(direction, Direction::Received, "directions"),
         "times" => set(times, count(words.value(word, "times 5")?, "times 5")?, "limits"),
-        _ => match word.strip_suffix('%').map(str::parse::<f64>) {
-            Some(Ok(percent)) if (0.0..=100.0).contains(&percent) => {
-                frequency(clause, Frequency::Chance(percent / 100.0))
-            }
-            Some(_) => Err(format!("\"{word}\" must be a percentage from 0% to 100%")),
-            None if word.parse::<f64>().is_ok() => {
-                Err(format!("write \"{word}%\" for a probability, or \"every {word}\""))
-            }
-            None => Err(format!(
-                "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
-                 tx, rx, from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
-                 last, only"
-            )),
-        },
-    }
-}
-
-fn set<T>(slot: &mut Option<T>, value: T, what: &str) -> Result<(), String> {
-    match slot.replace(value) {
-        None => Ok(()),
-        Some(_) => Err(format!("there are two {what} in one clause; write two clauses")),
+        _ if word.ends_with('%') => frequency(clause, Frequency::Chance(percentage(word)?)),
+        _ if word.parse::<f64>().is_ok() => {
+            Err(format!("write \"{word}%\" for a probability, or \"every {word}\""))
+        }
+        _ => Err(format!(
+            "\"{word}\" is not understood; possible are a percentage, every N, nth N, once, twice, times N, psn A..B, qp N, \
+             tx, rx, from IP, to IP, request, response, send, write, read, read-response, ack, nak, rnr-nak, cnp, first, middle, \
+             last, only"
+        )),
     }
 }
 
@@ -301,26 +283,6 @@ fn count(word: &str, example: &str) -> Result<u64, String> {
 
 fn address(word: &str) -> Result<IpAddr, String> {
     word.parse().map_err(|_| format!("\"{word}\" is not an IP address"))
-}
-
-fn time(word: &str) -> Result<Duration, String> {
-    let digits = word.trim_end_matches(|c: char| c.is_alphabetic());
-    let seconds_per_unit = match &word[digits.len()..] {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" => 1.0,
-        _ => {
-            return Err(format!(
-                "\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\""
-            ));
-        }
-    };
-    let seconds = digits.parse::<f64>().map(|count| count * seconds_per_unit).ok();
-    let duration = seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
-    duration.ok_or_else(|| {
-        format!("\"{word}\" is not a time; write for example \"50us\", \"2ms\" or \"1s\"")
-    })
 }
 
 #[cfg(test)]

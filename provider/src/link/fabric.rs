@@ -17,7 +17,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use super::{Datagram, Link, MulticastLink};
 use crate::{
     bind::BindError,
-    fabric::{Delivery, FaultPlan, Faults, Network},
+    fabric::{Delivery, FaultPlan, Faults, Network, QueueCounters},
     sync::Mutex,
 };
 
@@ -96,6 +96,19 @@ impl Fabric {
         act(self.lock().network.faults_mut())
     }
 
+    /// Counters of the port toward this address, as the plan's `rate` has it; `None`: of all ports.
+    #[must_use]
+    pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
+        self.lock().network.port(to)
+    }
+
+    /// Counters of the receive buffer at this address, as the plan's `receiver` has it; `None`: of
+    /// all of them.
+    #[must_use]
+    pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
+        self.lock().network.receive_buffer(at)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Shared> {
         self.shared.lock()
     }
@@ -157,6 +170,11 @@ impl Link for FabricLink {
 
     fn source_port(&self) -> SourcePort {
         SourcePort::PerFlow
+    }
+
+    fn receive_buffer(&self) -> Option<usize> {
+        let shared = self.fabric.lock();
+        shared.network.faults().conditions().receiver.map(|receiver| receiver.room())
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {

@@ -70,7 +70,8 @@ impl Link for FaultyLink {
     }
 
     fn receive_buffer(&self) -> Option<usize> {
-        self.inner.receive_buffer()
+        let receiver = self.inward.faults().conditions().receiver.map(|receiver| receiver.room());
+        [self.inner.receive_buffer(), receiver].into_iter().flatten().min()
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
@@ -215,6 +216,43 @@ mod tests {
         assert_eq!(pass("drop nth 2 tx"), (3, vec![true; 4]));
         assert_eq!(pass("drop send rx"), (4, vec![]));
         assert_eq!(pass("drop 100% tx"), (0, vec![true; 4]));
+    }
+
+    #[test]
+    fn the_smaller_receive_buffer_counts() {
+        let buffer = |plan: &str| {
+            let wire = Box::new(Wire(Arc::default()));
+            FaultyLink::new(wire, &plan.parse().unwrap(), 1).receive_buffer()
+        };
+        assert_eq!((buffer("drop 1%"), buffer("receiver 1us 64kb")), (None, Some(65_536)));
+    }
+
+    /// A rate is one each way, a receive buffer only for what is received.
+    #[test]
+    fn ports_and_receivers_have_a_direction() {
+        let wire = |plan: &str| {
+            let mut link =
+                FaultyLink::new(Box::new(Wire(Arc::default())), &plan.parse().unwrap(), 1);
+            let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
+            let run = Transmit {
+                src,
+                dst,
+                src_port,
+                traffic_class,
+                hop_limit,
+                segment: 16,
+                range: 0..16,
+            };
+            link.send(Instant::ZERO, &SEND_ONLY, &[run]).unwrap();
+            link.receive(Instant::ZERO, &mut |_| {}).unwrap();
+            let passed = |network: &Network| {
+                (network.port(None).passed, network.receive_buffer(None).passed)
+            };
+            (passed(&link.outward), passed(&link.inward), link.deadline())
+        };
+        let at = |nanos| Some(Instant::from_nanos(nanos));
+        assert_eq!(wire("rate 1mbit"), ((1, 0), (1, 0), at((16 + 66) * 8000)));
+        assert_eq!(wire("receiver 1us"), ((0, 0), (0, 1), at(1000)));
     }
 
     #[test]
