@@ -1,10 +1,12 @@
 //! Bytes that queue pairs share: what their READs may have asked for, and what may be on its way to
 //! one destination.
 //!
-//! Queue pairs that find no room wait in a line, and the foremost is woken when there is room.
+//! Queue pairs that find no room wait for a [turn](super::turns), and the foremost is woken when
+//! there is room.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::vec::Vec;
 
+use super::turns::{Place, Turn, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
 /// What a queue pair has of a budget.
@@ -12,7 +14,7 @@ use crate::{congestion::LARGEST, qp::Room};
 pub(super) struct Share {
     taken: u64,
     waits: bool,
-    in_line: bool,
+    place: Place,
 }
 
 impl Share {
@@ -27,16 +29,16 @@ pub(super) struct Budget {
     /// Bytes of one request, at most, and of one turn of those who wait.
     portion: u64,
     taken: u64,
-    waiting: VecDeque<usize>,
-    /// Who is to go on next; until it has, there is no room for others.
-    granted: Option<usize>,
+    waiting: Turns,
+    /// Whose turn it is; until it has taken something, there is no room for others.
+    granted: Option<Turn>,
 }
 
 impl Budget {
     /// A budget of so many bytes, at least one packet, that is used up by so many portions.
     pub(super) fn new(limit: u64, portions: u64) -> Self {
         let mut budget =
-            Self { limit: 0, portion: 0, taken: 0, waiting: VecDeque::new(), granted: None };
+            Self { limit: 0, portion: 0, taken: 0, waiting: Turns::default(), granted: None };
         budget.set_limit(limit, portions, u64::MAX);
         budget
     }
@@ -56,7 +58,7 @@ impl Budget {
     pub(super) fn room(&self, share: &Share, index: usize, taken: u64) -> Room {
         let left = self.left(share, taken);
         let left = match self.granted {
-            Some(granted) if granted != index => 0,
+            Some(granted) if granted.index != index => 0,
             // one portion, when others wait
             Some(_) if !self.waiting.is_empty() => {
                 left.min(self.portion.saturating_sub(taken.saturating_sub(share.taken)))
@@ -87,37 +89,38 @@ impl Budget {
             shares.resize(index + 1, Share::default());
         }
         let share = &mut shares[index];
-        if self.granted == Some(index) && (!waits || taken > share.taken) {
+        if let Some(turn) = self.granted.filter(|turn| turn.index == index)
+            && (!waits || taken > share.taken)
+        {
             self.granted = None;
+            let got = taken.saturating_sub(share.taken);
+            self.waiting.end(turn, got, waits, &mut share.place);
         }
         self.taken = self.taken - share.taken + taken;
         (share.taken, share.waits) = (taken, waits);
-        if waits && !share.in_line && self.granted != Some(index) {
-            share.in_line = true;
-            self.waiting.push_back(index);
-        }
-        if self.waiting.is_empty() && self.granted.is_none() {
-            return None;
+        if waits {
+            self.waiting.add(index, &mut share.place);
         }
         if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion {
             return None;
         }
         while self.granted.is_none()
-            && let Some(next) = self.waiting.pop_front()
+            && let Some(next) = self.waiting.begin(|index| &mut shares[index].place)
         {
-            shares[next].in_line = false;
-            // one that was destroyed meanwhile does not wait any more
-            self.granted = Some(next).filter(|_| shares[next].waits);
+            let share = &mut shares[next.index];
+            match share.waits {
+                true => self.granted = Some(next),
+                false => self.waiting.end(next, 0, false, &mut share.place),
+            }
         }
-        self.granted
+        self.granted.map(|turn| turn.index)
     }
 
     /// Forgets a queue pair that has left.
     pub(super) fn leave(&mut self, shares: &mut Vec<Share>, index: usize) -> Option<usize> {
         let next = self.update(shares, index, 0, false);
-        if let Some(share) = shares.get_mut(index).filter(|share| share.in_line) {
-            share.in_line = false;
-            self.waiting.retain(|&waiting| waiting != index);
+        if let Some(share) = shares.get_mut(index) {
+            self.waiting.remove(index, &mut share.place);
         }
         next
     }

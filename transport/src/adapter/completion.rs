@@ -95,7 +95,7 @@ impl Adapter {
             self.cq_timers.set(index, self.cqs.get(index).and_then(|cq| cq.deadline()));
         }
         while let Some(id) = self.overrun.pop() {
-            for index in 0..self.turns.len() {
+            for index in 0..self.places.len() {
                 let Some(qp) = self.qps.get(index) else { continue };
                 if qp.common.completes_in(id)
                     && !matches!(qp.common.state, State::Reset | State::Err)

@@ -72,7 +72,7 @@ use budget::{Budget, Share};
 use destinations::Destinations;
 use groups::Groups;
 use timers::Timers;
-use turns::Turns;
+use turns::{Place, Turns};
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -95,6 +95,8 @@ pub struct Adapter {
     reads: (Budget, Vec<Share>),
     destinations: Destinations,
     turns: Turns,
+    /// By queue pair.
+    places: Vec<Place>,
     cm: Cm,
     /// The PSN of the next packet of QP1.
     gsi_psn: Psn,
@@ -135,6 +137,7 @@ impl Adapter {
             reads: (Budget::new(config.read_budget, READ_PORTIONS), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
             turns: Turns::default(),
+            places: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),
             counters: Counters::default(),
@@ -288,7 +291,7 @@ impl Adapter {
         let common = &self.qps[index].common;
         let peer = common.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
         if let Some(next) = self.destinations.assign(index, peer) {
-            self.turns.add(next);
+            self.make_ready(next);
         }
         changed
     }
@@ -381,16 +384,16 @@ impl Adapter {
         if !self.transmit_mads(buffer) {
             return;
         }
-        while let Some(turn) = self.turns.begin() {
+        while let Some(turn) = self.turns.begin(|index| &mut self.places[index]) {
             let index = turn.index;
             if !self.qps.contains(index) {
-                self.turns.end(turn, false);
+                self.turns.end(turn, 0, false, &mut self.places[index]);
                 continue;
             }
             let counted = self.counted_before(index);
-            let (mut packets, mut bytes) = (0, 0);
+            let (mut packets, mut bytes) = (0, 0_u64);
             let (has_more, full) = loop {
-                if packets == QUANTUM_PACKETS || bytes >= QUANTUM_BYTES {
+                if packets == QUANTUM_PACKETS || bytes >= turn.bytes {
                     break (true, false);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
@@ -399,14 +402,14 @@ impl Adapter {
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
                 packets += 1;
-                bytes += built.length;
+                bytes += built.length as u64;
             };
             // a queue pair that has filled the buffer has had its turn; one that found no room in
             // it comes first in the next
             if packets == 0 && full {
                 self.turns.put_off(turn);
             } else {
-                self.turns.end(turn, has_more);
+                self.turns.end(turn, bytes, has_more, &mut self.places[index]);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
             self.note_rooms(index, now);
@@ -442,6 +445,13 @@ impl Adapter {
         (qp, env)
     }
 
+    /// Gives a queue pair a turn to send.
+    fn make_ready(&mut self, index: usize) {
+        if let Some(place) = self.places.get_mut(index) {
+            self.turns.add(index, place);
+        }
+    }
+
     /// Notes what a queue pair has under way and waits for, and lets others go on that wait for
     /// room.
     pub(super) fn note_rooms(&mut self, index: usize, now: Instant) {
@@ -458,7 +468,7 @@ impl Adapter {
             budget.update(shares, index, reads.0, reads.1),
             self.destinations.update(index, flight.0, flight.1),
         ];
-        next.into_iter().flatten().for_each(|next| self.turns.add(next));
+        next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }
 
     /// Does something with a queue pair, and what follows from it: its turn to send, its timer, a
@@ -473,7 +483,7 @@ impl Adapter {
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
         self.timers.set(index, deadline);
-        self.turns.add(index);
+        self.make_ready(index);
         self.note_rooms(index, now);
         self.attend_cqs(now);
         result
@@ -492,8 +502,6 @@ impl fmt::Debug for Adapter {
 
 /// Packets that a queue pair sends before the next has its turn, at most.
 const QUANTUM_PACKETS: u32 = 64;
-/// Bytes after which its turn ends: those of the largest run of datagrams.
-const QUANTUM_BYTES: usize = 15 * 4096;
 
 /// Requests that the room for READs is divided into: enough that the next one is on its way while
 /// data of another arrives, and few, since the first and the last packet of each answer leave by

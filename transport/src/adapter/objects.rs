@@ -7,6 +7,7 @@ use rand_core::RngCore;
 use super::{
     Adapter,
     error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
+    turns::Place,
 };
 use crate::{
     addr::AddressVector,
@@ -392,7 +393,9 @@ impl Adapter {
         let index =
             self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
         self.by_qpn.insert(qpn, index);
-        self.turns.make_place(index);
+        if self.places.len() <= index {
+            self.places.resize(index + 1, Place::default());
+        }
         Ok(qpn)
     }
 
@@ -410,7 +413,7 @@ impl Adapter {
         self.timers.forget(index);
         let (budget, shares) = &mut self.reads;
         let next = [budget.leave(shares, index), self.destinations.assign(index, None)];
-        next.into_iter().flatten().for_each(|next| self.turns.add(next));
+        next.into_iter().flatten().for_each(|next| self.make_ready(next));
         self.groups.detach_everywhere(index);
         self.counted.remove(&index);
         Ok(())

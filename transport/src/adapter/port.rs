@@ -44,7 +44,7 @@ impl Adapter {
             return;
         }
         self.events.push_back(Event::DeviceFatal);
-        for index in 0..self.turns.len() {
+        for index in 0..self.places.len() {
             if self
                 .qps
                 .get(index)

@@ -1,63 +1,82 @@
-//! The order in which queue pairs send: rounds of bounded turns.
+//! The order in which queue pairs send, or get room: rounds of bounded turns.
 //!
 //! Read first: RFC 8290, section 4.2 (the scheduler of FQ-CoDel). A queue pair that had nothing to
-//! send comes before those that always have something, for one turn: who has little to say waits
-//! for the turn that is under way, and for others like it. Then it stands behind all others until
-//! they have had theirs, so that nobody comes first twice in a round.
+//! send comes before those that always have something: who has little to say waits for the turn that
+//! is under way, and for others like it. What it sends so is its share of the round: when that is
+//! used up, it waits until all others have had their turn.
 
-use alloc::{collections::VecDeque, vec::Vec};
+use alloc::collections::VecDeque;
 
-/// Queue pairs that may have something to send.
+/// Bytes of a turn: those of the largest run of datagrams.
+pub(super) const QUANTUM: u64 = 15 * 4096;
+
+/// Queue pairs that wait for a turn.
 #[derive(Default, Debug)]
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
-    /// By queue pair: whether it is in one of the lines, or has its turn.
-    is_ready: Vec<bool>,
+}
+
+/// A queue pair's place among those that wait for a turn.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Place {
+    is_fresh: bool,
+    is_in_round: bool,
+    /// What is left of its share of the round.
+    credit: u64,
 }
 
 /// The turn of a queue pair.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Turn {
     pub(super) index: usize,
+    /// Bytes after which it ends.
+    pub(super) bytes: u64,
     is_fresh: bool,
 }
 
 impl Turns {
-    /// There is a queue pair with this index.
-    pub(super) fn make_place(&mut self, index: usize) {
-        if self.is_ready.len() <= index {
-            self.is_ready.resize(index + 1, false);
-        }
-    }
-
-    /// Number of queue pairs that there have been at once.
-    pub(super) const fn len(&self) -> usize {
-        self.is_ready.len()
+    /// True if nobody waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.fresh.is_empty() && self.others.is_empty()
     }
 
     /// Gives a queue pair a turn, unless it has one already.
-    pub(super) fn add(&mut self, index: usize) {
-        if let Some(is_ready @ false) = self.is_ready.get_mut(index) {
-            *is_ready = true;
+    pub(super) fn add(&mut self, index: usize, place: &mut Place) {
+        if !place.is_in_round {
+            place.credit = QUANTUM;
+        }
+        if !place.is_fresh && place.credit > 0 {
+            place.is_fresh = true;
             self.fresh.push_back(index);
         }
     }
 
     /// Begins the next turn.
-    pub(super) fn begin(&mut self) -> Option<Turn> {
-        let fresh = self.fresh.pop_front().map(|index| Turn { index, is_fresh: true });
-        fresh.or_else(|| Some(Turn { index: self.others.pop_front()?, is_fresh: false }))
+    pub(super) fn begin<'a>(
+        &mut self,
+        place_of: impl FnOnce(usize) -> &'a mut Place,
+    ) -> Option<Turn> {
+        let is_fresh = !self.fresh.is_empty();
+        let line = if is_fresh { &mut self.fresh } else { &mut self.others };
+        let index = line.pop_front()?;
+        let place = place_of(index);
+        if !is_fresh {
+            place.credit = QUANTUM;
+        }
+        Some(Turn { index, bytes: place.credit, is_fresh })
     }
 
-    /// Ends a turn.
-    pub(super) fn end(&mut self, turn: Turn, has_more: bool) {
-        let Turn { index, is_fresh } = turn;
-        if has_more || is_fresh && !self.others.is_empty() {
+    /// Ends a turn in which so many bytes were sent.
+    pub(super) fn end(&mut self, turn: Turn, sent: u64, has_more: bool, place: &mut Place) {
+        let Turn { index, is_fresh, .. } = turn;
+        place.credit = place.credit.saturating_sub(sent);
+        let was_in_round = place.is_in_round && is_fresh;
+        place.is_in_round = was_in_round || has_more || is_fresh && !self.others.is_empty();
+        if place.is_in_round && !was_in_round {
             self.others.push_back(index);
-        } else if let Some(is_ready) = self.is_ready.get_mut(index) {
-            *is_ready = false;
         }
+        place.is_fresh &= !is_fresh;
     }
 
     /// Puts off a turn in which nothing could be sent.
@@ -65,61 +84,103 @@ impl Turns {
         let line = if turn.is_fresh { &mut self.fresh } else { &mut self.others };
         line.push_front(turn.index);
     }
+
+    /// Forgets a queue pair.
+    pub(super) fn remove(&mut self, index: usize, place: &mut Place) {
+        if place.is_fresh {
+            self.fresh.retain(|&other| other != index);
+        }
+        if place.is_in_round {
+            self.others.retain(|&other| other != index);
+        }
+        *place = Place::default();
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::{vec, vec::Vec};
+
     use super::*;
 
-    fn turns(count: usize) -> Turns {
-        let mut turns = Turns::default();
-        turns.make_place(count - 1);
-        turns
+    struct Test {
+        turns: Turns,
+        places: Vec<Place>,
     }
 
-    fn next(turns: &mut Turns, has_more: bool) -> Option<usize> {
-        let turn = turns.begin()?;
-        turns.end(turn, has_more);
-        Some(turn.index)
-    }
+    impl Test {
+        fn new() -> Self {
+            Self { turns: Turns::default(), places: vec![Place::default(); 101] }
+        }
 
-    #[test]
-    fn who_had_nothing_to_send_comes_first_and_once_in_a_round() {
-        let mut turns = turns(10);
-        (0..4).for_each(|index| turns.add(index));
-        (0..4).for_each(|index| assert_eq!(next(&mut turns, true), Some(index)));
-        assert_eq!(next(&mut turns, true), Some(0));
-        turns.add(9);
-        assert_eq!(next(&mut turns, false), Some(9));
-        turns.add(9);
-        let round: Vec<_> = (0..5).map(|_| next(&mut turns, true).unwrap()).collect();
-        assert_eq!(round, [1, 2, 3, 0, 9], "its second message waits for everybody's turn");
-    }
+        fn add(&mut self, index: usize) {
+            self.turns.add(index, &mut self.places[index]);
+        }
 
-    #[test]
-    fn many_with_little_do_not_starve_one_with_much() {
-        let mut turns = turns(101);
-        turns.add(100);
-        assert_eq!(next(&mut turns, true), Some(100));
-        let mut waited = 0;
-        for _ in 0..1000 {
-            (0..100).for_each(|index| turns.add(index));
-            let turn = turns.begin().unwrap();
-            waited = if turn.index == 100 { 0 } else { waited + 1 };
-            assert!(waited <= 200, "no more than one turn of all others in between, twice");
-            turns.end(turn, turn.index == 100);
+        fn begin(&mut self) -> Option<Turn> {
+            self.turns.begin(|index| &mut self.places[index])
+        }
+
+        fn next(&mut self, sent: u64, has_more: bool) -> Option<usize> {
+            let turn = self.begin()?;
+            self.turns.end(turn, sent, has_more, &mut self.places[turn.index]);
+            Some(turn.index)
         }
     }
 
     #[test]
+    fn who_had_nothing_to_send_comes_first_until_its_share_is_used_up() {
+        let mut test = Test::new();
+        (0..4).for_each(|index| test.add(index));
+        (0..4).for_each(|index| assert_eq!(test.next(QUANTUM, true), Some(index)));
+        assert_eq!(test.next(QUANTUM, true), Some(0));
+        test.add(9);
+        assert_eq!(test.next(QUANTUM - 10, false), Some(9));
+        test.add(9);
+        test.add(1);
+        assert_eq!(test.next(10, false), Some(9));
+        test.add(9);
+        let round: Vec<_> = (0..5).map(|_| test.next(QUANTUM, true).unwrap()).collect();
+        assert_eq!(round, [1, 2, 3, 0, 9], "what it sends now waits for everybody's turn");
+    }
+
+    #[test]
+    fn many_with_little_do_not_starve_one_with_much() {
+        let mut test = Test::new();
+        test.add(100);
+        let (mut much, mut little) = (0, 0);
+        for _ in 0..100_000 {
+            (0..100).for_each(|index| test.add(index));
+            let turn = test.begin().unwrap();
+            let sent = if turn.index == 100 { QUANTUM } else { QUANTUM / 4 };
+            *(if turn.index == 100 { &mut much } else { &mut little }) += sent;
+            test.turns.end(turn, sent, turn.index == 100, &mut test.places[turn.index]);
+        }
+        assert!(much * 210 > little, "its share is a hundredth at least, and half of that here");
+    }
+
+    #[test]
     fn a_turn_that_is_put_off_comes_next() {
-        let mut turns = turns(2);
-        turns.add(0);
-        turns.add(1);
-        let turn = turns.begin().unwrap();
-        turns.put_off(turn);
-        assert_eq!(next(&mut turns, false), Some(0));
-        assert_eq!(next(&mut turns, false), Some(1));
-        assert_eq!(next(&mut turns, false), None);
+        let mut test = Test::new();
+        test.add(0);
+        test.add(1);
+        let turn = test.begin().unwrap();
+        test.turns.put_off(turn);
+        assert_eq!(test.next(1, false), Some(0));
+        assert_eq!(test.next(1, false), Some(1));
+        assert_eq!((test.next(1, false), test.turns.is_empty()), (None, true));
+    }
+
+    #[test]
+    fn who_is_forgotten_is_in_no_line() {
+        let mut test = Test::new();
+        (0..3).for_each(|index| test.add(index));
+        test.next(QUANTUM, true);
+        test.next(1, true);
+        test.add(1);
+        for index in 0..3 {
+            test.turns.remove(index, &mut test.places[index]);
+        }
+        assert!(test.turns.is_empty());
     }
 }

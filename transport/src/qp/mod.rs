@@ -346,9 +346,11 @@ impl Qp {
 
     fn build_request(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         loop {
-            if !matches!(self.common.state, State::Rts | State::Sqd)
-                || !self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
-            {
+            if !matches!(self.common.state, State::Rts | State::Sqd) {
+                return None;
+            }
+            if !self.rate.allows(env.now, env.congestion.dcqcn.as_ref()) {
+                self.requester.wait_for_no_room();
                 return None;
             }
             let Some(request) = self.requester.next(&mut self.common, env) else {

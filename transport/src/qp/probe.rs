@@ -8,7 +8,7 @@
 //! they did.
 //!
 //! The round-trip time is smoothed as in RFC 6298; a packet that was sent twice is not measured
-//! (Karn's rule).
+//! (Karn's rule): the wait stays as long as the last probe's until one is.
 
 use core::time::Duration;
 
@@ -16,6 +16,8 @@ use crate::{psn::Psn, time::Instant};
 
 /// Probes without an answer in between; after them only the acknowledge timer is left.
 const MOST: u32 = 3;
+/// Number of times that the wait doubles, at most.
+const LONGEST: u32 = 6;
 /// Wait before the first probe, at least: a peer's thread that sleeps takes as long to wake.
 const SHORTEST: Duration = Duration::from_micros(200);
 /// Wait while no round trip has been measured.
@@ -29,6 +31,8 @@ pub(crate) struct Probe {
     timed: Option<(Psn, Instant)>,
     /// Probes since the last progress.
     sent: u32,
+    /// Number of times that the wait has doubled since something was measured.
+    doubled: u32,
     deadline: Option<Instant>,
     /// The deadline has passed, and the probe has not left yet.
     is_due: bool,
@@ -57,6 +61,7 @@ impl Probe {
         if let Some((_, left)) = self.timed.filter(|(psn, _)| psn.is_before(end)) {
             self.measure(now.since(left));
             self.timed = None;
+            self.doubled = 0;
         }
         self.sent = 0;
         self.stop();
@@ -96,12 +101,13 @@ impl Probe {
         self.is_due = false;
         self.timed = None;
         self.sent += 1;
+        self.doubled = (self.doubled + 1).min(LONGEST);
         self.start(now);
         true
     }
 
     fn start(&mut self, now: Instant) {
-        self.deadline = (self.sent < MOST).then(|| now.plus(self.wait() * (1 << self.sent)));
+        self.deadline = (self.sent < MOST).then(|| now.plus(self.wait() * (1 << self.doubled)));
     }
 
     fn wait(&self) -> Duration {

@@ -205,9 +205,16 @@ impl Requester {
         self.next_in_order(common, env).or_else(|| self.next_probe(common, env))
     }
 
-    fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
+    /// Nothing waits for room that all queue pairs share, as far as is known: it is tried anew, or
+    /// waits for something else. Who has a place in the line and does not use it keeps the others
+    /// waiting.
+    pub(crate) const fn wait_for_no_room(&mut self) {
         self.portions.try_anew();
         self.flight.try_anew();
+    }
+
+    fn next_in_order(&mut self, common: &mut Common, env: &mut Env<'_>) -> Option<RequestPacket> {
+        self.wait_for_no_room();
         if self.retry.is_paused() {
             return None;
         }
