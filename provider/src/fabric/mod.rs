@@ -68,13 +68,17 @@ pub struct Delivery {
     pub number: u64,
     /// True if it is to find its receiver not ready.
     pub not_ready: bool,
+    /// True if it has met a receive buffer that fills. No fault of the network does this: the
+    /// receiver's side says so.
+    pub congested: bool,
 }
 
 impl Delivery {
     /// The datagram as its receiver takes it.
     #[must_use]
     pub fn datagram(&self) -> Datagram<'_> {
-        let meta = DatagramMeta { not_ready: self.not_ready, checksum_verified: false };
+        let &Self { not_ready, congested, .. } = self;
+        let meta = DatagramMeta { not_ready, congested, checksum_verified: false };
         Datagram { net: &self.net, bytes: &self.bytes, meta }
     }
 }
@@ -142,7 +146,8 @@ impl Network {
             if let Some(corruption) = verdict.corruption {
                 corruption.apply(&mut bytes);
             }
-            let datagram = Delivery { net, bytes, number, not_ready: verdict.not_ready };
+            let not_ready = verdict.not_ready;
+            let datagram = Delivery { net, bytes, number, not_ready, congested: false };
             self.in_flight.push(Reverse(InFlight {
                 due: now.plus(delay),
                 order: self.queued,

@@ -87,10 +87,14 @@ impl Link for FaultyLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.forward(now)?;
         let inward = &mut self.inward;
+        // of the socket at this moment, whichever datagrams the faults let through now
+        let mut congested = false;
         let mut count = self.inner.receive(now, &mut |datagram| {
+            congested |= datagram.meta.congested;
             inward.send(now, datagram.net, datagram.bytes);
         })?;
-        while let Some(delivery) = self.inward.poll_deliver(now) {
+        while let Some(mut delivery) = self.inward.poll_deliver(now) {
+            delivery.congested = congested;
             sink(&delivery.datagram());
             count += 1;
         }
@@ -178,7 +182,7 @@ mod tests {
             _: Instant,
             sink: &mut dyn FnMut(&Datagram<'_>),
         ) -> io::Result<usize> {
-            let meta = DatagramMeta { not_ready: false, checksum_verified: true };
+            let meta = DatagramMeta { checksum_verified: true, congested: true, not_ready: false };
             sink(&Datagram { net: &net(), bytes: &SEND_ONLY, meta });
             Ok(1)
         }
@@ -201,6 +205,7 @@ mod tests {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
             let mut note = |datagram: &Datagram<'_>| {
                 assert!(!datagram.meta.checksum_verified, "something may have happened to it");
+                assert!(datagram.meta.congested, "the socket fills all the same");
                 ready.push(!datagram.meta.not_ready);
             };
             link.receive(Instant::ZERO, &mut note).unwrap();

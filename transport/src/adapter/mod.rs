@@ -428,6 +428,7 @@ impl Adapter {
             deferred: &mut self.deferred,
             read_room: self.read_budget.room(index, qp.reads().0),
             not_ready: false,
+            congested: false,
         };
         (qp, env)
     }

@@ -41,6 +41,8 @@ pub(crate) struct Env<'a> {
     pub(crate) read_room: ReadRoom,
     /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
+    /// True if the packet has met a receive buffer that fills.
+    pub(crate) congested: bool,
 }
 
 impl Env<'_> {

@@ -166,7 +166,10 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            self.congestion.note(!packet.payload.is_empty(), env.now);
+            self.congestion.note_mark();
+        }
+        if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
+            self.congestion.owe(env.now);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),

@@ -75,14 +75,14 @@ impl IncomingChannel {
         sink: &mut dyn FnMut(&Datagram<'_>),
     ) {
         let RunHeader { length, segment, traffic_class, hop_limit, checksum_verified } = header;
-        let meta = DatagramMeta { not_ready: false, checksum_verified };
         let dst = self.dst;
         let Some(src) = self.src else {
-            if let Some((net, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
+            if let Some((net, meta, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
                 sink(&Datagram { net: &net, bytes, meta });
             }
             return;
         };
+        let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
         let run = Transmit {
             src,
             dst,

@@ -18,7 +18,7 @@ use super::{
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
 };
-use crate::link::Datagram;
+use crate::link::{Datagram, DatagramMeta};
 
 /// Number of services that a peer can name in one message.
 pub(super) const MAX_SERVICES: usize = 8192;
@@ -104,7 +104,7 @@ impl Peers {
             return; // no packet is as long
         }
         self.scratch.clear();
-        self.scratch.extend_from_slice(&ForwardHeader::of(net).0);
+        self.scratch.extend_from_slice(&ForwardHeader::of(net, meta.congested).0);
         self.scratch.extend_from_slice(bytes);
         let NetHeader { traffic_class, hop_limit, .. } = *net;
         let header = RunHeader {
@@ -153,13 +153,14 @@ pub(super) fn announcement(partition: IdPartition, services: &BTreeSet<ServiceId
     [partition.get()].into_iter().chain(services).collect()
 }
 
-/// Header before a forwarded datagram: its source, and what is known of its identification.
+/// Header before a forwarded datagram: its source, what is known of its identification, and whether
+/// it has met a receive buffer that fills.
 pub(super) struct ForwardHeader([u8; ForwardHeader::LEN]);
 
 impl ForwardHeader {
     pub(super) const LEN: usize = 24;
 
-    fn of(net: &NetHeader) -> Self {
+    fn of(net: &NetHeader, congested: bool) -> Self {
         let mut header = [0; Self::LEN];
         let (kind, id) = match net.ident {
             Ident::Likely(id) => (0, id),
@@ -169,15 +170,17 @@ impl ForwardHeader {
         header[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
         header[18..20].copy_from_slice(&id.to_ne_bytes());
         header[20] = kind;
+        header[21] = congested.into();
         Self(header)
     }
 
-    /// The network header and the datagram behind it, with what the ring says of it.
+    /// The network header, what else is known, and the datagram behind it, with what the ring says
+    /// of it.
     pub(super) fn read<'a>(
         header: &RunHeader,
         dst: IpAddr,
         bytes: &'a [u8],
-    ) -> Option<(NetHeader, &'a [u8])> {
+    ) -> Option<(NetHeader, DatagramMeta, &'a [u8])> {
         let (forward, datagram) = bytes.split_first_chunk::<{ Self::LEN }>()?;
         let (src, rest) = forward.split_first_chunk::<16>()?;
         let word = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
@@ -187,8 +190,10 @@ impl ForwardHeader {
             kind => Ident::Known { id, dont_fragment: kind > 1 },
         };
         let src = Ipv6Addr::from(*src).to_canonical();
-        let &RunHeader { traffic_class, hop_limit, .. } = header;
-        Some((NetHeader { src, dst, src_port, traffic_class, hop_limit, ident }, datagram))
+        let &RunHeader { traffic_class, hop_limit, checksum_verified, .. } = header;
+        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident };
+        let congested = rest[5] != 0;
+        Some((net, DatagramMeta { checksum_verified, congested, not_ready: false }, datagram))
     }
 }
 
@@ -213,7 +218,9 @@ mod tests {
                     hop_limit: 64,
                     ident,
                 };
-                let bytes = [&ForwardHeader::of(&net).0[..], b"datagram"].concat();
+                let congested = src.is_ipv4();
+                let meta = DatagramMeta { congested, ..DatagramMeta::default() };
+                let bytes = [&ForwardHeader::of(&net, congested).0[..], b"datagram"].concat();
                 let header = RunHeader {
                     length: bytes.len(),
                     segment: bytes.len(),
@@ -223,7 +230,7 @@ mod tests {
                 };
                 assert_eq!(
                     ForwardHeader::read(&header, dst, &bytes),
-                    Some((net, &b"datagram"[..]))
+                    Some((net, meta, &b"datagram"[..]))
                 );
             }
         }
