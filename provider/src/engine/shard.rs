@@ -96,6 +96,7 @@ impl Shard {
     /// The link's totals, those that it keeps itself among them.
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
+        totals.socket_drops += self.link.socket_drops();
         if let Some(sharing) = self.link.sharing() {
             totals.shared_runs += sharing.shared_runs();
             totals.forwarded += sharing.forwarded();

@@ -73,6 +73,10 @@ impl Link for FaultyLink {
         self.inner.receive_buffer()
     }
 
+    fn socket_drops(&self) -> u64 {
+        self.inner.socket_drops()
+    }
+
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         for run in runs {
             self.outward.send(

@@ -30,8 +30,8 @@ pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub use udp::{Locality, UdpLink};
 
-/// Number of messages of a link that one call of [`Link::receive`] hands over, if there are so
-/// many.
+/// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
+/// so many.
 pub const BATCH: usize = 16;
 
 /// A carrier of datagrams: UDP payloads of RoCEv2 packets, with the fields of their IP and UDP
@@ -72,6 +72,11 @@ pub trait Link: Send {
     /// lost for want of room.
     fn receive_buffer(&self) -> Option<usize> {
         None
+    }
+
+    /// Number of datagrams that arrived at this link's own sockets and found no room there.
+    fn socket_drops(&self) -> u64 {
+        0
     }
 
     /// Descriptors that become readable when something has arrived. They stay the same but for the

@@ -3,6 +3,7 @@
 mod groups;
 mod message;
 mod port;
+mod receive;
 
 use std::{
     fmt, io,
@@ -19,11 +20,14 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
+use super::{
+    AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, SharingLink, shm::ShmLink,
+};
 use crate::bind::BindError;
 use groups::Groups;
-use message::{ReceiveBuffers, SendBuffers};
+use message::SendBuffers;
 use port::Port;
+use receive::{Overflow, ReceiveBuffers};
 
 /// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
 /// the receiver.
@@ -65,6 +69,8 @@ pub struct UdpLink {
     limits: TransmitLimits,
     send_buffers: SendBuffers,
     receive_buffers: ReceiveBuffers,
+    /// Datagrams that sockets which are closed have lost for want of room.
+    drops_of_closed: u64,
     /// Other devices of this host, unless everything is to take the network stack.
     shm: Option<ShmLink>,
     /// Time of the next look at the sockets, if there is `shm`.
@@ -142,7 +148,8 @@ impl UdpLink {
             groups: Groups::new().map_err(system)?,
             limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
             send_buffers: SendBuffers::default(),
-            receive_buffers: ReceiveBuffers::new(),
+            receive_buffers: ReceiveBuffers::new().map_err(system)?,
+            drops_of_closed: 0,
             shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
@@ -179,6 +186,11 @@ impl Link for UdpLink {
         sizes.min()
     }
 
+    fn socket_drops(&self) -> u64 {
+        let ports = self.ports.iter().map(|port| port.overflow.dropped).sum::<u64>();
+        self.drops_of_closed + ports + self.groups.socket_drops()
+    }
+
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
         let mut result = Ok(());
         let Self { ports, shm, send_buffers, .. } = self;
@@ -212,24 +224,26 @@ impl Link for UdpLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
-        let mut receive = |socket: &Socket, dst: IpAddr, shm: &mut Option<ShmLink>| {
-            receive_buffers.receive(socket, |meta, payload| {
-                for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
-                    let net = NetHeader {
-                        src: meta.source.ip().to_canonical(),
-                        dst,
-                        src_port: meta.source.port(),
-                        traffic_class: meta.traffic_class,
-                        hop_limit: meta.hop_limit,
-                        ident: Ident::Likely(index as u16),
-                    };
-                    let arrived = Datagram::new(&net, datagram);
-                    if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
-                        sink(&arrived);
+        let mut receive =
+            |socket: &Socket, overflow: &mut Overflow, dst, shm: &mut Option<ShmLink>| {
+                receive_buffers.receive(socket, overflow, |meta, payload| {
+                    for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
+                        let net = NetHeader {
+                            src: meta.source.ip().to_canonical(),
+                            dst,
+                            src_port: meta.source.port(),
+                            traffic_class: meta.traffic_class,
+                            hop_limit: meta.hop_limit,
+                            ident: Ident::Likely(index as u16),
+                        };
+                        let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
+                        let arrived = Datagram { net: &net, bytes: datagram, meta };
+                        if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
+                            sink(&arrived);
+                        }
                     }
-                }
-            })
-        };
+                })
+            };
         let settled = shm.as_mut().is_some_and(|shm| {
             shm.attend(now);
             shm.is_settled()
@@ -238,12 +252,13 @@ impl Link for UdpLink {
         if !settled || *look_at <= now {
             for port in ports {
                 if port.is_read_here(shm.as_ref()) {
-                    count += receive(&port.socket, port.address, shm)?;
+                    count += receive(&port.socket, &mut port.overflow, port.address, shm)?;
                 }
             }
-            for (group, socket) in groups.ready()? {
-                count += receive(socket, *group, shm)?;
-            }
+            groups.each_ready(|member| {
+                count += receive(&member.socket, &mut member.overflow, member.group, shm)?;
+                Ok(())
+            })?;
             if count > 0 {
                 *last_arrival = now;
             }
@@ -311,7 +326,9 @@ impl AddressSetLink for UdpLink {
     }
 
     fn remove_address(&mut self, address: IpAddr) {
-        self.ports.retain(|port| port.address != address);
+        for port in self.ports.extract_if(.., |port| port.address == address) {
+            self.drops_of_closed += port.overflow.dropped;
+        }
         if let Some(shm) = &mut self.shm {
             shm.forget(address);
         }

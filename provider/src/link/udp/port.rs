@@ -8,7 +8,7 @@ use std::{
 use roce_transport::addr::ROCE_UDP_PORT;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::message;
+use super::{message, receive::Overflow};
 use crate::{bind::BindError, link::shm::ShmLink, variables};
 
 /// Size of the socket's buffers; the kernel grants what its limit allows.
@@ -19,6 +19,7 @@ pub(super) struct Port {
     pub(super) address: IpAddr,
     /// Index of its interface; 0 where the address alone determines it.
     pub(super) interface: u32,
+    pub(super) overflow: Overflow,
 }
 
 impl Port {
@@ -39,7 +40,8 @@ impl Port {
             Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
             None => bind()?,
         };
-        Ok(Self { socket, address, interface })
+        let overflow = Overflow::of(&socket);
+        Ok(Self { socket, address, interface, overflow })
     }
 
     /// True if no other process reads its socket.
