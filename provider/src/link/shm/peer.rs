@@ -7,7 +7,7 @@ use std::{
 };
 
 use roce_transport::{
-    addr::Gid,
+    addr::{Gid, ROCE_UDP_PORT},
     cm::ServiceId,
     share::IdPartition,
     wire::{Ident, NetHeader},
@@ -112,6 +112,7 @@ impl Peers {
             segment: length,
             traffic_class,
             hop_limit,
+            src_port: ROCE_UDP_PORT, // that of the datagram is in its own header
             checksum_verified: meta.checksum_verified,
         };
         // a ring that is full or broken loses it, as a wire would
@@ -226,6 +227,7 @@ mod tests {
                     segment: bytes.len(),
                     traffic_class: 3,
                     hop_limit: 64,
+                    src_port: ROCE_UDP_PORT,
                     checksum_verified: false,
                 };
                 assert_eq!(
@@ -239,6 +241,7 @@ mod tests {
             segment: 23,
             traffic_class: 0,
             hop_limit: 0,
+            src_port: ROCE_UDP_PORT,
             checksum_verified: false,
         };
         assert_eq!(ForwardHeader::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);
