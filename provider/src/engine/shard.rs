@@ -189,6 +189,7 @@ impl Shard {
         for &address in &gone {
             info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
+            self.adapter.set_flow_ports(address, Vec::new());
             port::remove(&mut table, address);
         }
         let mut added = false;
@@ -196,6 +197,7 @@ impl Shard {
             let result = self.link.add_address(address, watch.interface());
             if result.is_ok() && port::insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
+                self.adapter.set_flow_ports(address, self.link.flow_ports(address));
                 added = true;
                 continue;
             }

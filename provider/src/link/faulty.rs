@@ -69,6 +69,10 @@ impl Link for FaultyLink {
         self.inner.source_port()
     }
 
+    fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
+        self.inner.flow_ports(address)
+    }
+
     fn receive_buffer(&self) -> Option<usize> {
         self.inner.receive_buffer()
     }

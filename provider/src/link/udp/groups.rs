@@ -13,11 +13,7 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::event::{Timespec, epoll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{
-    message,
-    port::{Port, RECEIVE_BUFFER},
-    receive::Overflow,
-};
+use super::{message, options::SocketOptions, port::Port, receive::Overflow};
 
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
@@ -56,7 +52,12 @@ impl Groups {
 
     /// Joins a group on the interface of the first of `ports` that is of its address family: a
     /// link's addresses are all on one.
-    pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
+    pub(super) fn join(
+        &mut self,
+        group: IpAddr,
+        ports: &[Port],
+        options: &SocketOptions,
+    ) -> io::Result<()> {
         if self.members.values().any(|member| member.group == group) {
             return Ok(());
         }
@@ -66,7 +67,7 @@ impl Groups {
                 "the device has no address of the group's family",
             ));
         };
-        let socket = open(group, port)?;
+        let socket = open(group, port, options)?;
         epoll::add(
             &self.epoll,
             &socket,
@@ -116,13 +117,13 @@ impl Groups {
 
 /// A socket that hears a group on the interface of `port`. To join tells the system, and it the
 /// network (IGMP, MLD), that this interface wants the group's packets.
-fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
+fn open(group: IpAddr, port: &Port, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
-    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    options.set_receive_buffer(&socket);
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
     message::configure(&socket, group.is_ipv6())?;

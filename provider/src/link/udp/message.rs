@@ -8,7 +8,7 @@
 
 use std::{
     io, mem,
-    net::{Ipv4Addr, SocketAddr},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, RawFd},
     sync::OnceLock,
 };
@@ -26,23 +26,16 @@ pub(super) const CONTROL: usize = 128;
 #[derive(Clone, Copy)]
 pub(super) struct Control(pub(super) [u8; CONTROL]);
 
-/// Sets what every socket of the link needs.
-///
-/// `PMTUDISC_PROBE`: never fragment, as the ICRC covers "don't fragment" and the identification,
-/// and ask the interface alone how large a datagram may be. `PMTUDISC_DO` would believe any ICMP
-/// message that quotes addresses and port, which everybody can guess, and refuse for ten minutes
-/// what a queue pair sends with its path MTU.
+/// Sets what every socket of the link needs that receives.
 pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
+    configure_sending(socket, v6)?;
     let fd = socket.as_raw_fd();
     if v6 {
-        socket.set_only_v6(true)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
         set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
         set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
         // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
         set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
     } else {
-        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
         set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
         set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
     }
@@ -51,6 +44,49 @@ pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
     // without it what the socket had no room for is not counted
     let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
     Ok(())
+}
+
+/// Sets what every socket of the link needs.
+///
+/// `PMTUDISC_PROBE`: never fragment, as the ICRC covers "don't fragment" and the identification,
+/// and ask the interface alone how large a datagram may be. `PMTUDISC_DO` would believe any ICMP
+/// message that quotes addresses and port, which everybody can guess, and refuse for ten minutes
+/// what a queue pair sends with its path MTU.
+pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
+    let fd = socket.as_raw_fd();
+    if v6 {
+        socket.set_only_v6(true)?;
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+    } else {
+        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
+    }
+}
+
+/// A port of an address. A link-local address means something only together with an interface.
+pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> SocketAddr {
+    match address {
+        IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
+        IpAddr::V6(v6) => {
+            let scope = if v6.is_unicast_link_local() { interface } else { 0 };
+            SocketAddrV6::new(v6, port, 0, scope).into()
+        }
+    }
+}
+
+/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
+/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
+/// multicast cannot be set so, and then sending fails, and is counted.
+pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
+    let _ = match own {
+        IpAddr::V4(own) => socket
+            .set_multicast_if_v4(&own)
+            .and_then(|()| socket.set_multicast_loop_v4(true))
+            .and_then(|()| socket.set_multicast_ttl_v4(64)),
+        IpAddr::V6(_) => socket
+            .set_multicast_if_v6(interface)
+            .and_then(|()| socket.set_multicast_loop_v6(true))
+            .and_then(|()| socket.set_multicast_hops_v6(64)),
+    };
 }
 
 /// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every

@@ -61,6 +61,12 @@ impl Overflow {
         Self { seen, dropped: 0 }
     }
 
+    /// Bytes that wait in a socket's receive buffer.
+    #[cfg(test)]
+    pub(super) fn waiting(socket: &Socket) -> Option<u32> {
+        MemInfo::of(socket).map(|info| info.waiting)
+    }
+
     /// Takes the kernel's count; returns whether it has grown.
     const fn note(&mut self, count: u32) -> bool {
         // a count that is behind came with a datagram that was queued before
