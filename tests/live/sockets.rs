@@ -87,6 +87,29 @@ fn flows_leave_from_several_ports() {
     }
 }
 
+/// Each device of a shared address has ports of its own, and hears of answers by the one that
+/// receives for all.
+#[test]
+fn devices_with_one_address_have_different_ports() {
+    let address = own_address();
+    let options = || OpenOptions { source_ports: Some(8), ..OpenOptions::default() };
+    let far_options = OpenOptions { sockets_only: true, ..options() };
+    let (far, at_far) = side(far_options);
+    let mut used = Vec::new();
+    for _ in 0..3 {
+        let near = Side::on(Device::at(address).unwrap().open(options()).unwrap());
+        write_with_many(&near, &far, 16);
+        let ports = std::mem::take(&mut *at_far.0.lock().unwrap());
+        used.push((near, ports.into_values().flatten().collect::<BTreeSet<u16>>()));
+    }
+    for (index, (near, ports)) in used.iter().enumerate() {
+        assert!(ports.len() > 2, "{ports:?}");
+        assert!(used[..index].iter().all(|(_, others)| others.is_disjoint(ports)), "{ports:?}");
+        assert_nothing_dropped(&near.context);
+    }
+    assert!(used[0].0.context.link_counters().forwarded > 0);
+}
+
 /// Loopback has one path, so that nothing is gained there unless it is asked for.
 #[test]
 fn without_ports_everything_leaves_from_4791() {
