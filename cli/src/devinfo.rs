@@ -85,6 +85,10 @@ fn print(device: &Device, verbose: bool) {
         }
         item("atomic_cap", &attr.atomic_cap);
     }
+    if let Ok((bytes, advice)) = Device::granted_receive_buffer() {
+        let advice = advice.map(|advice| format!(" ({advice})")).unwrap_or_default();
+        item("receive_buffer", &format_args!("{bytes} bytes{advice}"));
+    }
     let item = |name: &str, value: &dyn std::fmt::Display| {
         outln!("\t\t\t{:<24}{value}", format!("{name}:"));
     };
@@ -191,6 +195,7 @@ fn to_json(device: &Device) -> Value {
         "hw_ver": attr.hw_ver,
         "device_cap_flags": cap_flags,
         "atomic_cap": attr.atomic_cap.to_string(),
+        "receive_buffer": Device::granted_receive_buffer().ok().map(|(bytes, _)| bytes),
         "attributes": attributes(&attr).into_iter().map(number).collect::<serde_json::Map<_, _>>(),
         "ports": [{
             "port": 1,

@@ -18,7 +18,7 @@ use std::{
 
 use roce::{
     Device, EnvironmentError, OpenOptions,
-    environment::{self, DEVICES, FAULT, FAULT_SEED, PCAP},
+    environment::{self, DEVICES, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER},
     fabric::FaultPlan,
 };
 
@@ -49,6 +49,10 @@ pub(crate) struct Args {
     /// Seed of the faults that are left to chance: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
+    /// Size of each socket's receive buffer in bytes, as the variable ROCE_RECEIVE_BUFFER says it;
+    /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
+    #[arg(long, value_name = "BYTES")]
+    receive_buffer: Option<usize>,
     /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look
     /// there (UCX, NCCL, scripts). That needs a mount namespace, and for users other than root a
     /// user namespace
@@ -132,6 +136,9 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     if let Some(seed) = args.seed {
         configured.env(FAULT_SEED, seed.to_string());
+    }
+    if let Some(bytes) = args.receive_buffer {
+        configured.env(RECEIVE_BUFFER, bytes.to_string());
     }
     // what is not said here stands in the environment already, and must be right
     if args.fault.is_empty() {

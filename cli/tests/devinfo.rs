@@ -94,3 +94,19 @@ fn counters_of_other_processes() {
     assert_eq!(runtime.list().len(), 0);
     assert_eq!(runtime.files(), 0);
 }
+
+/// What the kernel grants is twice what is asked for, since its own bookkeeping counts, too.
+#[test]
+fn the_receive_buffer_that_is_granted() {
+    let runtime = Runtime::new("buffer");
+    let run = |arguments: &[&str]| {
+        let output = runtime.roce(arguments).env("ROCE_RECEIVE_BUFFER", "100000").output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let list: serde_json::Value =
+        serde_json::from_str(&run(&["devinfo", "-d", "roce_lo", "--json"])).unwrap();
+    assert_eq!(list[0]["receive_buffer"], 200_000);
+    let text = run(&["devinfo", "-d", "roce_lo"]);
+    let line = text.lines().find(|line| line.contains("receive_buffer:")).unwrap();
+    assert!(line.ends_with("200000 bytes"), "no advice, since it was asked for: {line}");
+}

@@ -111,12 +111,14 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let scratch = Scratch::new("environment");
     let options = ["-d", "roce_lo", "--device", "udp:127.0.0.9", "--pcap", "x-%d.pcapng"];
     let faults = ["--fault", "drop 1%", "--fault", "rnr 10%; delay 2ms", "--seed", "7"];
-    let arguments = [&options[..], &faults, &["--", "env"]].concat();
+    let sockets = ["--receive-buffer", "212992"];
+    let arguments = [&options[..], &faults, &sockets, &["--", "env"]].concat();
     let environment = said(scratch.run(&arguments).env("LD_LIBRARY_PATH", "/opt/one::/opt/two"));
     assert_eq!(variable(&environment, "ROCE_DEVICES"), Some("roce_lo,udp:127.0.0.9"));
     assert_eq!(variable(&environment, "ROCE_PCAP"), scratch.join("x-%d.pcapng").to_str());
     assert_eq!(variable(&environment, "ROCE_FAULT"), Some("drop 1%, rnr 10%; delay 2ms"));
     assert_eq!(variable(&environment, "ROCE_FAULT_SEED"), Some("7"));
+    assert_eq!(variable(&environment, "ROCE_RECEIVE_BUFFER"), Some("212992"));
     let path = variable(&environment, "LD_LIBRARY_PATH").unwrap();
     let own = PathBuf::from(path.strip_suffix(":/opt/one::/opt/two").unwrap());
     for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
@@ -131,9 +133,9 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     let roce = env!("CARGO_BIN_EXE_roce");
     let environment = said(&mut scratch.run(&[roce, "run", "env"]));
     assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
-    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED"]
+    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED", "ROCE_RECEIVE_BUFFER"]
         .map(|name| variable(&environment, name));
-    assert_eq!(set, [None; 4]);
+    assert_eq!(set, [None; 5]);
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
     // what stands in the environment stays, and a file is found from wherever the program goes
     let mut inherited = scratch.run(&["env"]);
@@ -238,6 +240,9 @@ fn what_is_wrong_is_said_in_one_line() {
     for (name, value, wanted) in [
         ("ROCE_DEVICES", "roce_lo eth77", "roce: ROCE_DEVICES: there is no device eth77"),
         ("ROCE_FAULT", "drop", "roce: ROCE_FAULT: in the fault \"drop\": say which datagrams"),
+        ("ROCE_RECEIVE_BUFFER", "4M", "roce: ROCE_RECEIVE_BUFFER: \"4M\" is not a number"),
+        ("ROCE_SOURCE_PORTS", "-1", "roce: ROCE_SOURCE_PORTS: \"-1\" is not a number"),
+        ("ROCE_SEGMENTS", "one", "roce: ROCE_SEGMENTS: \"one\" is not a number"),
         ("ROCE_FAULT_SEED", "x", "roce: ROCE_FAULT_SEED: \"x\" is not a number from 0 to 2^64 - 1"),
     ] {
         let line = refused(&scratch.run(&["true"]).env(name, value).output().unwrap(), 2);

@@ -18,6 +18,8 @@ pub struct LinkCounters {
     pub send_errors: u64,
     /// Message of the last of these errors.
     pub last_send_error: Option<String>,
+    /// Datagrams that arrived and found no room in the receive buffers of the link's own sockets.
+    pub socket_drops: u64,
     /// Calls that could not read the link.
     pub receive_errors: u64,
     /// Addresses of the interface that came but could not be used.
@@ -47,6 +49,11 @@ impl LinkCounters {
                 self.forwarded,
             ),
             ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
+            (
+                "link_socket_drops",
+                "Datagrams lost in our own socket: its receive buffer had no room.",
+                self.socket_drops,
+            ),
             ("link_receive_errors", "Calls that could not read the link.", self.receive_errors),
             (
                 "link_bind_errors",

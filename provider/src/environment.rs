@@ -10,12 +10,13 @@
 //! | `ROCE_FAULT_SEED` | the seed of the faults: a number up to 2^64 - 1, decimal or hexadecimal after `0x`; 0 by default |
 //! | `ROCE_SOCKETS_ONLY` | unless it is empty or 0: every packet takes the network stack, see [`OpenOptions::sockets_only`] |
 //! | `ROCE_RECEIVE_BUFFER` | the size in bytes of each socket's receive buffer, instead of 4 MiB; the kernel grants at most `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual limit |
+//! | `ROCE_SOURCE_PORTS` | the number of UDP source ports of each address, up to 64, see [`OpenOptions::source_ports`] |
+//! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
-//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY` and
-//! `ROCE_RECEIVE_BUFFER`, which change
-//! nothing for the program, and none of the others: a program in Rust says itself which devices it
-//! uses, and one that tests with a perfect network must not fail because a variable is exported. It
+//! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
+//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS` and `ROCE_SEGMENTS`, which change nothing for the
+//! program, and none of the others: a program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
 //! A program that has more rights than the user who started it (setuid, setgid, file capabilities)
@@ -26,7 +27,8 @@ use std::collections::BTreeSet;
 use thiserror::Error;
 
 pub use crate::variables::{
-    DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SOCKETS_ONLY, value,
+    DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
+    value,
 };
 use crate::{
     device::{self, Device, OpenError, OpenOptions},
@@ -51,6 +53,9 @@ pub enum EnvironmentError {
     /// A level of the log that does not exist.
     #[error("{LOG}: {0:?} is not a level; write error, warn, info, debug or trace")]
     Log(String),
+    /// A number that is none.
+    #[error("{0}: {1:?} is not a number from 0 to 2^63 - 1; write for example 16")]
+    Number(&'static str, String),
     /// A value that is not UTF-8 text.
     #[error("{0} is not UTF-8 text; set it anew or unset it")]
     NotText(&'static str),
@@ -84,7 +89,7 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
 }
 
 impl OpenOptions {
-    /// The default, but with the capture and the faults that the environment asks for; see the
+    /// The default, but with what the environment asks for: capture, faults, sockets; see the
     /// [module](self).
     ///
     /// # Errors
@@ -93,7 +98,25 @@ impl OpenOptions {
         let faults = text(FAULT)?.parse()?;
         let seed = text(FAULT_SEED)?;
         let fault_seed = parse_seed(seed.trim()).ok_or(EnvironmentError::Seed(seed))?;
-        Ok(Self { pcap: pcap(), faults, fault_seed, ..Self::default() })
+        let number = |variable| {
+            let text = text(variable)?;
+            match text.trim() {
+                "" => Ok(None),
+                number => match number.parse() {
+                    Ok(number) => Ok(Some(number)),
+                    Err(_) => Err(EnvironmentError::Number(variable, text)),
+                },
+            }
+        };
+        Ok(Self {
+            pcap: pcap(),
+            faults,
+            fault_seed,
+            receive_buffer: number(RECEIVE_BUFFER)?,
+            source_ports: number(SOURCE_PORTS)?,
+            segments: number(SEGMENTS)?,
+            ..Self::default()
+        })
     }
 }
 

@@ -23,6 +23,11 @@ pub const LOG: &str = "ROCE_LOG";
 /// The variable with the size of the sockets' receive buffers, in bytes.
 pub const RECEIVE_BUFFER: &str = "ROCE_RECEIVE_BUFFER";
 
+/// The variable with the number of source ports of each address.
+pub const SOURCE_PORTS: &str = "ROCE_SOURCE_PORTS";
+/// The variable with the most datagrams that are handed to the kernel as one run.
+pub const SEGMENTS: &str = "ROCE_SEGMENTS";
+
 /// The value of a variable; `None` if it is not set or empty, and always in a program that has more
 /// rights than the user who started it (setuid, setgid, file capabilities: `AT_SECURE`). Who starts
 /// such a program says what stands in its environment, but must not say which files it writes.
@@ -49,10 +54,23 @@ pub(crate) fn sockets_only() -> bool {
     value(SOCKETS_ONLY).is_some_and(|value| value != "0")
 }
 
-/// Size of the sockets' receive buffers that is asked of the kernel; it grants what
-/// `net.core.rmem_max` allows.
+/// Size of the sockets' receive buffers that is asked of the kernel.
 pub(crate) fn receive_buffer() -> Option<usize> {
-    value(RECEIVE_BUFFER)?.to_str()?.parse().ok()
+    number(RECEIVE_BUFFER)
+}
+
+/// Number of source ports of each address.
+pub(crate) fn source_ports() -> Option<usize> {
+    number(SOURCE_PORTS)
+}
+
+/// The most datagrams in a run.
+pub(crate) fn segments() -> Option<usize> {
+    number(SEGMENTS)
+}
+
+fn number(variable: &str) -> Option<usize> {
+    value(variable)?.to_str()?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -137,6 +137,8 @@ pub struct Node {
     pub events: Vec<Event>,
     /// The same of connection management.
     pub cm_events: Vec<ConnEvent>,
+    /// True while its receive buffer fills: what it takes is flagged so.
+    pub fills: bool,
 }
 
 impl Node {
@@ -171,6 +173,7 @@ impl Node {
             transmit: TransmitBuffer::new(1 << 20, limits),
             events: Vec::new(),
             cm_events: Vec::new(),
+            fills: false,
         }
     }
 
@@ -366,9 +369,12 @@ impl Node {
         self.watch(|adapter| adapter.handle_datagram(now, &Datagram::new(net, bytes)).disposition)
     }
 
-    /// The same for one that comes from a network, and may have to find this node not ready.
+    /// The same for one that comes from a network, and may have to find this node not ready, or its
+    /// receive buffer filling.
     pub fn handle(&mut self, now: Instant, delivery: &Delivery) -> (Disposition, Vec<DropReason>) {
-        self.watch(|adapter| adapter.handle_datagram(now, &delivery.datagram()).disposition)
+        let mut datagram = delivery.datagram();
+        datagram.meta.congested |= self.fills;
+        self.watch(|adapter| adapter.handle_datagram(now, &datagram).disposition)
     }
 
     fn watch(

@@ -139,3 +139,53 @@ fn datagrams_are_noted_only() {
     assert_eq!(pair.trace.from(Side::B).count(), 0);
     assert_eq!(b.recv_outcomes(), all_ok([0, 1], 41));
 }
+
+/// Who receives more than it can take says so as a switch would, whatever the service asks for: the
+/// sender of a WRITE, and the responder of a READ.
+#[test]
+fn a_receive_buffer_that_fills_is_answered_with_a_notification() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options::default());
+    let (near, far) = (pair.a.buffer(4000), pair.b.buffer(4000));
+    for (round, sender, receiver) in [(1, Side::A, Side::B), (2, Side::B, Side::A)] {
+        pair.node(receiver).fills = true;
+        let request = match sender {
+            Side::A => SendWr::write(round, far.remote(0), near.all()),
+            Side::B => SendWr::read(round, far.remote(0), near.all()),
+        };
+        pair.post_send(&a, &request);
+        pair.run();
+        pair.node(receiver).fills = false;
+        let told = pair.node(sender).adapter.counters().cnp_received;
+        assert_eq!(told, 1, "one for the four packets, which came at once");
+    }
+    assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(4000))]);
+    // B: the four packets. A: the four of the answer, which all came after the notification.
+    for (node, end, flagged) in [(&pair.b, &b, 4), (&pair.a, &a, 4)] {
+        let counters = node.adapter.counters();
+        assert_eq!((counters.receive_buffer_congestion, counters.ecn_marked), (flagged, 0));
+        let noted = node.adapter.query_qp(end.qpn).unwrap().congestion;
+        assert_eq!(noted, counted(0, 1, 1));
+    }
+}
+
+/// Neither an acknowledgement nor a datagram is answered with a notification.
+#[test]
+fn a_receive_buffer_that_fills_with_what_cannot_be_slowed_down() {
+    let mut pair = Pair::new();
+    let (a, _) = pair.connect(Options::default());
+    let (from, to) = pair.datagrams(Options::default());
+    let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
+    pair.a.fills = true; // acknowledgements
+    pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
+    pair.run();
+    (pair.a.fills, pair.b.fills) = (false, true);
+    pair.post_recv(&to, &RecvWr::new(2, [far.all()]));
+    let destination = pair.b.destination(to.qpn);
+    pair.post_send(&from, &SendWr::send_to(2, destination, Data::inline(&[1])));
+    pair.run();
+    for node in [&pair.a, &pair.b] {
+        let counters = node.adapter.counters();
+        assert_eq!((counters.receive_buffer_congestion, counters.cnp_sent), (1, 0));
+    }
+}

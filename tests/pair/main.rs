@@ -16,6 +16,7 @@ mod duplicates;
 mod errors;
 mod fairness;
 mod faults;
+mod flows;
 mod gone;
 mod handles;
 mod limits;

@@ -273,7 +273,8 @@ impl StaticRate {
 }
 
 /// The UDP source port of a flow: 0xC000..=0xFFFF, from the flow label, or from both QPNs when that
-/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it.
+/// is zero. Symmetric in the QPNs. Peers must not rely on it; switches spread flows by it. A link with
+/// a few ports has the one at its remainder.
 #[must_use]
 pub fn udp_source_port(flow_label: u32, local: Qpn, remote: Qpn) -> u16 {
     let label = if flow_label & 0xF_FFFF == 0 {

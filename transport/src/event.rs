@@ -313,6 +313,8 @@ totals! {
     icrc_trusted;
     /// Packets received with "congestion experienced" in their IP header.
     ecn_marked;
+    /// Packets received from a socket whose receive buffer was filling.
+    receive_buffer_congestion;
     /// Multicast packets received for a group with members, whatever became of their copies.
     multicast_packets;
     /// Packets or copies with a P_Key that does not match (`ibv_port_attr.bad_pkey_cntr`).

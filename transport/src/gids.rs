@@ -1,6 +1,6 @@
 //! An adapter's own addresses, and the ways from them to its peers.
 
-use alloc::vec::Vec;
+use alloc::{collections::BTreeMap, vec::Vec};
 use core::net::IpAddr;
 
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 /// The UDP source port of what an adapter sends.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum SourcePort {
-    /// Always this one: the link has one socket.
+    /// Always this one, but for data from an address that has [several](crate::adapter::Adapter::set_flow_ports).
     Fixed(u16),
     /// By flow; see [`udp_source_port`].
     PerFlow,
@@ -34,11 +34,13 @@ pub struct GidTable {
     gids: Vec<Gid>,
     port_mtu: Mtu,
     source_port: SourcePort,
+    /// Source ports of data from an address, where there are several.
+    flow_ports: BTreeMap<IpAddr, Vec<u16>>,
 }
 
 impl GidTable {
     pub(crate) const fn new(port_mtu: Mtu, source_port: SourcePort) -> Self {
-        Self { gids: Vec::new(), port_mtu, source_port }
+        Self { gids: Vec::new(), port_mtu, source_port, flow_ports: BTreeMap::new() }
     }
 
     /// Returns whether anything has changed.
@@ -46,6 +48,15 @@ impl GidTable {
         let changed = self.gids != gids;
         self.gids = gids;
         changed
+    }
+
+    /// Data from this address leaves from these ports from now on; none: from that of all else.
+    pub(crate) fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
+        if ports.is_empty() {
+            self.flow_ports.remove(&address);
+        } else {
+            self.flow_ports.insert(address, ports);
+        }
     }
 
     pub(crate) const fn set_port_mtu(&mut self, mtu: Mtu) {
@@ -98,9 +109,13 @@ impl GidTable {
     pub(crate) fn path(&self, av: &AddressVector, local: Qpn, remote: Qpn) -> Option<Path> {
         let own = self.gids.get(usize::from(av.sgid_index)).filter(|gid| !gid.is_zero())?;
         let (src, dst) = (own.to_ip(), av.dgid.to_ip());
-        let src_port = match self.source_port {
-            SourcePort::Fixed(port) => port,
-            SourcePort::PerFlow => udp_source_port(av.flow_label, local, remote),
+        let by_flow = udp_source_port(av.flow_label, local, remote);
+        // messages of connection management are few, and a packet filter may know them by their port
+        let ports = self.flow_ports.get(&src).filter(|_| local != Qpn::GSI);
+        let src_port = match (ports, self.source_port) {
+            (Some(ports), _) => ports[usize::from(by_flow) % ports.len()],
+            (None, SourcePort::Fixed(port)) => port,
+            (None, SourcePort::PerFlow) => by_flow,
         };
         let hop_limit = if av.hop_limit == 0 { 64 } else { av.hop_limit };
         (src.is_ipv4() == dst.is_ipv4()).then_some(Path {
@@ -110,5 +125,28 @@ impl GidTable {
             traffic_class: av.traffic_class,
             hop_limit,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Messages of connection management stay where packet filters expect them.
+    #[test]
+    fn flows_have_ports_and_the_gsi_has_not() {
+        let [own, peer]: [IpAddr; 2] = [[10, 0, 0, 1].into(), [10, 0, 0, 2].into()];
+        let mut gids = GidTable::new(Mtu::B1024, SourcePort::Fixed(4791));
+        gids.set(Vec::from([own.into()]));
+        let port = |gids: &GidTable, qpn| {
+            let av = AddressVector::new(peer.into(), 0);
+            gids.path(&av, Qpn::new(qpn), Qpn::new(qpn)).map(|path| path.src_port)
+        };
+        assert_eq!(port(&gids, 0x11), Some(4791));
+        gids.set_flow_ports(own, Vec::from([61_000, 61_001]));
+        assert_eq!(port(&gids, 0x11), Some(61_001), "49441 is odd");
+        assert_eq!(port(&gids, Qpn::GSI.get()), Some(4791));
+        gids.set_flow_ports(own, Vec::new());
+        assert_eq!(port(&gids, 0x11), Some(4791));
     }
 }

@@ -11,7 +11,7 @@ use std::{
 
 use roce::{
     Device, Gid, Limits, PKey,
-    link::{Link as _, Locality, UdpLink},
+    link::{Link as _, Locality, SocketOptions, UdpLink},
 };
 
 /// The classes below /sys/class that `classes` makes.
@@ -123,7 +123,7 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
 /// is free: if another program is faster, its GID differs from the one that is shown.
 fn addresses(device: &Device) -> Vec<IpAddr> {
     if device.name() == "roce_lo"
-        && let Ok(link) = UdpLink::bind_loopback(Locality::Network)
+        && let Ok(link) = UdpLink::bind_loopback(Locality::Network, SocketOptions::default())
     {
         return link.addresses();
     }

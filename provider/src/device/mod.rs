@@ -5,13 +5,17 @@ mod fabric;
 mod open;
 mod options;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::{
+    io,
+    net::{IpAddr, Ipv4Addr},
+};
 
 use pnet_datalink::NetworkInterface;
 use roce_transport::{
     adapter::Limits,
     addr::{Gid, Mtu},
 };
+use tracing::warn;
 
 use crate::{
     bind::BindError,
@@ -195,6 +199,17 @@ impl Device {
         PortAttr::of(&self.state)
     }
 
+    /// Size in bytes that the system grants the receive buffer of a device that is opened now
+    /// without [`OpenOptions::receive_buffer`], and what to do about it if it is small.
+    ///
+    /// # Errors
+    /// When no socket can be made.
+    pub fn granted_receive_buffer() -> io::Result<(usize, Option<String>)> {
+        let sockets = OpenOptions::default().sockets();
+        let granted = sockets.granted_receive_buffer()?;
+        Ok((granted, sockets.advice(granted)))
+    }
+
     /// Attributes that the device has when it is opened with these limits (`ibv_query_device_ex`).
     /// Its node GUID is zero: each opening gets its own.
     #[must_use]
@@ -232,9 +247,12 @@ impl Device {
                 Locality::SharedAddress { partition: options.seed.map_or_else(random_seed, Ok)?[0] }
             }
         };
+        let sockets = options.sockets();
         let (mut link, follows) = match self.kind {
-            Kind::Loopback(None) => (UdpLink::bind_loopback(locality)?, Follows::State),
-            Kind::Loopback(Some(ip)) => (UdpLink::bind(&[(ip, 0)], locality)?, Follows::State),
+            Kind::Loopback(None) => (UdpLink::bind_loopback(locality, sockets)?, Follows::State),
+            Kind::Loopback(Some(ip)) => {
+                (UdpLink::bind(&[(ip, 0)], locality, sockets)?, Follows::State)
+            }
             Kind::Address | Kind::Interface => {
                 let addresses: Vec<_> =
                     self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
@@ -243,11 +261,15 @@ impl Device {
                     Some(ip) if ip.is_loopback() => Follows::State,
                     Some(ip) => Follows::Only(ip),
                 };
-                (UdpLink::bind(&addresses, locality)?, follows)
+                (UdpLink::bind(&addresses, locality, sockets)?, follows)
             }
         };
         if options.faults == FaultPlan::default() {
             link.set_trusted();
+        }
+        let bytes = link.receive_buffer().unwrap_or(usize::MAX);
+        if let Some(advice) = sockets.advice(bytes) {
+            warn!(device = self.name, bytes, "the receive buffer is {advice}");
         }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();

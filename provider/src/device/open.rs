@@ -44,6 +44,9 @@ pub(super) fn open_link(
         progress,
         pcap,
         sockets_only: _,
+        receive_buffer: _,
+        source_ports: _,
+        segments: _,
         observer,
         faults,
         fault_seed,
@@ -85,6 +88,9 @@ pub(super) fn open_link(
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);
     adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
+    for address in link.addresses() {
+        adapter.set_flow_ports(address, link.flow_ports(address));
+    }
     while adapter.poll_event().is_some() {} // how it starts is no news
     let attr = DeviceAttr::new(*adapter.limits(), node_guid, sys_image_guid);
     let events = Arc::new(AsyncQueue::new()?);

@@ -7,7 +7,12 @@ use roce_transport::{
     cm::CmConfig,
 };
 
-use crate::{engine::Progress, fabric::FaultPlan, link::Observer};
+use crate::{
+    engine::Progress,
+    fabric::FaultPlan,
+    link::{Observer, SocketOptions},
+    variables,
+};
 
 /// Options of opening a device.
 #[derive(Debug, Default)]
@@ -29,6 +34,19 @@ pub struct OpenOptions {
     /// but empty or 0, says the same for all devices. The device then has its addresses for itself,
     /// while others share them with whatever other process of the same user opens them.
     pub sockets_only: bool,
+    /// Size of each socket's receive buffer in bytes, 4 MiB by default; the kernel grants at most
+    /// `net.core.rmem_max`. Without it the variable `ROCE_RECEIVE_BUFFER` of the environment says
+    /// so.
+    pub receive_buffer: Option<usize>,
+    /// Number of UDP source ports of each address that data leaves from, so that a network with
+    /// several paths uses all of them; 0 or 1: everything leaves from port 4791. Without it the
+    /// variable `ROCE_SOURCE_PORTS` of the environment says so, and by default there are 16, on
+    /// loopback none. See [`SocketOptions`].
+    pub source_ports: Option<usize>,
+    /// The most datagrams that are handed to the kernel as one run. 1 has them leave singly, for
+    /// network cards that number the parts of a run otherwise than Linux does. Without it the
+    /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
+    pub segments: Option<usize>,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
@@ -47,4 +65,15 @@ pub struct OpenOptions {
     /// Seed of all random numbers. By default 32 bytes from the operating system; a given seed
     /// makes every key and number predictable, which is for tests only.
     pub seed: Option<[u8; 32]>,
+}
+
+impl OpenOptions {
+    /// Those of its sockets; what is not said here, the environment may say.
+    pub(super) fn sockets(&self) -> SocketOptions {
+        SocketOptions {
+            receive_buffer: self.receive_buffer.or_else(variables::receive_buffer),
+            source_ports: self.source_ports.or_else(variables::source_ports),
+            segments: self.segments.or_else(variables::segments),
+        }
+    }
 }

@@ -96,6 +96,7 @@ impl Shard {
     /// The link's totals, those that it keeps itself among them.
     pub(crate) fn link_counters(&mut self) -> LinkCounters {
         let mut totals = self.link_counters.clone();
+        totals.socket_drops += self.link.socket_drops();
         if let Some(sharing) = self.link.sharing() {
             totals.shared_runs += sharing.shared_runs();
             totals.forwarded += sharing.forwarded();
@@ -188,6 +189,7 @@ impl Shard {
         for &address in &gone {
             info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
+            self.adapter.set_flow_ports(address, Vec::new());
             port::remove(&mut table, address);
         }
         let mut added = false;
@@ -195,6 +197,7 @@ impl Shard {
             let result = self.link.add_address(address, watch.interface());
             if result.is_ok() && port::insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
+                self.adapter.set_flow_ports(address, self.link.flow_ports(address));
                 added = true;
                 continue;
             }

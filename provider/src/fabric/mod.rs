@@ -78,13 +78,17 @@ pub struct Delivery {
     pub number: u64,
     /// True if it is to find its receiver not ready.
     pub not_ready: bool,
+    /// True if it has met a receive buffer that fills. No fault of the network does this: the
+    /// receiver's side says so.
+    pub congested: bool,
 }
 
 impl Delivery {
     /// The datagram as its receiver takes it.
     #[must_use]
     pub fn datagram(&self) -> Datagram<'_> {
-        let meta = DatagramMeta { not_ready: self.not_ready, checksum_verified: false };
+        let &Self { not_ready, congested, .. } = self;
+        let meta = DatagramMeta { not_ready, congested, checksum_verified: false };
         Datagram { net: &self.net, bytes: &self.bytes, meta }
     }
 }
@@ -174,7 +178,8 @@ impl Network {
             if let Some(corruption) = verdict.corruption {
                 corruption.apply(&mut bytes);
             }
-            let datagram = Delivery { net, bytes, number, not_ready: verdict.not_ready };
+            let not_ready = verdict.not_ready;
+            let datagram = Delivery { net, bytes, number, not_ready, congested: false };
             self.put(now.plus(delay), datagram, false);
         }
         verdict
@@ -221,13 +226,15 @@ impl Network {
     /// The next datagram that has arrived by `now`, if any.
     pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
         while self.poll_timeout()? <= now {
-            let Reverse(InFlight { due, datagram, received, .. }) = self.in_flight.pop()?;
+            let Reverse(InFlight { due, mut datagram, received, .. }) = self.in_flight.pop()?;
             match self.faults.conditions().receiver.filter(|_| !received) {
                 // its place among those that arrive when this one has been waited for
                 Some(receiver) => {
                     let buffer = self.receivers.toward(due, Some(datagram.net.dst));
                     let (service, bytes) =
                         (receiver.time.as_nanos() * 1000, in_buffer(datagram.bytes.len()));
+                    // as a link does that looks how full its socket is
+                    datagram.congested = buffer.held(due) + bytes > receiver.buffer / 2;
                     if let Some(taken) = buffer.enter(due, service, bytes, receiver.buffer) {
                         self.put(taken, datagram, true);
                     }

@@ -69,9 +69,17 @@ impl Link for FaultyLink {
         self.inner.source_port()
     }
 
+    fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
+        self.inner.flow_ports(address)
+    }
+
     fn receive_buffer(&self) -> Option<usize> {
         let receiver = self.inward.faults().conditions().receiver.map(|receiver| receiver.room());
         [self.inner.receive_buffer(), receiver].into_iter().flatten().min()
+    }
+
+    fn socket_drops(&self) -> u64 {
+        self.inner.socket_drops()
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
@@ -88,10 +96,14 @@ impl Link for FaultyLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         self.forward(now)?;
         let inward = &mut self.inward;
+        // of the socket at this moment, whichever datagrams the faults let through now
+        let mut congested = false;
         let mut count = self.inner.receive(now, &mut |datagram| {
+            congested |= datagram.meta.congested;
             inward.send(now, datagram.net, datagram.bytes);
         })?;
-        while let Some(delivery) = self.inward.poll_deliver(now) {
+        while let Some(mut delivery) = self.inward.poll_deliver(now) {
+            delivery.congested = congested;
             sink(&delivery.datagram());
             count += 1;
         }
@@ -179,7 +191,7 @@ mod tests {
             _: Instant,
             sink: &mut dyn FnMut(&Datagram<'_>),
         ) -> io::Result<usize> {
-            let meta = DatagramMeta { not_ready: false, checksum_verified: true };
+            let meta = DatagramMeta { checksum_verified: true, congested: true, not_ready: false };
             sink(&Datagram { net: &net(), bytes: &SEND_ONLY, meta });
             Ok(1)
         }
@@ -202,6 +214,7 @@ mod tests {
             link.send(Instant::ZERO, &SEND_ONLY, std::slice::from_ref(&run)).unwrap();
             let mut note = |datagram: &Datagram<'_>| {
                 assert!(!datagram.meta.checksum_verified, "something may have happened to it");
+                assert!(datagram.meta.congested, "the socket fills all the same");
                 ready.push(!datagram.meta.not_ready);
             };
             link.receive(Instant::ZERO, &mut note).unwrap();

@@ -28,10 +28,10 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
-pub use udp::{Locality, UdpLink};
+pub use udp::{Locality, SocketOptions, UdpLink};
 
-/// Number of messages of a link that one call of [`Link::receive`] hands over, if there are so
-/// many.
+/// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
+/// so many.
 pub const BATCH: usize = 16;
 
 /// A carrier of datagrams: UDP payloads of RoCEv2 packets, with the fields of their IP and UDP
@@ -53,6 +53,14 @@ pub trait Link: Send {
     /// UDP source port of the packets that it sends.
     fn source_port(&self) -> SourcePort;
 
+    /// UDP source ports of data from one of its addresses; a flow has one of them, by
+    /// [`udp_source_port`](roce_transport::addr::udp_source_port). None: data leaves from
+    /// [`source_port`](Self::source_port), as everything else does.
+    fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
+        let _ = address;
+        Vec::new()
+    }
+
     /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be
     /// sent are lost, as on a wire.
     ///
@@ -72,6 +80,11 @@ pub trait Link: Send {
     /// lost for want of room.
     fn receive_buffer(&self) -> Option<usize> {
         None
+    }
+
+    /// Number of datagrams that arrived at this link's own sockets and found no room there.
+    fn socket_drops(&self) -> u64 {
+        0
     }
 
     /// Descriptors that become readable when something has arrived. They stay the same but for the

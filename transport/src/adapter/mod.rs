@@ -441,6 +441,7 @@ impl Adapter {
             send_room: self.destinations.room(index, qp.flight().0),
             congestion: &self.congestion,
             not_ready: false,
+            congested: false,
         };
         (qp, env)
     }

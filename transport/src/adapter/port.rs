@@ -1,12 +1,13 @@
 //! The adapter's only port: its addresses, partitions and state.
 
 use alloc::vec::Vec;
+use core::net::IpAddr;
 
 use super::{Adapter, PKeyTable, error::ObjectError};
 use crate::{
     addr::{Gid, Mtu},
     event::Event,
-    qp::{Qp, State},
+    qp::{Common, Qp, State},
     time::Instant,
 };
 
@@ -17,6 +18,24 @@ impl Adapter {
         let had = !self.gids.entries().is_empty();
         if self.gids.set(gids) && had {
             self.events.push_back(Event::GidChange);
+        }
+    }
+
+    /// Data from this own address leaves from these UDP source ports from now on, that of a flow from
+    /// one of them, by [`udp_source_port`](crate::addr::udp_source_port). With none it leaves from
+    /// the [source port](super::AdapterConfig::source_port) of everything else, as messages of
+    /// connection management always do.
+    pub fn set_flow_ports(&mut self, address: IpAddr, ports: Vec<u16>) {
+        self.gids.set_flow_ports(address, ports);
+        for (_, qp) in &mut self.qps {
+            let Common { qpn, dest_qpn, av, path, .. } = &mut qp.common;
+            if let (Some(av), Some(path)) = (av, path)
+                && path.src == address
+                && let Some(new) = self.gids.path(av, *qpn, *dest_qpn)
+                && new.src == address
+            {
+                path.src_port = new.src_port;
+            }
         }
     }
 

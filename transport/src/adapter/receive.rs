@@ -33,6 +33,7 @@ impl Adapter {
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.counters.received_packets += 1;
         self.counters.ecn_marked += u64::from(datagram.net.is_congested());
+        self.counters.receive_buffer_congestion += u64::from(datagram.meta.congested);
         let receipt = match packet {
             Ok(packet) => self.receive(now, datagram, &packet),
             Err(error) => Receipt {
@@ -172,6 +173,7 @@ impl Adapter {
         }
         self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
+            env.congested = datagram.meta.congested;
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         })
     }

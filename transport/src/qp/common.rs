@@ -45,6 +45,8 @@ pub(crate) struct Env<'a> {
     pub(crate) congestion: &'a CongestionConfig,
     /// True if a request that needs a receive request is to find none.
     pub(crate) not_ready: bool,
+    /// True if the packet has met a receive buffer that fills.
+    pub(crate) congested: bool,
 }
 
 impl Env<'_> {

@@ -1,7 +1,8 @@
 //! Telling a peer that its packets meet congestion (annex A17.9).
 //!
 //! A switch marks packets instead of dropping them; the receiver of a marked one tells its sender
-//! with a congestion notification packet. Datagram queue pairs count marks but send no
+//! with a congestion notification packet. So it does when a packet has met a receive buffer of its
+//! own host that fills ([`DatagramMeta::congested`](crate::wire::DatagramMeta::congested)). Datagram queue pairs count marks but send no
 //! notification: what they receive comes from many, and each datagram may come from another, so
 //! that there is no flow to slow down.
 //!
@@ -63,11 +64,15 @@ impl Congestion {
         counts
     }
 
-    /// A packet arrived marked; if `tell`, its sender hears of it, at most once in `interval`. (A
-    /// datagram queue pair never asks what it owes.)
-    pub(super) fn note(&mut self, tell: bool, now: Instant, interval: Duration) {
+    /// A packet arrived marked.
+    pub(super) const fn note_mark(&mut self) {
         self.counters.ecn_marked += 1;
-        if tell && now >= self.quiet_until {
+    }
+
+    /// The sender of a packet is to hear that it met congestion, at most once in `interval`. (A
+    /// datagram queue pair never asks what it owes.)
+    pub(super) fn owe(&mut self, now: Instant, interval: Duration) {
+        if now >= self.quiet_until {
             self.due = true;
             self.quiet_until = now.plus(interval);
         }

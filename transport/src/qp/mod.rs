@@ -173,8 +173,10 @@ impl Qp {
         env: &mut Env<'_>,
     ) -> Disposition {
         if net.is_congested() {
-            let interval = env.congestion.np_min_time_between_cnps;
-            self.congestion.note(!packet.payload.is_empty(), env.now, interval);
+            self.congestion.note_mark();
+        }
+        if (net.is_congested() || env.congested) && !packet.payload.is_empty() {
+            self.congestion.owe(env.now, env.congestion.np_min_time_between_cnps);
         }
         let disposition = match packet.headers.bth().opcode.service() {
             Service::Ud => self.handle_datagram(net, packet, length, env),

@@ -24,12 +24,16 @@ pub struct DatagramMeta {
     /// True if it is, byte for byte, what an adapter has built, because it has never left the
     /// memory of this host: its ICRC, which is present, is not computed again.
     pub checksum_verified: bool,
+    /// True if it has met a receive buffer of the own host that fills. Its sender is told as if a
+    /// switch had marked it with "congestion experienced".
+    pub congested: bool,
 }
 
 impl<'a> Datagram<'a> {
     /// A datagram from a network, without a fault.
     #[must_use]
     pub const fn new(net: &'a NetHeader, bytes: &'a [u8]) -> Self {
-        Self { net, bytes, meta: DatagramMeta { not_ready: false, checksum_verified: false } }
+        let meta = DatagramMeta { not_ready: false, checksum_verified: false, congested: false };
+        Self { net, bytes, meta }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT, time::Instant};
+use roce_transport::{adapter::Transmit, time::Instant};
 
 use super::{
     peer::ForwardHeader,
@@ -74,24 +74,18 @@ impl IncomingChannel {
         buffer: &[u8],
         sink: &mut dyn FnMut(&Datagram<'_>),
     ) {
-        let RunHeader { length, segment, traffic_class, hop_limit, checksum_verified } = header;
-        let meta = DatagramMeta { not_ready: false, checksum_verified };
+        let RunHeader { length, segment, traffic_class, hop_limit, src_port, checksum_verified } =
+            header;
         let dst = self.dst;
         let Some(src) = self.src else {
-            if let Some((net, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
+            if let Some((net, meta, bytes)) = ForwardHeader::read(&header, dst, &buffer[..length]) {
                 sink(&Datagram { net: &net, bytes, meta });
             }
             return;
         };
-        let run = Transmit {
-            src,
-            dst,
-            src_port: ROCE_UDP_PORT,
-            traffic_class,
-            hop_limit,
-            segment,
-            range: 0..length,
-        };
+        let meta = DatagramMeta { checksum_verified, ..DatagramMeta::default() };
+        let run =
+            Transmit { src, dst, src_port, traffic_class, hop_limit, segment, range: 0..length };
         for (index, bytes) in buffer[..length].chunks(segment).enumerate() {
             sink(&Datagram { net: &run.net_header(index), bytes, meta });
         }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use roce_transport::{
-    addr::Gid,
+    addr::{Gid, ROCE_UDP_PORT},
     cm::ServiceId,
     share::IdPartition,
     wire::{Ident, NetHeader},
@@ -18,7 +18,7 @@ use super::{
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
 };
-use crate::link::Datagram;
+use crate::link::{Datagram, DatagramMeta};
 
 /// Number of services that a peer can name in one message.
 pub(super) const MAX_SERVICES: usize = 8192;
@@ -104,7 +104,7 @@ impl Peers {
             return; // no packet is as long
         }
         self.scratch.clear();
-        self.scratch.extend_from_slice(&ForwardHeader::of(net).0);
+        self.scratch.extend_from_slice(&ForwardHeader::of(net, meta.congested).0);
         self.scratch.extend_from_slice(bytes);
         let NetHeader { traffic_class, hop_limit, .. } = *net;
         let header = RunHeader {
@@ -112,6 +112,7 @@ impl Peers {
             segment: length,
             traffic_class,
             hop_limit,
+            src_port: ROCE_UDP_PORT, // that of the datagram is in its own header
             checksum_verified: meta.checksum_verified,
         };
         // a ring that is full or broken loses it, as a wire would
@@ -153,13 +154,14 @@ pub(super) fn announcement(partition: IdPartition, services: &BTreeSet<ServiceId
     [partition.get()].into_iter().chain(services).collect()
 }
 
-/// Header before a forwarded datagram: its source, and what is known of its identification.
+/// Header before a forwarded datagram: its source, what is known of its identification, and whether
+/// it has met a receive buffer that fills.
 pub(super) struct ForwardHeader([u8; ForwardHeader::LEN]);
 
 impl ForwardHeader {
     pub(super) const LEN: usize = 24;
 
-    fn of(net: &NetHeader) -> Self {
+    fn of(net: &NetHeader, congested: bool) -> Self {
         let mut header = [0; Self::LEN];
         let (kind, id) = match net.ident {
             Ident::Likely(id) => (0, id),
@@ -169,15 +171,17 @@ impl ForwardHeader {
         header[16..18].copy_from_slice(&net.src_port.to_ne_bytes());
         header[18..20].copy_from_slice(&id.to_ne_bytes());
         header[20] = kind;
+        header[21] = congested.into();
         Self(header)
     }
 
-    /// The network header and the datagram behind it, with what the ring says of it.
+    /// The network header, what else is known, and the datagram behind it, with what the ring says
+    /// of it.
     pub(super) fn read<'a>(
         header: &RunHeader,
         dst: IpAddr,
         bytes: &'a [u8],
-    ) -> Option<(NetHeader, &'a [u8])> {
+    ) -> Option<(NetHeader, DatagramMeta, &'a [u8])> {
         let (forward, datagram) = bytes.split_first_chunk::<{ Self::LEN }>()?;
         let (src, rest) = forward.split_first_chunk::<16>()?;
         let word = |at: usize| u16::from_ne_bytes([rest[at], rest[at + 1]]);
@@ -187,8 +191,10 @@ impl ForwardHeader {
             kind => Ident::Known { id, dont_fragment: kind > 1 },
         };
         let src = Ipv6Addr::from(*src).to_canonical();
-        let &RunHeader { traffic_class, hop_limit, .. } = header;
-        Some((NetHeader { src, dst, src_port, traffic_class, hop_limit, ident }, datagram))
+        let &RunHeader { traffic_class, hop_limit, checksum_verified, .. } = header;
+        let net = NetHeader { src, dst, src_port, traffic_class, hop_limit, ident };
+        let congested = rest[5] != 0;
+        Some((net, DatagramMeta { checksum_verified, congested, not_ready: false }, datagram))
     }
 }
 
@@ -213,17 +219,20 @@ mod tests {
                     hop_limit: 64,
                     ident,
                 };
-                let bytes = [&ForwardHeader::of(&net).0[..], b"datagram"].concat();
+                let congested = src.is_ipv4();
+                let meta = DatagramMeta { congested, ..DatagramMeta::default() };
+                let bytes = [&ForwardHeader::of(&net, congested).0[..], b"datagram"].concat();
                 let header = RunHeader {
                     length: bytes.len(),
                     segment: bytes.len(),
                     traffic_class: 3,
                     hop_limit: 64,
+                    src_port: ROCE_UDP_PORT,
                     checksum_verified: false,
                 };
                 assert_eq!(
                     ForwardHeader::read(&header, dst, &bytes),
-                    Some((net, &b"datagram"[..]))
+                    Some((net, meta, &b"datagram"[..]))
                 );
             }
         }
@@ -232,6 +241,7 @@ mod tests {
             segment: 23,
             traffic_class: 0,
             hop_limit: 0,
+            src_port: ROCE_UDP_PORT,
             checksum_verified: false,
         };
         assert_eq!(ForwardHeader::read(&header, [10, 0, 0, 2].into(), &[0; 23]), None);

@@ -13,6 +13,7 @@ use std::{
 
 use roce_transport::{
     adapter::Transmit,
+    addr::ROCE_UDP_PORT,
     mem::{Memory, read_words, write_words},
 };
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -55,50 +56,58 @@ pub(super) struct RunHeader {
     pub(super) segment: usize,
     pub(super) traffic_class: u8,
     pub(super) hop_limit: u8,
+    /// UDP source port: 4791, or one from 0xC001 on.
+    pub(super) src_port: u16,
     /// True if its datagrams are what an adapter has built.
     pub(super) checksum_verified: bool,
 }
 
-/// Bit for `checksum_verified`, the last of the 24 for the length, which needs fewer.
-const VERIFIED: u64 = 1 << 23;
+/// The header is one word: the lengths less one, 16 bits each, traffic class, hop limit, and 16 bits
+/// for the rest: 14 for the source port, of which 0 stands for 4791, and one for
+/// `checksum_verified`.
+const VERIFIED: u16 = 1 << 15;
+const PORT: u16 = 0x3FFF;
 
 impl RunHeader {
     pub(super) fn of(run: &Transmit, checksum_verified: bool) -> Self {
-        let &Transmit { traffic_class, hop_limit, segment, ref range, .. } = run;
+        let &Transmit { traffic_class, hop_limit, src_port, segment, ref range, .. } = run;
         Self {
             length: range.len(),
             segment: segment.min(range.len()),
             traffic_class,
             hop_limit,
+            src_port,
             checksum_verified,
         }
     }
 
     const fn word(self) -> u64 {
-        let checksum_verified = if self.checksum_verified { VERIFIED } else { 0 };
-        let (traffic_class, hop_limit) =
-            ((self.traffic_class as u64) << 48, (self.hop_limit as u64) << 56);
-        self.length as u64
-            | checksum_verified
-            | (self.segment as u64) << 24
-            | traffic_class
-            | hop_limit
+        let port = if self.src_port == ROCE_UDP_PORT { 0 } else { self.src_port & PORT };
+        let rest = port | if self.checksum_verified { VERIFIED } else { 0 };
+        // a run of no bytes cannot be, so that none is lost here
+        let (length, segment) =
+            (self.length.saturating_sub(1) as u16, self.segment.saturating_sub(1) as u16);
+        length as u64
+            | (segment as u64) << 16
+            | (rest as u64) << 32
+            | (self.traffic_class as u64) << 48
+            | (self.hop_limit as u64) << 56
     }
 
     const fn parse(word: u64) -> Result<Self, Broken> {
-        let [.., traffic_class, hop_limit] = word.to_le_bytes();
-        let (length, segment) =
-            ((word & (VERIFIED - 1)) as usize, (word >> 24 & 0xFF_FFFF) as usize);
-        if segment == 0 || segment > length || length > LONGEST {
+        let [a, b, c, d, e, f, traffic_class, hop_limit] = word.to_le_bytes();
+        let length = u16::from_le_bytes([a, b]) as usize + 1;
+        let segment = u16::from_le_bytes([c, d]) as usize + 1;
+        let rest = u16::from_le_bytes([e, f]);
+        if segment > length || rest & !(PORT | VERIFIED) != 0 {
             return Err(Broken);
         }
-        Ok(Self {
-            length,
-            segment,
-            traffic_class,
-            hop_limit,
-            checksum_verified: word & VERIFIED != 0,
-        })
+        let src_port = match rest & PORT {
+            0 => ROCE_UDP_PORT,
+            port => port | !PORT,
+        };
+        let checksum_verified = rest & VERIFIED != 0;
+        Ok(Self { length, segment, traffic_class, hop_limit, src_port, checksum_verified })
     }
 
     /// Number of bytes of the ring that it takes.
@@ -299,6 +308,7 @@ mod tests {
             segment: length.div_ceil(3),
             traffic_class: 0xA5,
             hop_limit: 0xFF,
+            src_port: if length < 9 { ROCE_UDP_PORT } else { 0xC001 + length as u16 % 0x3FFF },
             checksum_verified: length.is_multiple_of(2),
         }
     }
@@ -365,17 +375,8 @@ mod tests {
             reader.ring.word(HEAD).store(head, Ordering::Relaxed);
             assert_eq!(reader.pop(&mut buffer), Err(Broken), "{head}");
         }
-        let segment = |segment: u64| segment << 24;
-        for word in [
-            0,
-            5,
-            segment(1),
-            5 | segment(6),
-            65_537 | segment(8),
-            0xFF_FFFF | segment(1),
-            9 | segment(9),
-            SKIP - 1,
-        ] {
+        let word = |length: u64, segment: u64| (length - 1) | (segment - 1) << 16;
+        for word in [word(5, 6), word(65_536, 8), word(9, 9), word(8, 8) | 1 << 46, SKIP - 1] {
             let (writer, mut reader) = ring();
             writer.ring.at(0).store(word, Ordering::Relaxed);
             writer.ring.word(HEAD).store(16, Ordering::Relaxed); // eight bytes of a record

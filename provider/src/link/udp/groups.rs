@@ -13,10 +13,7 @@ use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::event::{Timespec, epoll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
-use super::{
-    message,
-    port::{Port, RECEIVE_BUFFER},
-};
+use super::{message, options::SocketOptions, port::Port, receive::Overflow};
 
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
@@ -26,18 +23,26 @@ const READY: usize = 16;
 /// one interface only, that of the link: a datagram that reaches the host by two would else come
 /// twice.
 pub(super) struct Groups {
-    members: BTreeMap<u64, (IpAddr, Socket)>,
+    members: BTreeMap<u64, Member>,
     next: u64,
+    /// Datagrams that the sockets of groups which were left have lost for want of room.
+    drops_of_left: u64,
     /// Lists the sockets that have something, so that a receiver need not try each. Its descriptor
     /// never changes, so the link can hand it out to threads that wait.
     epoll: OwnedFd,
-    ready: Vec<u64>,
+}
+
+/// A group, and the socket that hears it.
+pub(super) struct Member {
+    pub(super) group: IpAddr,
+    pub(super) socket: Socket,
+    pub(super) overflow: Overflow,
 }
 
 impl Groups {
     pub(super) fn new() -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        Ok(Self { members: BTreeMap::new(), next: 0, epoll, ready: Vec::new() })
+        Ok(Self { members: BTreeMap::new(), next: 0, drops_of_left: 0, epoll })
     }
 
     /// Readable when something has arrived for one of the groups.
@@ -47,8 +52,13 @@ impl Groups {
 
     /// Joins a group on the interface of the first of `ports` that is of its address family: a
     /// link's addresses are all on one.
-    pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
-        if self.members.values().any(|(joined, _)| *joined == group) {
+    pub(super) fn join(
+        &mut self,
+        group: IpAddr,
+        ports: &[Port],
+        options: &SocketOptions,
+    ) -> io::Result<()> {
+        if self.members.values().any(|member| member.group == group) {
             return Ok(());
         }
         let Some(port) = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4()) else {
@@ -57,44 +67,63 @@ impl Groups {
                 "the device has no address of the group's family",
             ));
         };
-        let socket = open(group, port)?;
+        let socket = open(group, port, options)?;
         epoll::add(
             &self.epoll,
             &socket,
             epoll::EventData::new_u64(self.next),
             epoll::EventFlags::IN,
         )?;
-        self.members.insert(self.next, (group, socket));
+        let overflow = Overflow::of(&socket);
+        self.members.insert(self.next, Member { group, socket, overflow });
         self.next += 1;
         Ok(())
     }
 
     /// Leaves a group; what has arrived and is not taken is lost.
     pub(super) fn leave(&mut self, group: IpAddr) {
-        self.members.retain(|_, (joined, _)| *joined != group);
+        let left = &mut self.drops_of_left;
+        self.members.retain(|_, member| {
+            let stays = member.group != group;
+            *left += if stays { 0 } else { member.overflow.dropped };
+            stays
+        });
     }
 
-    /// The groups that something has arrived for, some at a time.
-    pub(super) fn ready(&mut self) -> io::Result<impl Iterator<Item = &(IpAddr, Socket)>> {
-        self.ready.clear();
-        if !self.members.is_empty() {
-            let mut events = [const { MaybeUninit::uninit() }; READY];
-            let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))?;
-            self.ready.extend(events.iter().map(|event| event.data.u64()));
+    /// Datagrams that their sockets have lost for want of room.
+    pub(super) fn socket_drops(&self) -> u64 {
+        let members = self.members.values().map(|member| member.overflow.dropped);
+        self.drops_of_left + members.sum::<u64>()
+    }
+
+    /// Visits the groups that something has arrived for, some at a time.
+    pub(super) fn each_ready(
+        &mut self,
+        mut visit: impl FnMut(&mut Member) -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.members.is_empty() {
+            return Ok(());
         }
-        Ok(self.ready.iter().filter_map(|key| self.members.get(key)))
+        let mut events = [const { MaybeUninit::uninit() }; READY];
+        let (events, _) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))?;
+        for event in &*events {
+            if let Some(member) = self.members.get_mut(&event.data.u64()) {
+                visit(member)?;
+            }
+        }
+        Ok(())
     }
 }
 
 /// A socket that hears a group on the interface of `port`. To join tells the system, and it the
 /// network (IGMP, MLD), that this interface wants the group's packets.
-fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
+fn open(group: IpAddr, port: &Port, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
         Type::DGRAM,
         Some(Protocol::UDP),
     )?;
-    let _ = socket.set_recv_buffer_size(RECEIVE_BUFFER);
+    options.set_receive_buffer(&socket);
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
     message::configure(&socket, group.is_ipv6())?;

@@ -1,14 +1,14 @@
-//! Socket calls that the standard library lacks: options of UDP, and many datagrams with their
-//! ancillary data at once.
+//! Socket calls that the standard library lacks: options of UDP, and sending many datagrams with
+//! their ancillary data at once.
 
 #![allow(
     unsafe_code,
-    reason = "sendmmsg, recvmmsg and their ancillary data have no safe interface that carries UDP_SEGMENT"
+    reason = "sendmmsg and its ancillary data have no safe interface that carries UDP_SEGMENT"
 )]
 
 use std::{
     io, mem,
-    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, RawFd},
     sync::OnceLock,
 };
@@ -17,18 +17,34 @@ use libc::{c_int, c_void};
 use roce_transport::adapter::Transmit;
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use crate::link::BATCH;
-
-/// The most that a merged run of datagrams can hold.
-const BUFFER: usize = 65_536;
 /// Room for the ancillary data of one message: a segment size, a traffic class and a hop limit
-/// take 72 bytes.
-const CONTROL: usize = 128;
+/// take 72 bytes, a count of what was lost 24.
+pub(super) const CONTROL: usize = 128;
 
 // Ancillary data must be aligned like its header.
 #[repr(C, align(8))]
 #[derive(Clone, Copy)]
-struct Control([u8; CONTROL]);
+pub(super) struct Control(pub(super) [u8; CONTROL]);
+
+/// Sets what every socket of the link needs that receives.
+pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
+    configure_sending(socket, v6)?;
+    let fd = socket.as_raw_fd();
+    if v6 {
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
+        // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
+        set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+    } else {
+        set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
+        set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
+    }
+    // without it datagrams arrive one by one, which is only slower
+    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
+    // without it what the socket had no room for is not counted
+    let _ = set(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
+    Ok(())
+}
 
 /// Sets what every socket of the link needs.
 ///
@@ -36,23 +52,41 @@ struct Control([u8; CONTROL]);
 /// and ask the interface alone how large a datagram may be. `PMTUDISC_DO` would believe any ICMP
 /// message that quotes addresses and port, which everybody can guess, and refuse for ten minutes
 /// what a queue pair sends with its path MTU.
-pub(super) fn configure(socket: &Socket, v6: bool) -> io::Result<()> {
+pub(super) fn configure_sending(socket: &Socket, v6: bool) -> io::Result<()> {
     let fd = socket.as_raw_fd();
     if v6 {
         socket.set_only_v6(true)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1)?;
-        set(fd, libc::IPPROTO_IPV6, libc::IPV6_RECVHOPLIMIT, 1)?;
-        // peers send a zero checksum, which IPv6 forbids unless the receiver agrees
-        set(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
+        set(fd, libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
     } else {
-        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)?;
-        set(fd, libc::IPPROTO_IP, libc::IP_RECVTOS, 1)?;
-        set(fd, libc::IPPROTO_IP, libc::IP_RECVTTL, 1)?;
+        set(fd, libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE)
     }
-    // without it datagrams arrive one by one, which is only slower
-    let _ = set(fd, libc::SOL_UDP, libc::UDP_GRO, 1);
-    Ok(())
+}
+
+/// A port of an address. A link-local address means something only together with an interface.
+pub(super) fn socket_address(address: IpAddr, interface: u32, port: u16) -> SocketAddr {
+    match address {
+        IpAddr::V4(v4) => SocketAddrV4::new(v4, port).into(),
+        IpAddr::V6(v6) => {
+            let scope = if v6.is_unicast_link_local() { interface } else { 0 };
+            SocketAddrV6::new(v6, port, 0, scope).into()
+        }
+    }
+}
+
+/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
+/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
+/// multicast cannot be set so, and then sending fails, and is counted.
+pub(super) fn configure_multicast(socket: &Socket, own: IpAddr, interface: u32) {
+    let _ = match own {
+        IpAddr::V4(own) => socket
+            .set_multicast_if_v4(&own)
+            .and_then(|()| socket.set_multicast_loop_v4(true))
+            .and_then(|()| socket.set_multicast_ttl_v4(64)),
+        IpAddr::V6(_) => socket
+            .set_multicast_if_v6(interface)
+            .and_then(|()| socket.set_multicast_loop_v6(true))
+            .and_then(|()| socket.set_multicast_hops_v6(64)),
+    };
 }
 
 /// Lets a socket hear this interface only. Needs no privilege since Linux 5.7; interface 0 is every
@@ -73,18 +107,23 @@ pub(super) fn max_segments() -> usize {
 fn try_segments(count: usize) -> io::Result<()> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP))?;
     socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-    let address = socket.local_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
-    let (src, dst) = (address.ip(), address.ip());
+    socket.connect(&socket.local_addr()?)?;
+    send_run(&socket, &vec![0; count], 1)
+}
+
+/// Sends a run to the peer of a connected socket.
+pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Result<()> {
+    let address = socket.peer_addr()?.as_socket().ok_or(io::ErrorKind::AddrNotAvailable)?;
     let run = Transmit {
-        src,
-        dst,
+        src: address.ip(),
+        dst: address.ip(),
         src_port: 0,
         traffic_class: 0,
         hop_limit: 64,
-        segment: 1,
-        range: 0..count,
+        segment,
+        range: 0..bytes.len(),
     };
-    SendBuffers::default().send(&socket, &vec![0; count], &[run], |_| address)
+    SendBuffers::default().send(socket, bytes, &[run], |_| address)
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
@@ -202,7 +241,7 @@ fn ancillary(control: &mut Control, run: &Transmit) -> usize {
     used
 }
 
-const HEADER: usize = size_of::<libc::cmsghdr>();
+pub(super) const HEADER: usize = size_of::<libc::cmsghdr>();
 
 /// Appends one item of ancillary data: header, value, padding to the header's alignment.
 fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value: &[u8]) {
@@ -214,131 +253,4 @@ fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value
     rest[4..8].copy_from_slice(&kind.to_ne_bytes());
     rest[8..8 + value.len()].copy_from_slice(value);
     *used += length.next_multiple_of(8);
-}
-
-/// Source and ancillary data of a received message.
-pub(super) struct Meta {
-    pub(super) source: SocketAddr,
-    /// Length of every datagram in it but the last.
-    pub(super) segment: usize,
-    pub(super) traffic_class: u8,
-    pub(super) hop_limit: u8,
-}
-
-/// Buffers for receiving, kept between calls.
-pub(super) struct ReceiveBuffers {
-    buffers: Box<[u8]>,
-    controls: [Control; BATCH],
-    names: [libc::sockaddr_storage; BATCH],
-}
-
-impl ReceiveBuffers {
-    pub(super) fn new() -> Self {
-        // SAFETY: All zero is a valid socket address storage.
-        let names = unsafe { mem::zeroed() };
-        Self {
-            buffers: vec![0; BATCH * BUFFER].into(),
-            controls: [Control([0; CONTROL]); BATCH],
-            names,
-        }
-    }
-
-    /// Takes a batch of messages and hands over each; returns how many there were.
-    pub(super) fn receive(
-        &mut self,
-        socket: &Socket,
-        mut each: impl FnMut(&Meta, &[u8]),
-    ) -> io::Result<usize> {
-        // SAFETY: All zero is a valid value of both.
-        let (mut vectors, mut headers): ([libc::iovec; BATCH], [libc::mmsghdr; BATCH]) =
-            unsafe { mem::zeroed() };
-        for (index, buffer) in self.buffers.chunks_exact_mut(BUFFER).enumerate() {
-            vectors[index] = libc::iovec { iov_base: buffer.as_mut_ptr().cast(), iov_len: BUFFER };
-            let header = &mut headers[index].msg_hdr;
-            header.msg_name = (&raw mut self.names[index]).cast();
-            header.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
-            header.msg_iov = &raw mut vectors[index];
-            header.msg_iovlen = 1;
-            header.msg_control = (&raw mut self.controls[index]).cast();
-            header.msg_controllen = CONTROL as _;
-        }
-        // SAFETY: Each header points to one vector, a name and ancillary data that outlive the
-        // call, with their true lengths, and to nothing that another header points to.
-        let count = unsafe {
-            libc::recvmmsg(
-                socket.as_raw_fd(),
-                headers.as_mut_ptr(),
-                BATCH as _,
-                libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
-            )
-        };
-        let Ok(count) = usize::try_from(count) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
-                _ => Err(error),
-            };
-        };
-        for (index, header) in headers.iter().enumerate().take(count) {
-            let length = header.msg_len as usize;
-            let payload = &self.buffers[index * BUFFER..][..length.min(BUFFER)];
-            let Some(source) = source_address(&self.names[index]) else { continue };
-            let mut meta = Meta { source, segment: length, traffic_class: 0, hop_limit: 0 };
-            read_ancillary(
-                &self.controls[index].0[..header.msg_hdr.msg_controllen.min(CONTROL)],
-                &mut meta,
-            );
-            each(&meta, payload);
-        }
-        Ok(count)
-    }
-}
-
-fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
-    match c_int::from(name.ss_family) {
-        libc::AF_INET => {
-            // SAFETY: The family says that the storage, which is larger and more strictly aligned,
-            // holds this.
-            let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
-            let address = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
-            Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
-        }
-        libc::AF_INET6 => {
-            // SAFETY: As above.
-            let v6 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
-            let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
-            Some(SocketAddrV6::new(address, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id).into())
-        }
-        _ => None,
-    }
-}
-
-/// Reads the items of ancillary data; unknown ones are passed over.
-fn read_ancillary(mut rest: &[u8], meta: &mut Meta) {
-    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
-        let (size, kinds) = header.split_at(size_of::<usize>());
-        let length = usize::from_ne_bytes(size.try_into().unwrap_or_default());
-        let int = |bytes: &[u8]| c_int::from_ne_bytes(bytes.try_into().unwrap_or_default());
-        let (level, kind) = (int(&kinds[..4]), int(&kinds[4..8]));
-        let Some(value) = rest.get(HEADER..length) else { return };
-        match (level, kind, value) {
-            (libc::SOL_UDP, libc::UDP_GRO, value) if value.len() >= 4 => {
-                meta.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
-            }
-            (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => meta.traffic_class = *class,
-            (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8;
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
-                meta.traffic_class = int(&value[..4]) as u8;
-            }
-            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8;
-            }
-            _ => {}
-        }
-        let Some(next) = rest.get(length.next_multiple_of(8)..) else { return };
-        rest = next;
-    }
 }

@@ -1,8 +1,11 @@
 //! The `udp` link.
 
+mod flows;
 mod groups;
 mod message;
+mod options;
 mod port;
+mod receive;
 
 use std::{
     fmt, io,
@@ -19,11 +22,15 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
+use super::{
+    AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, SharingLink, shm::ShmLink,
+};
 use crate::bind::BindError;
 use groups::Groups;
-use message::{ReceiveBuffers, SendBuffers};
+use message::SendBuffers;
+pub use options::SocketOptions;
 use port::Port;
+use receive::{Overflow, ReceiveBuffers};
 
 /// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to
 /// the receiver.
@@ -53,7 +60,7 @@ pub enum Locality {
     },
 }
 
-/// The link that needs no privilege: one UDP socket per local address.
+/// The link that needs no privilege: one UDP socket per local address, and some more to send from.
 ///
 /// The ICRC covers the IPv4 identification, which a UDP socket neither sets nor shows. An
 /// unconnected socket that forbids fragmentation sends identification 0, and with `UDP_SEGMENT` 0,
@@ -63,8 +70,11 @@ pub struct UdpLink {
     ports: Vec<Port>,
     groups: Groups,
     limits: TransmitLimits,
+    options: SocketOptions,
     send_buffers: SendBuffers,
     receive_buffers: ReceiveBuffers,
+    /// Datagrams that sockets which are closed have lost for want of room.
+    drops_of_closed: u64,
     /// Other devices of this host, unless everything is to take the network stack.
     shm: Option<ShmLink>,
     /// Time of the next look at the sockets, if there is `shm`.
@@ -81,8 +91,12 @@ impl UdpLink {
     /// # Errors
     /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none
     /// is left.
-    pub fn bind(addresses: &[(IpAddr, u32)], locality: Locality) -> Result<Self, BindError> {
-        Self::on(addresses, locality, false)
+    pub fn bind(
+        addresses: &[(IpAddr, u32)],
+        locality: Locality,
+        options: SocketOptions,
+    ) -> Result<Self, BindError> {
+        Self::on(addresses, locality, false, options)
     }
 
     /// Declares that all that is sent from now on is, byte for byte, what an adapter has built, so
@@ -97,9 +111,10 @@ impl UdpLink {
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`] or [`BindError::System`].
-    pub fn bind_loopback(locality: Locality) -> Result<Self, BindError> {
+    pub fn bind_loopback(locality: Locality, options: SocketOptions) -> Result<Self, BindError> {
         for last in 1..255 {
-            match Self::on(&[(Ipv4Addr::new(127, 0, 0, last).into(), 0)], locality, true) {
+            let address = Ipv4Addr::new(127, 0, 0, last).into();
+            match Self::on(&[(address, 0)], locality, true, options) {
                 Err(BindError::Taken(_)) => {}
                 other => return other,
             }
@@ -111,6 +126,7 @@ impl UdpLink {
         addresses: &[(IpAddr, u32)],
         locality: Locality,
         exclusive: bool,
+        options: SocketOptions,
     ) -> Result<Self, BindError> {
         let first = addresses.first().map_or(Ipv4Addr::UNSPECIFIED.into(), |&(address, _)| address);
         let system = |source| BindError::System { address: first, source };
@@ -122,7 +138,7 @@ impl UdpLink {
         let mut ports = Vec::new();
         let mut missing = None;
         for &(address, interface) in addresses {
-            match Port::open(address, interface, shm.as_mut(), exclusive) {
+            match Port::open(address, interface, shm.as_mut(), exclusive, &options) {
                 Ok(port) => ports.push(port),
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
                 Err(error) => return Err(error),
@@ -140,9 +156,16 @@ impl UdpLink {
         Ok(Self {
             ports,
             groups: Groups::new().map_err(system)?,
-            limits: TransmitLimits { segments: message::max_segments(), bytes: MAX_RUN },
+            limits: TransmitLimits {
+                segments: message::max_segments()
+                    .min(options.segments.unwrap_or(usize::MAX))
+                    .max(1),
+                bytes: MAX_RUN,
+            },
+            options,
             send_buffers: SendBuffers::default(),
-            receive_buffers: ReceiveBuffers::new(),
+            receive_buffers: ReceiveBuffers::new().map_err(system)?,
+            drops_of_closed: 0,
             shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
@@ -174,9 +197,19 @@ impl Link for UdpLink {
         SourcePort::Fixed(ROCE_UDP_PORT)
     }
 
+    fn flow_ports(&self, address: IpAddr) -> Vec<u16> {
+        let port = self.ports.iter().find(|port| port.address == address);
+        port.map(|port| port.flows.iter().map(|flow| flow.port).collect()).unwrap_or_default()
+    }
+
     fn receive_buffer(&self) -> Option<usize> {
         let sizes = self.ports.iter().filter_map(|port| port.socket.recv_buffer_size().ok());
         sizes.min()
+    }
+
+    fn socket_drops(&self) -> u64 {
+        let ports = self.ports.iter().map(|port| port.overflow.dropped).sum::<u64>();
+        self.drops_of_closed + ports + self.groups.socket_drops()
     }
 
     fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
@@ -188,9 +221,8 @@ impl Link for UdpLink {
                 result = Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
                 continue;
             };
-            let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
             let Some(shm) = shm else {
-                result = send_buffers.send(&port.socket, bytes, group, to).and(result);
+                result = send_from(port, send_buffers, bytes, group).and(result);
                 continue;
             };
             // runs that go the same way go out with one call
@@ -200,7 +232,7 @@ impl Link for UdpLink {
                 let sent = shm.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
                     let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
                     count = count.max(rest.iter().take_while(far).count());
-                    send_buffers.send(&port.socket, bytes, &rest[..count], to)
+                    send_from(port, send_buffers, bytes, &rest[..count])
                 });
                 rest = &rest[count..];
                 result = sent.and(result);
@@ -212,24 +244,26 @@ impl Link for UdpLink {
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
         let Self { ports, groups, receive_buffers, shm, look_at, last_arrival, .. } = self;
         let mut count = 0;
-        let mut receive = |socket: &Socket, dst: IpAddr, shm: &mut Option<ShmLink>| {
-            receive_buffers.receive(socket, |meta, payload| {
-                for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
-                    let net = NetHeader {
-                        src: meta.source.ip().to_canonical(),
-                        dst,
-                        src_port: meta.source.port(),
-                        traffic_class: meta.traffic_class,
-                        hop_limit: meta.hop_limit,
-                        ident: Ident::Likely(index as u16),
-                    };
-                    let arrived = Datagram::new(&net, datagram);
-                    if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
-                        sink(&arrived);
+        let mut receive =
+            |socket: &Socket, overflow: &mut Overflow, dst, shm: &mut Option<ShmLink>| {
+                receive_buffers.receive(socket, overflow, |meta, payload| {
+                    for (index, datagram) in payload.chunks(meta.segment.max(1)).enumerate() {
+                        let net = NetHeader {
+                            src: meta.source.ip().to_canonical(),
+                            dst,
+                            src_port: meta.source.port(),
+                            traffic_class: meta.traffic_class,
+                            hop_limit: meta.hop_limit,
+                            ident: Ident::Likely(index as u16),
+                        };
+                        let meta = DatagramMeta { congested: meta.congested, ..Default::default() };
+                        let arrived = Datagram { net: &net, bytes: datagram, meta };
+                        if !shm.as_mut().is_some_and(|shm| shm.forward(&arrived)) {
+                            sink(&arrived);
+                        }
                     }
-                }
-            })
-        };
+                })
+            };
         let settled = shm.as_mut().is_some_and(|shm| {
             shm.attend(now);
             shm.is_settled()
@@ -238,12 +272,13 @@ impl Link for UdpLink {
         if !settled || *look_at <= now {
             for port in ports {
                 if port.is_read_here(shm.as_ref()) {
-                    count += receive(&port.socket, port.address, shm)?;
+                    count += receive(&port.socket, &mut port.overflow, port.address, shm)?;
                 }
             }
-            for (group, socket) in groups.ready()? {
-                count += receive(socket, *group, shm)?;
-            }
+            groups.each_ready(|member| {
+                count += receive(&member.socket, &mut member.overflow, member.group, shm)?;
+                Ok(())
+            })?;
             if count > 0 {
                 *last_arrival = now;
             }
@@ -294,9 +329,31 @@ impl Link for UdpLink {
     }
 }
 
+/// Sends runs from their sockets, in order. Those of one flow are neighbours already, since queue
+/// pairs take turns.
+fn send_from(
+    port: &Port,
+    buffers: &mut SendBuffers,
+    bytes: &[u8],
+    runs: &[Transmit],
+) -> io::Result<()> {
+    let mut result = Ok(());
+    for same in runs.chunk_by(|a, b| a.src_port == b.src_port) {
+        let sent = match port.sender(same[0].src_port) {
+            Some(socket) => buffers.send(socket, bytes, same, |run| port.peer(run.dst)),
+            None => Err(io::Error::new(
+                io::ErrorKind::AddrNotAvailable,
+                format!("{} is no port of {} any more", same[0].src_port, port.address),
+            )),
+        };
+        result = sent.and(result);
+    }
+    result
+}
+
 impl MulticastLink for UdpLink {
     fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.groups.join(group, &self.ports)
+        self.groups.join(group, &self.ports, &self.options)
     }
 
     fn leave(&mut self, group: IpAddr) {
@@ -306,14 +363,48 @@ impl MulticastLink for UdpLink {
 
 impl AddressSetLink for UdpLink {
     fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.ports.push(Port::open(address, interface, self.shm.as_mut(), false)?);
+        let port = Port::open(address, interface, self.shm.as_mut(), false, &self.options)?;
+        self.ports.push(port);
         Ok(())
     }
 
     fn remove_address(&mut self, address: IpAddr) {
-        self.ports.retain(|port| port.address != address);
+        for port in self.ports.extract_if(.., |port| port.address == address) {
+            self.drops_of_closed += port.overflow.dropped;
+        }
         if let Some(shm) = &mut self.shm {
             shm.forget(address);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// An address that comes later has ports of its own, and none when it is gone.
+    #[test]
+    fn every_address_has_its_ports() {
+        let [first, second]: [IpAddr; 2] = [[127, 79, 1, 1].into(), [127, 79, 1, 2].into()];
+        let options = SocketOptions { source_ports: Some(4), ..SocketOptions::default() };
+        let mut link = UdpLink::bind(&[(first, 0)], Locality::Network, options).unwrap();
+        assert_eq!((link.flow_ports(first).len(), link.flow_ports(second).len()), (4, 0));
+        link.add_address(second, 0).unwrap();
+        assert_eq!(link.flow_ports(second).len(), 4);
+        link.ports[1].overflow.dropped = 3;
+        link.remove_address(second);
+        assert_eq!((link.flow_ports(second).len(), link.socket_drops()), (0, 3));
+        // a run from a port that is gone is lost, not sent from another: its ICRC would be wrong
+        let run = Transmit {
+            src: first,
+            dst: first,
+            src_port: 0xC000,
+            traffic_class: 0,
+            hop_limit: 64,
+            segment: 1,
+            range: 0..1,
+        };
+        let error = link.send(Instant::ZERO, &[0], &[run]).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 }

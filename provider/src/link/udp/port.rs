@@ -2,23 +2,28 @@
 
 use std::{
     io,
-    net::{IpAddr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    net::{IpAddr, SocketAddr},
 };
 
 use roce_transport::addr::ROCE_UDP_PORT;
 use socket2::{Domain, Protocol, Socket, Type};
 
-use super::message;
-use crate::{bind::BindError, link::shm::ShmLink, variables};
-
-/// Size of the socket's buffers; the kernel grants what its limit allows.
-pub(super) const RECEIVE_BUFFER: usize = 4 << 20;
+use super::{
+    flows::{self, FlowSocket},
+    message,
+    options::SocketOptions,
+    receive::Overflow,
+};
+use crate::{bind::BindError, link::shm::ShmLink};
 
 pub(super) struct Port {
     pub(super) socket: Socket,
     pub(super) address: IpAddr,
     /// Index of its interface; 0 where the address alone determines it.
     pub(super) interface: u32,
+    pub(super) overflow: Overflow,
+    /// Sockets for data, each with a source port of its own.
+    pub(super) flows: Vec<FlowSocket>,
 }
 
 impl Port {
@@ -27,9 +32,10 @@ impl Port {
         interface: u32,
         shm: Option<&mut ShmLink>,
         exclusive: bool,
+        options: &SocketOptions,
     ) -> Result<Self, BindError> {
         let bind = || {
-            Self::socket(address, interface).map_err(|source| match source.kind() {
+            Self::socket(address, interface, options).map_err(|source| match source.kind() {
                 io::ErrorKind::AddrInUse => BindError::Taken(address),
                 io::ErrorKind::AddrNotAvailable => BindError::NotLocal(address),
                 _ => BindError::System { address, source },
@@ -39,7 +45,17 @@ impl Port {
             Some(shm) => shm.acquire(address, interface, exclusive, bind)?,
             None => bind()?,
         };
-        Ok(Self { socket, address, interface })
+        let overflow = Overflow::of(&socket);
+        let flows = flows::open(address, interface, options.source_ports(address));
+        Ok(Self { socket, address, interface, overflow, flows })
+    }
+
+    /// The socket that sends from this port.
+    pub(super) fn sender(&self, source_port: u16) -> Option<&Socket> {
+        if source_port == ROCE_UDP_PORT {
+            return Some(&self.socket);
+        }
+        self.flows.iter().find(|flow| flow.port == source_port).map(|flow| &flow.socket)
     }
 
     /// True if no other process reads its socket.
@@ -47,46 +63,22 @@ impl Port {
         !shm.is_some_and(|shm| shm.is_peer(self.address))
     }
 
-    fn socket(address: IpAddr, interface: u32) -> io::Result<Socket> {
+    fn socket(address: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
         let socket = Socket::new(
             Domain::for_address(SocketAddr::new(address, 0)),
             Type::DGRAM,
             Some(Protocol::UDP),
         )?;
-        // a smaller buffer than asked for only means that less may be under way at once
-        let size = variables::receive_buffer().unwrap_or(RECEIVE_BUFFER);
-        let _ = socket.set_recv_buffer_size(size);
-        let _ = socket.set_send_buffer_size(RECEIVE_BUFFER);
+        options.set_receive_buffer(&socket);
+        SocketOptions::set_send_buffer(&socket);
         message::configure(&socket, address.is_ipv6())?;
-        configure_sending(&socket, address, interface);
-        socket.bind(&Self::socket_address(address, interface).into())?;
+        message::configure_multicast(&socket, address, interface);
+        socket.bind(&message::socket_address(address, interface, ROCE_UDP_PORT).into())?;
         Ok(socket)
     }
 
-    /// A link-local address means something only together with an interface.
-    pub(super) fn socket_address(address: IpAddr, interface: u32) -> SocketAddr {
-        match address {
-            IpAddr::V4(v4) => SocketAddrV4::new(v4, ROCE_UDP_PORT).into(),
-            IpAddr::V6(v6) => {
-                let scope = if v6.is_unicast_link_local() { interface } else { 0 };
-                SocketAddrV6::new(v6, ROCE_UDP_PORT, 0, scope).into()
-            }
-        }
+    /// Where a peer of this address is reached.
+    pub(super) fn peer(&self, peer: IpAddr) -> SocketAddr {
+        message::socket_address(peer, self.interface, ROCE_UDP_PORT)
     }
-}
-
-/// Sets how a socket with the address `own` sends to groups: from that address's interface, to
-/// members on this host, too, and as far as unicast unless a packet says otherwise. What has no
-/// multicast cannot be set so, and then sending fails, and is counted.
-fn configure_sending(socket: &Socket, own: IpAddr, interface: u32) {
-    let _ = match own {
-        IpAddr::V4(own) => socket
-            .set_multicast_if_v4(&own)
-            .and_then(|()| socket.set_multicast_loop_v4(true))
-            .and_then(|()| socket.set_multicast_ttl_v4(64)),
-        IpAddr::V6(_) => socket
-            .set_multicast_if_v6(interface)
-            .and_then(|()| socket.set_multicast_loop_v6(true))
-            .and_then(|()| socket.set_multicast_hops_v6(64)),
-    };
 }

@@ -1,0 +1,448 @@
+//! Receiving: many datagrams with their ancillary data at once, and what the socket says of its own
+//! buffer.
+
+#![allow(
+    unsafe_code,
+    reason = "recvmmsg and its ancillary data have no safe interface that carries UDP_GRO"
+)]
+
+use std::{
+    io, mem,
+    net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
+    os::fd::AsRawFd,
+    slice,
+};
+
+use libc::c_int;
+use memmap2::{Advice, MmapMut};
+use socket2::Socket;
+
+use super::message::{CONTROL, Control, HEADER};
+use crate::link::BATCH;
+
+/// The most that a merged run of datagrams can hold.
+const LONGEST: usize = 65_536;
+/// Distance between the places of two messages. It is no multiple of a power of two, or the
+/// beginnings of all would compete for the same lines of the caches.
+const STRIDE: usize = LONGEST + 4096 + 64;
+/// Messages that are asked for at once at least: runs are as long as [`LONGEST`].
+const FEW: usize = 4;
+/// Messages that are asked for at once at most. The kernel merges none whose UDP checksum is zero,
+/// which is what rxe and network adapters send.
+const MANY: usize = 64;
+/// Bytes that are asked for at once, about: they are still in the cache when they are handed over.
+const HOT: usize = 256 << 10;
+
+/// Source and ancillary data of a received message.
+pub(super) struct Meta {
+    pub(super) source: SocketAddr,
+    /// Length of every datagram in it but the last.
+    pub(super) segment: usize,
+    pub(super) traffic_class: u8,
+    pub(super) hop_limit: u8,
+    /// True if it has met a receive buffer that fills.
+    pub(super) congested: bool,
+}
+
+/// Receive buffer of a socket: what it has lost for want of room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Overflow {
+    /// The kernel's count when it was last seen.
+    seen: u32,
+    /// Of these, datagrams that this process has been told of.
+    pub(super) dropped: u64,
+}
+
+impl Overflow {
+    /// That of a socket which may have been another process's before: what it lost then does not
+    /// count.
+    pub(super) fn of(socket: &Socket) -> Self {
+        let seen = MemInfo::of(socket).map_or(0, |info| info.drops);
+        Self { seen, dropped: 0 }
+    }
+
+    /// Bytes that wait in a socket's receive buffer.
+    #[cfg(test)]
+    pub(super) fn waiting(socket: &Socket) -> Option<u32> {
+        MemInfo::of(socket).map(|info| info.waiting)
+    }
+
+    /// Takes the kernel's count; returns whether it has grown.
+    const fn note(&mut self, count: u32) -> bool {
+        // a count that is behind came with a datagram that was queued before
+        let grown = count.wrapping_sub(self.seen).cast_signed();
+        if grown <= 0 {
+            return false;
+        }
+        self.seen = count;
+        self.dropped += grown as u64;
+        true
+    }
+}
+
+/// What a socket says of its memory (`SO_MEMINFO`).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct MemInfo {
+    /// Bytes that wait in the receive buffer, with the kernel's bookkeeping.
+    waiting: u32,
+    /// Size of the receive buffer.
+    room: u32,
+    /// Datagrams that found no room.
+    drops: u32,
+}
+
+impl MemInfo {
+    /// `None` where the system does not say.
+    fn of(socket: &Socket) -> Option<Self> {
+        let mut words = [0u32; 9];
+        let mut length = size_of_val(&words) as libc::socklen_t;
+        // SAFETY: The kernel writes at most `length` bytes to the words, whatever they are.
+        let result = unsafe {
+            libc::getsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_MEMINFO,
+                (&raw mut words).cast(),
+                &raw mut length,
+            )
+        };
+        let [waiting, room, .., drops] = words;
+        (result == 0 && length as usize == size_of_val(&words)).then_some(Self {
+            waiting,
+            room,
+            drops,
+        })
+    }
+
+    /// True if more of the receive buffer is taken than free.
+    const fn fills(self) -> bool {
+        self.waiting > self.room / 2
+    }
+}
+
+/// Place of a message's address and ancillary data.
+#[derive(Clone, Copy)]
+struct Slot {
+    name: libc::sockaddr_storage,
+    control: Control,
+    vector: libc::iovec,
+}
+
+/// Buffers for receiving, kept between calls, with headers that point to them.
+pub(super) struct ReceiveBuffers {
+    headers: Vec<libc::mmsghdr>,
+    /// Reached through the headers only.
+    _slots: Vec<Slot>,
+    /// The same. Pages of it that no message has been as long as to reach are never touched.
+    _memory: MmapMut,
+    /// Messages to ask for next.
+    ask: usize,
+}
+
+// SAFETY: The pointers in `headers` and `_slots` are to memory that the value owns, and that moves
+// with it.
+unsafe impl Send for ReceiveBuffers {}
+
+impl ReceiveBuffers {
+    pub(super) fn new() -> io::Result<Self> {
+        let mut memory = MmapMut::map_anon(MANY * STRIDE)?;
+        // of a huge page most would never be used
+        let _ = memory.advise(Advice::NoHugePage);
+        // SAFETY: All zero is a valid value of each of its parts.
+        let mut slots: Vec<Slot> = vec![unsafe { mem::zeroed() }; MANY];
+        let (bytes, first) = (memory.as_mut_ptr(), slots.as_mut_ptr());
+        let header = |index: usize| {
+            // SAFETY: There are as many slots, and as many strides in the memory. Neither is used
+            // again but through these pointers, so that they stay good for as long as both live.
+            unsafe {
+                let slot = first.add(index);
+                (*slot).vector =
+                    libc::iovec { iov_base: bytes.add(index * STRIDE).cast(), iov_len: LONGEST };
+                // all zero is a valid message header
+                let mut header: libc::mmsghdr = mem::zeroed();
+                header.msg_hdr.msg_name = (&raw mut (*slot).name).cast();
+                header.msg_hdr.msg_iov = &raw mut (*slot).vector;
+                header.msg_hdr.msg_iovlen = 1;
+                header.msg_hdr.msg_control = (&raw mut (*slot).control).cast();
+                header
+            }
+        };
+        let headers = (0..MANY).map(header).collect();
+        Ok(Self { headers, _slots: slots, _memory: memory, ask: FEW })
+    }
+
+    /// Takes a batch of messages and hands over each; returns how many there were. Fewer than
+    /// [`BATCH`]: there are no more for now.
+    pub(super) fn receive(
+        &mut self,
+        socket: &Socket,
+        overflow: &mut Overflow,
+        mut each: impl FnMut(&Meta, &[u8]),
+    ) -> io::Result<usize> {
+        let mut total = 0;
+        let mut fills = None;
+        loop {
+            let asked = self.ask;
+            let count = self.take(socket, overflow, &mut fills, &mut each)?;
+            total += count;
+            if count < asked || total >= BATCH {
+                return Ok(total);
+            }
+        }
+    }
+
+    /// Receives with one call. `fills`: whether the receive buffer does, if the socket has been asked.
+    fn take(
+        &mut self,
+        socket: &Socket,
+        overflow: &mut Overflow,
+        fills: &mut Option<bool>,
+        each: &mut impl FnMut(&Meta, &[u8]),
+    ) -> io::Result<usize> {
+        let asked = self.ask;
+        for header in &mut self.headers[..asked] {
+            // what the kernel has written over
+            header.msg_hdr.msg_namelen = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+            header.msg_hdr.msg_controllen = CONTROL as _;
+        }
+        // The wrapper in glibc is a cancellation point, and this runs under the engine's lock.
+        // SAFETY: Each header points to one vector, a name and ancillary data that outlive the
+        // call, with their true lengths, and to nothing that another header points to.
+        let count = unsafe {
+            libc::syscall(
+                libc::SYS_recvmmsg,
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                asked,
+                libc::MSG_DONTWAIT,
+                std::ptr::null_mut::<libc::timespec>(),
+            )
+        };
+        let Ok(count) = usize::try_from(count) else {
+            let error = io::Error::last_os_error();
+            return match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
+            };
+        };
+        if count == asked && fills.is_none() {
+            *fills = Some(MemInfo::of(socket).is_some_and(MemInfo::fills));
+        }
+        let mut longest = 1;
+        for header in self.headers.iter().take(count) {
+            let length = (header.msg_len as usize).min(LONGEST);
+            let message = &header.msg_hdr;
+            // SAFETY: The header points to a name, to ancillary data and, with a vector, to bytes
+            // that the value owns, that nothing writes until the next call, and that are
+            // initialised, whatever the kernel has written of them.
+            let (name, control, payload) = unsafe {
+                (
+                    &*message.msg_name.cast::<libc::sockaddr_storage>(),
+                    &(*message.msg_control.cast::<Control>()).0,
+                    slice::from_raw_parts((*message.msg_iov).iov_base.cast::<u8>(), length),
+                )
+            };
+            let Some(source) = source_address(name) else { continue };
+            let mut meta =
+                Meta { source, segment: length, traffic_class: 0, hop_limit: 0, congested: false };
+            let control = &control[..message.msg_controllen.min(CONTROL)];
+            if read_ancillary(control, &mut meta).is_some_and(|drops| overflow.note(drops)) {
+                *fills = Some(true);
+            }
+            meta.congested = fills.unwrap_or(false);
+            longest = longest.max(length);
+            each(&meta, payload);
+        }
+        let wanted = if count == asked { 2 * asked } else { asked };
+        self.ask = wanted.min(HOT / longest).clamp(FEW, MANY);
+        Ok(count)
+    }
+}
+
+fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match c_int::from(name.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: The family says that the storage, which is larger and more strictly aligned,
+            // holds this.
+            let v4 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in>() };
+            let address = Ipv4Addr::from(v4.sin_addr.s_addr.to_ne_bytes());
+            Some(SocketAddrV4::new(address, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: As above.
+            let v6 = unsafe { &*(&raw const *name).cast::<libc::sockaddr_in6>() };
+            let address = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            Some(SocketAddrV6::new(address, u16::from_be(v6.sin6_port), 0, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Reads the items of ancillary data; unknown ones are passed over. Returns the kernel's count of
+/// what the socket had no room for when the message arrived, if it was not zero.
+fn read_ancillary(mut rest: &[u8], meta: &mut Meta) -> Option<u32> {
+    let mut drops = None;
+    while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
+        let (size, kinds) = header.split_at(size_of::<usize>());
+        let length = usize::from_ne_bytes(size.try_into().unwrap_or_default());
+        let int = |bytes: &[u8]| c_int::from_ne_bytes(bytes.try_into().unwrap_or_default());
+        let (level, kind) = (int(&kinds[..4]), int(&kinds[4..8]));
+        let Some(value) = rest.get(HEADER..length) else { break };
+        match (level, kind, value) {
+            (libc::SOL_UDP, libc::UDP_GRO, value) if value.len() >= 4 => {
+                meta.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
+            }
+            (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => meta.traffic_class = *class,
+            (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
+                meta.hop_limit = int(&value[..4]) as u8;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
+                meta.traffic_class = int(&value[..4]) as u8;
+            }
+            (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
+                meta.hop_limit = int(&value[..4]) as u8;
+            }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, value) if value.len() >= 4 => {
+                drops = Some(int(&value[..4]).cast_unsigned());
+            }
+            _ => {}
+        }
+        let Some(next) = rest.get(length.next_multiple_of(8)..) else { break };
+        rest = next;
+    }
+    drops
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Protocol, Type};
+
+    use super::*;
+    use crate::link::udp::message;
+
+    /// A socket as a link has it, with room for so many bytes, and one that sends to it.
+    fn pair(room: usize) -> (Socket, Socket) {
+        let [receiver, sender] = [room, 1 << 20].map(|room| {
+            let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+            socket.set_recv_buffer_size(room).unwrap();
+            message::configure(&socket, false).unwrap();
+            socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
+            socket
+        });
+        sender.connect(&receiver.local_addr().unwrap()).unwrap();
+        (receiver, sender)
+    }
+
+    /// Everything that has arrived: of each datagram its first byte, its length, and whether it was
+    /// flagged. A call that returns fewer than a batch has left nothing.
+    fn drain(
+        buffers: &mut ReceiveBuffers,
+        socket: &Socket,
+        overflow: &mut Overflow,
+    ) -> Vec<(u8, usize, bool)> {
+        let mut all = Vec::new();
+        loop {
+            let count = buffers.receive(socket, overflow, |meta, payload| {
+                for datagram in payload.chunks(meta.segment.max(1)) {
+                    all.push((datagram[0], datagram.len(), meta.congested));
+                }
+            });
+            if count.unwrap() < BATCH {
+                let mut left = 0;
+                buffers.receive(socket, overflow, |_, _| left += 1).unwrap();
+                assert_eq!(left, 0, "fewer than a batch, and there was more");
+                return all;
+            }
+        }
+    }
+
+    #[test]
+    fn any_number_of_single_datagrams_comes_in_order() {
+        let (receiver, sender) = pair(4 << 20);
+        let (mut buffers, mut overflow) = (ReceiveBuffers::new().unwrap(), Overflow::of(&receiver));
+        for count in [0, 1, 3, 4, 5, 15, 16, 17, 63, 64, 65, 200] {
+            let sizes: Vec<usize> = (0..count).map(|index| 1 + index * 37 % 4200).collect();
+            for (index, &size) in sizes.iter().enumerate() {
+                sender.send(&vec![index as u8; size]).unwrap();
+            }
+            let wanted: Vec<_> =
+                sizes.iter().enumerate().map(|(index, &size)| (index as u8, size, false)).collect();
+            assert_eq!(drain(&mut buffers, &receiver, &mut overflow), wanted, "{count} datagrams");
+        }
+        assert_eq!(overflow.dropped, 0);
+    }
+
+    /// The kernel merges what was sent with one call; however many messages were asked for, all of
+    /// a run is taken.
+    #[test]
+    fn runs_among_single_datagrams_come_whole() {
+        let (receiver, sender) = pair(4 << 20);
+        let (mut buffers, mut overflow) = (ReceiveBuffers::new().unwrap(), Overflow::of(&receiver));
+        for _ in 0..100 {
+            sender.send(&[1]).unwrap();
+        }
+        assert_eq!(drain(&mut buffers, &receiver, &mut overflow).len(), 100);
+        assert_eq!(buffers.ask, MANY, "many at once, since they were single");
+        let segment = message::max_segments().min(15);
+        let mut wanted = Vec::new();
+        for run in 0..24 {
+            let bytes = vec![run; segment * 4096];
+            message::send_run(&sender, &bytes, 4096).unwrap();
+            wanted.extend(vec![(run, 4096, false); segment]);
+            if run % 5 == 0 {
+                sender.send(&[run; 9]).unwrap();
+                wanted.push((run, 9, false));
+            }
+        }
+        assert_eq!(drain(&mut buffers, &receiver, &mut overflow), wanted);
+        assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
+    }
+
+    /// While less than half is taken nothing is flagged; what finds more is, until it is taken; what
+    /// finds no room at all is counted.
+    #[test]
+    fn a_buffer_that_fills_is_seen_and_its_losses_are_counted() {
+        let (receiver, sender) = pair(200_000);
+        let (mut buffers, mut overflow) = (ReceiveBuffers::new().unwrap(), Overflow::of(&receiver));
+        let send = |count: usize| {
+            for _ in 0..count {
+                sender.send(&[7; 1024]).unwrap();
+            }
+        };
+        send(16);
+        let quiet = drain(&mut buffers, &receiver, &mut overflow);
+        assert_eq!((quiet.len(), quiet.iter().any(|datagram| datagram.2)), (16, false));
+        let room = receiver.recv_buffer_size().unwrap();
+        let fits = room / (1024 + 1280); // an skb of this size, as the kernel counts it
+        send(fits * 9 / 10);
+        let fuller = drain(&mut buffers, &receiver, &mut overflow);
+        assert!(fuller.first().unwrap().2, "more than half is taken");
+        assert!(!fuller.last().unwrap().2, "by then there is room again");
+        assert_eq!((fuller.len(), overflow.dropped), (fits * 9 / 10, 0));
+        let sent = fits * 3;
+        send(sent);
+        let kept = drain(&mut buffers, &receiver, &mut overflow).len();
+        assert!(kept < sent, "not all of {sent} fit");
+        // the kernel says with a datagram what was lost before it
+        send(1);
+        let after = drain(&mut buffers, &receiver, &mut overflow);
+        assert_eq!((after, overflow.dropped), (vec![(7, 1024, true)], (sent - kept) as u64));
+        send(1);
+        let after = drain(&mut buffers, &receiver, &mut overflow);
+        assert_eq!((after, overflow.dropped), (vec![(7, 1024, false)], (sent - kept) as u64));
+        // who takes the socket over counts from there
+        let mut later = Overflow::of(&receiver);
+        send(sent);
+        let kept = drain(&mut buffers, &receiver, &mut later).len();
+        send(1);
+        drain(&mut buffers, &receiver, &mut later);
+        assert_eq!(later.dropped, (sent - kept) as u64);
+    }
+
+    #[test]
+    fn the_count_of_losses_wraps() {
+        let mut overflow = Overflow { seen: u32::MAX - 1, dropped: 5 };
+        assert!(overflow.note(3) && !overflow.note(3) && !overflow.note(2));
+        assert_eq!(overflow.dropped, 10);
+    }
+}
