@@ -29,6 +29,7 @@ mod receipt;
 mod receive;
 mod timers;
 mod transmit;
+mod users;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -68,6 +69,7 @@ use crate::{
 use groups::Groups;
 use read_budget::ReadBudget;
 use timers::Timers;
+use users::Users;
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -80,6 +82,7 @@ pub struct Adapter {
     cqs: Slab<Arc<CompletionQueue>>,
     srqs: SrqTable,
     xrcds: Slab<()>,
+    users: Users,
     regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: HashMap<Qpn, usize, IdHasher>,
@@ -120,6 +123,7 @@ impl Adapter {
             cqs: Slab::new(),
             srqs: SrqTable::default(),
             xrcds: Slab::new(),
+            users: Users::default(),
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
@@ -261,7 +265,7 @@ impl Adapter {
     /// [`ModifyError::UnknownQp`].
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, |qp, env| {
-            qp.to_reset();
+            qp.to_reset(env.srqs);
             if core::mem::take(&mut qp.common.binds) {
                 // its next peer must not use the windows of this one
                 env.regions.unbind_all(qpn);

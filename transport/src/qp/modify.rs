@@ -16,6 +16,7 @@ use crate::{
     gids::{GidTable, Path},
     ids::Qpn,
     mem::Access,
+    work::SrqTable,
 };
 
 /// Changes that have been checked and only need to be applied.
@@ -235,12 +236,12 @@ impl Qp {
     }
 
     /// Drops everything that was posted, without completions, and starts anew.
-    pub(crate) fn to_reset(&mut self) {
+    pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();
         self.congestion.reset();
         if self.common.qp_type == QpType::XrcTarget {
-            self.leave_srq();
+            self.leave_srq(srqs);
         }
         self.reliability = Reliability::NONE;
         let common = &mut self.common;
