@@ -226,6 +226,30 @@ fn a_fabric_of_the_process_carries_the_same() {
     ));
 }
 
+/// In real time, too: nothing is faster than the receiver, and a READ asks for no more than what its
+/// device's receive buffer holds.
+#[test]
+fn ports_and_receive_buffers_of_a_fabric() {
+    let plan = "rate 1gbit, receiver 100us 64kb, delay 20us";
+    let fabric = Fabric::new(plan.parse().unwrap(), 3);
+    let open =
+        |ip: &str| Side::on(fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap());
+    let (a, b) = (open("10.0.0.1"), open("10.0.0.2"));
+    connect(&a, &b);
+    let data = noise(500_000, 2);
+    b.memory.write_at(0, &data).unwrap();
+    let start = Instant::now();
+    a.qp.post_send(&[SendWr::read(1, b.memory.remote(0), a.memory.sge(0..500_000))]).unwrap();
+    a.next().result.unwrap();
+    assert!(start.elapsed() >= Duration::from_millis(12));
+    assert!(a.memory.to_vec(0..500_000).unwrap() == data);
+    let here: IpAddr = "10.0.0.1".parse().unwrap();
+    let (port, buffer) = (fabric.port(Some(here)), fabric.receive_buffer(Some(here)));
+    assert!(port.passed >= 120 && port.longest > 10_000, "{port:?}");
+    assert_eq!((buffer.passed, buffer.dropped), (port.passed, 0));
+    assert!(buffer.longest <= 64 << 10, "{buffer:?}");
+}
+
 #[test]
 fn a_channel_wakes_a_thread_that_waits() {
     let (a, b) = pair();

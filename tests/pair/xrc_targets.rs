@@ -137,6 +137,29 @@ fn a_queue_destroyed_in_the_middle_of_a_message() {
     half.node.adapter.dealloc_pd(pd).unwrap();
 }
 
+/// The queue of the message before is destroyed: nothing happens to the message under way, which is
+/// for another. Nor is there anything to take from a target that is gone.
+#[test]
+fn a_queue_that_was_served_before() {
+    let mut half = Half::xrc_target(small());
+    let ((before, _), (srq, cq), far) =
+        (half.node.xrc_srq(), half.node.xrc_srq(), half.buffer(1000));
+    for srq in [before, srq] {
+        half.node.adapter.post_srq_recv(srq, &RecvWr::new(1, [far.all()])).unwrap();
+    }
+    half.send(&pkt(Op::SendOnly, 0x200).payload(&[1; 10]).srq(before).ask());
+    half.expect(&[ack(0x200, 1)]);
+    half.send(&first(0x201, srq));
+    half.node.adapter.destroy_srq(before).unwrap();
+    half.send(&pkt(Op::SendLast, 0x202).payload(&[2; 9]).srq(srq).ask());
+    half.expect(&[ack(0x202, 2)]);
+    let received: Vec<_> = std::iter::from_fn(|| cq.pop()).collect();
+    assert_eq!(outcomes(received), all_ok([1], 265));
+    half.node.adapter.destroy_qp(half.qp.qpn).unwrap();
+    half.node.adapter.destroy_srq(srq).unwrap();
+    half.node.adapter.destroy_cq(cq.id()).unwrap();
+}
+
 /// A target that fails flushes what it had taken, where that queue completes; the rest is there for
 /// other targets.
 #[test]

@@ -5,6 +5,7 @@ use alloc::sync::Arc;
 use super::{
     Adapter,
     error::{ObjectError, ObjectKind, ObjectSize, limit, size},
+    users::Used,
 };
 use crate::{
     event::Event,
@@ -37,9 +38,7 @@ impl Adapter {
         if !self.cqs.contains(id.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let of_srq =
-            self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.cq.id() == id));
-        if of_srq || self.qps.iter().any(|(_, qp)| qp.common.completes_in(id)) {
+        if self.users.any(Used::Cq(id)) {
             return Err(ObjectError::InUse);
         }
         self.cqs.remove(id.0 as usize);

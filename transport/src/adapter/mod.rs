@@ -31,6 +31,7 @@ mod receive;
 mod timers;
 mod transmit;
 mod turns;
+mod users;
 
 use alloc::{
     collections::{BTreeMap, VecDeque},
@@ -73,6 +74,7 @@ use destinations::Destinations;
 use groups::Groups;
 use timers::Timers;
 use turns::{Place, Turns};
+use users::Users;
 
 /// See the [module's documentation](self).
 pub struct Adapter {
@@ -85,6 +87,7 @@ pub struct Adapter {
     cqs: Slab<Arc<CompletionQueue>>,
     srqs: SrqTable,
     xrcds: Slab<()>,
+    users: Users,
     regions: RegionTable,
     qps: Slab<Qp>,
     by_qpn: HashMap<Qpn, usize, IdHasher>,
@@ -128,6 +131,7 @@ impl Adapter {
             cqs: Slab::new(),
             srqs: SrqTable::default(),
             xrcds: Slab::new(),
+            users: Users::default(),
             regions: RegionTable::new(config.limits.max_mr),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
@@ -271,7 +275,7 @@ impl Adapter {
     /// [`ModifyError::UnknownQp`].
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, |qp, env| {
-            qp.to_reset();
+            qp.to_reset(env.srqs);
             if core::mem::take(&mut qp.common.binds) {
                 // its next peer must not use the windows of this one
                 env.regions.unbind_all(qpn);

@@ -8,6 +8,7 @@ use super::{
     Adapter,
     error::{ObjectError, ObjectKind, ObjectMismatch, ObjectSize, limit, size},
     turns::Place,
+    users::{self, Used},
 };
 use crate::{
     addr::AddressVector,
@@ -36,10 +37,7 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let used = self.qps.iter().any(|(_, qp)| qp.common.pd == pd)
-            || self.srqs.values().any(|srq| srq.pd == pd)
-            || self.ahs.iter().any(|(_, &owner)| owner == pd);
-        if used || self.regions.any_of(pd) {
+        if self.users.any(Used::Pd(pd)) {
             return Err(ObjectError::InUse);
         }
         self.pds.remove(pd.0 as usize);
@@ -54,7 +52,9 @@ impl Adapter {
         if !self.pds.contains(pd.0 as usize) {
             return Err(RegisterError::UnknownPd);
         }
-        self.regions.register(pd, attr, &mut self.rng)
+        let region = self.regions.register(pd, attr, &mut self.rng)?;
+        self.users.add([Used::Pd(pd)]);
+        Ok(region)
     }
 
     /// Changes a region (`ibv_rereg_mr`). The keys stay. The old region is dead: requests in
@@ -71,7 +71,10 @@ impl Adapter {
         if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
             return Err(RegisterError::UnknownPd);
         }
-        self.regions.reregister(region, change)
+        let changed = self.regions.reregister(region, change)?;
+        self.users.add([Used::Pd(changed.pd())]);
+        self.users.remove([Used::Pd(region.pd())]);
+        Ok(changed)
     }
 
     /// Deregisters memory (`ibv_dereg_mr`). Its keys are dead at once: requests that still use it
@@ -83,14 +86,16 @@ impl Adapter {
         if region.has_windows() {
             return Err(RegisterError::InUse);
         }
-        self.regions.deregister(region);
+        self.revoke(region);
         Ok(())
     }
 
     /// Deregisters memory even if memory windows are bound to it: they reach no memory from then
     /// on.
     pub fn revoke(&mut self, region: &Region) {
-        self.regions.deregister(region);
+        if self.regions.deregister(region) {
+            self.users.remove([Used::Pd(region.pd())]);
+        }
     }
 
     /// Makes a memory window that is bound to nothing, and returns its first key (`ibv_alloc_mw`).
@@ -103,6 +108,7 @@ impl Adapter {
             return Err(ObjectError::Unknown);
         }
         limit(ObjectKind::MemoryWindow, self.regions.window_count(), self.limits.max_mw)?;
+        self.users.add([Used::Pd(pd)]);
         Ok(self.regions.alloc_window(pd, window_type, &mut self.rng))
     }
 
@@ -111,7 +117,9 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
-        if self.regions.dealloc_window(id) { Ok(()) } else { Err(ObjectError::Unknown) }
+        let pd = self.regions.dealloc_window(id).ok_or(ObjectError::Unknown)?;
+        self.users.remove([Used::Pd(pd)]);
+        Ok(())
     }
 
     /// Makes an address handle (`ibv_create_ah`): it holds a place and its protection domain; what
@@ -129,6 +137,7 @@ impl Adapter {
             return Err(ObjectError::GidIndex(av.sgid_index));
         }
         limit(ObjectKind::AddressHandle, self.ahs.len(), self.limits.max_ah)?;
+        self.users.add([Used::Pd(pd)]);
         Ok(AhId(self.ahs.insert(pd) as u32))
     }
 
@@ -138,7 +147,9 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn destroy_ah(&mut self, id: AhId) -> Result<(), ObjectError> {
-        self.ahs.try_remove(id.0 as usize).map(|_| ()).ok_or(ObjectError::Unknown)
+        let pd = self.ahs.try_remove(id.0 as usize).ok_or(ObjectError::Unknown)?;
+        self.users.remove([Used::Pd(pd)]);
+        Ok(())
     }
 
     /// Makes a shared receive queue (`ibv_create_srq`).
@@ -170,7 +181,7 @@ impl Adapter {
         if cq.has_overrun() {
             return Err(ObjectError::Overrun);
         }
-        self.insert_srq(pd, attr, Some(XrcPart { xrcd, cq }))
+        self.insert_srq(pd, attr, Some(XrcPart::new(xrcd, cq)))
     }
 
     fn insert_srq(
@@ -191,7 +202,9 @@ impl Adapter {
                 break id;
             }
         };
-        self.srqs.insert(id, SharedQueue::new(pd, attr, xrc));
+        let srq = SharedQueue::new(pd, attr, xrc);
+        self.users.add(users::of_srq(&srq));
+        self.srqs.insert(id, srq);
         Ok(id)
     }
 
@@ -217,9 +230,7 @@ impl Adapter {
         if !self.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
-        let of_srq =
-            self.srqs.values().any(|srq| srq.xrc.as_ref().is_some_and(|xrc| xrc.xrcd == xrcd));
-        if of_srq || self.qps.iter().any(|(_, qp)| qp.common.xrcd == Some(xrcd)) {
+        if self.users.any(Used::Xrcd(xrcd)) {
             return Err(ObjectError::InUse);
         }
         self.xrcds.remove(xrcd.0 as usize);
@@ -234,13 +245,16 @@ impl Adapter {
     /// [`ObjectError::InUse`] while a queue pair receives from it, other than an XRC target;
     /// [`ObjectError::Unknown`].
     pub fn destroy_srq(&mut self, id: SrqId) -> Result<(), ObjectError> {
-        let srq = self.srqs.get(&id).ok_or(ObjectError::Unknown)?;
-        let serve = |qp: &Qp| qp.common.srq == Some(id);
-        if srq.xrc.is_none() && self.qps.iter().any(|(_, qp)| serve(qp)) {
+        if self.users.any(Used::Srq(id)) {
             return Err(ObjectError::InUse);
         }
-        self.qps.iter_mut().filter(|(_, qp)| serve(qp)).for_each(|(_, qp)| qp.leave_srq());
-        self.srqs.remove(&id);
+        let srq = self.srqs.remove(&id).ok_or(ObjectError::Unknown)?;
+        self.users.remove(users::of_srq(&srq));
+        for target in srq.xrc.map(|xrc| xrc.targets).unwrap_or_default() {
+            if let Some(&index) = self.by_qpn.get(&target) {
+                self.qps[index].leave_srq(&mut self.srqs);
+            }
+        }
         Ok(())
     }
 
@@ -390,6 +404,7 @@ impl Adapter {
             }
         };
         let caps = common.caps;
+        self.users.add(users::of_qp(&common));
         let index =
             self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
         self.by_qpn.insert(qpn, index);
@@ -407,7 +422,12 @@ impl Adapter {
     /// [`ObjectError::Unknown`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
         let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
-        if self.qps.remove(index).common.binds {
+        let mut qp = self.qps.remove(index);
+        self.users.remove(users::of_qp(&qp.common));
+        if qp.common.qp_type == QpType::XrcTarget {
+            qp.leave_srq(&mut self.srqs);
+        }
+        if qp.common.binds {
             self.regions.unbind_all(qpn);
         }
         self.timers.forget(index);

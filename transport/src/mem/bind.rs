@@ -47,12 +47,12 @@ impl RegionTable {
         rkey
     }
 
-    /// Destroys a window, bound or not; returns whether there was one.
-    pub(crate) fn dealloc_window(&mut self, id: WindowId) -> bool {
-        let Some(mut window) = self.windows.remove(&id) else { return false };
+    /// Destroys a window, bound or not; returns its protection domain, if there was one.
+    pub(crate) fn dealloc_window(&mut self, id: WindowId) -> Option<PdId> {
+        let mut window = self.windows.remove(&id)?;
         window.unbind();
         self.quarantine(window.rkey.0);
-        true
+        Some(window.pd)
     }
 
     /// Carries out a bind request of `user`.

@@ -119,6 +119,10 @@ pub(super) struct Inside {
 }
 
 impl Region {
+    pub(crate) const fn pd(&self) -> PdId {
+        self.pd
+    }
+
     /// The owner's key.
     #[must_use]
     pub const fn lkey(&self) -> LKey {

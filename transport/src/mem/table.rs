@@ -148,16 +148,18 @@ impl RegionTable {
         region
     }
 
-    /// Deregisters a region. Windows that are bound to it lose their memory.
-    pub(crate) fn deregister(&mut self, region: &Region) {
+    /// Deregisters a region. Windows that are bound to it lose their memory. Returns whether it was
+    /// registered.
+    pub(crate) fn deregister(&mut self, region: &Region) -> bool {
         if !self.is_registered(region) {
-            return;
+            return false;
         }
         region.revoke();
         for key in [region.lkey.0, region.rkey.0] {
             self.by_key.remove(&key);
             self.quarantine(key);
         }
+        true
     }
 
     /// Keeps a key from being given out again soon.
@@ -215,13 +217,6 @@ impl RegionTable {
             None => self.bound_window(key, user)?,
         };
         if region.is_revoked() { Err(AccessError::Deregistered(key.0)) } else { Ok(region) }
-    }
-
-    /// True if a region or a window of `pd` exists. Looks at all of them: for destroying a
-    /// protection domain only.
-    pub(crate) fn any_of(&self, pd: PdId) -> bool {
-        self.by_key.values().any(|region| region.pd == pd)
-            || self.windows.values().any(|window| window.pd == pd)
     }
 
     fn fresh_key(&self, rng: &mut ChaCha12Rng, other: u32) -> u32 {

@@ -17,6 +17,7 @@ use crate::{
     gids::Path,
     ids::Qpn,
     mem::Access,
+    work::SrqTable,
 };
 
 /// "ECN-capable transport", in the lowest bits of a traffic class (RFC 3168).
@@ -245,13 +246,13 @@ impl Qp {
     }
 
     /// Drops everything that was posted, without completions, and starts anew.
-    pub(crate) fn to_reset(&mut self) {
+    pub(crate) fn to_reset(&mut self, srqs: &mut SrqTable) {
         self.requester.reset();
         self.responder.reset();
         self.congestion.reset();
         self.rate = Rate::default();
         if self.common.qp_type == QpType::XrcTarget {
-            self.leave_srq();
+            self.leave_srq(srqs);
         }
         self.reliability = Reliability::NONE;
         let common = &mut self.common;

@@ -27,7 +27,7 @@
 //! is an invalid request; a target that fails always says that it takes nothing more from its SRQs
 //! (`IBV_EVENT_QP_LAST_WQE_REACHED`).
 
-use alloc::sync::Arc;
+use alloc::{collections::BTreeSet, sync::Arc};
 
 use super::{
     Qp,
@@ -36,9 +36,9 @@ use super::{
 };
 use crate::{
     event::Refusal,
-    ids::{PdId, SrqId},
+    ids::{PdId, Qpn, SrqId},
     wire::{NakCode, Packet},
-    work::CompletionQueue,
+    work::{CompletionQueue, SrqTable},
 };
 
 /// Members with which a target receives: parts of the XRC SRQ that it serves.
@@ -75,6 +75,18 @@ impl Common {
             recv_cq: core::mem::replace(&mut self.recv_cq, next.recv_cq),
         }
     }
+
+    /// The same, and the SRQs know of it.
+    fn serve_from_now_on(&mut self, next: Serving, srqs: &mut SrqTable) {
+        let mut targets = |srq: Option<SrqId>, act: fn(&mut BTreeSet<Qpn>, Qpn) -> bool| {
+            if let Some(xrc) = srq.and_then(|id| srqs.get_mut(&id)?.xrc.as_mut()) {
+                act(&mut xrc.targets, self.qpn);
+            }
+        };
+        targets(self.srq, |targets, qpn| targets.remove(&qpn));
+        targets(next.srq, |targets, qpn| targets.insert(qpn));
+        self.serve(next);
+    }
 }
 
 impl Qp {
@@ -95,7 +107,7 @@ impl Qp {
                 );
             }
             match Serving::find(named, common, env) {
-                Ok(next) if is_new => drop(common.serve(next)),
+                Ok(next) if is_new => common.serve_from_now_on(next, env.srqs),
                 Err((code, refusal)) if is_new => {
                     return responder.refuse(code, refusal, common, env);
                 }
@@ -113,8 +125,8 @@ impl Qp {
 
     /// The SRQ that a target serves goes away, or the target starts anew: a message under way goes
     /// with it.
-    pub(crate) fn leave_srq(&mut self) {
+    pub(crate) fn leave_srq(&mut self, srqs: &mut SrqTable) {
         self.responder.forget_message();
-        self.common.serve(Serving::NOTHING);
+        self.common.serve_from_now_on(Serving::NOTHING, srqs);
     }
 }

@@ -1,6 +1,6 @@
 //! Shared receive queues: receive requests for whichever queue pair needs one first (10.2.9).
 
-use alloc::sync::Arc;
+use alloc::{collections::BTreeSet, sync::Arc};
 
 use hashbrown::HashMap;
 use thiserror::Error;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::{CompletionQueue, queue::RecvQueue};
 use crate::{
     hash::IdHasher,
-    ids::{PdId, SrqId, XrcdId},
+    ids::{PdId, Qpn, SrqId, XrcdId},
 };
 
 /// The shared receive queues of an adapter.
@@ -67,6 +67,14 @@ pub(crate) struct SharedQueue {
 pub(crate) struct XrcPart {
     pub(crate) xrcd: XrcdId,
     pub(crate) cq: Arc<CompletionQueue>,
+    /// Targets that serve it just now.
+    pub(crate) targets: BTreeSet<Qpn>,
+}
+
+impl XrcPart {
+    pub(crate) const fn new(xrcd: XrcdId, cq: Arc<CompletionQueue>) -> Self {
+        Self { xrcd, cq, targets: BTreeSet::new() }
+    }
 }
 
 impl SharedQueue {

@@ -1,0 +1,72 @@
+//! Counts of what uses an object: one that is used cannot be destroyed, and to know that takes no
+//! look at all the others.
+//!
+//! An XRC target counts for its XRC domain only. The protection domain and the completion queue
+//! that it receives with are those of the XRC SRQ that it serves just now, which counts for them.
+
+use hashbrown::HashMap;
+
+use crate::{
+    hash::IdHasher,
+    ids::{CqId, PdId, SrqId, XrcdId},
+    qp::{Common, QpType},
+    work::SharedQueue,
+};
+
+/// An object that others use.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Used {
+    Pd(PdId),
+    Cq(CqId),
+    Srq(SrqId),
+    Xrcd(XrcdId),
+}
+
+/// The number of users of each object that has any.
+#[derive(Default, Debug)]
+pub(super) struct Users(HashMap<Used, usize, IdHasher>);
+
+impl Users {
+    /// There is one more for each of these.
+    pub(super) fn add(&mut self, used: impl IntoIterator<Item = Used>) {
+        for used in used {
+            *self.0.entry(used).or_default() += 1;
+        }
+    }
+
+    /// There is one less for each of these.
+    pub(super) fn remove(&mut self, used: impl IntoIterator<Item = Used>) {
+        for used in used {
+            let left = self.0.get_mut(&used).map(|count| {
+                *count -= 1;
+                *count
+            });
+            debug_assert!(left.is_some(), "{used:?} has no users");
+            if left == Some(0) {
+                self.0.remove(&used);
+            }
+        }
+    }
+
+    pub(super) fn any(&self, used: Used) -> bool {
+        self.0.contains_key(&used)
+    }
+}
+
+/// Objects that a queue pair uses.
+pub(super) fn of_qp(common: &Common) -> impl Iterator<Item = Used> + use<> {
+    let is_target = common.qp_type == QpType::XrcTarget;
+    let [send_cq, recv_cq] = [&common.send_cq, &common.recv_cq]
+        .map(|cq| cq.as_ref().filter(|_| !is_target).map(|cq| Used::Cq(cq.id())));
+    let pd = (!is_target).then_some(Used::Pd(common.pd));
+    let srq = common.srq.filter(|_| !is_target).map(Used::Srq);
+    [pd, send_cq, recv_cq, srq, common.xrcd.map(Used::Xrcd)].into_iter().flatten()
+}
+
+/// Objects that a shared receive queue uses.
+pub(super) fn of_srq(srq: &SharedQueue) -> impl Iterator<Item = Used> + use<> {
+    let xrc = srq.xrc.as_ref();
+    let cq = xrc.map(|xrc| Used::Cq(xrc.cq.id()));
+    let xrcd = xrc.map(|xrc| Used::Xrcd(xrc.xrcd));
+    [Some(Used::Pd(srq.pd)), cq, xrcd].into_iter().flatten()
+}
