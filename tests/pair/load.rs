@@ -296,3 +296,88 @@ fn a_small_read_passes_long_ones() {
     assert!(longest <= ms(25), "{longest:?}");
     assert_eq!((dropped(&star), timeouts(&star)), (0, 0));
 }
+/// 32 senders, each with more to send than the queue holds. Once they have settled, nothing is lost
+/// any more, and the port is used.
+fn settles(plan: &str) {
+    let (mut star, mut bulks) = incast(plan, 32, 64 << 10, 4);
+    run(&mut star, &mut bulks, ms(50));
+    let (at_start, timeouts_at_start) = (dropped(&star), timeouts(&star));
+    let time = ms(100);
+    let bytes: u64 = shares(&mut star, &mut bulks, time).iter().sum();
+    let percent = percent_of_gigabit(bytes, time);
+    assert_eq!(
+        (dropped(&star) - at_start, timeouts(&star) - timeouts_at_start),
+        (0, 0),
+        "{plan}; {at_start} dropped at the start, {percent}% of the rate"
+    );
+    assert!(percent >= 75, "{plan}: {percent}%");
+}
+
+#[test]
+fn an_incast_settles_at_a_switch() {
+    settles(SWITCH);
+}
+
+/// A socket marks nothing: what may be under way must fit by itself.
+#[test]
+fn an_incast_settles_at_a_socket() {
+    settles(SOCKET);
+}
+
+/// The second of two flows begins when the first has the whole port. Both come to half of it.
+#[test]
+fn two_flows_share_a_port() {
+    let mut star = Star::new(3, SWITCH, 1);
+    star.allow_all(AFTER_LOSS);
+    let mut bulks = vec![Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 4)];
+    run(&mut star, &mut bulks, ms(30));
+    bulks.push(Bulk::new(&mut star, 2, 0, Kind::Write, 64 << 10, 4));
+    run(&mut star, &mut bulks, ms(150));
+    let (at_start, time) = (dropped(&star), ms(150));
+    let shares = shares(&mut star, &mut bulks, time);
+    let (one, two) = (shares[0], shares[1]);
+    assert!(one.abs_diff(two) * 10 <= one.max(two), "{one} and {two}");
+    let percent = percent_of_gigabit(one + two, time);
+    assert!(percent >= 80, "{percent}% of the rate");
+    assert_eq!((dropped(&star) - at_start, timeouts(&star)), (0, 0));
+}
+
+/// A switch without a limit: the queue is as long as the senders make it, and who asks now and then
+/// waits for no more than they must.
+#[test]
+fn bulk_makes_no_long_queue() {
+    let mut star = Star::new(2, "rate 1gbit, ecn 40kb..160kb 10%, delay 5us", 1);
+    star.allow_all(AFTER_LOSS);
+    let mut bulks: Vec<_> =
+        (0..64).map(|_| Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 2)).collect();
+    let ping = Ping::new(&mut star, 1, 0);
+    run(&mut star, &mut bulks, ms(100));
+    let longest = ping.longest(&mut star, &mut bulks, Ping::send);
+    assert!(longest <= ms(10), "{longest:?}");
+    assert_eq!(timeouts(&star), 0);
+}
+
+/// A packet that is late costs what is under way at that moment, so that must be little.
+#[test]
+fn reordering_costs_little() {
+    let mut star =
+        Star::new(2, "rate 1gbit, queue 256kb, ecn 40kb..160kb 10%, delay 5us, reorder 2%", 1);
+    star.allow_all(AFTER_LOSS);
+    let mut bulks = [Bulk::new(&mut star, 1, 0, Kind::Write, 64 << 10, 4)];
+    let time = ms(100);
+    let percent = percent_of_gigabit(shares(&mut star, &mut bulks, time)[0], time);
+    assert!(percent >= 25, "{percent}% of the rate");
+}
+
+/// The first round trips are short, the later ones long, since others have come: a probe for a
+/// message that is not lost is a packet too many, and a wait that does not grow sends one each time.
+#[test]
+fn probes_follow_a_round_trip_that_has_grown() {
+    let (mut star, mut bulks) = incast(SWITCH, 32, 2048, 1);
+    run(&mut star, &mut bulks, ms(10));
+    let probes = |star: &Star| star.count(|counters| counters.tail_probes);
+    let before = probes(&star);
+    let messages: u64 = shares(&mut star, &mut bulks, ms(20)).iter().sum::<u64>() / 2048;
+    let probes = probes(&star) - before;
+    assert!(probes * 100 <= messages, "{probes} probes for {messages} messages");
+}
