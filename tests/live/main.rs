@@ -26,6 +26,7 @@ mod privileged;
 mod process;
 mod sharing;
 mod shm;
+mod turns;
 
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)

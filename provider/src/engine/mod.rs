@@ -9,6 +9,7 @@
 mod background;
 mod fork;
 mod log;
+mod outgoing;
 mod serve;
 mod shard;
 mod signals;

@@ -159,7 +159,7 @@ impl Link for FabricLink {
         SourcePort::PerFlow
     }
 
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         let mut shared = self.fabric.lock();
         for run in runs {
             let payloads =
@@ -169,7 +169,7 @@ impl Link for FabricLink {
             }
         }
         shared.deliver(now);
-        Ok(())
+        Ok(runs.len())
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {

@@ -53,12 +53,22 @@ pub trait Link: Send {
     /// UDP source port of the packets that it sends.
     fn source_port(&self) -> SourcePort;
 
-    /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be
-    /// sent are lost, as on a wire.
+    /// Sends runs, from the first on and in order, and returns the number of those that it took; a
+    /// run's range is an index into `bytes`. It need not take all: it is called again with the rest.
+    /// 0 says that it is full. The runs then wait, nothing is built behind them, and they are
+    /// offered again when [`blocked`](Self::blocked) is writable.
     ///
     /// # Errors
-    /// The last error, with the rest sent all the same.
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
+    /// When the first run cannot be sent. It is lost, as on a wire, and the link is called again
+    /// with those behind it.
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
+
+    /// Descriptor that becomes writable when there is room for what [`send`](Self::send) did not
+    /// take. Asked for after each call that returned 0. `None`: the engine tries again a millisecond
+    /// later.
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
     /// or a run of them. Fewer than [`BATCH`]: there are no more for now.

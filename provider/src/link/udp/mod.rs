@@ -71,6 +71,8 @@ pub struct UdpLink {
     look_at: Instant,
     /// Time at which something last came by the sockets.
     last_arrival: Instant,
+    /// Address whose socket was full.
+    blocked: Option<IpAddr>,
 }
 
 impl UdpLink {
@@ -146,7 +148,34 @@ impl UdpLink {
             shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
+            blocked: None,
         })
+    }
+
+    /// Sends the first of the runs, and those behind it that go out with the same call, as
+    /// [`Link::send`] does.
+    fn send_first(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        let Self { ports, shm, send_buffers, .. } = self;
+        let Some(first) = runs.first() else { return Ok(0) };
+        let Some(port) = ports.iter().find(|port| port.address == first.src) else {
+            let message = format!("{} is no address of this device any more", first.src);
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+        };
+        let mut count = runs.iter().take_while(|run| run.src == first.src).count();
+        if let Some(shm) = shm {
+            let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
+            if let Some(sent) = shm.send(now, bytes, &runs[..same]) {
+                return sent;
+            }
+            let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
+            count = same.max(runs[..count].iter().take_while(far).count());
+        }
+        let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
+        let sent = send_buffers.send(&port.socket, bytes, &runs[..count], to)?;
+        if sent == 0 {
+            self.blocked = Some(first.src);
+        }
+        Ok(sent)
     }
 }
 
@@ -179,34 +208,23 @@ impl Link for UdpLink {
         sizes.min()
     }
 
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
-        let mut result = Ok(());
-        let Self { ports, shm, send_buffers, .. } = self;
-        for group in runs.chunk_by(|a, b| a.src == b.src) {
-            let Some(port) = ports.iter().find(|port| port.address == group[0].src) else {
-                let message = format!("{} is no address of this device any more", group[0].src);
-                result = Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
-                continue;
-            };
-            let to = |run: &Transmit| Port::socket_address(run.dst, port.interface);
-            let Some(shm) = shm else {
-                result = send_buffers.send(&port.socket, bytes, group, to).and(result);
-                continue;
-            };
-            // runs that go the same way go out with one call
-            let mut rest = group;
-            while let Some(first) = rest.first() {
-                let mut count = rest.iter().take_while(|run| run.dst == first.dst).count();
-                let sent = shm.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
-                    let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
-                    count = count.max(rest.iter().take_while(far).count());
-                    send_buffers.send(&port.socket, bytes, &rest[..count], to)
-                });
-                rest = &rest[count..];
-                result = sent.and(result);
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        self.blocked = None;
+        let mut taken = 0;
+        while taken < runs.len() {
+            match self.send_first(now, bytes, &runs[taken..]) {
+                Ok(0) => break,
+                Ok(count) => taken += count,
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => break, // the next call, of which it is the first, tells
             }
         }
-        result
+        Ok(taken)
+    }
+
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        let full = self.ports.iter().find(|port| Some(port.address) == self.blocked);
+        full.map(|port| port.socket.as_fd())
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
