@@ -8,14 +8,15 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
+        mpsc::{Receiver, Sender, channel},
     },
     thread,
     time::{Duration, Instant as StdInstant},
 };
 
 use roce::{
-    Access, Context, Device, Mtu, OpenOptions, Progress, RecvWr, SendWr,
-    link::{Datagram, Link},
+    Access, Context, Device, Mtu, OpenOptions, Progress, QpInitAttr, QpType, RecvWr, SendWr,
+    link::{Datagram, Link, MulticastLink, Preparation, Prepared},
     transport::{
         adapter::{SourcePort, Transmit, TransmitLimits},
         time::Instant,
@@ -324,4 +325,83 @@ fn a_device_that_closes_waits_for_a_full_link_but_not_long() {
             assert_eq!(b.memory.to_vec(0..10).unwrap(), b"last words");
         }
     }
+}
+
+/// A wire whose groups can be joined only when the test says so.
+struct SlowToJoin {
+    wire: Wire,
+    asked: Sender<()>,
+    may_join: Arc<Mutex<Receiver<()>>>,
+}
+
+impl Link for SlowToJoin {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.wire.addresses()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        self.wire.limits()
+    }
+
+    fn source_port(&self) -> SourcePort {
+        self.wire.source_port()
+    }
+
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        self.wire.send(now, bytes, runs)
+    }
+
+    fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        self.wire.receive(now, sink)
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.wire.descriptors()
+    }
+
+    fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
+        Some(self)
+    }
+}
+
+impl MulticastLink for SlowToJoin {
+    fn prepare_join(&mut self, _: IpAddr) -> Preparation<io::Error> {
+        let (asked, may_join) = (self.asked.clone(), self.may_join.clone());
+        Box::new(move || {
+            asked.send(()).unwrap();
+            let told = may_join.lock().unwrap().recv_timeout(PATIENCE);
+            told.map_err(|_| io::ErrorKind::TimedOut)?;
+            Ok(Box::new(()))
+        })
+    }
+
+    fn join(&mut self, _: IpAddr, _: Prepared) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn leave(&mut self, _: IpAddr) -> Option<Prepared> {
+        None
+    }
+}
+
+#[test]
+fn no_call_waits_while_a_group_is_joined() {
+    let [near, _far] = wire();
+    let ((asked, is_asked), (allow, may_join)) = (channel(), channel());
+    let link = SlowToJoin { wire: near, asked, may_join: Arc::new(Mutex::new(may_join)) };
+    let context = open(link, OpenOptions::default());
+    let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(4, None).unwrap());
+    let create = || pd.create_qp(&QpInitAttr::new(QpType::Ud, &cq)).unwrap();
+    let (first, second) = (create(), create());
+    let group = IpAddr::from([239, 1, 1, 1]).into();
+    thread::scope(|scope| {
+        let joining = scope.spawn(|| first.attach_mcast(group));
+        is_asked.recv_timeout(PATIENCE).unwrap();
+        let _ = (context.query_port(), create(), cq.poll_one());
+        let later = scope.spawn(|| second.attach_mcast(group));
+        allow.send(()).unwrap();
+        joining.join().unwrap().unwrap();
+        later.join().unwrap().unwrap();
+    });
+    assert!(is_asked.try_recv().is_err(), "the device joins once");
 }

@@ -13,10 +13,9 @@ use std::{
 };
 
 use roce_transport::{adapter::Adapter, time::Instant};
-use rustix::event::epoll;
 
 use super::{shard::Shard, sink::CounterSink};
-use crate::{clock, link::Link, port::Watch, readiness::wait, region::Section, sync::Mutex};
+use crate::{clock, port::Watch, readiness::wait, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
@@ -63,6 +62,11 @@ pub(crate) struct Engine {
     pub(super) background: Mutex<Option<JoinHandle<()>>>,
     /// Notices changes of the interface.
     pub(super) watch: Option<Watch>,
+    /// Held by the thread that follows the interface.
+    pub(super) following: Mutex<()>,
+    /// Held by a thread that joins or leaves a multicast group, which may wait, so that each finds
+    /// what the one before has done.
+    pub(super) grouping: Mutex<()>,
     /// Receiver of the counters.
     pub(super) publisher: Mutex<Option<Box<dyn CounterSink>>>,
     pub(super) progress: Progress,
@@ -102,25 +106,9 @@ impl Engine {
         self.watch.as_ref().map_or(0, Watch::interface)
     }
 
-    /// Brings the port in line with its interface.
-    pub(super) fn follow(&self) {
-        let Some(watch) = &self.watch else { return };
-        let state = watch.state();
-        let mut shard = self.lock();
-        if shard.follow(&state, watch)
-            && let Err(error) = add_descriptors(&self.sockets, shard.link())
-        {
-            shard.link_counters.bind_errors += 1;
-            shard.link_counters.last_bind_error = Some(error.to_string());
-        }
-        shard.transmit(clock::now());
-    }
-
     /// Does what has time: follows the interface, publishes the counters.
     pub(super) fn attend(&self) {
-        if self.watch.as_ref().is_some_and(Watch::has_news) {
-            self.follow();
-        }
+        self.follow_news();
         let mut publisher = self.publisher.lock();
         let Some(publisher) = &mut *publisher else { return };
         let (counters, link_counters, gids) = {
@@ -229,7 +217,7 @@ impl Engine {
 
     /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
     /// what is left of this turn.
-    fn after_service(&self, shard: &mut Shard) {
+    pub(super) fn after_service(&self, shard: &mut Shard) {
         let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
         if sleeps_until == 0 {
             return;
@@ -293,15 +281,4 @@ fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
     grown
-}
-
-/// Adds the link's descriptors to `sockets`.
-pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
-    for descriptor in link.descriptors() {
-        match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

@@ -1,6 +1,6 @@
 //! State under the engine's lock: the adapter, its link, and the sinks of events.
 
-use std::{io, mem, os::fd::OwnedFd, sync::Arc, time::Duration};
+use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
 use roce_transport::{adapter::Adapter, event::Event, time::Instant};
 use tracing::{debug, error, info, warn};
@@ -13,7 +13,7 @@ use super::{
 use crate::{
     clock,
     counters::LinkCounters,
-    link::{BATCH, Direction, Link, Observed, Observer},
+    link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
     port::{self, InterfaceState, TableChange, Watch},
 };
 
@@ -212,20 +212,36 @@ impl Shard {
         }
     }
 
-    /// The port is as its interface is now. Returns whether the link has other descriptors than
-    /// before.
-    pub(super) fn follow(&mut self, state: &InterfaceState, watch: &Watch) -> bool {
+    /// The port is as its interface is now. Returns the work that new addresses need.
+    pub(super) fn follow(
+        &mut self,
+        state: &InterfaceState,
+        watch: &Watch,
+    ) -> Vec<(IpAddr, Preparation<BindError>)> {
         self.adapter.set_port(state.up, state.active_mtu());
+        let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
+        let prepare = |address| (address, self.link.prepare_address(address, watch.interface()));
+        change.new.into_iter().map(prepare).collect()
+    }
+
+    /// The addresses are those of the interface, `new` ones among them. Returns whether the link has
+    /// other descriptors than before.
+    pub(super) fn change_addresses(
+        &mut self,
+        state: &InterfaceState,
+        watch: &Watch,
+        new: Vec<(IpAddr, Result<Prepared, BindError>)>,
+    ) -> bool {
         let mut table = self.adapter.gids().entries().to_vec();
-        let TableChange { gone, new } = watch.follows.compare(&table, &state.addresses);
+        let TableChange { gone, .. } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
             info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
             port::remove(&mut table, address);
         }
         let mut added = false;
-        for address in new {
-            let result = self.link.add_address(address, watch.interface());
+        for (address, prepared) in new {
+            let result = prepared.and_then(|prepared| self.link.add_address(address, prepared));
             if result.is_ok() && port::insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
                 added = true;

@@ -15,8 +15,9 @@ use roce_transport::adapter::Adapter;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::{
+    follow::add_descriptors,
     fork,
-    serve::{Engine, PUBLISH, Progress, add_descriptors},
+    serve::{Engine, PUBLISH, Progress},
     shard::Shard,
     signals,
     sink::{CounterSink, Sinks},
@@ -63,6 +64,8 @@ impl Engine {
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
             watch,
+            following: Mutex::new(()),
+            grouping: Mutex::new(()),
             publisher: Mutex::new(publisher),
             progress,
             sockets,

@@ -244,4 +244,73 @@ mod tests {
         assert_eq!(pass("rnr nth 2"), (4, vec![true, false, true, true]));
         assert_eq!(pass("rnr send twice rx"), (4, vec![false, false, true, true]));
     }
+
+    /// Has room only now and then, and notes the first byte of what it is given.
+    struct Narrow {
+        room: Arc<Mutex<usize>>,
+        sent: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Link for Narrow {
+        fn addresses(&self) -> Vec<IpAddr> {
+            vec![net().src]
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::PerFlow
+        }
+
+        fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+            let mut room = self.room.lock().unwrap();
+            if *room == 0 {
+                return Ok(0);
+            }
+            *room -= 1;
+            self.sent.lock().unwrap().push(bytes[runs[0].range.start]);
+            Ok(1)
+        }
+
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_was_delayed_waits_for_room_too() {
+        let (room, sent) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let narrow = Narrow { room: room.clone(), sent: sent.clone() };
+        let mut link = FaultyLink::new(Box::new(narrow), &"delay 10us".parse().unwrap(), 1);
+        let at = |micros| Instant::ZERO.plus(Duration::from_micros(micros));
+        let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
+        let bytes: Vec<u8> = (0..4).flat_map(|first| [first; 16]).collect();
+        let runs: Vec<_> = (0..4)
+            .map(|index| {
+                let range = 16 * index..16 * (index + 1);
+                Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range }
+            })
+            .collect();
+        assert_eq!(link.send(at(0), &bytes, &runs).unwrap(), 1);
+        assert_eq!(link.send(at(1), &bytes, &runs[1..]).unwrap(), 1);
+        assert_eq!(link.deadline(), Some(at(10)));
+        link.receive(at(20), &mut |_| {}).unwrap();
+        assert_eq!(link.deadline(), Some(at(20).plus(RETRY)), "it is not asked again at once");
+        assert_eq!(link.send(at(21), &bytes, &runs[2..]).unwrap(), 0);
+        *room.lock().unwrap() = 10;
+        link.receive(at(22), &mut |_| {}).unwrap();
+        assert_eq!(*sent.lock().unwrap(), [0, 1]);
+        for (step, run) in runs[2..].iter().enumerate() {
+            let now = at(30 + step as u64);
+            assert_eq!(link.send(now, &bytes, std::slice::from_ref(run)).unwrap(), 1);
+        }
+        link.receive(at(50), &mut |_| {}).unwrap();
+        assert_eq!((&sent.lock().unwrap()[..], link.deadline()), (&[0, 1, 2, 3][..], None));
+    }
 }

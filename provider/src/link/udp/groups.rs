@@ -17,6 +17,7 @@ use super::{
     message,
     port::{Port, RECEIVE_BUFFER},
 };
+use crate::link::Preparation;
 
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
@@ -45,19 +46,28 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Joins a group on the interface of the first of `ports` that is of its address family: a
-    /// link's addresses are all on one.
-    pub(super) fn join(&mut self, group: IpAddr, ports: &[Port]) -> io::Result<()> {
+    /// Opens a socket that has joined a group, on the interface of the first of `ports` that is of
+    /// its address family: a link's addresses are all on one. The system makes whoever joins wait
+    /// while others change interfaces.
+    pub(super) fn prepare(group: IpAddr, ports: &[Port]) -> Preparation<io::Error> {
+        let port = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4());
+        let own = port.map(|port| (port.address, port.interface));
+        Box::new(move || {
+            let Some((own, interface)) = own else {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrNotAvailable,
+                    "the device has no address of the group's family",
+                ));
+            };
+            Ok(Box::new(open(group, own, interface)?))
+        })
+    }
+
+    /// Receives from a socket that has joined a group.
+    pub(super) fn join(&mut self, group: IpAddr, socket: Socket) -> io::Result<()> {
         if self.members.values().any(|(joined, _)| *joined == group) {
             return Ok(());
         }
-        let Some(port) = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4()) else {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrNotAvailable,
-                "the device has no address of the group's family",
-            ));
-        };
-        let socket = open(group, port)?;
         epoll::add(
             &self.epoll,
             &socket,
@@ -69,9 +79,11 @@ impl Groups {
         Ok(())
     }
 
-    /// Leaves a group; what has arrived and is not taken is lost.
-    pub(super) fn leave(&mut self, group: IpAddr) {
-        self.members.retain(|_, (joined, _)| *joined != group);
+    /// Receives no more for a group; what has arrived and is not taken is lost. Closing the socket
+    /// leaves the group.
+    pub(super) fn leave(&mut self, group: IpAddr) -> Option<Socket> {
+        let key = *self.members.iter().find(|(_, (joined, _))| *joined == group)?.0;
+        self.members.remove(&key).map(|(_, socket)| socket)
     }
 
     /// The groups that something has arrived for, some at a time.
@@ -86,9 +98,9 @@ impl Groups {
     }
 }
 
-/// A socket that hears a group on the interface of `port`. To join tells the system, and it the
+/// A socket that hears a group on the interface of the address `own`. To join tells the system, and it the
 /// network (IGMP, MLD), that this interface wants the group's packets.
-fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
+fn open(group: IpAddr, own: IpAddr, interface: u32) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
         Type::DGRAM,
@@ -98,12 +110,12 @@ fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
     message::configure(&socket, group.is_ipv6())?;
-    match (group, port.address) {
+    match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
             // IPv4 decides by memberships, if it is asked to
             socket.set_multicast_all_v4(false)?;
             socket.bind(&SocketAddr::from(SocketAddrV4::new(group, ROCE_UDP_PORT)).into())?;
-            let interface = match port.interface {
+            let interface = match interface {
                 0 => InterfaceIndexOrAddress::Address(own),
                 index => InterfaceIndexOrAddress::Index(index),
             };
@@ -113,12 +125,11 @@ fn open(group: IpAddr, port: &Port) -> io::Result<Socket> {
             // IPv6 has the same option, but compares groups only, whatever interface they were
             // joined on
             socket.set_multicast_all_v6(false)?;
-            message::bind_to_interface(&socket, port.interface)?;
+            message::bind_to_interface(&socket, interface)?;
             socket.bind(
-                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, port.interface))
-                    .into(),
+                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface)).into(),
             )?;
-            socket.join_multicast_v6(&group, port.interface)?;
+            socket.join_multicast_v6(&group, interface)?;
         }
         (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
     }

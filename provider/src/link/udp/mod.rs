@@ -19,7 +19,9 @@ use roce_transport::{
 };
 use socket2::Socket;
 
-use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink, shm::ShmLink};
+use super::{
+    AddressSetLink, Datagram, Link, MulticastLink, Preparation, Prepared, SharingLink, shm::ShmLink,
+};
 use crate::bind::BindError;
 use groups::Groups;
 use message::{ReceiveBuffers, SendBuffers};
@@ -179,6 +181,13 @@ impl UdpLink {
     }
 }
 
+/// An address that is added to a link.
+struct NewAddress {
+    port: Port,
+    /// What other processes know of it.
+    shm: Option<ShmLink>,
+}
+
 impl fmt::Debug for UdpLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("UdpLink")
@@ -313,18 +322,37 @@ impl Link for UdpLink {
 }
 
 impl MulticastLink for UdpLink {
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.groups.join(group, &self.ports)
+    fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error> {
+        Groups::prepare(group, &self.ports)
     }
 
-    fn leave(&mut self, group: IpAddr) {
-        self.groups.leave(group);
+    fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
+        let socket = prepared.downcast().map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.groups.join(group, *socket)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
+        self.groups.leave(group).map(|socket| Box::new(socket) as Prepared)
     }
 }
 
 impl AddressSetLink for UdpLink {
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        self.ports.push(Port::open(address, interface, self.shm.as_mut(), false)?);
+    fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
+        let shm = self.shm.as_ref().map(ShmLink::part).transpose();
+        Box::new(move || {
+            let mut shm = shm.map_err(|source| BindError::System { address, source })?;
+            let port = Port::open(address, interface, shm.as_mut(), false)?;
+            Ok(Box::new(NewAddress { port, shm }))
+        })
+    }
+
+    fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
+        let Ok(new) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
+        let NewAddress { port, shm } = *new;
+        self.ports.push(port);
+        if let (Some(shm), Some(part)) = (&mut self.shm, shm) {
+            shm.absorb(part);
+        }
         Ok(())
     }
 
