@@ -197,7 +197,6 @@ impl Shard {
             let result = self.link.add_address(address, watch.interface());
             if result.is_ok() && port::insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
-                self.adapter.set_flow_ports(address, self.link.flow_ports(address));
                 added = true;
                 continue;
             }
@@ -212,6 +211,10 @@ impl Shard {
         }
         self.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
+        // after the table: connections that had one of the new addresses before have its ports again
+        for address in if added { self.link.addresses() } else { Vec::new() } {
+            self.adapter.set_flow_ports(address, self.link.flow_ports(address));
+        }
         added
     }
 
