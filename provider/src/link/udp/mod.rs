@@ -329,8 +329,8 @@ impl Link for UdpLink {
     }
 }
 
-/// Sends runs from their sockets, in order. Those of one flow are neighbours already, since queue
-/// pairs take turns.
+/// Sends runs from their sockets, in order. Those of one socket are neighbours already: the adapter
+/// has queue pairs with the same port take turns after each other.
 fn send_from(
     port: &Port,
     buffers: &mut SendBuffers,
