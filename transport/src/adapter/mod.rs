@@ -88,6 +88,8 @@ pub struct Adapter {
     read_budget: ReadBudget,
     /// Queue pairs that may have something to send, each once, in the order of their turns.
     ready: VecDeque<usize>,
+    /// Number of those at the front that have not had their turn in this round.
+    round: usize,
     is_ready: Vec<bool>,
     cm: Cm,
     /// The PSN of the next packet of QP1.
@@ -127,6 +129,7 @@ impl Adapter {
             timers: Timers::default(),
             read_budget: ReadBudget::new(config.read_budget),
             ready: VecDeque::new(),
+            round: 0,
             is_ready: Vec::new(),
             cm: Cm::new(config.cm, config.guid),
             gsi_psn: Psn::default(),
@@ -368,7 +371,9 @@ impl Adapter {
         if !self.transmit_mads(buffer) {
             return;
         }
-        while let Some(&index) = self.ready.front() {
+        loop {
+            self.begin_round();
+            let Some(&index) = self.ready.front() else { return };
             if !self.qps.contains(index) {
                 self.end_turn(false);
                 continue;
@@ -401,8 +406,27 @@ impl Adapter {
         }
     }
 
+    /// Begins a round if the last one is over. Where data leaves from several source ports, queue
+    /// pairs that share one follow each other, because their packets can leave as one run. Each has
+    /// one turn a round, so that none waits longer for that.
+    fn begin_round(&mut self) {
+        if self.round > 0 {
+            return;
+        }
+        self.round = self.ready.len();
+        if self.gids.has_flow_ports() {
+            let qps = &self.qps;
+            let way = |&index: &usize| {
+                let path = qps.get(index)?.common.path?;
+                Some((path.src_port, path.dst, index))
+            };
+            self.ready.make_contiguous().sort_unstable_by_key(way);
+        }
+    }
+
     /// Ends the turn of the queue pair at the front.
     fn end_turn(&mut self, has_more: bool) {
+        self.round = self.round.saturating_sub(1);
         if let Some(index) = self.ready.pop_front() {
             if has_more {
                 self.ready.push_back(index);
