@@ -17,6 +17,9 @@ use roce::{
     Progress, QpInitAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
 };
 use roce_transport::psn::Psn;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
 
 const TIMEOUT: Duration = Duration::from_secs(20);
 const INSIDE: &str = "ROCE_TEST_INSIDE";
@@ -418,4 +421,127 @@ fn a_forged_path_mtu_is_not_believed() {
         written();
         assert_eq!(fragmented(), before);
     }
+}
+
+/// Another process has the name of an address that comes, and does not answer: the device waits a
+/// second for it, and its program meanwhile does not.
+#[test]
+fn no_call_waits_while_an_address_is_taken() {
+    if !inside("no_call_waits_while_an_address_is_taken") {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    let context = Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
+    let flags = SocketFlags::CLOEXEC;
+    let silent = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+    bind(&silent, &SocketAddrUnix::new_abstract_name(b"roce 4791 10.9.0.2").unwrap()).unwrap();
+    listen(&silent, 8).unwrap();
+    ip("addr add 10.9.0.2/32 dev v0");
+    let asked = accept_with(&silent, flags).unwrap();
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(500) {
+        let call = Instant::now();
+        let _ = context.query_port();
+        assert!(call.elapsed() < Duration::from_millis(300), "{:?}", call.elapsed());
+        works_over(&context, 0);
+    }
+    assert_eq!(gids(&context), ["::ffff:10.9.0.1"]);
+    drop((asked, silent));
+    expect(&context, AsyncEvent::GidChange);
+    works_over(&context, 1);
+}
+
+/// Two devices of a host get the same address while they are open, and share it.
+#[test]
+fn devices_share_an_address_that_comes() {
+    if !inside("devices_share_an_address_that_comes") {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    let open = || Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
+    let contexts = [open(), open()];
+    ip("addr add 10.9.0.2/32 dev v0");
+    for context in &contexts {
+        expect(context, AsyncEvent::GidChange);
+        assert_eq!(gids(context), ["::ffff:10.9.0.1", "::ffff:10.9.0.2"]);
+        works_over(context, 1);
+    }
+    ip("addr del 10.9.0.1/32 dev v0");
+    contexts.each_ref().map(|context| expect(context, AsyncEvent::GidChange));
+    let sides = contexts.each_ref().map(|context| {
+        let pd = context.alloc_pd().unwrap();
+        let cq = context.create_cq(16, None).unwrap();
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        (cq, qp, pd.allocate(8, access).unwrap())
+    });
+    let [end_a, end_b] = sides.each_ref().map(|(_, qp, _)| qp.endpoint(1).unwrap());
+    sides[0].1.connect_to(end_b).unwrap();
+    sides[1].1.connect_to(end_a).unwrap();
+    for (from, to) in [(&sides[0], &sides[1]), (&sides[1], &sides[0])] {
+        let (cq, qp, _) = from;
+        qp.post_send(&[SendWr::write(1, to.2.remote(0), Data::inline(b"together"))]).unwrap();
+        let start = Instant::now();
+        loop {
+            if let Some(wc) = cq.poll_one() {
+                wc.result.unwrap();
+                break;
+            }
+            assert!(start.elapsed() < TIMEOUT);
+        }
+        assert_eq!(to.2.to_vec(0..8).unwrap(), b"together");
+    }
+}
+
+/// A network of 2 Mbit/s, and much to send: the socket is full for seconds, and no call waits for
+/// it. What does not fit waits, and is not lost.
+#[test]
+fn no_call_waits_for_a_slow_network() {
+    if !inside("no_call_waits_for_a_slow_network") {
+        return;
+    }
+    ip("link set lo up");
+    let shaped = ["qdisc", "add", "dev", "lo", "root", "tbf"];
+    let limits = ["rate", "2mbit", "burst", "128kb", "limit", "16mb"];
+    let status = Command::new("tc").args(shaped).args(limits).status().unwrap();
+    assert!(status.success());
+    let contexts = [1, 2].map(|last| {
+        let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
+        Device::at(IpAddr::from([127, 0, 1, last])).unwrap().open(options).unwrap()
+    });
+    // as many as it takes for their windows to be more than any socket holds
+    let connections: Vec<_> = (0..32)
+        .map(|_| {
+            contexts.each_ref().map(|context| {
+                let pd = context.alloc_pd().unwrap();
+                let cq = context.create_cq(16, None).unwrap();
+                let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+                let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+                (cq, qp, pd.allocate(1 << 20, access).unwrap())
+            })
+        })
+        .collect();
+    let context = &contexts[0];
+    let start = Instant::now();
+    for [(_, qp, memory), (_, peer_qp, target)] in &connections {
+        qp.connect_to(peer_qp.endpoint(0).unwrap()).unwrap();
+        peer_qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
+        qp.post_send(&[SendWr::write(1, target.remote(0), memory.sge_all())]).unwrap();
+    }
+    let mut longest = start.elapsed();
+    while start.elapsed() < Duration::from_secs(2) {
+        let call = Instant::now();
+        let _ = context.query_port();
+        let _ = connections[0][0].0.poll_one();
+        longest = longest.max(call.elapsed());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let counters = context.link_counters();
+    assert!(counters.full > 0 && counters.send_errors == 0, "{counters:?}");
+    assert!(longest < Duration::from_millis(200), "a call took {longest:?}");
+    let start = Instant::now();
+    drop((connections, contexts));
+    assert!(start.elapsed() < Duration::from_secs(1), "closing took {:?}", start.elapsed());
 }

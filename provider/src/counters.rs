@@ -14,8 +14,10 @@ pub struct LinkCounters {
     pub shared_runs: u64,
     /// Datagrams forwarded to other processes of this host that have the same address.
     pub forwarded: u64,
-    /// Calls in which something could not be sent.
+    /// Runs of datagrams that could not be sent.
     pub send_errors: u64,
+    /// Times that the link was full, so that what was to be sent waited.
+    pub full: u64,
     /// Message of the last of these errors.
     pub last_send_error: Option<String>,
     /// Datagrams that arrived and found no room in the receive buffers of the link's own sockets.
@@ -26,6 +28,10 @@ pub struct LinkCounters {
     pub bind_errors: u64,
     /// Message of the last of these errors.
     pub last_bind_error: Option<String>,
+    /// Longest time that the device's lock was held to send or receive, in nanoseconds.
+    pub longest_hold: u64,
+    /// Times that the device's lock was held for more than 200 µs to send or receive.
+    pub long_holds: u64,
 }
 
 impl LinkCounters {
@@ -48,7 +54,12 @@ impl LinkCounters {
                 "Datagrams forwarded to other processes of this host that have the same address.",
                 self.forwarded,
             ),
-            ("link_send_errors", "Calls in which something could not be sent.", self.send_errors),
+            ("link_send_errors", "Runs of datagrams that could not be sent.", self.send_errors),
+            (
+                "link_full",
+                "Times that the link was full, so that what was to be sent waited.",
+                self.full,
+            ),
             (
                 "link_socket_drops",
                 "Datagrams lost in our own socket: its receive buffer had no room.",
@@ -59,6 +70,16 @@ impl LinkCounters {
                 "link_bind_errors",
                 "Addresses of the interface that came but could not be used.",
                 self.bind_errors,
+            ),
+            (
+                "link_longest_hold",
+                "Longest time that the device's lock was held to send or receive, in nanoseconds.",
+                self.longest_hold,
+            ),
+            (
+                "link_long_holds",
+                "Times that the device's lock was held for more than 200 µs to send or receive.",
+                self.long_holds,
             ),
         ]
         .into_iter()

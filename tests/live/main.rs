@@ -27,6 +27,7 @@ mod process;
 mod sharing;
 mod shm;
 mod sockets;
+mod turns;
 
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)

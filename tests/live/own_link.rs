@@ -25,7 +25,7 @@ use super::{PATIENCE, Side, connect, noise};
 
 /// One end of a wire: channels of the standard library for datagrams, and sockets that wake the
 /// other end.
-struct Wire {
+pub(super) struct Wire {
     own: IpAddr,
     to_peer: Sender<(NetHeader, Vec<u8>)>,
     from_peer: Receiver<(NetHeader, Vec<u8>)>,
@@ -33,7 +33,7 @@ struct Wire {
     woken: UnixStream,
 }
 
-fn wire() -> [Wire; 2] {
+pub(super) fn wire() -> [Wire; 2] {
     let ((to_b, from_a), (to_a, from_b)) = (channel(), channel());
     let ((wake_b, woken_b), (wake_a, woken_a)) =
         (UnixStream::pair().unwrap(), UnixStream::pair().unwrap());
@@ -63,7 +63,7 @@ impl Link for Wire {
         SourcePort::PerFlow
     }
 
-    fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+    fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         for run in runs {
             for (index, datagram) in bytes[run.range.clone()].chunks(run.segment).enumerate() {
                 let packet = (run.net_header(index), datagram.to_vec());
@@ -71,7 +71,7 @@ impl Link for Wire {
             }
         }
         let _ = self.wake_peer.write(&[0]); // a full socket is readable already
-        Ok(())
+        Ok(runs.len())
     }
 
     fn receive(&mut self, _: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {

@@ -4,10 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use roce_transport::{
     addr::{Qpn, udp_source_port},
+    wire::Ident,
     work::{Data, RecvWr, SendWr},
 };
 
-use crate::common::{Options, Pair, Side, all_ok};
+use crate::common::{End, Options, Pair, Side, all_ok};
 
 const PORTS: [u16; 5] = [61_000, 61_001, 61_004, 61_007, 65_535];
 
@@ -89,4 +90,55 @@ fn datagrams_to_several_leave_from_several() {
     assert!(found.values().all(|ports| ports.len() == 1 && ports.is_subset(&PORTS.into())));
     let used: BTreeSet<u16> = found.into_values().flatten().collect();
     assert!(used.len() > 2, "{used:?} for 24 flows");
+}
+
+/// Packets of one port leave as one run, whichever queue pairs they are of; that is as many as there
+/// are ports, and not as there are queue pairs. The same holds for answers.
+#[test]
+fn queue_pairs_with_one_port_share_a_run() {
+    let mut pair = Pair::new();
+    let (near, far) = (pair.a.buffer(64), pair.b.buffer(64));
+    for (ip, node) in [(pair.a.ip, &mut pair.a), (pair.b.ip, &mut pair.b)] {
+        node.adapter.set_flow_ports(ip, PORTS.to_vec());
+    }
+    let ends: Vec<_> = (0..64).map(|_| pair.connect(Options::default())).collect();
+    for (a, _) in &ends {
+        pair.post_send(a, &SendWr::write(1, far.remote(0), near.all()));
+    }
+    pair.run();
+    for side in [Side::A, Side::B] {
+        let packets: Vec<_> = pair.trace.from(side).collect();
+        let first = |ident| matches!(ident, Ident::Known { id: 0, .. });
+        let runs = packets.iter().filter(|record| first(record.net.ident)).count();
+        assert_eq!((packets.len(), runs), (64, PORTS.len()), "{side:?}");
+    }
+}
+
+/// Order by ports costs no queue pair its turn: with more to send than a buffer holds, all have sent
+/// about the same at any time.
+#[test]
+fn order_by_ports_is_fair() {
+    let mut pair = Pair::new();
+    let ip = pair.a.ip;
+    pair.a.adapter.set_flow_ports(ip, PORTS.to_vec());
+    let length = 600_000; // some 150 packets, and three turns
+    let (near, far) = (pair.a.buffer(length), pair.b.buffer(length));
+    let ends: Vec<_> = (0..12).map(|_| pair.connect(Options::default())).collect();
+    for (a, _) in &ends {
+        pair.post_send(a, &SendWr::write(1, far.remote(0), near.all()));
+    }
+    let mut sent = BTreeMap::<Qpn, usize>::new();
+    for _ in 0..6 {
+        pair.a.transmit.clear();
+        pair.a.adapter.poll_transmit(pair.now, &mut pair.a.transmit);
+        for (_, bytes) in pair.a.transmit.datagrams() {
+            let qpn = u32::from_be_bytes([0, bytes[5], bytes[6], bytes[7]]);
+            *sent.entry(Qpn::new(qpn)).or_default() += 1;
+        }
+        let of = |(_, b): &(End, End)| sent.get(&b.qpn).copied().unwrap_or_default();
+        let most = ends.iter().map(of).max().unwrap();
+        let least = ends.iter().map(of).min().unwrap();
+        assert!(most - least <= 64, "between {least} and {most} packets: {sent:?}");
+    }
+    assert!(sent.values().all(|&packets| packets >= 64), "{sent:?}");
 }

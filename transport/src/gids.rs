@@ -59,6 +59,10 @@ impl GidTable {
         }
     }
 
+    pub(crate) fn has_flow_ports(&self) -> bool {
+        !self.flow_ports.is_empty()
+    }
+
     pub(crate) const fn set_port_mtu(&mut self, mtu: Mtu) {
         self.port_mtu = mtu;
     }

@@ -191,8 +191,8 @@ impl Link for Failing {
         SourcePort::PerFlow
     }
 
-    fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<()> {
-        Ok(())
+    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        Ok(runs.len())
     }
 
     fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {

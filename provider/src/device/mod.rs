@@ -321,11 +321,20 @@ impl Device {
     ///         SourcePort::Fixed(ROCE_UDP_PORT)
     ///     }
     ///
-    ///     fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
-    ///         for run in runs.iter().filter(|run| run.dst == self.peer) {
-    ///             let _ = self.socket.send(&bytes[run.range.clone()]); // a full socket loses it
+    ///     fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+    ///         for (index, run) in runs.iter().enumerate().filter(|(_, run)| run.dst == self.peer) {
+    ///             match self.socket.send(&bytes[run.range.clone()]) {
+    ///                 Ok(_) => {}
+    ///                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(index),
+    ///                 Err(error) if index == 0 => return Err(error),
+    ///                 Err(_) => return Ok(index), // the next call, of which it is the first, tells
+    ///             }
     ///         }
-    ///         Ok(())
+    ///         Ok(runs.len())
+    ///     }
+    ///
+    ///     fn blocked(&self) -> Option<BorrowedFd<'_>> {
+    ///         Some(self.socket.as_fd())
     ///     }
     ///
     ///     fn receive(

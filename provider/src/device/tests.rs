@@ -35,7 +35,7 @@ impl Link for Dead {
         SourcePort::PerFlow
     }
 
-    fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<()> {
+    fn send(&mut self, _: Instant, _: &[u8], _: &[Transmit]) -> io::Result<usize> {
         Err(io::ErrorKind::BrokenPipe.into())
     }
 

@@ -80,9 +80,14 @@ impl Engine {
     fn serve_and_sleep(&self, mode: Mode, stands_aside: bool) -> io::Result<()> {
         let (deadline, for_packets, quiet) = {
             let mut shard = self.lock();
-            shard.serve_timers(clock::now());
+            let now = clock::now();
+            shard.serve_timers(now);
+            shard.note_hold(now);
             if stands_aside {
                 self.handed_over.store(false, Ordering::SeqCst);
+            }
+            if shard.is_due() {
+                return Ok(()); // there is more to send
             }
             let publish_at = shard.publish_at();
             shard.told = publish_at.is_some();
@@ -108,16 +113,21 @@ impl Engine {
         result
     }
 
-    /// Serves as long as something keeps arriving, and a little longer: to sleep and to be woken
-    /// takes longer than most packets are apart. Ends when the program serves by itself. Returns
+    /// Serves as long as something keeps arriving or is left to send, and a little longer: to sleep
+    /// and to be woken takes longer than most packets are apart. Ends when the program serves by itself. Returns
     /// whether anything came.
     fn linger(&self, activity: u64) -> bool {
         let start = clock::now();
         let mut last = start;
         while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
         {
+            self.let_others_in();
             let now = clock::now();
-            if self.lock().serve(now) > 0 {
+            let (received, is_due) = {
+                let mut shard = self.lock();
+                (self.serve(&mut shard), shard.is_due())
+            };
+            if received > 0 || is_due {
                 last = now;
             } else if now.since(last) > LINGER {
                 break;

@@ -16,7 +16,7 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, MutexGuard, Once, Weak},
+    sync::{Arc, MutexGuard, Once, Weak, atomic::Ordering},
 };
 
 use super::{serve::Engine, shard::Shard, sink::CounterSink};
@@ -66,7 +66,7 @@ unsafe extern "C" fn prepare() {
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // in the same order as a thread that publishes
         let publisher = borrowed.publisher.lock();
-        let shard = borrowed.shard.lock();
+        let shard = borrowed.lock_shard();
         Held { publisher, shard, engine }
     };
     // a thread that is ending has lost the list already, and has nothing of its own to protect
@@ -87,6 +87,7 @@ unsafe extern "C" fn in_child() {
     let Some((held, _engines)) = release() else { return };
     for Held { mut publisher, mut shard, engine } in held {
         shard.lose_link(Box::new(NullLink));
+        engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
         *publisher = None; // closes the child's descriptor of the parent's file
         if let Some(mut background) = engine.background.try_lock() {
             std::mem::forget(background.take()); // there is no such thread in this process

@@ -7,8 +7,10 @@
 //! polling has stopped, and takes over when it has.
 
 mod background;
+mod follow;
 mod fork;
 mod log;
+mod outgoing;
 mod serve;
 mod shard;
 mod signals;

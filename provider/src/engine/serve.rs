@@ -5,7 +5,7 @@ use std::{
     ops::{Deref, DerefMut},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
-        MutexGuard,
+        Arc, MutexGuard,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
@@ -13,13 +13,15 @@ use std::{
 };
 
 use roce_transport::{adapter::Adapter, time::Instant};
-use rustix::event::epoll;
 
 use super::{shard::Shard, sink::CounterSink};
-use crate::{clock, link::Link, port::Watch, readiness::wait, region::Section, sync::Mutex};
+use crate::{clock, port::Watch, readiness::wait, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
+
+/// Longest time that a thread leaves the lock to others that wait for it.
+const GIVE_WAY: Duration = Duration::from_micros(100);
 
 /// Number of polls in vain after which a program's thread lets others run, if there are any.
 const YIELD_AFTER: u64 = 64;
@@ -38,8 +40,10 @@ pub enum Progress {
 /// See the [module's documentation](super).
 pub(crate) struct Engine {
     pub(super) shard: Mutex<Shard>,
-    /// Readable when any of the link's descriptors is.
-    pub(super) sockets: OwnedFd,
+    /// Number of threads that wait for the lock.
+    pub(super) waiting: AtomicU32,
+    /// Readable when any of the link's descriptors is, or when a link that was full has room.
+    pub(super) sockets: Arc<OwnedFd>,
     /// Ends a sleep of the background thread.
     pub(super) wake: OwnedFd,
     /// Number of the program's calls that served the adapter.
@@ -58,6 +62,11 @@ pub(crate) struct Engine {
     pub(super) background: Mutex<Option<JoinHandle<()>>>,
     /// Notices changes of the interface.
     pub(super) watch: Option<Watch>,
+    /// Held by the thread that follows the interface.
+    pub(super) following: Mutex<()>,
+    /// Held by a thread that joins or leaves a multicast group, which may wait, so that each finds
+    /// what the one before has done.
+    pub(super) grouping: Mutex<()>,
     /// Receiver of the counters.
     pub(super) publisher: Mutex<Option<Box<dyn CounterSink>>>,
     pub(super) progress: Progress,
@@ -97,25 +106,9 @@ impl Engine {
         self.watch.as_ref().map_or(0, Watch::interface)
     }
 
-    /// Brings the port in line with its interface.
-    pub(super) fn follow(&self) {
-        let Some(watch) = &self.watch else { return };
-        let state = watch.state();
-        let mut shard = self.lock();
-        if shard.follow(&state, watch)
-            && let Err(error) = add_descriptors(&self.sockets, shard.link())
-        {
-            shard.link_counters.bind_errors += 1;
-            shard.link_counters.last_bind_error = Some(error.to_string());
-        }
-        shard.transmit(clock::now());
-    }
-
     /// Does what has time: follows the interface, publishes the counters.
     pub(super) fn attend(&self) {
-        if self.watch.as_ref().is_some_and(Watch::has_news) {
-            self.follow();
-        }
+        self.follow_news();
         let mut publisher = self.publisher.lock();
         let Some(publisher) = &mut *publisher else { return };
         let (counters, link_counters, gids) = {
@@ -134,7 +127,43 @@ impl Engine {
 
     /// The lock.
     pub(crate) fn lock(&self) -> Locked<'_> {
-        Locked { shard: self.shard.lock(), _section: Section::enter() }
+        Locked { shard: self.lock_shard(), _section: Section::enter() }
+    }
+
+    /// The lock without a section. Whoever waits for it is counted, so that a thread that serves
+    /// gives it back soon, and does not take it again at once.
+    pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
+        self.shard.try_lock().unwrap_or_else(|| {
+            self.waiting.fetch_add(1, Ordering::SeqCst);
+            let shard = self.shard.lock();
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            shard
+        })
+    }
+
+    /// True if other threads wait for the lock.
+    fn is_wanted(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) > 0
+    }
+
+    /// Leaves the lock to those that wait for it: a thread that is woken takes longer to get it
+    /// than one that has just given it back.
+    pub(super) fn let_others_in(&self) {
+        if !self.is_wanted() {
+            return;
+        }
+        let start = clock::now();
+        while self.is_wanted() && clock::now().since(start) < GIVE_WAY {
+            thread::yield_now();
+        }
+    }
+
+    /// Serves the adapter. Returns how many messages of the link were received.
+    pub(super) fn serve(&self, shard: &mut Shard) -> usize {
+        let start = clock::now();
+        let received = shard.serve(start, || self.is_wanted());
+        shard.note_hold(start);
+        received
     }
 
     /// Runs a command of the program and sends what follows from it.
@@ -148,6 +177,7 @@ impl Engine {
         let now = clock::now();
         let result = command(&mut shard, now);
         shard.transmit(now);
+        shard.note_hold(now);
         self.after_service(&mut shard);
         result
     }
@@ -159,6 +189,7 @@ impl Engine {
         let result = post(shard.adapter(), now);
         if shard.adapter().has_events() {
             shard.transmit(now);
+            shard.note_hold(now);
         }
         self.after_service(&mut shard);
         result
@@ -167,9 +198,10 @@ impl Engine {
     /// Serves the adapter on the caller's thread, unless another thread is at it.
     pub(crate) fn progress(&self) {
         grow(&self.activity);
+        self.let_others_in();
         let Some(shard) = self.shard.try_lock() else { return };
         let mut shard = Locked { shard, _section: Section::enter() };
-        let received = shard.serve(clock::now());
+        let received = self.serve(&mut shard);
         self.after_service(&mut shard);
         drop(shard);
         if self.progress == Progress::Manual {
@@ -183,8 +215,9 @@ impl Engine {
         }
     }
 
-    /// Wakes the background thread if it would oversleep a timer that was just set.
-    fn after_service(&self, shard: &mut Shard) {
+    /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
+    /// what is left of this turn.
+    pub(super) fn after_service(&self, shard: &mut Shard) {
         let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
         if sleeps_until == 0 {
             return;
@@ -212,6 +245,10 @@ impl Engine {
         self.drivers.fetch_add(1, Ordering::SeqCst);
         let (due, quiet) = {
             let mut shard = self.lock();
+            if shard.is_due() {
+                self.drivers.fetch_sub(1, Ordering::SeqCst);
+                return Ok(());
+            }
             (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
         };
         let timeout = [due, limit].into_iter().flatten().min();
@@ -244,15 +281,4 @@ fn grow(count: &AtomicU64) -> u64 {
     let grown = count.load(Ordering::Relaxed).wrapping_add(1);
     count.store(grown, Ordering::Relaxed);
     grown
-}
-
-/// Adds the link's descriptors to `sockets`.
-pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
-    for descriptor in link.descriptors() {
-        match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
-            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(())
 }

@@ -1,29 +1,28 @@
 //! State under the engine's lock: the adapter, its link, and the sinks of events.
 
-use std::io;
+use std::{io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc, time::Duration};
 
-use roce_transport::{
-    adapter::{Adapter, TransmitBuffer},
-    event::Event,
-    time::Instant,
-};
+use roce_transport::{adapter::Adapter, event::Event, time::Instant};
 use tracing::{debug, error, info, warn};
 
 use super::{
     log::CounterLog,
+    outgoing::{Offer, Outgoing},
     sink::{EventSink, Sinks},
 };
 use crate::{
     clock,
     counters::LinkCounters,
-    link::{BATCH, Direction, Link, Observed, Observer},
+    link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
     port::{self, InterfaceState, TableChange, Watch},
 };
 
-/// Bytes built before they are sent: more than one full run, little enough to stay in the cache.
-const TRANSMIT_BUFFER: usize = 256 << 10;
-/// Batches taken from the link in one go before others get the lock.
-const ROUNDS: usize = 16;
+/// Time after which no further turn is begun before others can have the lock.
+const BUDGET: Duration = Duration::from_micros(50);
+/// Time of a turn after which no further runs are sent in it.
+const SENDING: Duration = Duration::from_micros(100);
+/// Time for which the lock should not be held.
+const LONG_HOLD: Duration = Duration::from_micros(200);
 
 pub(crate) struct Shard {
     /// The device's name, for the log.
@@ -34,7 +33,9 @@ pub(crate) struct Shard {
     sinks: Sinks,
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
-    buffer: TransmitBuffer,
+    outgoing: Outgoing,
+    /// Something was received or sent since the time of the lock was last noted.
+    moved: bool,
     /// Calls in a row that could not read the link.
     failures: u32,
     /// Something may have been counted since the counters were published.
@@ -55,8 +56,9 @@ impl Shard {
         link: Box<dyn Link>,
         observer: Option<Box<dyn Observer>>,
         sinks: Sinks,
+        sockets: Arc<OwnedFd>,
     ) -> Self {
-        let buffer = TransmitBuffer::new(TRANSMIT_BUFFER, link.limits());
+        let outgoing = Outgoing::new(&*link, sockets);
         let link_counters = LinkCounters::default();
         Self {
             name,
@@ -66,7 +68,8 @@ impl Shard {
             sinks,
             link_counters,
             log: CounterLog::default(),
-            buffer,
+            outgoing,
+            moved: false,
             failures: 0,
             counted: false,
             publication: None,
@@ -111,19 +114,46 @@ impl Shard {
         (&mut self.adapter, &mut *self.link, self.sinks.of())
     }
 
-    /// Receives, handles, sends and tells, until there is nothing more or others should have a
-    /// turn. Returns how many messages of the link were received.
-    pub(super) fn serve(&mut self, now: Instant) -> usize {
-        let mut received = 0;
-        for _ in 0..ROUNDS {
+    /// Serves in turns, each of which receives a batch, handles, sends one buffer and tells, until
+    /// there is nothing more, the time is used up, or other threads wait for the lock. Returns how
+    /// many messages of the link were received.
+    pub(super) fn serve(&mut self, start: Instant, is_wanted: impl Fn() -> bool) -> usize {
+        let (mut now, mut received) = (start, 0);
+        loop {
             let batch = self.receive(now);
             received += batch;
             self.serve_timers(now);
-            if batch < BATCH {
+            if batch < BATCH && !self.outgoing.is_due() || is_wanted() {
+                break;
+            }
+            now = clock::now();
+            if now.since(start) >= BUDGET {
                 break;
             }
         }
         received
+    }
+
+    /// True if there is something to send at once.
+    pub(super) fn is_due(&self) -> bool {
+        self.outgoing.is_due()
+    }
+
+    /// True if the link is full, and something waits for room.
+    pub(super) const fn is_blocked(&self) -> bool {
+        self.outgoing.is_blocked()
+    }
+
+    /// Notes for how long the lock was held, from `start` on, if something was received or sent.
+    pub(super) fn note_hold(&mut self, start: Instant) {
+        if !mem::take(&mut self.moved) {
+            return;
+        }
+        let held = clock::now().since(start);
+        let nanoseconds = u64::try_from(held.as_nanos()).unwrap_or(u64::MAX);
+        let longest = &mut self.link_counters.longest_hold;
+        *longest = nanoseconds.max(*longest);
+        self.link_counters.long_holds += u64::from(held > LONG_HOLD);
     }
 
     /// Does what is due without looking at the link.
@@ -135,7 +165,9 @@ impl Shard {
 
     /// Time at which it must be served although nothing has arrived.
     pub(super) fn deadline(&mut self) -> Option<Instant> {
-        [self.adapter.poll_timeout(), self.link.deadline()].into_iter().flatten().min()
+        let deadlines =
+            [self.adapter.poll_timeout(), self.link.deadline(), self.outgoing.deadline()];
+        deadlines.into_iter().flatten().min()
     }
 
     /// True if the link is lost for good.
@@ -164,6 +196,7 @@ impl Shard {
             Ok(received) => {
                 self.failures = 0;
                 self.counted |= received > 0;
+                self.moved |= received > 0;
                 received
             }
             Err(error) => {
@@ -180,12 +213,28 @@ impl Shard {
         }
     }
 
-    /// The port is as its interface is now. Returns whether the link has other descriptors than
-    /// before.
-    pub(super) fn follow(&mut self, state: &InterfaceState, watch: &Watch) -> bool {
+    /// The port is as its interface is now. Returns the work that new addresses need.
+    pub(super) fn follow(
+        &mut self,
+        state: &InterfaceState,
+        watch: &Watch,
+    ) -> Vec<(IpAddr, Preparation<BindError>)> {
         self.adapter.set_port(state.up, state.active_mtu());
+        let change = watch.follows.compare(self.adapter.gids().entries(), &state.addresses);
+        let prepare = |address| (address, self.link.prepare_address(address, watch.interface()));
+        change.new.into_iter().map(prepare).collect()
+    }
+
+    /// The addresses are those of the interface, `new` ones among them. Returns whether the link has
+    /// other descriptors than before.
+    pub(super) fn change_addresses(
+        &mut self,
+        state: &InterfaceState,
+        watch: &Watch,
+        new: Vec<(IpAddr, Result<Prepared, BindError>)>,
+    ) -> bool {
         let mut table = self.adapter.gids().entries().to_vec();
-        let TableChange { gone, new } = watch.follows.compare(&table, &state.addresses);
+        let TableChange { gone, .. } = watch.follows.compare(&table, &state.addresses);
         for &address in &gone {
             info!(device = self.name, %address, "the interface has lost an address");
             self.link.remove_address(address);
@@ -193,11 +242,10 @@ impl Shard {
             port::remove(&mut table, address);
         }
         let mut added = false;
-        for address in new {
-            let result = self.link.add_address(address, watch.interface());
+        for (address, prepared) in new {
+            let result = prepared.and_then(|prepared| self.link.add_address(address, prepared));
             if result.is_ok() && port::insert(&mut table, address) {
                 info!(device = self.name, %address, "the interface has a new address");
-                self.adapter.set_flow_ports(address, self.link.flow_ports(address));
                 added = true;
                 continue;
             }
@@ -212,6 +260,10 @@ impl Shard {
         }
         self.counted |= added || !gone.is_empty();
         self.adapter.set_gids(table);
+        // after the table: connections that had one of the new addresses before have its ports again
+        for address in if added { self.link.addresses() } else { Vec::new() } {
+            self.adapter.set_flow_ports(address, self.link.flow_ports(address));
+        }
         added
     }
 
@@ -224,7 +276,8 @@ impl Shard {
     pub(super) fn lose_link(&mut self, instead: Box<dyn Link>) {
         self.link_counters = self.link_counters();
         self.link = instead;
-        std::mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
+        self.outgoing.abandon();
+        mem::forget(self.observer.take()); // what it has not written yet, the other copy writes
         self.publication = None;
     }
 
@@ -243,21 +296,16 @@ impl Shard {
         &*self.link
     }
 
-    /// Sends everything that is due and tells what has happened.
+    /// Sends one buffer of what is due, and tells what has happened.
     pub(super) fn transmit(&mut self, now: Instant) {
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
-        loop {
-            self.buffer.clear();
-            self.adapter.poll_transmit(now, &mut self.buffer);
-            if self.buffer.is_empty() {
-                break;
-            }
+        if self.outgoing.build(now, &mut self.adapter) {
             if let Some(observer) = &mut self.observer {
                 let at = clock::wall(now);
-                for (net, bytes) in self.buffer.datagrams() {
+                for (net, bytes) in self.outgoing.buffer().datagrams() {
                     observer.observe(&Observed {
                         at,
                         direction: Direction::Sent,
@@ -269,19 +317,34 @@ impl Shard {
             }
             self.counted = true;
             self.link_counters.send_calls += 1;
-            self.link_counters.sent_runs += self.buffer.runs().len() as u64;
-            if let Err(error) = self.link.send(now, self.buffer.bytes(), self.buffer.runs()) {
-                self.note_send_error(&error);
-            }
-            if !self.buffer.is_full() {
-                break;
-            }
         }
+        self.send(now);
         while let Some(event) = self.adapter.poll_event() {
             if !matches!(event, Event::Completion(_)) {
                 debug!(device = self.name, "{event}");
             }
             self.sinks.on_event(event, &mut self.adapter, &mut *self.link);
+        }
+    }
+
+    /// Sends what is built, as far as the link has room and the turn has time.
+    fn send(&mut self, now: Instant) {
+        loop {
+            let was_blocked = self.outgoing.is_blocked();
+            match self.outgoing.offer(now, &mut *self.link) {
+                Offer::Nothing => return,
+                Offer::Full => {
+                    self.link_counters.full += u64::from(!was_blocked);
+                    self.counted |= !was_blocked;
+                    return;
+                }
+                Offer::Taken(runs) => self.link_counters.sent_runs += runs as u64,
+                Offer::Lost(error) => self.note_send_error(&error),
+            }
+            (self.counted, self.moved) = (true, true);
+            if self.outgoing.is_due() && clock::now().since(now) >= SENDING {
+                return;
+            }
         }
     }
 

@@ -2,19 +2,22 @@
 
 use std::{
     io,
+    os::fd::AsFd,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
     thread,
+    time::Duration,
 };
 
 use roce_transport::adapter::Adapter;
 use rustix::event::{EventfdFlags, epoll, eventfd};
 
 use super::{
+    follow::add_descriptors,
     fork,
-    serve::{Engine, PUBLISH, Progress, add_descriptors},
+    serve::{Engine, PUBLISH, Progress},
     shard::Shard,
     signals,
     sink::{CounterSink, Sinks},
@@ -23,8 +26,14 @@ use crate::{
     clock,
     link::{Link, Observer},
     port::Watch,
+    readiness::wait,
     sync::Mutex,
 };
+
+/// Longest time that an engine goes on sending when it is stopped.
+const STOPPING: Duration = Duration::from_millis(100);
+/// Time between two looks at a link that is full meanwhile, and does not show when it has room.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// Parts of an engine.
 pub(crate) struct EngineParts {
@@ -42,12 +51,12 @@ impl Engine {
     /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
         let EngineParts { name, adapter, link, observer, sinks, watch, publisher } = parts;
-        let sockets = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let sockets = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
-            epoll::add(&sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+            epoll::add(&*sockets, watch, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
         }
-        let mut shard = Shard::new(name, adapter, link, observer, sinks);
+        let mut shard = Shard::new(name, adapter, link, observer, sinks, sockets.clone());
         if progress == Progress::Manual {
             shard.park(); // the program may sleep at any time, without notice
         }
@@ -55,9 +64,12 @@ impl Engine {
         let engine = Arc::new(Self {
             shard: Mutex::new(shard),
             watch,
+            following: Mutex::new(()),
+            grouping: Mutex::new(()),
             publisher: Mutex::new(publisher),
             progress,
             sockets,
+            waiting: AtomicU32::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),
@@ -80,10 +92,10 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Sends what is still due and ends the background thread, so that the addresses are free
+    /// Sends what is still due, and ends the background thread, so that the addresses are free
     /// afterwards.
     pub(crate) fn stop(&self) {
-        self.lock().serve(clock::now());
+        self.send_rest();
         self.stop.store(true, Ordering::SeqCst);
         self.wake_background();
         let background = self.background.lock().take();
@@ -93,5 +105,24 @@ impl Engine {
             let _ = background.join(); // a panic there has been printed already
         }
         *self.publisher.lock() = None;
+    }
+
+    /// Sends what is still due. Waits for a link that is full, but not long.
+    fn send_rest(&self) {
+        let end = clock::now().plus(STOPPING);
+        loop {
+            let (is_due, is_blocked) = {
+                let mut shard = self.lock();
+                self.serve(&mut shard);
+                (shard.is_due(), shard.is_blocked())
+            };
+            let left = end.since(clock::now());
+            if left.is_zero() || !is_due && !is_blocked {
+                return;
+            }
+            if is_blocked {
+                let _ = wait(&[self.sockets.as_fd()], Some(left.min(LOOK)));
+            }
+        }
     }
 }

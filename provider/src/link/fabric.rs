@@ -14,7 +14,7 @@ use roce_transport::{
 };
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::{Datagram, Link, MulticastLink};
+use super::{Datagram, Link, MulticastLink, Preparation, Prepared};
 use crate::{
     bind::BindError,
     fabric::{Delivery, FaultPlan, Faults, Network, QueueCounters},
@@ -177,7 +177,7 @@ impl Link for FabricLink {
         shared.network.faults().conditions().receiver.map(|receiver| receiver.room())
     }
 
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
         let mut shared = self.fabric.lock();
         for run in runs {
             let payloads =
@@ -187,7 +187,7 @@ impl Link for FabricLink {
             }
         }
         shared.deliver(now);
-        Ok(())
+        Ok(runs.len())
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
@@ -218,16 +218,21 @@ impl Link for FabricLink {
 }
 
 impl MulticastLink for FabricLink {
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
+    fn prepare_join(&mut self, _group: IpAddr) -> Preparation<io::Error> {
+        Box::new(|| Ok(Box::new(())))
+    }
+
+    fn join(&mut self, group: IpAddr, _prepared: Prepared) -> io::Result<()> {
         let mut shared = self.fabric.lock();
         let node = shared.nodes.get_mut(&self.address).ok_or(io::ErrorKind::NotConnected)?;
         node.groups.insert(group);
         Ok(())
     }
 
-    fn leave(&mut self, group: IpAddr) {
+    fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
         if let Some(node) = self.fabric.lock().nodes.get_mut(&self.address) {
             node.groups.remove(&group);
         }
+        None
     }
 }

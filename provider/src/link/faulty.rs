@@ -1,6 +1,6 @@
 //! A link that loses, doubles, delays and damages datagrams on purpose.
 
-use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd};
+use std::{fmt, io, net::IpAddr, os::fd::BorrowedFd, time::Duration};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
@@ -9,14 +9,22 @@ use roce_transport::{
 };
 
 use super::{AddressSetLink, Datagram, Link, MulticastLink, SharingLink};
-use crate::fabric::{Direction, FaultPlan, Network};
+use crate::fabric::{Delivery, Direction, FaultPlan, Network};
 
 /// Puts faults between an adapter and its link, in both directions, each judged for itself.
 pub struct FaultyLink {
     inner: Box<dyn Link>,
     outward: Network,
     inward: Network,
+    /// A datagram that `inner` had no room for, and the time at which it is offered again although
+    /// nothing else is sent.
+    held: Option<(Delivery, Instant)>,
+    /// Error of something that was delayed, for the next call that can tell it.
+    error: Option<io::Error>,
 }
+
+/// Time between two attempts to send what found no room.
+const RETRY: Duration = Duration::from_millis(1);
 
 impl FaultyLink {
     /// The link `inner` with these faults; the same seed gives the same faults to the same
@@ -28,21 +36,28 @@ impl FaultyLink {
             inner,
             outward: network(Direction::Sent, seed),
             inward: network(Direction::Received, !seed),
+            held: None,
+            error: None,
         }
     }
 
-    /// Sends what has been held back long enough.
-    fn forward(&mut self, now: Instant) -> io::Result<()> {
-        let mut result = Ok(());
-        while let Some(datagram) = self.outward.poll_deliver(now) {
+    /// Sends what has been delayed long enough, until `inner` has no room.
+    fn forward(&mut self, now: Instant) {
+        loop {
+            let held = self.held.take().map(|(datagram, _)| datagram);
+            let Some(datagram) = held.or_else(|| self.outward.poll_deliver(now)) else { break };
             let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = datagram.net;
             let (segment, range) = (datagram.bytes.len(), 0..datagram.bytes.len());
             let run = Transmit { src, dst, src_port, traffic_class, hop_limit, segment, range };
-            if let Err(error) = self.inner.send(now, &datagram.bytes, &[run]) {
-                result = Err(error);
+            match self.inner.send(now, &datagram.bytes, &[run]) {
+                Ok(0) => {
+                    self.held = Some((datagram, now.plus(RETRY)));
+                    break;
+                }
+                Ok(_) => {}
+                Err(error) => self.error = Some(error),
             }
         }
-        result
     }
 }
 
@@ -82,19 +97,25 @@ impl Link for FaultyLink {
         self.inner.socket_drops()
     }
 
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
-        for run in runs {
-            self.outward.send(
-                now,
-                &run.net_header(0),
-                bytes.get(run.range.clone()).unwrap_or_default(),
-            );
+    /// Takes one run a call, so that an error is that run's, or of what was delayed before it.
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        self.forward(now);
+        if self.held.is_some() {
+            return Ok(0);
         }
-        self.forward(now)
+        let Some(run) = runs.first() else { return Ok(0) };
+        let payload = bytes.get(run.range.clone()).unwrap_or_default();
+        self.outward.send(now, &run.net_header(0), payload);
+        self.forward(now);
+        self.error.take().map_or(Ok(1), Err)
+    }
+
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.blocked()
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
-        self.forward(now)?;
+        self.forward(now);
         let inward = &mut self.inward;
         // of the socket at this moment, whichever datagrams the faults let through now
         let mut congested = false;
@@ -123,10 +144,11 @@ impl Link for FaultyLink {
     }
 
     fn deadline(&self) -> Option<Instant> {
-        [self.inner.deadline(), self.outward.poll_timeout(), self.inward.poll_timeout()]
-            .into_iter()
-            .flatten()
-            .min()
+        let outward = match &self.held {
+            Some((_, retry)) => Some(*retry), // what is delayed waits behind it
+            None => self.outward.poll_timeout(),
+        };
+        [self.inner.deadline(), outward, self.inward.poll_timeout()].into_iter().flatten().min()
     }
 
     fn multicast(&mut self) -> Option<&mut dyn MulticastLink> {
@@ -181,9 +203,9 @@ mod tests {
             SourcePort::PerFlow
         }
 
-        fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<()> {
+        fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
             *self.0.lock().unwrap() += runs.len();
-            Ok(())
+            Ok(runs.len())
         }
 
         fn receive(
@@ -272,5 +294,74 @@ mod tests {
     fn readiness_is_a_matter_of_what_is_received() {
         assert_eq!(pass("rnr nth 2"), (4, vec![true, false, true, true]));
         assert_eq!(pass("rnr send twice rx"), (4, vec![false, false, true, true]));
+    }
+
+    /// Has room only now and then, and notes the first byte of what it is given.
+    struct Narrow {
+        room: Arc<Mutex<usize>>,
+        sent: Arc<Mutex<Vec<u8>>>,
+    }
+
+    impl Link for Narrow {
+        fn addresses(&self) -> Vec<IpAddr> {
+            vec![net().src]
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::PerFlow
+        }
+
+        fn send(&mut self, _: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+            let mut room = self.room.lock().unwrap();
+            if *room == 0 {
+                return Ok(0);
+            }
+            *room -= 1;
+            self.sent.lock().unwrap().push(bytes[runs[0].range.start]);
+            Ok(1)
+        }
+
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+    }
+
+    #[test]
+    fn what_was_delayed_waits_for_room_too() {
+        let (room, sent) = (Arc::new(Mutex::new(0)), Arc::new(Mutex::new(Vec::new())));
+        let narrow = Narrow { room: room.clone(), sent: sent.clone() };
+        let mut link = FaultyLink::new(Box::new(narrow), &"delay 10us".parse().unwrap(), 1);
+        let at = |micros| Instant::ZERO.plus(Duration::from_micros(micros));
+        let NetHeader { src, dst, src_port, traffic_class, hop_limit, .. } = net();
+        let bytes: Vec<u8> = (0..4).flat_map(|first| [first; 16]).collect();
+        let runs: Vec<_> = (0..4)
+            .map(|index| {
+                let range = 16 * index..16 * (index + 1);
+                Transmit { src, dst, src_port, traffic_class, hop_limit, segment: 16, range }
+            })
+            .collect();
+        assert_eq!(link.send(at(0), &bytes, &runs).unwrap(), 1);
+        assert_eq!(link.send(at(1), &bytes, &runs[1..]).unwrap(), 1);
+        assert_eq!(link.deadline(), Some(at(10)));
+        link.receive(at(20), &mut |_| {}).unwrap();
+        assert_eq!(link.deadline(), Some(at(20).plus(RETRY)), "it is not asked again at once");
+        assert_eq!(link.send(at(21), &bytes, &runs[2..]).unwrap(), 0);
+        *room.lock().unwrap() = 10;
+        link.receive(at(22), &mut |_| {}).unwrap();
+        assert_eq!(*sent.lock().unwrap(), [0, 1]);
+        for (step, run) in runs[2..].iter().enumerate() {
+            let now = at(30 + step as u64);
+            assert_eq!(link.send(now, &bytes, std::slice::from_ref(run)).unwrap(), 1);
+        }
+        link.receive(at(50), &mut |_| {}).unwrap();
+        assert_eq!((&sent.lock().unwrap()[..], link.deadline()), (&[0, 1, 2, 3][..], None));
     }
 }

@@ -12,7 +12,7 @@ mod null;
 mod shm;
 mod udp;
 
-use std::{io, net::IpAddr, os::fd::BorrowedFd};
+use std::{any::Any, io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
@@ -38,7 +38,8 @@ pub const BATCH: usize = 16;
 /// headers.
 ///
 /// The engine calls every method under the adapter's lock, so none may wait: sockets do not block,
-/// and [`receive`](Self::receive) returns at once when there is nothing. A link must hand over
+/// [`send`](Self::send) takes no more than there is room for, and [`receive`](Self::receive) returns
+/// at once when there is nothing. What may wait is a [`Preparation`]. A link must hand over
 /// payloads unchanged, and the fields that the ICRC covers as they were sent: addresses, source
 /// port, and the identification of IPv4 if it is known.
 ///
@@ -61,12 +62,22 @@ pub trait Link: Send {
         Vec::new()
     }
 
-    /// Sends every run, in order; a run's range is an index into `bytes`. Datagrams that cannot be
-    /// sent are lost, as on a wire.
+    /// Sends runs, from the first on and in order, and returns the number of those that it took; a
+    /// run's range is an index into `bytes`. It need not take all: it is called again with the rest.
+    /// 0 says that it is full. The runs then wait, nothing is built behind them, and they are
+    /// offered again when [`blocked`](Self::blocked) is writable.
     ///
     /// # Errors
-    /// The last error, with the rest sent all the same.
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()>;
+    /// When the first run cannot be sent. It is lost, as on a wire, and the link is called again
+    /// with those behind it.
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize>;
+
+    /// Descriptor that becomes writable when there is room for what [`send`](Self::send) did not
+    /// take. Asked for after each call that returned 0. `None`: the engine tries again a millisecond
+    /// later.
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 
     /// Hands over what has arrived, some at a time; returns the number of messages, each a datagram
     /// or a run of them. Fewer than [`BATCH`]: there are no more for now.
@@ -122,28 +133,47 @@ pub trait Link: Send {
     }
 }
 
+/// What a link has opened without the engine's lock, or gives away to be closed without it, such as
+/// a socket.
+pub type Prepared = Box<dyn Any + Send>;
+
+/// Work of a link that may wait. It is done without the engine's lock, and what it returns is given
+/// to the link under the lock.
+pub type Preparation<E> = Box<dyn FnOnce() -> Result<Prepared, E> + Send>;
+
 /// Capability of a link: multicast groups.
 pub trait MulticastLink {
+    /// What [`join`](Self::join) needs.
+    ///
+    /// # Errors
+    /// Those of the work: when the link has no address of the group's family, or the system refuses.
+    fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error>;
+
     /// Receives what is sent to this multicast group from now on, its own datagrams included: of
     /// every datagram one copy, however many of its own addresses are on the network where the
     /// group is. Joining again changes nothing.
     ///
     /// # Errors
-    /// When the link has no address of the group's family, or the system refuses.
-    fn join(&mut self, group: IpAddr) -> io::Result<()>;
+    /// When the link cannot use what was prepared.
+    fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()>;
 
-    /// Receives nothing more for this group.
-    fn leave(&mut self, group: IpAddr);
+    /// Receives nothing more for this group. Returns what is to be closed.
+    fn leave(&mut self, group: IpAddr) -> Option<Prepared>;
 }
 
 /// Capability of a link: addresses that change while it is open.
 pub trait AddressSetLink {
-    /// Begins to use another address, of the interface with this index. Its descriptor is new among
-    /// [`Link::descriptors`].
+    /// What [`add_address`](Self::add_address) needs for an address of the interface with this index.
+    ///
+    /// # Errors
+    /// Those of the work: see [`BindError`].
+    fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError>;
+
+    /// Begins to use another address. Its descriptor is new among [`Link::descriptors`].
     ///
     /// # Errors
     /// See [`BindError`].
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError>;
+    fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError>;
 
     /// Stops using an address that the host does not have any more.
     fn remove_address(&mut self, address: IpAddr);
@@ -177,25 +207,47 @@ pub trait SharingLink {
 
 /// Capabilities for their users, with what holds for a link that lacks one.
 impl dyn Link + '_ {
+    /// See [`MulticastLink::prepare_join`].
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Unsupported`] for a link without multicast.
+    pub(crate) fn prepare_join(&mut self, group: IpAddr) -> io::Result<Preparation<io::Error>> {
+        Ok(self.multicast().ok_or(io::ErrorKind::Unsupported)?.prepare_join(group))
+    }
+
     /// See [`MulticastLink::join`].
     ///
     /// # Errors
     /// [`io::ErrorKind::Unsupported`] for a link without multicast.
-    pub(crate) fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.multicast().ok_or(io::ErrorKind::Unsupported)?.join(group)
+    pub(crate) fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
+        self.multicast().ok_or(io::ErrorKind::Unsupported)?.join(group, prepared)
     }
 
     /// See [`MulticastLink::leave`].
-    pub(crate) fn leave(&mut self, group: IpAddr) {
-        if let Some(multicast) = self.multicast() {
-            multicast.leave(group);
+    pub(crate) fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
+        self.multicast()?.leave(group)
+    }
+
+    /// See [`AddressSetLink::prepare_address`]. A link whose addresses are fixed has no other.
+    pub(crate) fn prepare_address(
+        &mut self,
+        address: IpAddr,
+        interface: u32,
+    ) -> Preparation<BindError> {
+        match self.address_set() {
+            Some(addresses) => addresses.prepare_address(address, interface),
+            None => Box::new(move || Err(BindError::NotLocal(address))),
         }
     }
 
-    /// See [`AddressSetLink::add_address`]. A link whose addresses are fixed has no other.
-    pub(crate) fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
+    /// See [`AddressSetLink::add_address`].
+    pub(crate) fn add_address(
+        &mut self,
+        address: IpAddr,
+        prepared: Prepared,
+    ) -> Result<(), BindError> {
         let addresses = self.address_set().ok_or(BindError::NotLocal(address))?;
-        addresses.add_address(address, interface)
+        addresses.add_address(address, prepared)
     }
 
     /// See [`AddressSetLink::remove_address`].

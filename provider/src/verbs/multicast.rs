@@ -37,15 +37,14 @@ impl QueuePair {
     /// for too many groups or members (`ENOMEM`); [`AttachError::Join`] if the link cannot join
     /// (the error of the system).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
-        let mut shard = self.context().inner.engine.lock();
-        let (adapter, link) = shard.adapter_and_link();
-        if adapter.attach_mcast(self.qpn(), group)?
-            && let Err(source) = link.join(group.to_ip())
-        {
-            adapter.detach_mcast(self.qpn(), group)?;
-            return Err(AttachError::Join { group, source });
-        }
-        Ok(())
+        let joined = self.context().inner.engine.join_group(
+            group.to_ip(),
+            |adapter| adapter.attach_mcast(self.qpn(), group),
+            |adapter| {
+                let _ = adapter.detach_mcast(self.qpn(), group);
+            },
+        )?;
+        joined.map_err(|source| AttachError::Join { group, source })
     }
 
     /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
@@ -53,11 +52,9 @@ impl QueuePair {
     /// # Errors
     /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
     pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
-        let mut shard = self.context().inner.engine.lock();
-        let (adapter, link) = shard.adapter_and_link();
-        if adapter.detach_mcast(self.qpn(), group)? {
-            link.leave(group.to_ip());
-        }
-        Ok(())
+        self.context().inner.engine.leave_groups(|adapter| {
+            let is_last = adapter.detach_mcast(self.qpn(), group)?;
+            Ok(is_last.then(|| group.to_ip()).into_iter().collect())
+        })
     }
 }

@@ -1,10 +1,10 @@
 //! Queue pairs.
 
-use std::{fmt, sync::Arc};
+use std::{convert::Infallible, fmt, sync::Arc};
 
 use roce_transport::{
     adapter::{Adapter, ObjectError},
-    addr::Qpn,
+    addr::{Gid, Qpn},
     psn::Psn,
     qp::{
         Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks, Rtr, Rts,
@@ -95,15 +95,17 @@ enum QpResources {
 
 impl Drop for QpInner {
     fn drop(&mut self) {
-        let mut shard = self.context.inner.engine.lock();
-        let (adapter, link) = shard.adapter_and_link();
-        let groups: Vec<_> = adapter.mcast_groups(Some(self.qpn)).collect();
-        for group in groups {
-            if adapter.detach_mcast(self.qpn, group) == Ok(true) {
-                link.leave(group.to_ip());
-            }
+        let engine = &self.context.inner.engine;
+        let has_groups = engine.lock().adapter().mcast_groups(Some(self.qpn)).next().is_some();
+        if has_groups {
+            let _ = engine.leave_groups(|adapter| {
+                let groups: Vec<_> = adapter.mcast_groups(Some(self.qpn)).collect();
+                let is_last = |group: &Gid| adapter.detach_mcast(self.qpn, *group) == Ok(true);
+                let left = groups.into_iter().filter(is_last).map(Gid::to_ip).collect();
+                Ok::<_, Infallible>(left)
+            });
         }
-        let _ = adapter.destroy_qp(self.qpn);
+        let _ = engine.lock().adapter().destroy_qp(self.qpn);
     }
 }
 

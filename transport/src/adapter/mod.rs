@@ -388,6 +388,14 @@ impl Adapter {
         if !self.transmit_mads(buffer) {
             return;
         }
+        if self.gids.has_flow_ports() {
+            // whose packets leave from one source port can share a run
+            let qps = &self.qps;
+            self.turns.sort_fresh_by_key(|index| {
+                let path = qps.get(index)?.common.path?;
+                Some((path.src_port, path.dst))
+            });
+        }
         while let Some(turn) = self.turns.begin(|index| &mut self.places[index]) {
             let index = turn.index;
             if !self.qps.contains(index) {

@@ -52,6 +52,13 @@ impl Turns {
         }
     }
 
+    /// Reorders those that come before others; each of them has one turn all the same.
+    pub(super) fn sort_fresh_by_key<K: Ord>(&mut self, key: impl Fn(usize) -> K) {
+        if self.fresh.len() > 1 {
+            self.fresh.make_contiguous().sort_by_key(|&index| key(index));
+        }
+    }
+
     /// Begins the next turn.
     pub(super) fn begin<'a>(
         &mut self,

@@ -41,6 +41,17 @@ pub(super) struct SharedAddresses {
 }
 
 impl SharedAddresses {
+    /// None yet, with the same partition.
+    pub(super) fn part(&self) -> Self {
+        Self { partition: self.partition, ..Self::default() }
+    }
+
+    /// Takes over the addresses of a [part](Self::part).
+    pub(super) fn absorb(&mut self, part: Self) {
+        self.addresses.extend(part.addresses);
+        self.is_shared |= part.is_shared;
+    }
+
     pub(super) const fn partition(&self) -> Option<IdPartition> {
         self.partition
     }

@@ -68,6 +68,12 @@ impl Listeners {
         Ok(())
     }
 
+    /// Takes over the sockets of others.
+    pub(super) fn absorb(&mut self, others: Self) {
+        self.listeners.extend(others.listeners);
+        self.pending.extend(others.pending);
+    }
+
     /// Is not found at this address any more.
     pub(super) fn forget(&mut self, address: IpAddr) {
         self.listeners.retain(|listener| listener.address != address);

@@ -105,6 +105,30 @@ impl ShmLink {
         })
     }
 
+    /// One without addresses, to [acquire](Self::acquire) one while this one is in use, and to
+    /// [absorb](Self::absorb) then.
+    pub(super) fn part(&self) -> io::Result<Self> {
+        let mut part = Self::new(self.shares)?;
+        (part.epoll, part.wakeup) = (self.epoll.try_clone()?, self.wakeup.try_clone()?);
+        part.addresses = self.addresses.part();
+        Ok(part)
+    }
+
+    /// Takes over the addresses of a [part](Self::part).
+    pub(super) fn absorb(&mut self, part: Self) {
+        self.listeners.absorb(part.listeners);
+        self.addresses.absorb(part.addresses);
+        for incoming in part.incoming {
+            incoming.reader.set_asleep(self.sleepers > 0);
+            if !incoming.reader.is_empty() {
+                // what came before then has woken nobody
+                let _ = rustix::io::write(&self.wakeup, &1u64.to_ne_bytes());
+            }
+            self.incoming.push(incoming);
+        }
+        self.look_at = Instant::ZERO;
+    }
+
     /// Descriptor that is readable when there is something to do. Runs make it so only while a
     /// thread is [parked](Self::park).
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {

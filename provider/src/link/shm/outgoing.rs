@@ -53,32 +53,40 @@ impl ShmLink {
         self.outgoing.len() < MAX_PAIRS
     }
 
-    /// Sends runs between two addresses through their channel; `None` if there is none.
+    /// Sends runs between two addresses through their channel, as [`Link::send`] does; `None` if
+    /// there is none. What finds no room waits here: a process that is slow to read must not keep
+    /// what goes to others.
+    ///
+    /// [`Link::send`]: crate::link::Link::send
     pub(in crate::link) fn send(
         &mut self,
         now: Instant,
         bytes: &[u8],
         runs: &[Transmit],
-    ) -> Option<io::Result<()>> {
+    ) -> Option<io::Result<usize>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
         let Some(OutgoingChannel::Open(_, sender)) = self.outgoing.get_mut(&key) else {
             return None;
         };
+        let mut taken = 0;
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            match sender.send(RunHeader::of(run, self.trusted), payload) {
-                Ok(()) => self.sent_runs += 1,
-                Err(error) => result = Err(error),
+            result = sender.send(RunHeader::of(run, self.trusted), payload);
+            if result.is_err() {
+                break;
             }
+            taken += 1;
         }
+        self.sent_runs += taken as u64;
         if !sender.wake() {
             self.write_at = Some(now.plus(WRITE_RETRY));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
-        Some(result)
+        // an error is told when its run is the first
+        Some(if taken > 0 { Ok(taken) } else { result.map(|()| 0) })
     }
 }

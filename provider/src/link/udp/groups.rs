@@ -14,6 +14,7 @@ use rustix::event::{Timespec, epoll};
 use socket2::{Domain, InterfaceIndexOrAddress, Protocol, Socket, Type};
 
 use super::{message, options::SocketOptions, port::Port, receive::Overflow};
+use crate::link::Preparation;
 
 /// Sockets that are looked at in one go.
 const READY: usize = 16;
@@ -50,24 +51,32 @@ impl Groups {
         self.epoll.as_fd()
     }
 
-    /// Joins a group on the interface of the first of `ports` that is of its address family: a
-    /// link's addresses are all on one.
-    pub(super) fn join(
-        &mut self,
+    /// Opens a socket that has joined a group, on the interface of the first of `ports` that is of
+    /// its address family: a link's addresses are all on one. The system makes whoever joins wait
+    /// while others change interfaces.
+    pub(super) fn prepare(
         group: IpAddr,
         ports: &[Port],
-        options: &SocketOptions,
-    ) -> io::Result<()> {
+        options: SocketOptions,
+    ) -> Preparation<io::Error> {
+        let port = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4());
+        let own = port.map(|port| (port.address, port.interface));
+        Box::new(move || {
+            let Some((own, interface)) = own else {
+                return Err(io::Error::new(
+                    io::ErrorKind::AddrNotAvailable,
+                    "the device has no address of the group's family",
+                ));
+            };
+            Ok(Box::new(open(group, own, interface, &options)?))
+        })
+    }
+
+    /// Receives from a socket that has joined a group.
+    pub(super) fn join(&mut self, group: IpAddr, socket: Socket) -> io::Result<()> {
         if self.members.values().any(|member| member.group == group) {
             return Ok(());
         }
-        let Some(port) = ports.iter().find(|port| port.address.is_ipv4() == group.is_ipv4()) else {
-            return Err(io::Error::new(
-                io::ErrorKind::AddrNotAvailable,
-                "the device has no address of the group's family",
-            ));
-        };
-        let socket = open(group, port, options)?;
         epoll::add(
             &self.epoll,
             &socket,
@@ -80,14 +89,13 @@ impl Groups {
         Ok(())
     }
 
-    /// Leaves a group; what has arrived and is not taken is lost.
-    pub(super) fn leave(&mut self, group: IpAddr) {
-        let left = &mut self.drops_of_left;
-        self.members.retain(|_, member| {
-            let stays = member.group != group;
-            *left += if stays { 0 } else { member.overflow.dropped };
-            stays
-        });
+    /// Receives no more for a group; what has arrived and is not taken is lost. Closing the socket
+    /// leaves the group.
+    pub(super) fn leave(&mut self, group: IpAddr) -> Option<Socket> {
+        let key = *self.members.iter().find(|(_, member)| member.group == group)?.0;
+        let member = self.members.remove(&key)?;
+        self.drops_of_left += member.overflow.dropped;
+        Some(member.socket)
     }
 
     /// Datagrams that their sockets have lost for want of room.
@@ -115,9 +123,10 @@ impl Groups {
     }
 }
 
-/// A socket that hears a group on the interface of `port`. To join tells the system, and it the
+/// A socket that hears a group on the interface of the address `own`. To join tells the system, and
+/// it the
 /// network (IGMP, MLD), that this interface wants the group's packets.
-fn open(group: IpAddr, port: &Port, options: &SocketOptions) -> io::Result<Socket> {
+fn open(group: IpAddr, own: IpAddr, interface: u32, options: &SocketOptions) -> io::Result<Socket> {
     let socket = Socket::new(
         Domain::for_address(SocketAddr::new(group, 0)),
         Type::DGRAM,
@@ -127,12 +136,12 @@ fn open(group: IpAddr, port: &Port, options: &SocketOptions) -> io::Result<Socke
     // several programs on this host can be members
     socket.set_reuse_address(true)?;
     message::configure(&socket, group.is_ipv6())?;
-    match (group, port.address) {
+    match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
             // IPv4 decides by memberships, if it is asked to
             socket.set_multicast_all_v4(false)?;
             socket.bind(&SocketAddr::from(SocketAddrV4::new(group, ROCE_UDP_PORT)).into())?;
-            let interface = match port.interface {
+            let interface = match interface {
                 0 => InterfaceIndexOrAddress::Address(own),
                 index => InterfaceIndexOrAddress::Index(index),
             };
@@ -142,12 +151,11 @@ fn open(group: IpAddr, port: &Port, options: &SocketOptions) -> io::Result<Socke
             // IPv6 has the same option, but compares groups only, whatever interface they were
             // joined on
             socket.set_multicast_all_v6(false)?;
-            message::bind_to_interface(&socket, port.interface)?;
+            message::bind_to_interface(&socket, interface)?;
             socket.bind(
-                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, port.interface))
-                    .into(),
+                &SocketAddr::from(SocketAddrV6::new(group, ROCE_UDP_PORT, 0, interface)).into(),
             )?;
-            socket.join_multicast_v6(&group, port.interface)?;
+            socket.join_multicast_v6(&group, interface)?;
         }
         (IpAddr::V4(_), IpAddr::V6(_)) => return Err(io::ErrorKind::AddrNotAvailable.into()), // sorted out before
     }

@@ -123,7 +123,10 @@ pub(super) fn send_run(socket: &Socket, bytes: &[u8], segment: usize) -> io::Res
         segment,
         range: 0..bytes.len(),
     };
-    SendBuffers::default().send(socket, bytes, &[run], |_| address)
+    match SendBuffers::default().send(socket, bytes, &[run], |_| address)? {
+        0 => Err(io::ErrorKind::WouldBlock.into()),
+        _ => Ok(()),
+    }
 }
 
 fn set(fd: RawFd, level: c_int, option: c_int, value: c_int) -> io::Result<()> {
@@ -154,14 +157,18 @@ pub(super) struct SendBuffers {
 unsafe impl Send for SendBuffers {}
 
 impl SendBuffers {
-    /// Sends every run from `socket`. A run that cannot be sent is skipped.
+    /// Sends runs from `socket` without waiting, from the first on, and returns how many; 0 if the
+    /// socket is full.
+    ///
+    /// # Errors
+    /// When the first cannot be sent.
     pub(super) fn send(
         &mut self,
         socket: &Socket,
         bytes: &[u8],
         runs: &[Transmit],
         to: impl Fn(&Transmit) -> SocketAddr,
-    ) -> io::Result<()> {
+    ) -> io::Result<usize> {
         self.addresses.clear();
         self.addresses.extend(runs.iter().map(|run| SockAddr::from(to(run))));
         self.controls.clear();
@@ -189,28 +196,27 @@ impl SendBuffers {
             }
             self.headers.push(header);
         }
-        let mut result = Ok(());
-        let mut done = 0;
-        while done < self.headers.len() {
-            let rest = &mut self.headers[done..];
-            // SAFETY: Each header points to an address, one vector and ancillary data that live in
-            // `self` and in `bytes` until the call returns, with their true lengths; the kernel
-            // reads all of them and writes only the headers.
-            let sent = unsafe {
-                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as _, 0)
-            };
-            match usize::try_from(sent) {
-                Ok(sent) if sent > 0 => done += sent,
-                _ => {
-                    let error = io::Error::last_os_error();
-                    if error.kind() != io::ErrorKind::Interrupted {
-                        result = Err(error);
-                        done += 1; // the first of the rest is what could not be sent
-                    }
-                }
+        // The system call itself, because the C library's function is a cancellation point, and its
+        // caller holds a lock.
+        // SAFETY: Each header points to an address, one vector and ancillary data that live in
+        // `self` and in `bytes` until the call returns, with their true lengths; the kernel reads
+        // all of them and writes only the headers.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_sendmmsg,
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                self.headers.len() as libc::c_uint,
+                libc::MSG_DONTWAIT,
+            )
+        };
+        usize::try_from(sent).or_else(|_| {
+            let error = io::Error::last_os_error();
+            match error.kind() {
+                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(0),
+                _ => Err(error),
             }
-        }
-        result
+        })
     }
 }
 

@@ -23,7 +23,8 @@ use roce_transport::{
 use socket2::Socket;
 
 use super::{
-    AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, SharingLink, shm::ShmLink,
+    AddressSetLink, Datagram, DatagramMeta, Link, MulticastLink, Preparation, Prepared,
+    SharingLink, shm::ShmLink,
 };
 use crate::bind::BindError;
 use groups::Groups;
@@ -81,6 +82,8 @@ pub struct UdpLink {
     look_at: Instant,
     /// Time at which something last came by the sockets.
     last_arrival: Instant,
+    /// Address and source port whose socket was full.
+    blocked: Option<(IpAddr, u16)>,
 }
 
 impl UdpLink {
@@ -169,8 +172,47 @@ impl UdpLink {
             shm,
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
+            blocked: None,
         })
     }
+
+    /// Sends the first of the runs, and those behind it that go out with the same call, as
+    /// [`Link::send`] does.
+    fn send_first(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        let Self { ports, shm, send_buffers, .. } = self;
+        let Some(first) = runs.first() else { return Ok(0) };
+        let Some(port) = ports.iter().find(|port| port.address == first.src) else {
+            let message = format!("{} is no address of this device any more", first.src);
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+        };
+        let Some(socket) = port.sender(first.src_port) else {
+            let message = format!("{} is no port of {} any more", first.src_port, first.src);
+            return Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
+        };
+        let same = |run: &&Transmit| (run.src, run.src_port) == (first.src, first.src_port);
+        let mut count = runs.iter().take_while(same).count();
+        if let Some(shm) = shm {
+            let same = runs[..count].iter().take_while(|run| run.dst == first.dst).count();
+            if let Some(sent) = shm.send(now, bytes, &runs[..same]) {
+                return sent;
+            }
+            let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
+            count = same.max(runs[..count].iter().take_while(far).count());
+        }
+        let to = |run: &Transmit| port.peer(run.dst);
+        let sent = send_buffers.send(socket, bytes, &runs[..count], to)?;
+        if sent == 0 {
+            self.blocked = Some((first.src, first.src_port));
+        }
+        Ok(sent)
+    }
+}
+
+/// An address that is added to a link.
+struct NewAddress {
+    port: Port,
+    /// What other processes know of it.
+    shm: Option<ShmLink>,
 }
 
 impl fmt::Debug for UdpLink {
@@ -212,33 +254,24 @@ impl Link for UdpLink {
         self.drops_of_closed + ports + self.groups.socket_drops()
     }
 
-    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<()> {
-        let mut result = Ok(());
-        let Self { ports, shm, send_buffers, .. } = self;
-        for group in runs.chunk_by(|a, b| a.src == b.src) {
-            let Some(port) = ports.iter().find(|port| port.address == group[0].src) else {
-                let message = format!("{} is no address of this device any more", group[0].src);
-                result = Err(io::Error::new(io::ErrorKind::AddrNotAvailable, message));
-                continue;
-            };
-            let Some(shm) = shm else {
-                result = send_from(port, send_buffers, bytes, group).and(result);
-                continue;
-            };
-            // runs that go the same way go out with one call
-            let mut rest = group;
-            while let Some(first) = rest.first() {
-                let mut count = rest.iter().take_while(|run| run.dst == first.dst).count();
-                let sent = shm.send(now, bytes, &rest[..count]).unwrap_or_else(|| {
-                    let far = |run: &&Transmit| !shm.reaches(now, run.src, run.dst, port.interface);
-                    count = count.max(rest.iter().take_while(far).count());
-                    send_from(port, send_buffers, bytes, &rest[..count])
-                });
-                rest = &rest[count..];
-                result = sent.and(result);
+    fn send(&mut self, now: Instant, bytes: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        self.blocked = None;
+        let mut taken = 0;
+        while taken < runs.len() {
+            match self.send_first(now, bytes, &runs[taken..]) {
+                Ok(0) => break,
+                Ok(count) => taken += count,
+                Err(error) if taken == 0 => return Err(error),
+                Err(_) => break, // the next call, of which it is the first, tells
             }
         }
-        result
+        Ok(taken)
+    }
+
+    fn blocked(&self) -> Option<BorrowedFd<'_>> {
+        let (address, source_port) = self.blocked?;
+        let port = self.ports.iter().find(|port| port.address == address)?;
+        port.sender(source_port).map(AsFd::as_fd)
     }
 
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
@@ -329,42 +362,39 @@ impl Link for UdpLink {
     }
 }
 
-/// Sends runs from their sockets, in order. Those of one flow are neighbours already, since queue
-/// pairs take turns.
-fn send_from(
-    port: &Port,
-    buffers: &mut SendBuffers,
-    bytes: &[u8],
-    runs: &[Transmit],
-) -> io::Result<()> {
-    let mut result = Ok(());
-    for same in runs.chunk_by(|a, b| a.src_port == b.src_port) {
-        let sent = match port.sender(same[0].src_port) {
-            Some(socket) => buffers.send(socket, bytes, same, |run| port.peer(run.dst)),
-            None => Err(io::Error::new(
-                io::ErrorKind::AddrNotAvailable,
-                format!("{} is no port of {} any more", same[0].src_port, port.address),
-            )),
-        };
-        result = sent.and(result);
-    }
-    result
-}
-
 impl MulticastLink for UdpLink {
-    fn join(&mut self, group: IpAddr) -> io::Result<()> {
-        self.groups.join(group, &self.ports, &self.options)
+    fn prepare_join(&mut self, group: IpAddr) -> Preparation<io::Error> {
+        Groups::prepare(group, &self.ports, self.options)
     }
 
-    fn leave(&mut self, group: IpAddr) {
-        self.groups.leave(group);
+    fn join(&mut self, group: IpAddr, prepared: Prepared) -> io::Result<()> {
+        let socket = prepared.downcast().map_err(|_| io::ErrorKind::InvalidInput)?;
+        self.groups.join(group, *socket)
+    }
+
+    fn leave(&mut self, group: IpAddr) -> Option<Prepared> {
+        self.groups.leave(group).map(|socket| Box::new(socket) as Prepared)
     }
 }
 
 impl AddressSetLink for UdpLink {
-    fn add_address(&mut self, address: IpAddr, interface: u32) -> Result<(), BindError> {
-        let port = Port::open(address, interface, self.shm.as_mut(), false, &self.options)?;
+    fn prepare_address(&mut self, address: IpAddr, interface: u32) -> Preparation<BindError> {
+        let shm = self.shm.as_ref().map(ShmLink::part).transpose();
+        let options = self.options;
+        Box::new(move || {
+            let mut shm = shm.map_err(|source| BindError::System { address, source })?;
+            let port = Port::open(address, interface, shm.as_mut(), false, &options)?;
+            Ok(Box::new(NewAddress { port, shm }))
+        })
+    }
+
+    fn add_address(&mut self, address: IpAddr, prepared: Prepared) -> Result<(), BindError> {
+        let Ok(new) = prepared.downcast() else { return Err(BindError::NotLocal(address)) };
+        let NewAddress { port, shm } = *new;
         self.ports.push(port);
+        if let (Some(shm), Some(part)) = (&mut self.shm, shm) {
+            shm.absorb(part);
+        }
         Ok(())
     }
 
@@ -389,7 +419,8 @@ mod tests {
         let options = SocketOptions { source_ports: Some(4), ..SocketOptions::default() };
         let mut link = UdpLink::bind(&[(first, 0)], Locality::Network, options).unwrap();
         assert_eq!((link.flow_ports(first).len(), link.flow_ports(second).len()), (4, 0));
-        link.add_address(second, 0).unwrap();
+        let prepared = link.prepare_address(second, 0)().unwrap();
+        link.add_address(second, prepared).unwrap();
         assert_eq!(link.flow_ports(second).len(), 4);
         link.ports[1].overflow.dropped = 3;
         link.remove_address(second);

@@ -1,0 +1,106 @@
+//! What an engine does to its link's sockets while it runs: addresses come and go with the interface,
+//! and multicast groups are joined and left. The system may make whoever does so wait, so sockets are
+//! opened and closed without the lock.
+
+use std::{io, net::IpAddr, os::fd::OwnedFd, sync::MutexGuard};
+
+use roce_transport::adapter::Adapter;
+use rustix::event::epoll;
+
+use super::serve::Engine;
+use crate::{
+    clock,
+    link::{Link, Prepared},
+};
+
+impl Engine {
+    /// Brings the port in line with its interface if that has changed, unless another thread is at
+    /// it.
+    pub(super) fn follow_news(&self) {
+        let Some(watch) = &self.watch else { return };
+        let Some(_turn) = self.following.try_lock() else { return };
+        if watch.has_news() {
+            self.follow();
+        }
+    }
+
+    /// Brings the port in line with its interface.
+    pub(super) fn follow(&self) {
+        let Some(watch) = &self.watch else { return };
+        let state = watch.state();
+        let wanted = self.lock().follow(&state, watch);
+        let new = wanted.into_iter().map(|(address, prepare)| (address, prepare())).collect();
+        let mut shard = self.lock();
+        if shard.change_addresses(&state, watch, new)
+            && let Err(error) = add_descriptors(&self.sockets, shard.link())
+        {
+            shard.link_counters.bind_errors += 1;
+            shard.link_counters.last_bind_error = Some(error.to_string());
+        }
+        shard.transmit(clock::now());
+        self.after_service(&mut shard);
+    }
+
+    /// Has the adapter take a queue pair into a multicast group, and the link join it if `change`
+    /// returns true.
+    ///
+    /// # Errors
+    /// The outer one is that of `change`. The inner one says that the link cannot join the group;
+    /// then `undo` has been called.
+    pub(crate) fn join_group<E>(
+        &self,
+        group: IpAddr,
+        change: impl FnOnce(&mut Adapter) -> Result<bool, E>,
+        undo: impl FnOnce(&mut Adapter),
+    ) -> Result<io::Result<()>, E> {
+        let _turn = self.grouping_turn();
+        if !change(self.lock().adapter())? {
+            return Ok(Ok(()));
+        }
+        let prepare = self.lock().adapter_and_link().1.prepare_join(group);
+        let prepared = prepare.and_then(|prepare| prepare());
+        let mut shard = self.lock();
+        let (adapter, link) = shard.adapter_and_link();
+        let joined = prepared.and_then(|prepared| link.join(group, prepared));
+        if joined.is_err() {
+            undo(adapter);
+        }
+        Ok(joined)
+    }
+
+    /// Has the adapter take a queue pair out of multicast groups, and the link leave those that
+    /// `change` returns.
+    ///
+    /// # Errors
+    /// That of `change`.
+    pub(crate) fn leave_groups<E>(
+        &self,
+        change: impl FnOnce(&mut Adapter) -> Result<Vec<IpAddr>, E>,
+    ) -> Result<(), E> {
+        let _turn = self.grouping_turn();
+        let closed: Vec<Prepared> = {
+            let mut shard = self.lock();
+            let (adapter, link) = shard.adapter_and_link();
+            change(adapter)?.into_iter().filter_map(|group| link.leave(group)).collect()
+        };
+        drop(closed); // without the lock
+        Ok(())
+    }
+
+    /// The turn of a thread that joins or leaves groups; in the child of a fork there are none,
+    /// because another thread's turn would never end.
+    fn grouping_turn(&self) -> Option<MutexGuard<'_, ()>> {
+        self.is_of_this_process().then(|| self.grouping.lock())
+    }
+}
+
+/// Adds the link's descriptors to `sockets`.
+pub(super) fn add_descriptors(sockets: &OwnedFd, link: &dyn Link) -> io::Result<()> {
+    for descriptor in link.descriptors() {
+        match epoll::add(sockets, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN) {
+            Ok(()) | Err(rustix::io::Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
