@@ -469,7 +469,7 @@ fn devices_share_an_address_that_comes() {
         works_over(context, 1);
     }
     ip("addr del 10.9.0.1/32 dev v0");
-    contexts.each_ref().map(|context| expect(context, AsyncEvent::GidChange));
+    contexts.iter().for_each(|context| expect(context, AsyncEvent::GidChange));
     let sides = contexts.each_ref().map(|context| {
         let pd = context.alloc_pd().unwrap();
         let cq = context.create_cq(16, None).unwrap();

@@ -127,15 +127,16 @@ impl Engine {
                 let mut shard = self.lock();
                 (self.serve(&mut shard), shard.is_due())
             };
+            if now.since(start) > LINGER_MOST {
+                break;
+            }
             if received > 0 || is_due {
                 last = now;
             } else if now.since(last) > LINGER {
                 break;
+            } else {
+                thread::yield_now();
             }
-            if now.since(start) > LINGER_MOST {
-                break;
-            }
-            thread::yield_now();
         }
         last != start
     }

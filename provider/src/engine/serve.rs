@@ -1,7 +1,7 @@
 //! An engine: the shard under its lock, and the calls of the program.
 
 use std::{
-    io,
+    hint, io,
     ops::{Deref, DerefMut},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -22,6 +22,9 @@ pub(super) const PUBLISH: Duration = Duration::from_secs(1);
 
 /// Longest time that a thread leaves the lock to others that wait for it.
 const GIVE_WAY: Duration = Duration::from_micros(100);
+
+/// Time for which it does so without leaving the processor, too.
+const SPIN: Duration = Duration::from_micros(20);
 
 /// Number of polls in vain after which a program's thread lets others run, if there are any.
 const YIELD_AFTER: u64 = 64;
@@ -112,7 +115,8 @@ impl Engine {
         let mut publisher = self.publisher.lock();
         let Some(publisher) = &mut *publisher else { return };
         let (counters, link_counters, gids) = {
-            let mut shard = self.lock();
+            // a thread that is busy with the adapter is not to wait for this
+            let Some(mut shard) = self.shard.try_lock() else { return };
             let now = clock::now();
             if shard.publish_at().is_none_or(|due| now < due) {
                 return;
@@ -153,8 +157,15 @@ impl Engine {
             return;
         }
         let start = clock::now();
-        while self.is_wanted() && clock::now().since(start) < GIVE_WAY {
-            thread::yield_now();
+        while self.is_wanted() {
+            let waited = clock::now().since(start);
+            if waited >= GIVE_WAY {
+                return;
+            } else if waited < SPIN {
+                hint::spin_loop();
+            } else {
+                thread::yield_now(); // it may have to run on this processor
+            }
         }
     }
 
