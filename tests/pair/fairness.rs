@@ -39,10 +39,9 @@ fn a_long_queue_does_not_starve_a_short_one() {
     assert_eq!((busy.send_outcomes(), peer.send_outcomes()), (all_ok([2], 0), all_ok([1], 0)));
 }
 
-/// A turn ends with the transmit buffer, too, or a queue pair that fills one after the other would
-/// never let go.
+/// A turn goes on in the next transmit buffer, and is no longer for that.
 #[test]
-fn a_small_buffer_ends_a_turn() {
+fn a_small_buffer_makes_no_turn_longer() {
     let mut pair = Pair::new();
     pair.a.transmit = TransmitBuffer::new(8 << 10, UDP_SEGMENT);
     let options = Options { mtu: Mtu::B256, ..Options::default() };
@@ -57,7 +56,7 @@ fn a_small_buffer_ends_a_turn() {
         .iter()
         .position(|&operation| operation == Op::WriteOnly)
         .unwrap();
-    assert!(place <= 32, "{place} packets went before");
+    assert!(place <= 64, "{place} packets went before");
     pair.run();
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
 }

@@ -73,7 +73,7 @@ use budget::{Budget, Share};
 use destinations::Destinations;
 use groups::Groups;
 use timers::Timers;
-use turns::{Place, Turns};
+use turns::{Place, QUANTUM, Turns};
 use users::Users;
 
 /// See the [module's documentation](self).
@@ -403,9 +403,9 @@ impl Adapter {
                 continue;
             }
             let counted = self.counted_before(index);
-            let (mut packets, mut bytes) = (0, 0_u64);
+            let mut bytes = 0;
             let (has_more, full) = loop {
-                if packets == QUANTUM_PACKETS || bytes >= turn.bytes {
+                if bytes >= turn.bytes {
                     break (true, false);
                 }
                 let Some(slot) = buffer.slot() else { break (true, true) };
@@ -413,15 +413,13 @@ impl Adapter {
                 let Some(built) = qp.build(slot, &mut env) else { break (false, false) };
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
-                packets += 1;
-                bytes += built.length as u64;
+                bytes += (built.length as u64).max(LEAST_PART);
             };
-            // a queue pair that has filled the buffer has had its turn; one that found no room in
-            // it comes first in the next
-            if packets == 0 && full {
-                self.turns.put_off(turn);
+            let place = &mut self.places[index];
+            if full {
+                self.turns.interrupt(turn, bytes, place);
             } else {
-                self.turns.end(turn, bytes, has_more, &mut self.places[index]);
+                self.turns.end(turn, bytes, has_more, place);
             }
             self.timers.set(index, self.qps.get(index).and_then(Qp::deadline));
             self.note_rooms(index, now);
@@ -513,8 +511,8 @@ impl fmt::Debug for Adapter {
     }
 }
 
-/// Packets that a queue pair sends before the next has its turn, at most.
-const QUANTUM_PACKETS: u32 = 64;
+/// A packet's part of a turn, at least: a turn has 64 packets at most.
+const LEAST_PART: u64 = QUANTUM / 64;
 
 /// Requests that the room for READs is divided into: enough that the next one is on its way while
 /// data of another arrives, and few, since the first and the last packet of each answer leave by

@@ -15,6 +15,8 @@ pub(super) const QUANTUM: u64 = 15 * 4096;
 pub(super) struct Turns {
     fresh: VecDeque<usize>,
     others: VecDeque<usize>,
+    /// A turn that goes on.
+    unfinished: Option<Turn>,
 }
 
 /// A queue pair's place among those that wait for a turn.
@@ -38,7 +40,7 @@ pub(super) struct Turn {
 impl Turns {
     /// True if nobody waits.
     pub(super) fn is_empty(&self) -> bool {
-        self.fresh.is_empty() && self.others.is_empty()
+        self.fresh.is_empty() && self.others.is_empty() && self.unfinished.is_none()
     }
 
     /// Gives a queue pair a turn, unless it has one already.
@@ -59,11 +61,14 @@ impl Turns {
         }
     }
 
-    /// Begins the next turn.
+    /// Begins the next turn, or goes on with one.
     pub(super) fn begin<'a>(
         &mut self,
         place_of: impl FnOnce(usize) -> &'a mut Place,
     ) -> Option<Turn> {
+        if let Some(turn) = self.unfinished.take() {
+            return Some(turn);
+        }
         let is_fresh = !self.fresh.is_empty();
         let line = if is_fresh { &mut self.fresh } else { &mut self.others };
         let index = line.pop_front()?;
@@ -86,10 +91,10 @@ impl Turns {
         place.is_fresh &= !is_fresh;
     }
 
-    /// Puts off a turn in which nothing could be sent.
-    pub(super) fn put_off(&mut self, turn: Turn) {
-        let line = if turn.is_fresh { &mut self.fresh } else { &mut self.others };
-        line.push_front(turn.index);
+    /// Interrupts a turn in which so many bytes were sent.
+    pub(super) fn interrupt(&mut self, turn: Turn, sent: u64, place: &mut Place) {
+        place.credit = place.credit.saturating_sub(sent);
+        self.unfinished = Some(Turn { bytes: turn.bytes.saturating_sub(sent), ..turn });
     }
 
     /// Forgets a queue pair.
@@ -100,6 +105,7 @@ impl Turns {
         if place.is_in_round {
             self.others.retain(|&other| other != index);
         }
+        self.unfinished = self.unfinished.filter(|turn| turn.index != index);
         *place = Place::default();
     }
 }
@@ -167,13 +173,15 @@ mod tests {
     }
 
     #[test]
-    fn a_turn_that_is_put_off_comes_next() {
+    fn a_turn_that_is_interrupted_goes_on() {
         let mut test = Test::new();
         test.add(0);
         test.add(1);
         let turn = test.begin().unwrap();
-        test.turns.put_off(turn);
-        assert_eq!(test.next(1, false), Some(0));
+        test.turns.interrupt(turn, 10, &mut test.places[0]);
+        let turn = test.begin().unwrap();
+        assert_eq!((turn.index, turn.bytes), (0, QUANTUM - 10));
+        test.turns.end(turn, 1, false, &mut test.places[0]);
         assert_eq!(test.next(1, false), Some(1));
         assert_eq!((test.next(1, false), test.turns.is_empty()), (None, true));
     }

@@ -10,7 +10,7 @@ use super::LARGEST;
 /// Part of a window that is left after a loss, in tenths.
 const AFTER_LOSS: u64 = 7;
 /// Part of a window that is left after a notification, in tenths.
-const AFTER_NOTIFICATION: u64 = 9;
+const AFTER_NOTIFICATION: u64 = 8;
 /// Growth near the size at which something was lost, as a part of ordinary growth: one in so many.
 const CAREFULLY: u64 = 8;
 
@@ -90,7 +90,6 @@ impl Window {
 
     /// The receiver, or a switch on the way, is about to lose something.
     pub(crate) fn on_notification(&mut self) {
-        self.ceiling = self.limit;
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
     }
 
