@@ -1,0 +1,93 @@
+"""Cases: a figure, the bar that it must reach, and what was seen of it."""
+
+from dataclasses import dataclass, field
+from statistics import median
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What a figure must reach: at least `limit`, or at most where less is better. `short` is the
+    limit of the short form, which runs on machines that others use as well.
+    """
+
+    limit: float
+    aim: float
+    short: float
+    at_most: bool = False
+
+    def limit_of(self, short):
+        return self.short if short else self.limit
+
+    def reached(self, figure, short):
+        limit = self.limit_of(short)
+        return figure <= limit if self.at_most else figure >= limit
+
+    def describe(self, short):
+        return f"{'<=' if self.at_most else '>='} {self.limit_of(short):g}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A figure. Those of one `group` are measured by turns, with the same yardstick.
+
+    Without a bar nothing is wanted but that no program fails.
+    """
+
+    group: str
+    what: str
+    bar: Bar | None = None
+    short: bool = False  # part of the short form
+
+    @property
+    def name(self):
+        return f"{self.group}/{self.what}"
+
+
+@dataclass
+class Sample:
+    """What one run showed."""
+
+    value: float | None = None  # None: it failed
+    lost: int = 0  # datagrams that found no room in a socket of ours
+    sent: int = 0
+    report: list = field(default_factory=list)  # (heading, text) of a run that failed
+
+
+@dataclass
+class Outcome:
+    """What all runs of a case showed."""
+
+    ratios: list = field(default_factory=list)
+    values: list = field(default_factory=list)
+    failed: int = 0
+    lost: int = 0
+    sent: int = 0
+    report: list = field(default_factory=list)
+
+    def add(self, sample, yardstick):
+        self.lost += sample.lost
+        self.sent += sample.sent
+        if sample.value is None:
+            self.failed += 1
+            self.report += sample.report
+        else:
+            self.values.append(sample.value)
+            if yardstick:
+                self.ratios.append(sample.value / yardstick)
+
+    @property
+    def runs(self):
+        return len(self.values) + self.failed
+
+    @property
+    def ratio(self):
+        return median(self.ratios) if self.ratios else None
+
+    @property
+    def value(self):
+        return median(self.values) if self.values else None
+
+    @property
+    def loss(self):
+        """Share of the datagrams that were lost."""
+        return self.lost / self.sent if self.sent else 0.0
