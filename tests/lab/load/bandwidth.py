@@ -1,11 +1,14 @@
-"""Bandwidth of READs and of many queue pairs, against WRITEs of 1 MiB on one queue pair."""
+"""Bandwidth of READs and of many queue pairs, against WRITEs of 1 MiB on one queue pair: over a
+wire, and through memory that the processes of one host share.
+"""
 
 import contextlib
+from dataclasses import replace
 
-from lab.dropin.hosts import HostPair
 from lab.load.case import Bar, Case
+from lab.load.network import loopback, wire
 from lab.load.others import OtherPrograms
-from lab.load.perftest import MIB, Plan
+from lab.load.perftest import LARGE_BUFFER, MIB, Plan
 from lab.load.turns import by_turns
 
 YARDSTICK = Plan("write 1 MiB", "write_bw", MIB, 1000)
@@ -20,6 +23,9 @@ PLANS = {
     "write-1M-64-pairs": Plan("write 1 MiB, 64 pairs", "write_bw", MIB, 16, 64, 16),
     "write-256K-256-pairs": Plan("write 256 KiB, 256 pairs", "write_bw", MIB // 4, 16, 256, 16),
     "write-1M-1000-pairs": Plan("write 1 MiB, 1000 pairs", "write_bw", MIB, 5, 1000, 5),
+    "write-1M-large-buffer": replace(
+        YARDSTICK, name="write 1 MiB, large socket buffers", variables=LARGE_BUFFER
+    ),
 }
 BARS = {
     "read-1M": Bar(0.8, 1.0, 0.5),
@@ -31,34 +37,44 @@ BARS = {
     "write-1M-1000-pairs": Bar(0.6, 1.0, 0.3),
 }
 
-# Path MTU -> MTU of the wire.
-WIRES = {4096: 4200, 1024: 1500}
+# Name of the network -> MTU of the wire: 1500 leaves a path MTU of 1024. Shared memory has none.
+WIRES = {"mtu4096": 4200, "mtu1024": 1500}
+NETWORKS = [*WIRES, "memory"]
 STATES = ["quiet", "busy"]
+# The short form has these: enough to see that READs, and many queue pairs, are as fast.
+SHORT = {
+    "mtu4096": {*BARS} - {"write-1M-1000-pairs"},
+    "memory": {"read-256M", "write-256K-256-pairs"},
+}
+SECONDS = {"quiet": 60, "busy": 90}
 
 
-def bandwidth_cases():
-    for path_mtu in WIRES:
+def cases():
+    for network in NETWORKS:
         for state in STATES:
-            for what, bar in BARS.items():
-                short = path_mtu == 4096 and state == "quiet" and what != "write-1M-1000-pairs"
-                # On the busy machine only that none fails is wanted: who gets the processor is
+            for what in PLANS:
+                # Shared memory has no socket buffer; and perftest takes long to get its memory
+                # for 1000 queue pairs.
+                if network == "memory" and what == "write-1M-large-buffer":
+                    continue
+                if network != "mtu4096" and what == "write-1M-1000-pairs":
+                    continue
+                short = state == "quiet" and what in SHORT.get(network, ())
+                # Beside other programs only that none fails is wanted: who gets the processor is
                 # the system's choice.
-                wanted = bar if state == "quiet" else None
-                yield Case(f"bandwidth/mtu{path_mtu}/{state}", what, wanted, short)
+                bar = BARS.get(what) if state == "quiet" else None
+                yield Case(f"bandwidth/{network}/{state}", what, bar, short)
 
 
 def measure(lab, group, cases):
-    """Measures the cases of a group; returns [(case, outcome)], the yardstick's case first."""
-    _, mtu, state = group.split("/")
-    with HostPair(0, lab.roce, WIRES[int(mtu.removeprefix("mtu"))]) as pair:
-        server, client = pair.hosts
-        others = OtherPrograms() if state == "busy" else contextlib.nullcontext()
-        seconds = 120 if state == "busy" else 60
+    _, network, state = group.split("/")
+    place = wire(lab, WIRES[network]) if network in WIRES else loopback(lab)
+    others = OtherPrograms() if state == "busy" else contextlib.nullcontext()
+    with place as (server, client), others:
 
         def run(plan):
-            return lambda: lab.runner.run(plan, server, client, seconds)
+            return lambda: lab.runner.run(plan, server, client, SECONDS[state])
 
         runs = [run(PLANS[case.what]) for case in cases]
-        with others:
-            yardstick, outcomes = by_turns(run(YARDSTICK), runs, lab.rounds, lab.progress(group))
+        yardstick, outcomes = by_turns(run(YARDSTICK), runs, lab.turns(group))
     return [(Case(group, "yardstick"), yardstick), *zip(cases, outcomes, strict=True)]

@@ -14,6 +14,7 @@ class Bar:
     aim: float
     short: float
     at_most: bool = False
+    form: str = ".2f"  # of the figure
 
     def limit_of(self, short):
         return self.short if short else self.limit
@@ -23,12 +24,15 @@ class Bar:
         return figure <= limit if self.at_most else figure >= limit
 
     def describe(self, short):
-        return f"{'<=' if self.at_most else '>='} {self.limit_of(short):g}"
+        return f"{'<=' if self.at_most else '>='} {self.shown(self.limit_of(short))}"
+
+    def shown(self, figure):
+        return f"{figure:{self.form}}"
 
 
 @dataclass(frozen=True)
 class Case:
-    """A figure. Those of one `group` are measured by turns, with the same yardstick.
+    """A figure. Those of one `group` are measured together, with the same yardstick.
 
     Without a bar nothing is wanted but that no program fails.
     """
@@ -49,8 +53,12 @@ class Sample:
 
     value: float | None = None  # None: it failed
     lost: int = 0  # datagrams that found no room in a socket of ours
-    sent: int = 0
+    datagrams: int = 0  # all that came, these included
     report: list = field(default_factory=list)  # (heading, text) of a run that failed
+
+    @classmethod
+    def failure(cls, text):
+        return cls(report=[("failed", text)])
 
 
 @dataclass
@@ -58,21 +66,25 @@ class Outcome:
     """What all runs of a case showed."""
 
     ratios: list = field(default_factory=list)
+    yardsticks: list = field(default_factory=list)  # by which values were divided
     values: list = field(default_factory=list)
+    unit: str = "MiB/s"  # of the values
     failed: int = 0
     lost: int = 0
-    sent: int = 0
+    datagrams: int = 0
     report: list = field(default_factory=list)
 
     def add(self, sample, yardstick):
+        """Adds a run, and its ratio to the yardstick's value if there is one."""
         self.lost += sample.lost
-        self.sent += sample.sent
+        self.datagrams += sample.datagrams
         if sample.value is None:
             self.failed += 1
             self.report += sample.report
         else:
             self.values.append(sample.value)
             if yardstick:
+                self.yardsticks.append(yardstick)
                 self.ratios.append(sample.value / yardstick)
 
     @property
@@ -90,4 +102,4 @@ class Outcome:
     @property
     def loss(self):
         """Share of the datagrams that were lost."""
-        return self.lost / self.sent if self.sent else 0.0
+        return self.lost / self.datagrams if self.datagrams else 0.0

@@ -1,28 +1,33 @@
 """perftest: a server and a client, what they print, and what their hosts' sockets lost."""
 
+import contextlib
 import itertools
 import re
 from dataclasses import dataclass
 
-from lab.dropin.case import Case as Options
-from lab.dropin.case import Program
+from lab.dropin.case import Case, Program
 from lab.load.case import Sample
-from lab.load.sockets import udp_totals
+from lab.load.sockets import UdpTotals, udp_totals
 from lab.programs import wait, wait_ready
 
 READY_SECONDS = 60
 # Most runs of a test whose clock is doubtful: perftest compares it with the processor's, which does
 # not always work where others have the processor.
 ATTEMPTS = 4
-# Linux grants no more to a socket as it is delivered (net.core.rmem_max).
-USUAL_BUFFER = "ROCE_RECEIVE_BUFFER=212992"
+# perftest's own TCP port.
+PORT = 18515
 
 MIB = 1 << 20
+
+# Linux grants no more to a socket as it is delivered (net.core.rmem_max).
+USUAL_BUFFER = ("ROCE_RECEIVE_BUFFER=212992",)
+# What the device asks for, as far as the system grants it.
+LARGE_BUFFER = ()
 
 
 @dataclass(frozen=True)
 class Plan:
-    """A test of bandwidth."""
+    """A test."""
 
     name: str
     tool: str
@@ -31,13 +36,16 @@ class Plan:
     pairs: int = 1
     depth: int = 128  # messages under way at once
     words: tuple = ()
+    variables: tuple = USUAL_BUFFER
+    run: tuple = ()  # options of the client's `roce run`
 
     def command(self, host, port):
         facts = host.facts()
+        bandwidth = ("-N", "-q", self.pairs, "-t", self.depth) if self.tool.endswith("bw") else ()
+        count = () if "-D" in self.words else ("-n", self.count)
         words = [
-            *(f"ib_{self.tool}", "-d", facts["device"], "-x", facts["gid"], "-F", "-N"),
-            *("-p", port, "-s", self.size, "-n", self.count, "-q", self.pairs, "-t", self.depth),
-            *self.words,
+            *(f"ib_{self.tool}", "-d", facts["device"], "-x", facts["gid"], "-F"),
+            *("-p", port, "-s", self.size, *count, *bandwidth, *self.words),
         ]
         return [str(word) for word in words]
 
@@ -49,53 +57,128 @@ class Runner:
         self.directory = directory
         self.numbers = itertools.count()
 
-    def run(self, plan, server, client, seconds, variables=(USUAL_BUFFER,)):
-        """A run of a test, as a `Sample` with the bandwidth in MiB/s."""
+    def run(self, plan, server, client, seconds):
+        """A run, as a `Sample` with the bandwidth in MiB/s or the median latency in µs."""
         for _ in range(ATTEMPTS):
-            sample, doubtful = self.attempt(plan, server, client, seconds, variables)
+            sample, doubtful = self.attempt(plan, server, client, seconds)
             if not doubtful:
                 break
         return sample
 
-    def attempt(self, plan, server, client, seconds, variables):
-        totals = [udp_totals(host) for host in (server, client)]
-        pair = self.start(plan, server, client, variables)
+    def attempt(self, plan, server, client, seconds, port=PORT):
+        with Losses([server, client]) as losses, self.started(plan, server, client, port) as pair:
+            wait(pair.programs, seconds)
+        return pair.sample(losses), pair.doubtful
+
+    @contextlib.contextmanager
+    def started(self, plan, server, client, port=PORT):
+        """A test under way, which is ended at the end of the context."""
+        pair, path = Pair(plan), self.new_path(plan.name)
         try:
-            wait(pair, seconds)
+            pair.start_server(server, path, port)
+            if wait_ready(pair.programs[0], lambda: server.ready(f"tcp:{port}"), READY_SECONDS):
+                pair.start_client(client, server.address, path, port)
+            yield pair
         finally:
-            for program in pair:
+            for program in pair.programs:
                 program.end()
+
+    def new_path(self, name):
+        """Beginning of the names of a program's outputs."""
+        return self.directory / f"{next(self.numbers):04}-{re.sub(r'[^a-z0-9]+', '-', name)}"
+
+
+class Pair:
+    """A server and a client. The server alone if it has not become ready."""
+
+    def __init__(self, plan):
+        self.plan, self.programs = plan, []
+
+    def start_server(self, host, path, port):
+        self.start(host, self.plan.command(host, port), path, "server", ())
+
+    def start_client(self, host, address, path, port):
+        words = [*self.plan.command(host, port), address]
+        self.start(host, words, path, "client", self.plan.run)
+
+    def start(self, host, words, path, role, run):
+        program = host.start(words, f"{path}-{role}", options(self.plan.variables, run))
+        program.label = f"{self.plan.name}: {role}"
+        self.programs.append(program)
+
+    @property
+    def ended(self):
+        """True if both have done their work."""
+        return len(self.programs) == 2 and all(program.status == 0 for program in self.programs)
+
+    @property
+    def runs(self):
+        return len(self.programs) == 2 and all(p.poll() is None for p in self.programs)
+
+    @property
+    def figure(self):
+        return figure(self.programs[-1].stdout(), self.plan.tool)
+
+    @property
+    def doubtful(self):
+        """True if the tool could not measure, or says so, though nothing failed."""
+        output = self.programs[-1].stdout()
+        return self.ended and (self.figure is None or "Correlation coefficient" in output)
+
+    def sample(self, losses=None):
         sample = Sample()
-        for host, before in zip((server, client), totals, strict=True):
-            change = udp_totals(host) - before
-            sample.lost += change.lost
-            sample.sent += change.sent
-        output = pair[-1].stdout()
-        figure = bandwidth(output)
-        ended = len(pair) == 2 and all(program.status == 0 for program in pair)
-        if ended and figure is not None:
-            sample.value = figure
+        if losses:
+            sample.lost, sample.datagrams = losses.lost, losses.datagrams
+        if self.ended and self.figure is not None:
+            sample.value = self.figure
         else:
-            for program in pair:
+            for program in self.programs:
                 program.describe(sample)
-        return sample, ended and (figure is None or "Correlation coefficient" in output)
-
-    def start(self, plan, server, client, variables, port=18515):
-        """[server, client], or the server alone if it has not become ready."""
-        stem = f"{next(self.numbers):04}-{re.sub(r'[^a-z0-9]+', '-', plan.name)}"
-        options = Options("", "", Program(()), variables=variables)
-        path = self.directory / stem
-        first = server.start(plan.command(server, port), f"{path}-server", options)
-        first.label = f"{plan.name}: server"
-        if not wait_ready(first, lambda: server.ready(f"tcp:{port}"), READY_SECONDS):
-            return [first]
-        words = [*plan.command(client, port), server.address]
-        second = client.start(words, f"{path}-client", options)
-        second.label = f"{plan.name}: client"
-        return [first, second]
+            sample.report = [(heading, shortened(text)) for heading, text in sample.report]
+        return sample
 
 
-def bandwidth(output):
-    """Average in MiB/s that a test printed; None without a finite one."""
-    rows = re.findall(r"^ *\d+ +\d+ +[\d.]+ +([\d.]+)\s", output, re.MULTILINE)
-    return float(rows[-1]) if rows and float(rows[-1]) > 0 else None
+class Losses:
+    """What the sockets of hosts have received and lost in the context."""
+
+    def __init__(self, hosts):
+        # Programs of one host have the same totals.
+        self.hosts = {host.sandbox.namespace.name: host for host in hosts}.values()
+
+    def totals(self):
+        return sum(map(udp_totals, self.hosts), UdpTotals())
+
+    def __enter__(self):
+        self.before = self.totals()
+        return self
+
+    def __exit__(self, *_):
+        change = self.totals() - self.before
+        self.lost = change.lost + change.unsent
+        self.datagrams = change.received + self.lost
+
+
+def options(variables, run=()):
+    """Options with which `Host.start` starts a program."""
+    return Case("", "", Program(()), run=run, variables=variables)
+
+
+def shortened(text):
+    """Beginning and end of a long output: perftest prints two lines for each queue pair."""
+    lines = text.splitlines()
+    if len(lines) > 40:
+        lines[20:-15] = [f"({len(lines) - 35} more lines)"]
+    return "\n".join(lines)
+
+
+def figure(output, tool):
+    """Average bandwidth in MiB/s or median latency in µs that a test printed; None if that is no
+    number above 0.
+    """
+    # Bandwidth: bytes, iterations, peak, average; latency: bytes, iterations, min, max, median.
+    column = 3 if tool.endswith("bw") else 4
+    rows = re.findall(r"^ *\d+ +\d+ +[\d.]+ .*$", output, re.MULTILINE)
+    words = rows[-1].split() if rows else []
+    if len(words) > column and re.fullmatch(r"[\d.]+", words[column]):
+        return float(words[column]) or None
+    return None

@@ -5,21 +5,25 @@ from dataclasses import dataclass
 
 @dataclass
 class UdpTotals:
-    """Datagrams. A run that the kernel carries as one (GSO, GRO) counts as one."""
+    """Datagrams. A run that the system carries as one (GSO, GRO) counts as one."""
 
     sent: int = 0
+    received: int = 0
     lost: int = 0  # no room in the receiving socket
     unsent: int = 0  # no room in the sending one
 
-    def __sub__(self, before):
-        return UdpTotals(
-            self.sent - before.sent, self.lost - before.lost, self.unsent - before.unsent
-        )
+    def __add__(self, other):
+        return UdpTotals(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def __sub__(self, other):
+        return UdpTotals(*(a - b for a, b in zip(self.values(), other.values(), strict=True)))
+
+    def values(self):
+        return [self.sent, self.received, self.lost, self.unsent]
 
 
 def udp_totals(host):
-    namespace = host.sandbox.namespace
-    return parse_snmp(namespace.table("snmp", "snmp6"))
+    return parse_snmp(host.sandbox.namespace.table("snmp", "snmp6"))
 
 
 def parse_snmp(text):
@@ -30,11 +34,13 @@ def parse_snmp(text):
         if words[:1] == ["Udp:"] and names is None:
             names = words[1:]
         elif words[:1] == ["Udp:"]:
-            for name, number in zip(names, words[1:], strict=True):
-                totals[name] = totals.get(name, 0) + int(number)
+            add(totals, zip(names, words[1:], strict=True))
         elif len(words) == 2 and words[0].startswith("Udp6"):
-            name = words[0].removeprefix("Udp6")
-            totals[name] = totals.get(name, 0) + int(words[1])
-    return UdpTotals(
-        totals.get("OutDatagrams", 0), totals.get("RcvbufErrors", 0), totals.get("SndbufErrors", 0)
-    )
+            add(totals, [(words[0].removeprefix("Udp6"), words[1])])
+    names = ["OutDatagrams", "InDatagrams", "RcvbufErrors", "SndbufErrors"]
+    return UdpTotals(*(totals.get(name, 0) for name in names))
+
+
+def add(totals, pairs):
+    for name, number in pairs:
+        totals[name] = totals.get(name, 0) + int(number)

@@ -4,13 +4,32 @@ The machine's speed changes while it is measured, so a figure is divided by the 
 before and right behind it.
 """
 
+import time
+
 from lab.load.case import Outcome
+from lab.report import say
 
 # A case that fails this often is not run again.
 FAILURES = 2
 
 
-def by_turns(yardstick, runs, rounds, progress=lambda text: None):
+class Turns:
+    """The rounds of a group: so many, but fewer if they take longer than `seconds`."""
+
+    def __init__(self, group, rounds, seconds):
+        self.group, self.rounds, self.seconds = group, rounds, seconds
+
+    def __iter__(self):
+        started = time.monotonic()
+        for number in range(self.rounds):
+            say(f"{self.group}: round {number + 1} of {self.rounds}")
+            yield number
+            passed = time.monotonic() - started
+            if passed * (number + 2) / (number + 1) > self.seconds:
+                return
+
+
+def by_turns(yardstick, runs, turns):
     """(outcome of the yardstick, [outcome of each run]); all are functions that return samples."""
     measured, outcomes = Outcome(), [Outcome() for _ in runs]
 
@@ -22,8 +41,7 @@ def by_turns(yardstick, runs, rounds, progress=lambda text: None):
         return sample.value
 
     before = measure_yardstick()
-    for number in range(rounds):
-        progress(f"round {number + 1} of {rounds}")
+    for _ in turns:
         for run, outcome in zip(runs, outcomes, strict=True):
             if outcome.failed >= FAILURES:
                 continue
