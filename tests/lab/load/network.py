@@ -4,12 +4,27 @@ import contextlib
 import json
 import os
 import re
+import subprocess
 
 from lab.dropin.hosts import Host, HostPair, Sandbox
+from lab.host import output_of
 from lab.namespaces import MTU, PREFIX, Namespace
 
-# Enough for all that the sockets of two hosts' programs may have under way.
-QUEUE_BYTES = 16 << 20
+# Options of a slow link's queue: a burst smaller than two packets, so that runs are cut into
+# packets, and room for all that the sockets of two hosts' programs may have under way.
+SLOW_QUEUE = ["burst", "5000", "limit", str(16 << 20)]
+
+
+class SlowLinks:
+    """Queues with a rate (tbf), which some systems have in a package of further modules."""
+
+    def missing(self):
+        queue = ["tc", "qdisc", "add", "dev", "lo", "root", "tbf", "rate", "1mbit", *SLOW_QUEUE]
+        tried = subprocess.run(["unshare", "-n", *queue], capture_output=True)
+        return [] if tried.returncode == 0 else ["sch_tbf"]
+
+    def install(self):
+        output_of(["apt-get", "install", "-y", f"linux-modules-extra-{os.uname().release}"])
 
 
 @contextlib.contextmanager
@@ -55,8 +70,7 @@ def slow(host, rate):
     """Has packets leave a host one by one and at a rate, such as "100mbit". None is lost: the queue
     holds more than sockets may have under way.
     """
-    words = f"tc qdisc replace dev eth0 root tbf rate {rate} burst 5000 limit {QUEUE_BYTES}"
-    host.as_root(words)
+    host.as_root(f"tc qdisc replace dev eth0 root tbf rate {rate} {' '.join(SLOW_QUEUE)}")
 
 
 def queue(host):

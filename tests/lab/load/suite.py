@@ -7,6 +7,7 @@ from pathlib import Path
 from lab import binaries
 from lab.dropin.hosts import place_ours
 from lab.load import bandwidth, baseline, crowd, datagrams, latency, loss, steady
+from lab.load.network import SlowLinks
 from lab.load.perftest import Runner
 from lab.load.tables import bandwidth_table, bar_table, cell, problems
 from lab.load.turns import Turns
@@ -54,7 +55,7 @@ def add_arguments(parser):
 
 
 def requirements(chosen):
-    return [Packages(PACKAGES)]
+    return [Packages(PACKAGES), SlowLinks()]
 
 
 def refusal(options, chosen):
