@@ -96,7 +96,7 @@ class BarTest(unittest.TestCase):
         self.assertEqual(bar.describe(short=False), "<= 0.10%")
 
     def test_what_is_missed(self):
-        case, outcome = Case("loss/wire", "1%", Bar(0.3, 0.6, 0.1)), Outcome()
+        case, outcome = Case("loss/packets", "1%", Bar(0.3, 0.6, 0.1)), Outcome()
         self.assertEqual(problems(case, outcome, False), ["nothing was measured"])
         outcome.add(Sample(50.0), None)
         self.assertEqual(problems(case, outcome, False), ["there is no yardstick"])

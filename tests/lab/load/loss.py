@@ -1,5 +1,5 @@
-"""WRITEs of 64 KiB over a network that loses packets or changes their order, against the same
-network without.
+"""WRITEs of 64 KiB over a network that loses packets, or whole runs of them, or changes their order,
+against the same network without.
 """
 
 from dataclasses import replace
@@ -10,7 +10,10 @@ from lab.load.perftest import Plan
 from lab.load.turns import by_turns
 
 PLANS = {
-    "loss/wire": Plan("write 64 KiB", "write_bw", 65536, 4000),
+    # As behind a network card, which cuts runs into packets.
+    "loss/packets": Plan("write 64 KiB", "write_bw", 65536, 2000),
+    # As on a virtual network, and in a switch whose queue is full.
+    "loss/runs": Plan("write 64 KiB", "write_bw", 65536, 8000),
     # Slower, because packets leave one by one where there are faults.
     "loss/fault": Plan("write 64 KiB", "write_bw", 65536, 1000),
 }
@@ -24,16 +27,19 @@ BARS = {"1%": Bar(0.3, 0.6, 0.15), "0.1%": Bar(0.6, 0.9, 0.3), "reorder-1%": Bar
 
 
 def cases():
-    for what in SHARES:
-        yield Case("loss/wire", what, BARS[what], short=what == "1%")
+    for group in ("loss/packets", "loss/runs"):
+        for what in SHARES:
+            short = group == "loss/packets" and what == "1%"
+            yield Case(group, what, BARS[what], short)
     for what in FAULTS:
         yield Case("loss/fault", what, BARS[what], short=True)
 
 
 def measure(lab, group, cases):
     with wire(lab) as hosts:
-        for host in hosts:
-            packet_by_packet(host)
+        if group == "loss/packets":
+            for host in hosts:
+                packet_by_packet(host)
 
         def run(what):
             def measured():
