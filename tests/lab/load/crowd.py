@@ -5,7 +5,7 @@ against one WRITE of 1 MiB.
 import contextlib
 from dataclasses import replace
 
-from lab.load.bandwidth import PLANS, YARDSTICK
+from lab.load import bandwidth
 from lab.load.case import Bar, Case, Sample
 from lab.load.network import switch, wire
 from lab.load.perftest import PORT, Losses
@@ -24,12 +24,15 @@ def cases():
 def measure(lab, group, cases):
     with switch(lab, SENDERS + 1) if group == "crowd/incast" else wire(lab) as hosts:
         server, clients = hosts[0], hosts[1:]
+        write, read = (
+            lab.scaled(plan) for plan in (bandwidth.YARDSTICK, bandwidth.PLANS["read-1M"])
+        )
         if group == "crowd/incast":
-            tests = [(replace(YARDSTICK, count=200), client) for client in clients]
+            tests = [(replace(write, count=200), client) for client in clients]
         else:
-            tests = [(plan, clients[0]) for plan in (YARDSTICK, PLANS["read-1M"])]
+            tests = [(write, clients[0]), (read, clients[0])]
         yardstick, outcomes = by_turns(
-            lambda: lab.runner.run(YARDSTICK, server, clients[0], SECONDS),
+            lambda: lab.runner.run(write, server, clients[0], SECONDS),
             [lambda: together(lab, tests, server)],
             lab.turns(group),
         )

@@ -1,4 +1,4 @@
-"""WRITEs of 64 KiB over a network that loses packets, or whole runs of them, or changes their order,
+"""WRITEs of 64 KiB over a network that loses packets or whole runs of them, or changes their order,
 against the same network without.
 """
 

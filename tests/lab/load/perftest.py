@@ -17,6 +17,9 @@ ATTEMPTS = 4
 # perftest's own TCP port.
 PORT = 18515
 
+# The fewest messages that it sends.
+LEAST_COUNT = 5
+
 MIB = 1 << 20
 
 # Linux grants no more to a socket as it is delivered (net.core.rmem_max).

@@ -2,13 +2,14 @@
 
 import itertools
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from lab import binaries
 from lab.dropin.hosts import place_ours
 from lab.load import bandwidth, baseline, crowd, datagrams, latency, loss, steady
 from lab.load.network import SlowLinks
-from lab.load.perftest import Runner
+from lab.load.perftest import LEAST_COUNT, Runner
 from lab.load.tables import bandwidth_table, bar_table, cell, problems
 from lab.load.turns import Turns
 from lab.report import CaseTable, Result, say
@@ -107,13 +108,17 @@ class Lab:
     """What the parts share."""
 
     def __init__(self, options, logs, sizes):
-        self.logs, self.baseline = logs, options.baseline
+        self.logs, self.baseline, self.short = logs, options.baseline, options.short
         self.roce = place_ours(binaries.roce(), binaries.library(), logs)
         self.runner = Runner(logs)
         self.rounds = options.rounds or (SHORT_ROUNDS if options.short else ROUNDS)
         self.end = time.monotonic() + (SHORT_SECONDS if options.short else SECONDS)
         self.waiting = sizes  # group -> number of cases
         self.networks = itertools.count()
+
+    def scaled(self, plan):
+        """A plan with as many messages as this form has time for."""
+        return replace(plan, count=max(plan.count // 2, LEAST_COUNT)) if self.short else plan
 
     def next_network(self):
         """Number of a network; none is used twice, because its hosts have directories."""
