@@ -1,8 +1,9 @@
 """Several transfers at once: from eight hosts to one, and READs beside WRITEs. Their sum counts,
-against one WRITE of 1 MiB.
+against one transfer of WRITEs.
 """
 
 import contextlib
+import time
 from dataclasses import replace
 
 from lab.load import bandwidth
@@ -13,7 +14,11 @@ from lab.load.turns import by_turns
 from lab.programs import wait
 
 SENDERS = 8
-SECONDS = 90
+# Each goes on for so long, so that all are under way at once; the processes start one by one.
+DURATION = ("-D", 6)
+WRITE = replace(bandwidth.YARDSTICK, words=DURATION)
+READ = replace(bandwidth.PLANS["read-1M"], words=DURATION)
+SECONDS = 60
 
 
 def cases():
@@ -24,15 +29,12 @@ def cases():
 def measure(lab, group, cases):
     with switch(lab, SENDERS + 1) if group == "crowd/incast" else wire(lab) as hosts:
         server, clients = hosts[0], hosts[1:]
-        write, read = (
-            lab.scaled(plan) for plan in (bandwidth.YARDSTICK, bandwidth.PLANS["read-1M"])
-        )
         if group == "crowd/incast":
-            tests = [(replace(write, count=200), client) for client in clients]
+            tests = [(WRITE, client) for client in clients]
         else:
-            tests = [(write, clients[0]), (read, clients[0])]
+            tests = [(WRITE, clients[0]), (READ, clients[0])]
         yardstick, outcomes = by_turns(
-            lambda: lab.runner.run(write, server, clients[0], SECONDS),
+            lambda: lab.runner.run(WRITE, server, clients[0], SECONDS),
             [lambda: together(lab, tests, server)],
             lab.turns(group),
         )
@@ -44,16 +46,20 @@ def together(lab, tests, server):
     hosts = [server, *(client for _, client in tests)]
     with Losses(hosts) as losses, contextlib.ExitStack() as stack:
         pairs = [
-            stack.enter_context(lab.runner.started(plan, server, client, PORT + number))
-            for number, (plan, client) in enumerate(tests)
+            stack.enter_context(lab.runner.prepared(plan, server, PORT + number))
+            for number, (plan, _) in enumerate(tests)
         ]
-        wait([program for pair in pairs for program in pair.programs], SECONDS)
+        for pair, (_, client) in zip(pairs, tests, strict=True):
+            pair.start_client(client)
+        end = time.monotonic() + SECONDS
+        for pair in pairs:
+            wait(pair.programs, max(1, end - time.monotonic()))
     samples = [pair.sample() for pair in pairs]
     whole = Sample(0.0, losses.lost, losses.datagrams)
-    if any(sample.value is None for sample in samples):
-        whole.value = None
-        for sample in samples:
+    for sample in samples:
+        if sample.value is None:
+            whole.value = None
             whole.report += sample.report
-    else:
-        whole.value = sum(sample.value for sample in samples)
+        elif whole.value is not None:
+            whole.value += sample.value
     return whole

@@ -68,19 +68,24 @@ class Runner:
                 break
         return sample
 
-    def attempt(self, plan, server, client, seconds, port=PORT):
-        with Losses([server, client]) as losses, self.started(plan, server, client, port) as pair:
+    def attempt(self, plan, server, client, seconds):
+        with Losses([server, client]) as losses, self.started(plan, server, client) as pair:
             wait(pair.programs, seconds)
         return pair.sample(losses), pair.doubtful
 
     @contextlib.contextmanager
     def started(self, plan, server, client, port=PORT):
         """A test under way, which is ended at the end of the context."""
-        pair, path = Pair(plan), self.new_path(plan.name)
+        with self.prepared(plan, server, port) as pair:
+            pair.start_client(client)
+            yield pair
+
+    @contextlib.contextmanager
+    def prepared(self, plan, server, port=PORT):
+        """A test whose server waits for its client."""
+        pair = Pair(plan, server, port, self.new_path(plan.name))
         try:
-            pair.start_server(server, path, port)
-            if wait_ready(pair.programs[0], lambda: server.ready(f"tcp:{port}"), READY_SECONDS):
-                pair.start_client(client, server.address, path, port)
+            pair.start_server()
             yield pair
         finally:
             for program in pair.programs:
@@ -94,18 +99,24 @@ class Runner:
 class Pair:
     """A server and a client. The server alone if it has not become ready."""
 
-    def __init__(self, plan):
-        self.plan, self.programs = plan, []
+    def __init__(self, plan, server, port, path):
+        self.plan, self.server, self.port, self.path = plan, server, port, path
+        self.programs = []
+        self.ready = False
 
-    def start_server(self, host, path, port):
-        self.start(host, self.plan.command(host, port), path, "server", ())
+    def start_server(self):
+        self.start(self.server, self.plan.command(self.server, self.port), "server", ())
+        self.ready = wait_ready(
+            self.programs[0], lambda: self.server.ready(f"tcp:{self.port}"), READY_SECONDS
+        )
 
-    def start_client(self, host, address, path, port):
-        words = [*self.plan.command(host, port), address]
-        self.start(host, words, path, "client", self.plan.run)
+    def start_client(self, host):
+        if self.ready:
+            words = [*self.plan.command(host, self.port), self.server.address]
+            self.start(host, words, "client", self.plan.run)
 
-    def start(self, host, words, path, role, run):
-        program = host.start(words, f"{path}-{role}", options(self.plan.variables, run))
+    def start(self, host, words, role, run):
+        program = host.start(words, f"{self.path}-{role}", options(self.plan.variables, run))
         program.label = f"{self.plan.name}: {role}"
         self.programs.append(program)
 
