@@ -22,7 +22,9 @@ PLANS = {
     "write-1M-16-pairs": Plan("write 1 MiB, 16 pairs", "write_bw", MIB, 64, 16, 64),
     "write-1M-64-pairs": Plan("write 1 MiB, 64 pairs", "write_bw", MIB, 16, 64, 16),
     "write-256K-256-pairs": Plan("write 256 KiB, 256 pairs", "write_bw", MIB // 4, 16, 256, 16),
-    "write-1M-1000-pairs": Plan("write 1 MiB, 1000 pairs", "write_bw", MIB, 5, 1000, 5),
+    "write-1M-1000-pairs": Plan(
+        "write 1 MiB, 1000 pairs", "write_bw", MIB, 5, 1000, 5, seconds=180
+    ),
     "write-1M-large-buffer": replace(
         YARDSTICK, name="write 1 MiB, large socket buffers", variables=LARGE_BUFFER
     ),
@@ -48,7 +50,6 @@ SHORT = {
     "mtu4096": {*BARS} - {"write-1M-1000-pairs"},
     "memory": {"read-256M", "write-256K-256-pairs"},
 }
-SECONDS = {"quiet": 60, "busy": 90}
 
 
 def cases():
@@ -75,7 +76,7 @@ def measure(lab, group, cases):
     with place as (server, client), others:
 
         def run(plan):
-            return lambda: lab.runner.run(lab.scaled(plan), server, client, SECONDS[state])
+            return lambda: lab.runner.run(lab.scaled(plan), server, client)
 
         runs = [run(PLANS[case.what]) for case in cases]
         yardstick, outcomes = by_turns(run(YARDSTICK), runs, lab.turns(group))

@@ -13,7 +13,6 @@ PLANS = {
     "write-1M": replace(YARDSTICK, variables=LARGE_BUFFER),
     "write-64K": replace(YARDSTICK, size=65536, count=16000, variables=LARGE_BUFFER),
 }
-SECONDS = 60
 
 
 def cases():
@@ -33,7 +32,7 @@ def measure(lab, group, cases):
             def measured():
                 for host in hosts:
                     host.sandbox.roce = roce
-                return lab.runner.run(plan, *hosts, SECONDS)
+                return lab.runner.run(plan, *hosts)
 
             return measured
 

@@ -34,7 +34,7 @@ def measure(lab, group, cases):
         else:
             tests = [(WRITE, clients[0]), (READ, clients[0])]
         yardstick, outcomes = by_turns(
-            lambda: lab.runner.run(WRITE, server, clients[0], SECONDS),
+            lambda: lab.runner.run(WRITE, server, clients[0]),
             [lambda: together(lab, tests, server)],
             lab.turns(group),
         )

@@ -67,7 +67,7 @@ class Bystander:
 
     def look(self, hosts, others):
         server, delays = hosts[0], []
-        elsewhere = [self.lab.runner.run(self.plan, *others, SECONDS).value]
+        elsewhere = [self.lab.runner.run(self.plan, *others).value]
         with self.lab.runner.started(self.plan, *hosts) as pair:
 
             def ended():
@@ -76,7 +76,7 @@ class Bystander:
 
             wait_until(ended, SECONDS, 0.05)
             wait(pair.programs, 10)
-        elsewhere.append(self.lab.runner.run(self.plan, *others, SECONDS).value)
+        elsewhere.append(self.lab.runner.run(self.plan, *others).value)
         # The tool prints half of a round trip, of which one way waits in the queue.
         own = median(delays) / 2 + sum(value or 0 for value in elsewhere) / 2
         self.outcomes["send-beside-read"].add(pair.sample(), own)

@@ -17,7 +17,6 @@ PLANS = {
     # Slower, because packets leave one by one where there are faults.
     "loss/fault": Plan("write 64 KiB", "write_bw", 65536, 1000),
 }
-SECONDS = 60
 # The share that each host does not receive.
 SHARES = {"1%": 0.01, "0.1%": 0.001}
 # The yardstick has a fault, too, which never hits.
@@ -49,7 +48,7 @@ def measure(lab, group, cases):
                 plan = PLANS[group]
                 if group == "loss/fault":
                     plan = replace(plan, run=("--fault", FAULTS.get(what, NO_FAULT)))
-                return lab.runner.run(plan, *hosts, SECONDS)
+                return lab.runner.run(plan, *hosts)
 
             return measured
 

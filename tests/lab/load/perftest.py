@@ -41,6 +41,7 @@ class Plan:
     words: tuple = ()
     variables: tuple = USUAL_BUFFER
     run: tuple = ()  # options of the client's `roce run`
+    seconds: int = 90  # time that it has, which is ample
 
     def command(self, host, port):
         facts = host.facts()
@@ -60,17 +61,17 @@ class Runner:
         self.directory = directory
         self.numbers = itertools.count()
 
-    def run(self, plan, server, client, seconds):
+    def run(self, plan, server, client):
         """A run, as a `Sample` with the bandwidth in MiB/s or the median latency in µs."""
         for _ in range(ATTEMPTS):
-            sample, doubtful = self.attempt(plan, server, client, seconds)
+            sample, doubtful = self.attempt(plan, server, client)
             if not doubtful:
                 break
         return sample
 
-    def attempt(self, plan, server, client, seconds):
+    def attempt(self, plan, server, client):
         with Losses([server, client]) as losses, self.started(plan, server, client) as pair:
-            wait(pair.programs, seconds)
+            wait(pair.programs, plan.seconds)
         return pair.sample(losses), pair.doubtful
 
     @contextlib.contextmanager
@@ -148,6 +149,8 @@ class Pair:
         else:
             for program in self.programs:
                 program.describe(sample)
+                if program.status is None:
+                    sample.report.append((program.label, "it did not end by itself"))
             sample.report = [(heading, shortened(text)) for heading, text in sample.report]
         return sample
 
