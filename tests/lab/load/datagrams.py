@@ -9,7 +9,6 @@ from lab.programs import wait, wait_until
 
 RATE = "100mbit"
 PATH_MTU = 4096
-SECONDS = 60
 # Time that the receiver has for the rest when the sender has printed its figure.
 REST_SECONDS = 2
 PLANS = {
@@ -48,7 +47,7 @@ def measure(lab, group, cases):
 def run(lab, plan, server, client):
     with Losses([server, client]) as losses, lab.runner.started(plan, server, client) as pair:
         # A server waits for ever for what was lost.
-        wait_until(lambda: not pair.runs or pair.figure is not None, SECONDS, 0.1)
+        wait_until(lambda: not pair.runs or pair.figure is not None, plan.seconds, 0.1)
         wait(pair.programs, REST_SECONDS)
         figure = pair.figure if len(pair.programs) == 2 else None
     sample = pair.sample(losses)
