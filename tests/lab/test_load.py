@@ -1,5 +1,6 @@
 """Tests of the suite "load" itself, of what needs neither root nor the network."""
 
+import math
 import unittest
 from argparse import Namespace
 from unittest import mock
@@ -118,11 +119,19 @@ class BarTest(unittest.TestCase):
 class TurnsTest(unittest.TestCase):
     """Measuring by turns."""
 
+    def setUp(self):
+        self.enterContext(mock.patch("lab.load.turns.say"))
+
+    def turns(self, rounds, **options):
+        return Turns("group", rounds, math.inf, **options)
+
     def test_the_yardsticks_beside_a_run_count(self):
         yardsticks = iter([100.0, 200.0, 300.0, 400.0, 500.0])
         runs = [iter([150.0, 350.0]), iter([500.0, 90.0])]
         samples = [lambda run=run: Sample(next(run)) for run in runs]
-        yardstick, (first, second) = by_turns(lambda: Sample(next(yardsticks)), samples, range(2))
+        yardstick, (first, second) = by_turns(
+            lambda: Sample(next(yardsticks)), samples, self.turns(2)
+        )
         self.assertEqual(yardstick.values, [100.0, 200.0, 300.0, 400.0, 500.0])
         self.assertEqual(first.ratios, [1.0, 1.0])
         self.assertEqual(second.ratios, [2.0, 0.2])
@@ -130,12 +139,12 @@ class TurnsTest(unittest.TestCase):
 
     def test_a_failed_yardstick_leaves_the_other_one(self):
         yardsticks = iter([Sample(), Sample(50.0)])
-        _, [outcome] = by_turns(lambda: next(yardsticks), [lambda: Sample(25.0)], range(1))
+        _, [outcome] = by_turns(lambda: next(yardsticks), [lambda: Sample(25.0)], self.turns(1))
         self.assertEqual(outcome.ratios, [0.5])
 
     def test_what_fails_again_is_not_run_for_ever(self):
         run = mock.Mock(side_effect=lambda: Sample(report=[("client", "error")]))
-        yardstick, [outcome] = by_turns(lambda: Sample(1.0), [run], range(9))
+        yardstick, [outcome] = by_turns(lambda: Sample(1.0), [run], self.turns(9))
         self.assertEqual(run.call_count, FAILURES)
         self.assertEqual(outcome.failed, FAILURES)
         self.assertIsNone(outcome.ratio)
@@ -150,8 +159,15 @@ class TurnsTest(unittest.TestCase):
 
     def rounds(self, seconds, each):
         clock = iter(range(0, 10_000, each))
-        with mock.patch("time.monotonic", lambda: next(clock)), mock.patch("lab.load.turns.say"):
+        with mock.patch("time.monotonic", lambda: next(clock)):
             return len(list(Turns("group", 5, seconds)))
+
+    def test_nothing_begins_after_the_end(self):
+        clock = iter(range(10))
+        with mock.patch("time.monotonic", lambda: next(clock)):
+            runs = [lambda: Sample(1.0)] * 3
+            _, outcomes = by_turns(lambda: Sample(1.0), runs, self.turns(1, end=2))
+        self.assertEqual([outcome.runs for outcome in outcomes], [1, 1, 0])
 
     def test_no_round_begins_that_would_take_too_long(self):
         self.assertEqual(self.rounds(1000, 10), 5)

@@ -31,6 +31,8 @@ PARTS = {
 # Rounds, and the seconds that a whole run may take for them.
 ROUNDS, SECONDS = 5, 25 * 60
 SHORT_ROUNDS, SHORT_SECONDS = 2, 180
+# Time beyond that, after which nothing more begins on a machine that is far too slow.
+SPARE_SECONDS = 30
 
 
 def cases():
@@ -87,18 +89,21 @@ def run(options, chosen, logs):
     ]
     lab = Lab(options, logs, {group: len(members) for group, members in groups})
     table, measured, started = CaseTable(chosen), [], time.monotonic()
-    for group, members in groups:
-        begun = time.monotonic()
-        rows = PARTS[group.split("/")[0]].measure(lab, group, members)
-        seconds = (time.monotonic() - begun) / len(rows)
-        for case, outcome in rows:
-            measured.append((case, outcome))
-            if case in members:
-                found = problems(case, outcome, options.short)
-                table.add(case, Result(found, outcome.report, seconds, cell(outcome)))
-    print()
-    print(bandwidth_table({case.name: outcome for case, outcome in measured}))
-    print(bar_table([row for row in measured if row[0] in chosen], options.short))
+    try:
+        for group, members in groups:
+            begun = time.monotonic()
+            rows = PARTS[group.split("/")[0]].measure(lab, group, members)
+            seconds = (time.monotonic() - begun) / len(rows)
+            for case, outcome in rows:
+                measured.append((case, outcome))
+                if case in members:
+                    found = problems(case, outcome, options.short)
+                    table.add(case, Result(found, outcome.report, seconds, cell(outcome)))
+    finally:
+        # After Ctrl-C, what there is.
+        print()
+        print(bandwidth_table({case.name: outcome for case, outcome in measured}))
+        print(bar_table([row for row in measured if row[0] in chosen], options.short))
     say(f"{len(chosen)} cases in {time.monotonic() - started:.0f} s")
     table.print_summary()
     return table.failed
@@ -129,4 +134,4 @@ class Lab:
         left = self.end - time.monotonic()
         share = self.waiting[group] / sum(self.waiting.values())
         del self.waiting[group]
-        return Turns(group, self.rounds, left * share)
+        return Turns(group, self.rounds, left * share, self.end + SPARE_SECONDS)

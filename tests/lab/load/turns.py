@@ -4,6 +4,7 @@ The machine's speed changes while it is measured, so a figure is divided by the 
 before and right behind it.
 """
 
+import math
 import time
 
 from lab.load.case import Outcome
@@ -14,10 +15,16 @@ FAILURES = 2
 
 
 class Turns:
-    """The rounds of a group: so many, but fewer if they take longer than `seconds`."""
+    """The rounds of a group: so many, but fewer if they take longer than `seconds`. Even the first
+    is broken off at `end`, by the monotonic clock.
+    """
 
-    def __init__(self, group, rounds, seconds):
-        self.group, self.rounds, self.seconds = group, rounds, seconds
+    def __init__(self, group, rounds, seconds, end=math.inf):
+        self.group, self.rounds, self.seconds, self.end = group, rounds, seconds, end
+
+    @property
+    def over(self):
+        return time.monotonic() > self.end
 
     def __iter__(self):
         started = time.monotonic()
@@ -43,7 +50,7 @@ def by_turns(yardstick, runs, turns):
     before = measure_yardstick()
     for _ in turns:
         for run, outcome in zip(runs, outcomes, strict=True):
-            if outcome.failed >= FAILURES:
+            if outcome.failed >= FAILURES or turns.over:
                 continue
             sample = run()
             after = measure_yardstick()
