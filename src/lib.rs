@@ -58,7 +58,7 @@
 //! 3. `roce`: this face, what programs use of both.
 //!
 //! The [guide](https://github.com/roce-rs/roce/tree/main/docs/guide) shows how to connect, how to
-//! run existing programs, and how to inject faults.
+//! run existing programs, how to inject faults, and what to do when it is slow or loses packets.
 //!
 //! # Memory
 //!

@@ -1,4 +1,4 @@
-"""Command line of both suites: options, the choice of cases, and the directory of a run's logs."""
+"""Command line of the suites: options, the choice of cases, and the directory of a run's logs."""
 
 import argparse
 import os
@@ -10,10 +10,11 @@ from pathlib import Path
 from lab.dropin import suite as dropin
 from lab.host import LabError
 from lab.interop import suite as interop
+from lab.load import suite as load
 from lab.report import keep_logs, say
 from lab.requirements import MissingError, require
 
-SUITES = {"interop": interop, "dropin": dropin}
+SUITES = {"interop": interop, "dropin": dropin, "load": load}
 
 
 def main():

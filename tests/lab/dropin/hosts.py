@@ -166,8 +166,8 @@ class GuestHost:
 class HostPair:
     """Two hosts on one wire, for as long as a worker needs them: 10.78.N.1 and 10.78.N.2."""
 
-    def __init__(self, number, roce):
-        self.number, self.roce = number, roce
+    def __init__(self, number, roce, mtu=MTU):
+        self.number, self.roce, self.mtu = number, roce, mtu
         self.namespaces, self.hosts = [], []
 
     def __enter__(self):
@@ -181,7 +181,7 @@ class HostPair:
             for place, namespace in enumerate(self.namespaces, 1):
                 address = f"10.78.{self.number}.{place}"
                 ipv6 = f"fd78:{self.number}::{place}/64"
-                namespace.ip("link", "set", "eth0", "mtu", str(MTU), "up")
+                namespace.ip("link", "set", "eth0", "mtu", str(self.mtu), "up")
                 namespace.ip("addr", "add", f"{address}/24", "dev", "eth0")
                 namespace.ip("addr", "add", ipv6, "dev", "eth0", "nodad")
                 # Without a route to them, no group is found.

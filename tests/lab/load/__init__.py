@@ -1,0 +1,1 @@
+"""Measurements under load: stock perftest between hosts, as ratios."""
