@@ -243,6 +243,10 @@ impl Reader {
             let word = self.ring.at(self.tail).load(Ordering::Relaxed);
             let mut found = None;
             let taken = if word == SKIP {
+                // never at the beginning, so that there is a run behind it
+                if position == 0 {
+                    return Err(Broken);
+                }
                 CAPACITY - position
             } else {
                 let header = found.insert(RunHeader::parse(word)?);
@@ -381,9 +385,14 @@ mod tests {
             writer.ring.word(HEAD).store(16, Ordering::Relaxed); // eight bytes of a record
             assert_eq!(reader.pop(&mut buffer), Err(Broken), "{word:#x}");
         }
-        let (mut writer, mut reader) = ring();
+        let (writer, mut reader) = ring();
         writer.ring.at(0).store(SKIP, Ordering::Relaxed);
         writer.ring.word(HEAD).store(8, Ordering::Relaxed);
+        assert_eq!(reader.pop(&mut buffer), Err(Broken));
+        // a writer that goes on so would keep the reader going on, too
+        let (mut writer, mut reader) = ring();
+        writer.ring.at(0).store(SKIP, Ordering::Relaxed);
+        writer.ring.word(HEAD).store(CAPACITY, Ordering::Relaxed);
         assert_eq!(reader.pop(&mut buffer), Err(Broken));
         for tail in [8, u64::MAX] {
             writer.ring.word(TAIL).store(tail, Ordering::Relaxed);
