@@ -21,6 +21,7 @@ mod foreign;
 mod memory;
 mod misuse;
 mod multicast;
+mod names;
 mod own_link;
 mod privileged;
 mod process;

@@ -17,6 +17,7 @@ use super::{
     listener::request_grant,
     owner::{Grant, HANDOVER},
     ring::Reader,
+    socket::connect,
 };
 use crate::{bind::BindError, readiness::wait};
 
@@ -59,8 +60,15 @@ impl ShmLink {
                 },
                 // there are no such names here
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
-                // perhaps it is about to close
-                Err(_) if exclusive => return Err(BindError::Taken(address)),
+                Err(_) if exclusive => match connect(address, interface) {
+                    Ok(_) => return Err(BindError::Taken(address)),
+                    // it has just ended, and its UDP socket perhaps not yet
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(BindError::Taken(address));
+                    }
+                    // another user's process has the name, and perhaps not the address
+                    Err(_) => return bind(),
+                },
                 Err(_) if !self.shares => return bind(),
                 Err(_) => match self.join_shared(address, interface) {
                     Ok(socket) => return Ok(socket),

@@ -3,11 +3,11 @@
 //!
 //! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
 //! which is one per network namespace, as the addresses are. A process that is about to send to an
-//! address tries to connect to the socket of that name. If there is one, and it belongs to the same
-//! user, the sender makes a [ring](ring), sends the memory's descriptor, and gets an event
-//! descriptor with which it can wake the receiver. Until the answer is there, and wherever there is
-//! no such socket, packets take the network stack. The ring carries what the network would: runs of
-//! whole packets, ICRC included.
+//! address tries to connect to the socket of that name. If there is one, of a process that is to be
+//! [trusted](credentials), the sender makes a [ring](ring), sends the memory's descriptor, and gets
+//! an event descriptor with which it can wake the receiver. Until the answer is there, and wherever
+//! there is no such socket, packets take the network stack. The ring carries what the network would:
+//! runs of whole packets, ICRC included.
 //!
 //! By the same socket a process finds the one that has the address that it wants itself, and
 //! [shares](address) it.
@@ -19,6 +19,7 @@ mod acquire;
 mod address;
 mod channel;
 mod claim;
+mod credentials;
 mod listener;
 mod outgoing;
 mod owner;
@@ -148,7 +149,8 @@ impl ShmLink {
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
     /// readable.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.addresses.search_at().into_iter().chain(self.write_at).min()
+        let Self { addresses, listeners, write_at, .. } = self;
+        [addresses.search_at(), listeners.deadline(), *write_at].into_iter().flatten().min()
     }
 
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
@@ -168,6 +170,9 @@ impl ShmLink {
         if self.addresses.search_at().is_some_and(|due| due <= now) {
             self.elect_owners(now);
         }
+        if self.listeners.deadline().is_some_and(|due| due <= now) {
+            self.accept_pending(now);
+        }
         if now < self.look_at && self.sleepers == 0 {
             return;
         }
@@ -180,7 +185,7 @@ impl ShmLink {
             return;
         }
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
-        self.accept_pending();
+        self.accept_pending(now);
         self.addresses.read_updates();
         self.elect_owners(now);
         self.outgoing.values_mut().for_each(|outgoing| outgoing.update(now));
@@ -192,8 +197,8 @@ impl ShmLink {
 
     /// Accepts processes that ask for a ring or for an address. Those that are refused see that
     /// their connection is closed.
-    fn accept_pending(&mut self) {
-        for (pending, hello) in self.listeners.accept_pending(&self.epoll) {
+    fn accept_pending(&mut self, now: Instant) {
+        for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
             match hello {
                 Hello::Ring(src, reader) => {
                     if self.incoming.len() < MAX_PAIRS

@@ -12,9 +12,11 @@ use rustix::{
     event::epoll,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     },
 };
+
+use super::credentials::check_trust;
 
 /// Number of descriptors that come with one message.
 const MAX_DESCRIPTORS: usize = 3;
@@ -27,11 +29,19 @@ pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// A connection to the process that has the name of an address, if it is of the same user.
+/// A connection to the process that has the name of an address, if that is
+/// [to be trusted](check_trust).
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    let socket = connect_unchecked(address, interface)?;
+    check_trust(&socket)?;
+    Ok(socket)
+}
+
+/// A connection to whoever has the name of an address.
+pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::connect(&socket, &name(address, interface)?)?;
-    if is_same_user(&socket) { Ok(socket) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    Ok(socket)
 }
 
 /// The name of an address's socket. A link-local address means something only together with an
@@ -49,12 +59,6 @@ fn name(address: IpAddr, interface: u32) -> io::Result<SocketAddrUnix> {
 fn unix_socket() -> io::Result<OwnedFd> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
-}
-
-/// True if the process at the other end is of the user of this one. Others can neither read what is
-/// sent nor take part.
-pub(super) fn is_same_user(socket: &OwnedFd) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
 }
 
 /// True if the process at the other end has closed the connection, or has ended.
