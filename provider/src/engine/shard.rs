@@ -10,6 +10,7 @@ use roce_transport::{
 use tracing::{debug, error, info, warn};
 
 use super::{
+    failures::Failures,
     log::CounterLog,
     sink::{EventSink, Sinks},
 };
@@ -35,8 +36,7 @@ pub(crate) struct Shard {
     pub(crate) link_counters: LinkCounters,
     log: CounterLog,
     buffer: TransmitBuffer,
-    /// Calls in a row that could not read the link.
-    failures: u32,
+    failures: Failures,
     /// Something may have been counted since the counters were published.
     pub(super) counted: bool,
     /// Earliest time of the next publication; `None`: they are not published.
@@ -44,9 +44,6 @@ pub(crate) struct Shard {
     /// The background thread knows that there is something to publish.
     pub(super) told: bool,
 }
-
-/// Number of failed calls in a row after which the link counts as lost.
-pub(crate) const LOST_AFTER: u32 = 64;
 
 impl Shard {
     pub(super) fn new(
@@ -67,7 +64,7 @@ impl Shard {
             link_counters,
             log: CounterLog::default(),
             buffer,
-            failures: 0,
+            failures: Failures::default(),
             counted: false,
             publication: None,
             told: false,
@@ -139,7 +136,7 @@ impl Shard {
 
     /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
-        self.failures >= LOST_AFTER
+        self.failures.is_lost()
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -161,15 +158,16 @@ impl Shard {
         });
         match result {
             Ok(received) => {
-                self.failures = 0;
+                self.failures.note_success();
                 self.counted |= received > 0;
                 received
             }
             Err(error) => {
-                debug!(device = self.name, %error, "the link cannot be read");
                 self.counted = true;
                 self.link_counters.receive_errors += 1;
-                self.failures += 1;
+                if self.failures.note_failure(now) {
+                    debug!(device = self.name, %error, "the link cannot be read");
+                }
                 if self.is_lost() {
                     error!(device = self.name, %error, "the link is lost");
                     self.adapter.fail(now);
@@ -177,6 +175,14 @@ impl Shard {
                 0
             }
         }
+    }
+
+    /// Gives the link up, because nobody serves the adapter any more.
+    pub(super) fn lose(&mut self, now: Instant) {
+        error!(device = self.name, "the background thread has ended by a bug: the device is lost");
+        self.failures.lose();
+        self.adapter.fail(now);
+        self.tell();
     }
 
     /// The port is as its interface is now. Returns whether the link has other descriptors than
@@ -274,6 +280,11 @@ impl Shard {
                 break;
             }
         }
+        self.tell();
+    }
+
+    /// Tells what has happened.
+    fn tell(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             if !matches!(event, Event::Completion(_)) {
                 debug!(device = self.name, "{event}");
