@@ -27,6 +27,7 @@ mod privileged;
 mod process;
 mod sharing;
 mod shm;
+mod stopped;
 
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)

@@ -12,9 +12,10 @@ use roce_transport::{addr::Gid, time::Instant};
 use rustix::net::SocketFlags;
 
 use super::{
+    channel::Request,
     credentials::check_trust,
     ring::{Reader, Writer},
-    socket::{self, connect, receive_with, send_with, watch},
+    socket::{self, connect, receive_with, send_with, unwatch, watch},
 };
 
 /// Number of processes that may have connected and not yet said what for. One more takes the place
@@ -31,7 +32,7 @@ pub(super) const ACCEPT_BATCH: usize = 8;
 pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x03";
 pub(super) const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// Message that asks to share the address.
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x03";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x04";
 
 /// Request of a process that has connected.
 pub(super) enum Hello {
@@ -74,15 +75,33 @@ impl Listeners {
         address: IpAddr,
         interface: u32,
     ) -> io::Result<()> {
-        let socket = socket::listen(address, interface)?;
+        self.adopt(epoll, address, socket::listen(address, interface)?)
+    }
+
+    /// Accepts at a socket that has this address's name already.
+    pub(super) fn adopt(
+        &mut self,
+        epoll: &OwnedFd,
+        address: IpAddr,
+        socket: OwnedFd,
+    ) -> io::Result<()> {
         watch(epoll, &socket)?;
         self.listeners.push(Listener { address, socket });
         Ok(())
     }
 
+    /// The socket with this address's name.
+    pub(super) fn socket(&self, address: IpAddr) -> Option<&OwnedFd> {
+        self.listeners
+            .iter()
+            .find(|listener| listener.address == address)
+            .map(|found| &found.socket)
+    }
+
     /// Is not found at this address any more.
-    pub(super) fn forget(&mut self, address: IpAddr) {
-        self.listeners.retain(|listener| listener.address != address);
+    pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
+        let gone = self.listeners.extract_if(.., |listener| listener.address == address);
+        gone.for_each(|listener| unwatch(epoll, &listener.socket));
     }
 
     /// Time at which a connection has been silent for too long.
@@ -153,10 +172,11 @@ impl Pending {
 
 /// Asks the process that has `dst` to read a ring from `src`.
 pub(super) fn request_channel(
+    epoll: &OwnedFd,
     src: IpAddr,
     dst: IpAddr,
     interface: u32,
-) -> io::Result<(OwnedFd, Writer)> {
+) -> io::Result<Request> {
     let socket = connect(dst, interface)?;
     let (writer, memory) = Writer::new()?;
     let mut hello = [0; HELLO_RING_LEN];
@@ -164,7 +184,8 @@ pub(super) fn request_channel(
     first.copy_from_slice(&HELLO_RING);
     address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
-    Ok((socket, writer))
+    watch(epoll, &socket)?;
+    Ok(Request { socket, writer, interface })
 }
 
 /// Asks the owner of an address to share it.

@@ -5,12 +5,15 @@ use std::{io, net::IpAddr};
 use roce_transport::{adapter::Transmit, time::Instant};
 
 use super::{
-    MAX_PAIRS, ShmLink, WRITE_RETRY,
+    MAX_PAIRS, ShmLink,
     channel::{OutgoingChannel, RETRY},
     listener::request_channel,
     ring::RunHeader,
-    socket::watch,
+    term::SILENCE,
 };
+
+/// Number of channels that are requested in one go for readers that are stopped: each is memory.
+const RENEWALS: usize = 4;
 
 impl ShmLink {
     /// True if there is a channel between the two addresses. If that is not known yet, requests
@@ -33,13 +36,30 @@ impl ShmLink {
                 }
             }
         }
-        let requested = request_channel(src, dst, interface).and_then(|(socket, writer)| {
-            watch(&self.epoll, &socket)?;
-            Ok(OutgoingChannel::Requested(socket, writer))
-        });
-        self.outgoing
-            .insert((src, dst), requested.unwrap_or(OutgoingChannel::Absent(now.plus(RETRY))));
+        let requested = request_channel(&self.epoll, src, dst, interface);
+        let channel =
+            requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
+        self.outgoing.insert((src, dst), channel);
         false
+    }
+
+    /// Looks for readers that are stopped, and asks whether another process has their address by
+    /// now.
+    pub(super) fn check_readers(&mut self, now: Instant) {
+        let mut is_unread = false;
+        let mut renewals = RENEWALS;
+        for (&(src, dst), outgoing) in &mut self.outgoing {
+            let OutgoingChannel::Open(channel) = outgoing else { continue };
+            is_unread |= channel.sender.is_unread();
+            if !channel.sender.is_stalled() {
+                channel.renewal = None;
+            } else if channel.renewal.is_none() && renewals > 0 {
+                renewals -= 1;
+                let interface = channel.interface;
+                channel.renewal = request_channel(&self.epoll, src, dst, interface).ok();
+            }
+        }
+        self.check_at = is_unread.then(|| now.plus(SILENCE));
     }
 
     /// True if another pair of addresses can be remembered.
@@ -62,9 +82,10 @@ impl ShmLink {
     ) -> Option<io::Result<()>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
-        let Some(OutgoingChannel::Open(_, sender)) = self.outgoing.get_mut(&key) else {
+        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&key) else {
             return None;
         };
+        let sender = &mut channel.sender;
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
@@ -74,7 +95,11 @@ impl ShmLink {
             }
         }
         if !sender.wake() {
-            self.write_at = Some(now.plus(WRITE_RETRY));
+            self.write_at = Some(now.plus(self.write_wait));
+        }
+        if self.check_at.is_none() {
+            sender.is_stalled(); // from now on
+            self.check_at = Some(now.plus(SILENCE));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));

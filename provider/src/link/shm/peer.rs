@@ -78,20 +78,26 @@ impl Peers {
         self.peers.iter().any(|peer| peer.partition.is_none())
     }
 
-    /// Reads what peers announce, and forgets those that have ended.
-    pub(super) fn read_updates(&mut self) {
+    /// Reads what peers announce, and forgets those that have ended. Returns true if one has
+    /// announced something.
+    pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
+        let mut is_news = false;
         self.peers.retain_mut(|peer| {
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
-                    Ok((_, length)) => peer.update(&message[..length]),
+                    Ok((_, length)) => {
+                        peer.update(&message[..length]);
+                        is_news = true;
+                    }
                     Err(error) => return matches!(error, Errno::AGAIN | Errno::INTR),
                 }
             }
             true // more are read next time
         });
+        is_news
     }
 
     /// Forwards a datagram to the first peer that `is` accepts. Returns false if there is none.

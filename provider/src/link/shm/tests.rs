@@ -14,11 +14,12 @@ use socket2::Socket;
 use super::{
     listener::{ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT},
     ring::Writer,
-    socket::connect,
+    socket::{connect, is_closed},
     *,
 };
 use crate::bind::BindError;
 
+mod stopped;
 mod trust;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.

@@ -272,8 +272,10 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        // a socket that another process reads is left out until it is this link's to read
-        let own = self.ports.iter().filter(|port| port.is_read_here(self.shm.as_ref()));
+        // `shm` watches those that other processes may read
+        let is_watched =
+            |port: &&Port| self.shm.as_ref().is_some_and(|shm| shm.watches(port.address));
+        let own = self.ports.iter().filter(|port| !is_watched(port));
         let sockets = own.map(|port| port.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])
