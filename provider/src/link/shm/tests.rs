@@ -12,9 +12,11 @@ use rustix::net::SendFlags;
 use socket2::Socket;
 
 use super::{
-    listener::{ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT},
+    listener::{
+        ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT, request_grant,
+    },
     ring::Writer,
-    socket::{connect, is_closed},
+    socket::{connect, is_closed, receive_with},
     *,
 };
 use crate::bind::BindError;
@@ -376,6 +378,39 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     drop(b);
     a.attend(at(2));
     assert!(!a.forward(&Datagram::new(&net, &packets[1])));
+}
+
+/// Processes that ask for an address, and then neither say which partition they have nor stop saying
+/// it, keep no other from it.
+#[test]
+fn peers_that_misbehave_are_bounded() {
+    let [address, _] = addresses(22);
+    let mut a = owner(address);
+    let silent = ShmLink::new(true).unwrap();
+    let request = || request_grant(&silent.epoll, &silent.wakeup, address, 0).unwrap();
+    let mut sockets = Vec::new();
+    for now in 0..2 * u64::from(IdPartition::COUNT) + 10 {
+        sockets.push(request());
+        a.attend(at(1000 * now));
+    }
+    let are_connected = |sockets: &[OwnedFd]| {
+        let is_open =
+            |socket: &&OwnedFd| receive_with(socket, &mut [0; 8]).is_ok_and(|(n, _)| n > 0);
+        let first = sockets.iter().filter(is_open).count(); // the grant
+        let open = sockets.iter().filter(|socket| !is_closed(socket)).count();
+        (first, open)
+    };
+    let most = 2 * usize::from(IdPartition::COUNT);
+    assert_eq!(are_connected(&sockets), (most + 10, most));
+    let flood = sockets.pop().unwrap();
+    while send_with(&flood, &[9], &[]).is_ok() {}
+    let start = std::time::Instant::now();
+    a.attend(at(1_000_000));
+    assert!(send_with(&flood, &[9], &[]).is_ok(), "some are read");
+    while send_with(&flood, &[9], &[]).is_ok() {}
+    assert!(start.elapsed() < Duration::from_secs(10));
+    a.park();
+    assert!(peer(&mut a, address).unwrap().is_peer(address));
 }
 
 #[test]
