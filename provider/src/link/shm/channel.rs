@@ -30,6 +30,9 @@ pub(super) struct Request {
     pub(super) writer: Writer,
     /// Index of the interface of the addresses.
     pub(super) interface: u32,
+    /// Time at which it is made again: who has not answered by then may be stopped, and another
+    /// process may have the address.
+    pub(super) until: Instant,
 }
 
 pub(super) struct OpenChannel {
@@ -46,7 +49,7 @@ impl OutgoingChannel {
         *self = match mem::replace(self, Self::Absent(now)) {
             Self::Requested(request) => match request.answer() {
                 Ok(Some(wakeup)) => {
-                    let Request { socket, writer, interface } = request;
+                    let Request { socket, writer, interface, .. } = request;
                     let sender = ShmSender::new(writer, wakeup);
                     Self::Open(Box::new(OpenChannel { socket, sender, interface, renewal: None }))
                 }
@@ -79,17 +82,15 @@ impl OpenChannel {
     /// nothing. What is unread in it is lost to the new reader; the former one reads it when it goes
     /// on.
     fn renew(&mut self) {
-        self.renewal = match self.renewal.take().map(|request| (request.answer(), request)) {
-            Some((Ok(None), request)) => Some(request),
-            Some((Ok(Some(wakeup)), Request { socket, writer, .. })) => {
-                if self.sender.is_stalled() {
-                    self.sender.redirect(writer, wakeup);
-                    self.socket = socket;
-                }
-                None
+        let Some(request) = self.renewal.take() else { return };
+        match request.answer() {
+            Ok(None) => self.renewal = Some(request),
+            Ok(Some(wakeup)) if self.sender.is_stalled() => {
+                self.sender.redirect(request.writer, wakeup);
+                self.socket = request.socket;
             }
-            Some((Err(_), _)) | None => None,
-        };
+            Ok(Some(_)) | Err(_) => {}
+        }
     }
 }
 

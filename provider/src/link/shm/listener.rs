@@ -142,6 +142,13 @@ impl Listeners {
         accepted
     }
 
+    /// What a process has done that is stopped then.
+    #[cfg(test)]
+    pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
+        let accept = |listener: &Listener| rustix::net::accept(&listener.socket).unwrap();
+        self.listeners.iter().map(accept).collect()
+    }
+
     #[cfg(test)]
     pub(super) fn counts(&self) -> (usize, usize) {
         (self.listeners.len(), self.pending.len())
@@ -170,12 +177,12 @@ impl Pending {
     }
 }
 
-/// Asks the process that has `dst` to read a ring from `src`.
+/// Asks the process that has `dst` to read a ring from `src`, and to answer until then.
 pub(super) fn request_channel(
     epoll: &OwnedFd,
-    src: IpAddr,
-    dst: IpAddr,
+    [src, dst]: [IpAddr; 2],
     interface: u32,
+    until: Instant,
 ) -> io::Result<Request> {
     let socket = connect(dst, interface)?;
     let (writer, memory) = Writer::new()?;
@@ -185,7 +192,7 @@ pub(super) fn request_channel(
     address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
     watch(epoll, &socket)?;
-    Ok(Request { socket, writer, interface })
+    Ok(Request { socket, writer, interface, until })
 }
 
 /// Asks the owner of an address to share it.

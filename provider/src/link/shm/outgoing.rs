@@ -1,6 +1,6 @@
 //! Channels to other devices: requesting them, and sending through them.
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, time::Duration};
 
 use roce_transport::{adapter::Transmit, time::Instant};
 
@@ -12,6 +12,8 @@ use super::{
     term::SILENCE,
 };
 
+/// Time that a process has to answer a request.
+const ANSWER: Duration = Duration::from_secs(1);
 /// Number of channels that are requested in one go for readers that are stopped: each is memory.
 const RENEWALS: usize = 4;
 
@@ -27,16 +29,16 @@ impl ShmLink {
     ) -> bool {
         match self.outgoing.get(&(src, dst)) {
             Some(OutgoingChannel::Open(..)) => return true,
-            Some(OutgoingChannel::Requested(..)) => return false,
+            Some(OutgoingChannel::Requested(request)) if now < request.until => return false,
             Some(OutgoingChannel::Absent(until)) if now < *until => return false,
-            Some(OutgoingChannel::Absent(_)) => {}
+            Some(OutgoingChannel::Requested(_) | OutgoingChannel::Absent(_)) => {}
             None => {
                 if dst.is_multicast() || !self.has_room(now) {
                     return false;
                 }
             }
         }
-        let requested = request_channel(&self.epoll, src, dst, interface);
+        let requested = request_channel(&self.epoll, [src, dst], interface, now.plus(ANSWER));
         let channel =
             requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
         self.outgoing.insert((src, dst), channel);
@@ -51,12 +53,14 @@ impl ShmLink {
         for (&(src, dst), outgoing) in &mut self.outgoing {
             let OutgoingChannel::Open(channel) = outgoing else { continue };
             is_unread |= channel.sender.is_unread();
-            if !channel.sender.is_stalled() {
-                channel.renewal = None;
-            } else if channel.renewal.is_none() && renewals > 0 {
+            let is_stalled = channel.sender.is_stalled();
+            channel.renewal.take_if(|request| !is_stalled || request.until <= now);
+            if is_stalled && channel.renewal.is_none() && renewals > 0 {
                 renewals -= 1;
+                // another process needs some time to take over
+                let until = now.plus(3 * SILENCE);
                 let interface = channel.interface;
-                channel.renewal = request_channel(&self.epoll, src, dst, interface).ok();
+                channel.renewal = request_channel(&self.epoll, [src, dst], interface, until).ok();
             }
         }
         self.check_at = is_unread.then(|| now.plus(SILENCE));

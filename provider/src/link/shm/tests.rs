@@ -26,6 +26,7 @@ mod trust;
 
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.
 fn addresses(test: u8) -> [IpAddr; 2] {
+    trust::prepare();
     let [.., high, low] = std::process::id().to_be_bytes();
     [1, 2].map(|host| Ipv4Addr::new(240 | (test % 16), high, low, host + test / 16 * 2).into())
 }

@@ -156,6 +156,32 @@ fn a_sender_goes_on_by_the_next_owner() {
     assert_eq!(a.incoming.len(), 1, "what the sender has left is closed");
 }
 
+/// An owner that is stopped when it has just accepted a request has taken it with it.
+#[test]
+fn a_request_that_a_stopped_owner_has_accepted_is_made_again() {
+    let [address, src] = addresses(23);
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let mut sender = device(src);
+    assert!(!sender.reaches(ms(0), src, address, 0));
+    a.attend(ms(0));
+    sender.attend(ms(0));
+    let bytes = packet(b.partition().unwrap());
+    let whole = run([src, address], bytes.len(), 0..bytes.len());
+    let send = |sender: &mut ShmLink, now| {
+        sender.send(ms(now), &bytes, std::slice::from_ref(&whole)).unwrap().unwrap();
+    };
+    assert!(sender.reaches(ms(1), src, address, 0));
+    send(&mut sender, 1);
+    let mut now = serve(&mut [&mut sender], 1, SILENT);
+    let accepted = a.listeners.accept_only();
+    assert_eq!(accepted.len(), 1);
+    now = serve(&mut [&mut sender, &mut b], now, 6 * SILENT);
+    assert!(!b.is_peer(address));
+    send(&mut sender, now);
+    assert_eq!(take(&mut b).len(), 1);
+}
+
 #[test]
 fn what_waits_for_a_process_waits_for_a_moment() {
     let [address, _] = addresses(20);

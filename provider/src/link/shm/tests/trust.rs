@@ -3,20 +3,24 @@
 
 use std::{
     env, fs,
-    io::{BufRead, BufReader, Read},
+    io::{self, BufRead, BufReader, Read, Write},
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Child, Command, Stdio},
+    sync::LazyLock,
 };
 
 use super::{super::credentials::check_trust, *};
 use crate::{
     link::shm::socket::{connect_unchecked, listen},
     readiness::wait,
+    sync::Mutex,
 };
 
-/// What a copy does: `listen` or `connect`, and the address.
+/// What a copy does: `start`, or `listen` or `connect` and the address.
 const INSIDE: &str = "ROCE_TEST_TRUST";
+const TEST: &str = "link::shm::tests::trust::who_could_trace_each_other_trust_each_other";
+const START: &str = "start";
 const READY: &str = "ready";
 const TRUSTS: &str = "trusts";
 const REFUSES: &str = "refuses";
@@ -60,11 +64,10 @@ impl Program {
     }
 
     fn start(&self, by: &[&str], role: &str, address: IpAddr) -> Child {
-        let test = "link::shm::tests::trust::who_could_trace_each_other_trust_each_other";
         let words: Vec<_> = by.iter().copied().chain([self.0.to_str().unwrap()]).collect();
         Command::new(words[0])
             .args(&words[1..])
-            .args(["--exact", test, "--nocapture"])
+            .args(["--exact", TEST, "--nocapture"])
             .env(INSIDE, format!("{role} {address}"))
             .stdout(Stdio::piped())
             .spawn()
@@ -97,12 +100,40 @@ impl Drop for Program {
     }
 }
 
-/// With another user, and in other PID namespaces, only root can start programs.
+/// The process that starts all others. It is started before any test here has a socket: a child has
+/// those of its parent until it becomes another program, so that their end would show late.
+static STARTER: LazyLock<Mutex<Child>> = LazyLock::new(|| {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, START);
+    Mutex::new(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+});
+
+/// To be called before anything that lasts is opened.
+pub(super) fn prepare() {
+    if env::var_os(INSIDE).is_none() {
+        LazyLock::force(&STARTER);
+    }
+}
+
 #[test]
 fn who_could_trace_each_other_trust_each_other() {
-    if let Ok(role) = env::var(INSIDE) {
-        return end(&role);
+    match env::var(INSIDE).as_deref() {
+        Ok(START) => {
+            if io::stdin().lines().next().is_some() {
+                meet_all();
+            }
+        }
+        Ok(role) => end(role),
+        Err(_) => {
+            let mut starter = STARTER.lock();
+            starter.stdin.take().unwrap().write_all(b"all\n").unwrap();
+            assert!(starter.wait().unwrap().success(), "see above");
+        }
     }
+}
+
+/// With another user, and in other PID namespaces, only root can start programs.
+fn meet_all() {
     let program = Program::copy();
     let assert = |trust: bool, a: &[&str], b: &[&str]| {
         assert_eq!(program.meet([a, b]), [trust; 2], "{a:?} and {b:?}");
