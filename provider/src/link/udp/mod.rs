@@ -35,7 +35,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Time after a packet by the sockets for which they are looked at in every call.
 const LATELY: Duration = Duration::from_millis(1);
 
-/// Treatment of other processes of the same user on the same host.
+/// Treatment of other processes of the same user on the same host, in the same namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locality {
     /// As any other host: all packets take the network stack.
@@ -45,7 +45,8 @@ pub enum Locality {
     SharedMemory,
     /// As `SharedMemory`, and they can have the same addresses at the same time. Each then has a
     /// [partition](super::SharingLink::partition) of the numbers. The first receives for all, so it
-    /// must [receive](Link::receive) whether or not it expects something itself.
+    /// must [receive](Link::receive) whether or not it expects something itself; from one that does
+    /// not, another takes over.
     SharedAddress {
         /// Partition to take if it is free, modulo the number of partitions; else the next one that
         /// is.
