@@ -41,6 +41,8 @@ pub(super) struct OpenChannel {
     pub(super) interface: u32,
     /// The reader is stopped. Perhaps another process has the address by now.
     pub(super) renewal: Option<Request>,
+    /// Number of times that it was asked for while the reader was stopped.
+    pub(super) renewals: u32,
 }
 
 impl OutgoingChannel {
@@ -51,7 +53,14 @@ impl OutgoingChannel {
                 Ok(Some(wakeup)) => {
                     let Request { socket, writer, interface, .. } = request;
                     let sender = ShmSender::new(writer, wakeup);
-                    Self::Open(Box::new(OpenChannel { socket, sender, interface, renewal: None }))
+                    let (renewal, renewals) = (None, 0);
+                    Self::Open(Box::new(OpenChannel {
+                        socket,
+                        sender,
+                        interface,
+                        renewal,
+                        renewals,
+                    }))
                 }
                 Ok(None) => Self::Requested(request),
                 Err(_) => Self::Absent(now.plus(RETRY)),

@@ -145,8 +145,8 @@ impl Listeners {
     /// What a process has done that is stopped then.
     #[cfg(test)]
     pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
-        let accept = |listener: &Listener| rustix::net::accept(&listener.socket).unwrap();
-        self.listeners.iter().map(accept).collect()
+        let accept = |listener: &Listener| rustix::net::accept(&listener.socket).ok();
+        self.listeners.iter().filter_map(accept).collect()
     }
 
     #[cfg(test)]

@@ -54,11 +54,15 @@ impl ShmLink {
             let OutgoingChannel::Open(channel) = outgoing else { continue };
             is_unread |= channel.sender.is_unread();
             let is_stalled = channel.sender.is_stalled();
+            if !is_stalled {
+                channel.renewals = 0;
+            }
             channel.renewal.take_if(|request| !is_stalled || request.until <= now);
             if is_stalled && channel.renewal.is_none() && renewals > 0 {
                 renewals -= 1;
-                // another process needs some time to take over
-                let until = now.plus(3 * SILENCE);
+                // another process needs some time to take over; perhaps there is none
+                let until = now.plus(SILENCE * (3 << channel.renewals.min(5)));
+                channel.renewals = channel.renewals.saturating_add(1);
                 let interface = channel.interface;
                 channel.renewal = request_channel(&self.epoll, [src, dst], interface, until).ok();
             }

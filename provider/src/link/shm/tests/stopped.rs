@@ -203,7 +203,7 @@ fn what_waits_for_a_process_waits_for_a_moment() {
 
 #[test]
 fn a_reader_that_is_stopped_is_looked_at_less_often() {
-    let (mut a, _b, ends) = pair(21);
+    let (mut a, b, ends) = pair(21);
     let bytes = vec![0; 60_000];
     let whole = run(ends, 60_000, 0..60_000);
     for _ in 0..100 {
@@ -217,4 +217,15 @@ fn a_reader_that_is_stopped_is_looked_at_less_often() {
         looks += 1;
     }
     assert!((100..1000).contains(&looks), "{looks}");
+    // nor is it asked again and again
+    let before = b.listeners.accept_only().len();
+    while now < ms(10_000) {
+        now = a.deadline().unwrap();
+        a.attend(now);
+    }
+    let mut asked = 0;
+    while asked < 100 && !b.listeners.accept_only().is_empty() {
+        asked += 1;
+    }
+    assert!(before == 1 && (2..10).contains(&asked), "{before} and {asked}");
 }
