@@ -17,3 +17,9 @@ pub(crate) fn wait(descriptors: &[BorrowedFd<'_>], timeout: Option<Duration>) ->
         Err(error) => Err(error.into()),
     }
 }
+
+/// True if the descriptor is readable now.
+pub(crate) fn is_readable(descriptor: BorrowedFd<'_>) -> bool {
+    let mut polled = [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)];
+    poll(&mut polled, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
+}

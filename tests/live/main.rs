@@ -21,12 +21,14 @@ mod foreign;
 mod memory;
 mod misuse;
 mod multicast;
+mod names;
 mod own_link;
 mod privileged;
 mod process;
 mod sharing;
 mod shm;
 mod sockets;
+mod stopped;
 mod turns;
 
 const ALL: Access = Access::LOCAL_WRITE

@@ -7,7 +7,7 @@ use super::{
     *,
 };
 
-fn open(address: IpAddr) -> Side {
+pub(super) fn open(address: IpAddr) -> Side {
     Side::on(Device::at(address).unwrap().open(OpenOptions::default()).unwrap())
 }
 
@@ -16,7 +16,7 @@ fn forwarded(side: &Side) -> u64 {
 }
 
 /// Bytes there, there and back.
-fn exchange(a: &Side, b: &Side, seed: u32) {
+pub(super) fn exchange(a: &Side, b: &Side, seed: u32) {
     for (from, to, seed) in [(a, b, seed), (b, a, seed + 1)] {
         let data = noise(50_000, seed);
         from.memory.write_at(0, &data).unwrap();

@@ -17,7 +17,13 @@ use roce_transport::{
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::*;
-use crate::{engine::LOST_AFTER, link::Datagram, verbs::QpInitAttr};
+use crate::{
+    engine::{LOST_AFTER, LOST_TIME},
+    link::Datagram,
+    verbs::QpInitAttr,
+};
+
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A link that cannot be read any more, and always says that there is something to read.
 struct Dead(OwnedFd);
@@ -60,29 +66,79 @@ fn a_link_that_cannot_be_read_is_given_up() {
     let (cq, pd) = (context.create_cq(4, None).unwrap(), context.alloc_pd().unwrap());
     let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
     qp.to_init(roce_transport::qp::Init::default()).unwrap();
-    for _ in 1..LOST_AFTER {
+    let start = StdInstant::now();
+    let mut event = None;
+    while event.is_none() {
+        assert_eq!(qp.query().state, State::Init);
+        assert!(start.elapsed() < PATIENCE);
         context.progress();
+        event = context.poll_async_event();
     }
-    assert_eq!((context.poll_async_event(), qp.query().state), (None, State::Init));
-    for _ in 0..3 {
-        context.progress();
-    }
-    assert_eq!(
-        (context.poll_async_event(), context.poll_async_event()),
-        (Some(Event::DeviceFatal), None)
-    );
+    assert_eq!((event, context.poll_async_event()), (Some(Event::DeviceFatal), None));
     assert_eq!(qp.query().state, State::Err);
-    assert_eq!(context.link_counters().receive_errors, u64::from(LOST_AFTER));
+    let errors = context.link_counters().receive_errors;
+    assert!(start.elapsed() >= LOST_TIME && errors >= u64::from(LOST_AFTER));
+    context.progress();
+    assert_eq!(context.link_counters().receive_errors, errors);
+}
+
+/// Waits until the device says that it is lost.
+fn wait_until_lost(context: &Context) {
+    let start = StdInstant::now();
+    while context.poll_async_event() != Some(Event::DeviceFatal) {
+        assert!(start.elapsed() < PATIENCE);
+        std::thread::sleep(Duration::from_millis(1));
+    }
 }
 
 #[test]
 fn nobody_looks_at_a_lost_link_again_and_again() {
     let context = dead(Progress::Automatic);
-    let start = StdInstant::now();
-    while context.poll_async_event() != Some(Event::DeviceFatal) {
-        assert!(start.elapsed() < Duration::from_secs(20));
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait_until_lost(&context);
+    let errors = context.link_counters().receive_errors;
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(context.link_counters().receive_errors, u64::from(LOST_AFTER));
+    assert_eq!(context.link_counters().receive_errors, errors);
+}
+
+/// A link that has a bug.
+struct Panicking(Dead);
+
+impl Link for Panicking {
+    fn addresses(&self) -> Vec<IpAddr> {
+        self.0.addresses()
+    }
+
+    fn limits(&self) -> TransmitLimits {
+        self.0.limits()
+    }
+
+    fn source_port(&self) -> SourcePort {
+        self.0.source_port()
+    }
+
+    fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+        Ok(runs.len())
+    }
+
+    fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+        std::panic::resume_unwind(Box::new("on purpose")) // without a message on stderr
+    }
+
+    fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.0.descriptors()
+    }
+}
+
+#[test]
+fn a_device_whose_background_thread_has_panicked_is_lost() {
+    let link = Panicking(Dead(eventfd(0, EventfdFlags::CLOEXEC).unwrap()));
+    let wake = link.0.0.try_clone().unwrap();
+    let context = Device::with_link("deaf", link, Mtu::B1024, OpenOptions::default()).unwrap();
+    let (cq, pd) = (context.create_cq(4, None).unwrap(), context.alloc_pd().unwrap());
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+    qp.to_init(roce_transport::qp::Init::default()).unwrap();
+    rustix::io::write(&wake, &1u64.to_ne_bytes()).unwrap();
+    wait_until_lost(&context);
+    assert_eq!(qp.query().state, State::Err);
+    context.progress(); // does not touch the link
 }

@@ -1,6 +1,13 @@
 //! The background thread of an engine.
 
-use std::{io, os::fd::AsFd, sync::atomic::Ordering, thread, time::Duration};
+use std::{
+    io,
+    os::fd::AsFd,
+    panic::{self, AssertUnwindSafe},
+    sync::atomic::Ordering,
+    thread,
+    time::Duration,
+};
 
 use roce_transport::time::Instant;
 
@@ -35,8 +42,17 @@ enum Mode {
 }
 
 impl Engine {
-    /// Serves the adapter whenever the program does not, until the engine is stopped.
+    /// The background thread's work. If it panics, which is a bug of ours, nobody else hears what
+    /// arrives: the device is lost, and says so.
     pub(super) fn run(&self) {
+        if panic::catch_unwind(AssertUnwindSafe(|| self.serve_until_stopped())).is_err() {
+            // what is broken may have even this panic
+            let _ = panic::catch_unwind(AssertUnwindSafe(|| self.lock().lose(clock::now())));
+        }
+    }
+
+    /// Serves the adapter whenever the program does not, until the engine is stopped.
+    fn serve_until_stopped(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
         let mut looks = 0;
         loop {

@@ -7,6 +7,7 @@
 //! polling has stopped, and takes over when it has.
 
 mod background;
+mod failures;
 mod follow;
 mod fork;
 mod log;
@@ -17,9 +18,9 @@ mod signals;
 mod sink;
 mod start;
 
+#[cfg(test)]
+pub(crate) use failures::{LOST_AFTER, LOST_TIME};
 pub(crate) use serve::Engine;
 pub use serve::Progress;
-#[cfg(test)]
-pub(crate) use shard::LOST_AFTER;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};
 pub(crate) use start::EngineParts;

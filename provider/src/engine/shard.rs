@@ -6,6 +6,7 @@ use roce_transport::{adapter::Adapter, event::Event, time::Instant};
 use tracing::{debug, error, info, warn};
 
 use super::{
+    failures::Failures,
     log::CounterLog,
     outgoing::{Offer, Outgoing},
     sink::{EventSink, Sinks},
@@ -36,8 +37,7 @@ pub(crate) struct Shard {
     outgoing: Outgoing,
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
-    /// Calls in a row that could not read the link.
-    failures: u32,
+    failures: Failures,
     /// Something may have been counted since the counters were published.
     pub(super) counted: bool,
     /// Earliest time of the next publication; `None`: they are not published.
@@ -45,9 +45,6 @@ pub(crate) struct Shard {
     /// The background thread knows that there is something to publish.
     pub(super) told: bool,
 }
-
-/// Number of failed calls in a row after which the link counts as lost.
-pub(crate) const LOST_AFTER: u32 = 64;
 
 impl Shard {
     pub(super) fn new(
@@ -70,7 +67,7 @@ impl Shard {
             log: CounterLog::default(),
             outgoing,
             moved: false,
-            failures: 0,
+            failures: Failures::default(),
             counted: false,
             publication: None,
             told: false,
@@ -172,7 +169,7 @@ impl Shard {
 
     /// True if the link is lost for good.
     pub(super) const fn is_lost(&self) -> bool {
-        self.failures >= LOST_AFTER
+        self.failures.is_lost()
     }
 
     fn receive(&mut self, now: Instant) -> usize {
@@ -194,16 +191,17 @@ impl Shard {
         });
         match result {
             Ok(received) => {
-                self.failures = 0;
+                self.failures.note_success();
                 self.counted |= received > 0;
                 self.moved |= received > 0;
                 received
             }
             Err(error) => {
-                debug!(device = self.name, %error, "the link cannot be read");
                 self.counted = true;
                 self.link_counters.receive_errors += 1;
-                self.failures += 1;
+                if self.failures.note_failure(now) {
+                    debug!(device = self.name, %error, "the link cannot be read");
+                }
                 if self.is_lost() {
                     error!(device = self.name, %error, "the link is lost");
                     self.adapter.fail(now);
@@ -211,6 +209,14 @@ impl Shard {
                 0
             }
         }
+    }
+
+    /// Gives the link up, because nobody serves the adapter any more.
+    pub(super) fn lose(&mut self, now: Instant) {
+        error!(device = self.name, "the background thread has ended by a bug: the device is lost");
+        self.failures.lose();
+        self.adapter.fail(now);
+        self.tell();
     }
 
     /// The port is as its interface is now. Returns the work that new addresses need.
@@ -319,6 +325,11 @@ impl Shard {
             self.link_counters.send_calls += 1;
         }
         self.send(now);
+        self.tell();
+    }
+
+    /// Tells what has happened.
+    fn tell(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
             if !matches!(event, Event::Completion(_)) {
                 debug!(device = self.name, "{event}");

@@ -83,7 +83,8 @@ pub trait Link: Send {
     /// or a run of them. Fewer than [`BATCH`]: there are no more for now.
     ///
     /// # Errors
-    /// When the link cannot be read. After 64 such calls in a row the link counts as lost.
+    /// When the link cannot be read. After 64 such calls in a row, and at least a second, the link
+    /// counts as lost.
     fn receive(&mut self, now: Instant, sink: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize>;
 
     /// Bytes that the system keeps for this link before they are read, headers and its own

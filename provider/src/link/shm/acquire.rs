@@ -15,15 +15,20 @@ use super::{
     ShmLink,
     channel::IncomingChannel,
     listener::request_grant,
-    owner::{Grant, HANDOVER},
+    owner::{Grant, HANDOVER, SharedAddress},
     ring::Reader,
+    socket::connect,
 };
 use crate::{bind::BindError, readiness::wait};
 
-/// Time that the owner of an address has to grant it.
-const GRANT_TIMEOUT: Duration = Duration::from_secs(1);
+/// Time that the owner of an address has to grant it: enough for another process to take over from
+/// one that is stopped.
+const GRANT_TIMEOUT: Duration = Duration::from_millis(600);
+/// Number of times that it is waited for a grant. An owner that is stopped just when it was asked
+/// has taken the request with it.
+const GRANTS: usize = 2;
 /// Number of attempts to have an address while it passes from one process to another.
-const HANDOVER_TRIES: usize = 10;
+const HANDOVER_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
@@ -39,6 +44,7 @@ impl ShmLink {
         bind: impl Fn() -> Result<Socket, BindError>,
     ) -> Result<Socket, BindError> {
         let mut tries = if exclusive || !self.shares { 1 } else { HANDOVER_TRIES };
+        let mut grants = GRANTS;
         loop {
             tries -= 1;
             // a process that has the name has the address, or is about to
@@ -59,18 +65,36 @@ impl ShmLink {
                 },
                 // there are no such names here
                 Err(error) if error.kind() != io::ErrorKind::AddrInUse => return bind(),
-                // perhaps it is about to close
-                Err(_) if exclusive => return Err(BindError::Taken(address)),
+                Err(_) if exclusive => match connect(address, interface) {
+                    Ok(_) => return Err(BindError::Taken(address)),
+                    // it has just ended, and its UDP socket perhaps not yet
+                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(BindError::Taken(address));
+                    }
+                    // another user's process has the name, and perhaps not the address
+                    Err(_) => return bind(),
+                },
                 Err(_) if !self.shares => return bind(),
                 Err(_) => match self.join_shared(address, interface) {
                     Ok(socket) => return Ok(socket),
-                    // it has just ended, perhaps
-                    Err(error) if error.kind() == io::ErrorKind::ConnectionRefused && tries > 0 => {
-                    }
-                    // another process has the name, and perhaps not the address
-                    Err(_) => {
-                        self.forget(address);
-                        return bind();
+                    Err(error) => {
+                        let may_change = match error.kind() {
+                            io::ErrorKind::TimedOut => {
+                                grants -= 1;
+                                grants > 0
+                            }
+                            // it has just ended, or many ask it at once
+                            io::ErrorKind::ConnectionRefused
+                            | io::ErrorKind::ConnectionReset
+                            | io::ErrorKind::BrokenPipe
+                            | io::ErrorKind::WouldBlock => true,
+                            _ => false,
+                        };
+                        if tries == 0 || !may_change {
+                            // another process has the name, and perhaps not the address
+                            self.forget(address);
+                            return bind();
+                        }
                     }
                 },
             }
@@ -80,20 +104,24 @@ impl ShmLink {
 
     /// Becomes the owner of an address.
     fn own(&mut self, address: IpAddr, interface: u32, socket: &Socket) -> io::Result<()> {
-        if self.shares {
-            self.addresses.add_owned(address, interface, socket.as_fd().try_clone_to_owned()?)?;
-        }
-        Ok(())
+        let Some(name) = self.listeners.socket(address).filter(|_| self.shares) else {
+            return Ok(());
+        };
+        let udp = socket.as_fd().try_clone_to_owned()?;
+        let name = name.try_clone()?;
+        self.addresses.add(SharedAddress::owned(&self.epoll, address, interface, udp, name)?)
     }
 
     /// Shares an address with the process that has it. This waits for its answer.
     fn join_shared(&mut self, address: IpAddr, interface: u32) -> io::Result<Socket> {
         let owner = Arc::new(request_grant(&self.epoll, &self.wakeup, address, interface)?);
         wait(&[owner.as_fd()], Some(GRANT_TIMEOUT))?;
-        let Grant { ring, udp, claims } = Grant::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
-        let socket = Socket::from(udp.try_clone()?);
-        self.attach_ring(address, ring, owner.clone())?;
-        self.addresses.add_granted(address, interface, udp, &claims, owner)?;
+        let grant = Grant::receive(&owner)?.ok_or(io::ErrorKind::TimedOut)?;
+        let socket = Socket::from(grant.udp.try_clone()?);
+        let ring = grant.ring.try_clone()?;
+        let shared = SharedAddress::granted(&self.epoll, address, interface, grant, owner.clone())?;
+        self.attach_ring(address, ring, owner)?;
+        self.addresses.add(shared)?;
         Ok(socket)
     }
 

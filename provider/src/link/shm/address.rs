@@ -4,10 +4,12 @@
 //! name. It alone reads the UDP socket. A process that opens the address later becomes a *peer*: it
 //! is given the UDP socket, to send from, and a ring, into which the owner writes whatever [is
 //! for](Addressee) the peer's partition, or for a service that only the peer listens for. When the
-//! owner ends, one of the peers gets the name and is the owner from then on; the UDP socket has
-//! never been closed meanwhile, and the others become its peers.
+//! owner ends, or is stopped while something arrives, one of the peers is the owner from then on: it
+//! has the UDP socket and the one with the name, which have been open all the time, and the others
+//! become its peers. What neither the owner nor a peer that has announced itself is to have waits a
+//! moment, because the peers of an owner come one by one.
 
-use std::{collections::BTreeSet, io, mem, net::IpAddr, os::fd::OwnedFd, sync::Arc};
+use std::{collections::VecDeque, io, mem, net::IpAddr, os::fd::OwnedFd, time::Duration};
 
 use roce_transport::{
     cm::ServiceId,
@@ -17,15 +19,17 @@ use roce_transport::{
 };
 
 use super::{
-    claim::{ClaimTable, Entry},
-    owner::{Role, SharedAddress},
+    claim::Entry,
+    owner::{Change, Place, SharedAddress},
     peer::{Peers, announcement},
     socket::send_with,
 };
 use crate::link::Datagram;
 
-/// Number of requests that wait for a peer to announce their service.
-const MAX_WAITING: usize = 64;
+/// Number of datagrams that wait for a peer to announce itself.
+const MAX_WAITING: usize = 256;
+/// Time that they wait.
+const WAITING_TIME: Duration = Duration::from_millis(500);
 
 /// The addresses of a device, as far as other processes may share them.
 #[derive(Default)]
@@ -34,8 +38,13 @@ pub(super) struct SharedAddresses {
     partition: Option<IdPartition>,
     addresses: Vec<SharedAddress>,
     peers: Peers,
-    /// Requests for services of peers that have not announced them yet.
-    waiting: Vec<(ServiceId, NetHeader, Box<[u8]>)>,
+    /// Addresses of which this process was the owner, with peers that still get what it has received
+    /// for them.
+    resigned: Vec<IpAddr>,
+    /// Datagrams for peers that have not announced themselves yet, in order, and until when.
+    waiting: VecDeque<(Instant, NetHeader, Box<[u8]>)>,
+    /// Time of this round.
+    now: Instant,
     /// True if another process is, or was, at any of the addresses.
     is_shared: bool,
 }
@@ -66,61 +75,77 @@ impl SharedAddresses {
         self.addresses.iter().any(|shared| shared.address == address && !shared.is_owner())
     }
 
-    /// Time at which the owner of an address is to be looked for.
-    pub(super) fn search_at(&self) -> Option<Instant> {
-        let due = |shared: &SharedAddress| {
-            if let Role::Searching(due) = shared.role { Some(due) } else { None }
-        };
-        self.addresses.iter().filter_map(due).min()
+    /// Begins a round of serving. Returns true if a [role](Self::update_roles) may change now.
+    pub(super) fn begin_round(&mut self, now: Instant) -> bool {
+        self.now = now;
+        // all of them count
+        self.addresses.iter().fold(false, |due, shared| shared.begin_round(now) | due)
+    }
+
+    /// Time at which a [role](Self::update_roles) may change although nothing arrives.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.addresses.iter().filter_map(SharedAddress::deadline).min()
+    }
+
+    /// Something has arrived at one of the addresses that another process is to read.
+    pub(super) fn note_arrival(&mut self, now: Instant) {
+        self.addresses.iter_mut().for_each(|shared| shared.note_arrival(now));
+    }
+
+    /// Finds a new owner for each address whose owner has ended or is stopped. Returns what has
+    /// become of this process, by address.
+    pub(super) fn update_roles(
+        &mut self,
+        now: Instant,
+        place: &mut Place<'_>,
+    ) -> Vec<(IpAddr, Change)> {
+        let mut changes = Vec::new();
+        for shared in &mut self.addresses {
+            changes.extend(shared.update_role(now, place).map(|change| (shared.address, change)));
+        }
+        for (address, change) in &changes {
+            match change {
+                Change::Granted(..) => self.announce(*address),
+                Change::Resigned => self.resigned.push(*address),
+            }
+        }
+        changes
+    }
+
+    /// Disconnects the peers at addresses that are no longer this process's, where nothing `is_left`
+    /// for them.
+    pub(super) fn disconnect_peers(&mut self, is_left: impl Fn(IpAddr) -> bool) {
+        let Self { addresses, peers, resigned, .. } = self;
+        let is_owner =
+            |address| addresses.iter().any(|shared| shared.address == address && shared.is_owner());
+        let done = resigned.extract_if(.., |address| is_owner(*address) || !is_left(*address));
+        done.for_each(|address| peers.forget(address));
+    }
+
+    /// True if there are such peers.
+    pub(super) const fn has_former_peers(&self) -> bool {
+        !self.resigned.is_empty()
     }
 
     /// Has the owner of an address looked for at this time.
     pub(super) fn search(&mut self, address: IpAddr, due: Instant) {
         let shared = self.addresses.iter_mut().filter(|shared| shared.address == address);
-        shared.for_each(|shared| shared.role = Role::Searching(due));
+        shared.for_each(|shared| shared.search(due));
     }
 
-    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut SharedAddress> {
-        self.addresses.iter_mut()
+    /// True if this address may be shared.
+    pub(super) fn contains(&self, address: IpAddr) -> bool {
+        self.addresses.iter().any(|shared| shared.address == address)
     }
 
-    /// Adds an address of which this process is the owner.
-    pub(super) fn add_owned(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        udp: OwnedFd,
-    ) -> io::Result<()> {
-        self.add(address, interface, udp, ClaimTable::new()?, Role::Owner)
-    }
-
-    /// Adds an address that another process owns.
-    pub(super) fn add_granted(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        udp: OwnedFd,
-        claims: &OwnedFd,
-        owner: Arc<OwnedFd>,
-    ) -> io::Result<()> {
-        self.add(address, interface, udp, ClaimTable::join(claims)?, Role::Peer(owner))?;
-        self.is_shared = true;
-        Ok(())
-    }
-
-    fn add(
-        &mut self,
-        address: IpAddr,
-        interface: u32,
-        udp: OwnedFd,
-        claims: ClaimTable,
-        role: Role,
-    ) -> io::Result<()> {
+    /// Adds an address.
+    pub(super) fn add(&mut self, shared: SharedAddress) -> io::Result<()> {
         if let Some(partition) = self.partition {
-            claims.take(Entry::Partition(partition))?;
+            shared.claims.take(Entry::Partition(partition))?;
         }
-        let services = BTreeSet::new();
-        self.addresses.push(SharedAddress { address, interface, udp, claims, services, role });
+        self.is_shared |= !shared.is_owner();
+        let address = shared.address;
+        self.addresses.push(shared);
         self.announce(address);
         Ok(())
     }
@@ -193,12 +218,12 @@ impl SharedAddresses {
 
     /// Announces to the owner of an address, if it is another process, what is for this one.
     pub(super) fn announce(&mut self, address: IpAddr) {
-        let Some(partition) = self.partition else { return };
+        let (Some(partition), now) = (self.partition, self.now) else { return };
         let Some(shared) = self.address(address) else { return };
-        let Role::Peer(owner) = &shared.role else { return };
+        let Some(owner) = shared.owner() else { return };
         if send_with(owner, &announcement(partition, &shared.services), &[]).is_err() {
             // it has ended, or is so busy that it must be asked anew
-            shared.role = Role::Searching(Instant::ZERO);
+            shared.search(now);
         }
     }
 
@@ -216,11 +241,16 @@ impl SharedAddresses {
         Ok(())
     }
 
-    /// Reads what peers announce, and forwards the requests that waited for it.
+    /// Reads what peers announce, and forwards what has waited for it.
     pub(super) fn read_updates(&mut self) {
-        self.peers.read_updates();
-        for (service, net, bytes) in mem::take(&mut self.waiting) {
-            self.forward_request(service, &Datagram::new(&net, &bytes));
+        if !self.peers.read_updates() {
+            return;
+        }
+        for (until, net, bytes) in mem::take(&mut self.waiting) {
+            let datagram = Datagram::new(&net, &bytes);
+            if self.now < until && !self.forward_to_peer(&datagram) {
+                self.waiting.push_back((until, net, bytes));
+            }
         }
     }
 
@@ -230,16 +260,14 @@ impl SharedAddresses {
             return false;
         }
         let dst = datagram.net.dst;
-        match Addressee::of(datagram.bytes) {
-            Addressee::Unknown => false,
-            Addressee::Partition(partition) if Some(partition) == self.partition => false,
+        let entry = match Addressee::of(datagram.bytes) {
+            Addressee::Unknown => return false,
+            Addressee::Partition(partition) if Some(partition) == self.partition => return false,
             Addressee::Partition(partition) => {
                 if self.peers.has_unannounced() {
-                    self.peers.read_updates(); // it may have announced just now which one it has
+                    self.read_updates(); // it may have announced just now which one it has
                 }
-                self.peers.forward(datagram, |peer| {
-                    peer.address == dst && peer.partition == Some(partition)
-                })
+                Entry::Partition(partition)
             }
             Addressee::Service(service) => {
                 let is_own = |shared: &SharedAddress| {
@@ -248,35 +276,65 @@ impl SharedAddresses {
                 if self.addresses.iter().any(is_own) {
                     return false;
                 }
-                self.peers.read_updates(); // one may have begun to listen just now
-                self.forward_request(service, datagram)
+                self.read_updates(); // one may have begun to listen just now
+                Entry::Service(service)
             }
             Addressee::EveryPartition => {
                 self.peers.forward_to_all(datagram);
-                false
+                return false;
             }
+        };
+        self.forward_to_peer(datagram) || self.keep(entry, datagram)
+    }
+
+    /// Forwards a datagram to the peer that it is for. Returns false if there is none.
+    fn forward_to_peer(&mut self, datagram: &Datagram<'_>) -> bool {
+        let dst = datagram.net.dst;
+        match Addressee::of(datagram.bytes) {
+            Addressee::Partition(partition) => self
+                .peers
+                .forward(datagram, |peer| peer.address == dst && peer.partition == Some(partition)),
+            Addressee::Service(service) => self
+                .peers
+                .forward(datagram, |peer| peer.address == dst && peer.services.contains(&service)),
+            Addressee::EveryPartition | Addressee::Unknown => false,
         }
     }
 
-    /// Forwards a request to the peer that listens for the service. Returns false if there is none.
-    fn forward_request(&mut self, service: ServiceId, request: &Datagram<'_>) -> bool {
-        let dst = request.net.dst;
-        let listens = self
-            .peers
-            .forward(request, |peer| peer.address == dst && peer.services.contains(&service));
-        if listens {
-            return true;
+    /// Keeps a datagram for a process that is no peer yet. Returns false if there is none.
+    fn keep(&mut self, entry: Entry, datagram: &Datagram<'_>) -> bool {
+        let now = self.now;
+        let shared = self.addresses.iter().find(|shared| shared.address == datagram.net.dst);
+        let Some(shared) = shared.filter(|shared| shared.claims.is_taken(entry)) else {
+            return false;
+        };
+        if !shared.is_owner() {
+            // what has come late from an owner that is none any more; a request is not to be refused
+            // for it
+            return matches!(entry, Entry::Service(_));
         }
-        // when the owner has changed, it may take a moment until all peers have announced theirs
-        let is_claimed = self.is_claimed(service, dst);
-        if is_claimed && self.waiting.len() < MAX_WAITING {
-            self.waiting.push((service, *request.net, request.bytes.into()));
+        while self.waiting.front().is_some_and(|(until, ..)| *until <= now) {
+            self.waiting.pop_front();
         }
-        is_claimed
+        if self.waiting.len() < MAX_WAITING {
+            let until = now.plus(WAITING_TIME);
+            self.waiting.push_back((until, *datagram.net, datagram.bytes.into()));
+        }
+        true
     }
 
     /// Wakes peers, see [`Peers::flush`].
     pub(super) fn flush(&mut self) -> bool {
         self.peers.flush()
+    }
+
+    #[cfg(test)]
+    pub(super) fn forget_peers(&mut self, address: IpAddr) {
+        self.peers.forget(address);
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
     }
 }

@@ -20,27 +20,86 @@ pub(super) enum OutgoingChannel {
     /// There is none, and none is requested before this time.
     Absent(Instant),
     /// Requested, not yet granted.
-    Requested(OwnedFd, Writer),
-    Open(OwnedFd, Box<ShmSender>),
+    Requested(Request),
+    Open(Box<OpenChannel>),
+}
+
+/// A channel that is not yet granted.
+pub(super) struct Request {
+    pub(super) socket: OwnedFd,
+    pub(super) writer: Writer,
+    /// Index of the interface of the addresses.
+    pub(super) interface: u32,
+    /// Time at which it is made again: who has not answered by then may be stopped, and another
+    /// process may have the address.
+    pub(super) until: Instant,
+}
+
+pub(super) struct OpenChannel {
+    socket: OwnedFd,
+    pub(super) sender: ShmSender,
+    pub(super) interface: u32,
+    /// The reader is stopped. Perhaps another process has the address by now.
+    pub(super) renewal: Option<Request>,
+    /// Number of times that it was asked for while the reader was stopped.
+    pub(super) renewals: u32,
 }
 
 impl OutgoingChannel {
     /// Opens if there is an answer, and closes if the other process has ended.
     pub(super) fn update(&mut self, now: Instant) {
         *self = match mem::replace(self, Self::Absent(now)) {
-            Self::Requested(socket, writer) => match receive_with(&socket, &mut [0]) {
-                Ok((1.., mut descriptors)) if descriptors.len() == 1 => {
-                    let wakeup = descriptors.remove(0);
-                    Self::Open(socket, Box::new(ShmSender::new(writer, wakeup)))
+            Self::Requested(request) => match request.answer() {
+                Ok(Some(wakeup)) => {
+                    let Request { socket, writer, interface, .. } = request;
+                    let sender = ShmSender::new(writer, wakeup);
+                    let (renewal, renewals) = (None, 0);
+                    Self::Open(Box::new(OpenChannel {
+                        socket,
+                        sender,
+                        interface,
+                        renewal,
+                        renewals,
+                    }))
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    Self::Requested(socket, writer)
-                }
-                _ => Self::Absent(now.plus(RETRY)),
+                Ok(None) => Self::Requested(request),
+                Err(_) => Self::Absent(now.plus(RETRY)),
             },
-            Self::Open(socket, _) if is_closed(&socket) => Self::Absent(now),
-            other => other,
+            Self::Open(mut channel) => {
+                channel.renew();
+                if is_closed(&channel.socket) { Self::Absent(now) } else { Self::Open(channel) }
+            }
+            absent @ Self::Absent(_) => absent,
         };
+    }
+}
+
+impl Request {
+    /// The descriptor that wakes the reader, once it has answered.
+    fn answer(&self) -> io::Result<Option<OwnedFd>> {
+        match receive_with(&self.socket, &mut [0]) {
+            Ok((1.., mut descriptors)) if descriptors.len() == 1 => Ok(descriptors.pop()),
+            Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl OpenChannel {
+    /// Goes on through another ring if that has been granted, and the reader of this one still reads
+    /// nothing. What is unread in it is lost to the new reader; the former one reads it when it goes
+    /// on.
+    fn renew(&mut self) {
+        let Some(request) = self.renewal.take() else { return };
+        match request.answer() {
+            Ok(None) => self.renewal = Some(request),
+            Ok(Some(wakeup)) if self.sender.is_stalled() => {
+                self.sender.redirect(request.writer, wakeup);
+                self.socket = request.socket;
+            }
+            Ok(Some(_)) | Err(_) => {}
+        }
     }
 }
 
@@ -49,9 +108,11 @@ pub(super) struct IncomingChannel {
     /// `None`: from the owner of the own address, which says of each datagram where it comes from.
     pub(super) src: Option<IpAddr>,
     pub(super) dst: IpAddr,
-    pub(super) socket: Arc<OwnedFd>,
+    /// `None`: closed by this process.
+    socket: Option<Arc<OwnedFd>>,
     pub(super) reader: Reader,
-    /// The other process has ended; what it wrote before is still to be read.
+    /// The other process has ended, or has been told to send elsewhere; what it wrote before is still
+    /// to be read.
     pub(super) closed: bool,
     /// The ring holds what cannot be.
     pub(super) broken: bool,
@@ -64,7 +125,18 @@ impl IncomingChannel {
         socket: Arc<OwnedFd>,
         reader: Reader,
     ) -> Self {
-        Self { src, dst, socket, reader, closed: false, broken: false }
+        Self { src, dst, socket: Some(socket), reader, closed: false, broken: false }
+    }
+
+    /// Notes whether the other process has ended.
+    pub(super) fn update(&mut self) {
+        self.closed |= self.socket.as_ref().is_none_or(|socket| is_closed(socket));
+    }
+
+    /// Has the other process send elsewhere.
+    pub(super) fn close(&mut self) {
+        self.socket = None;
+        self.closed = true;
     }
 
     /// Hands over the datagrams of a run that was read into `buffer`.

@@ -11,7 +11,11 @@ use std::{
 };
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
-use rustix::fs::MemfdFlags;
+
+use super::{
+    sealed,
+    term::{self, Terms},
+};
 
 /// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,7 +40,7 @@ pub(super) struct ClaimTable(File);
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(File::from(rustix::fs::memfd_create("roce claims", MemfdFlags::CLOEXEC)?)))
+        Ok(Self(sealed::create("roce claims", term::SIZE)?))
     }
 
     /// The table that another process has open. Its descriptor stands for the same opening,
@@ -44,6 +48,11 @@ impl ClaimTable {
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
         Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
+    }
+
+    /// The terms of the address's owners, in the file's memory.
+    pub(super) fn terms(&self) -> io::Result<Terms> {
+        Terms::new(&self.0)
     }
 
     /// Takes an entry.

@@ -1,21 +1,31 @@
 //! Sockets at which other processes find an address, and what these ask for.
 
 use std::{
+    collections::VecDeque,
     io, mem,
     net::{IpAddr, Ipv6Addr},
     os::fd::{AsFd, OwnedFd},
+    time::Duration,
 };
 
-use roce_transport::addr::Gid;
+use roce_transport::{addr::Gid, time::Instant};
 use rustix::net::SocketFlags;
 
 use super::{
+    channel::Request,
+    credentials::check_trust,
     ring::{Reader, Writer},
-    socket::{self, connect, is_same_user, receive_with, send_with, watch},
+    socket::{self, connect, receive_with, send_with, unwatch, watch},
 };
 
-/// Number of processes that may have connected and not yet said what for.
+/// Number of processes that may have connected and not yet said what for. One more takes the place
+/// of the one that has been silent for longest: who asks for something does so at once.
 pub(super) const MAX_PENDING: usize = 64;
+/// Time that a process has to say what it has connected for.
+pub(super) const PENDING_TIMEOUT: Duration = Duration::from_secs(1);
+/// Number of connections to an address's socket that are looked at in one go. Every user of the host
+/// can make them.
+pub(super) const ACCEPT_BATCH: usize = 8;
 
 /// Start of the message that asks for a ring; its last byte changes with everything about the ring.
 /// The address of the sender follows.
@@ -37,13 +47,16 @@ pub(super) struct Pending {
     /// The own address.
     pub(super) dst: IpAddr,
     pub(super) socket: OwnedFd,
+    /// Time at which it is closed if it has still not asked for anything.
+    until: Instant,
 }
 
 /// The sockets of this device's addresses, and connections that have asked for nothing yet.
 #[derive(Default)]
 pub(super) struct Listeners {
     listeners: Vec<Listener>,
-    pending: Vec<Pending>,
+    /// In the order in which they have come.
+    pending: VecDeque<Pending>,
 }
 
 struct Listener {
@@ -62,7 +75,16 @@ impl Listeners {
         address: IpAddr,
         interface: u32,
     ) -> io::Result<()> {
-        let socket = socket::listen(address, interface)?;
+        self.adopt(epoll, address, socket::listen(address, interface)?)
+    }
+
+    /// Accepts at a socket that has this address's name already.
+    pub(super) fn adopt(
+        &mut self,
+        epoll: &OwnedFd,
+        address: IpAddr,
+        socket: OwnedFd,
+    ) -> io::Result<()> {
         watch(epoll, &socket)?;
         self.listeners.push(Listener { address, socket });
         Ok(())
@@ -74,35 +96,63 @@ impl Listeners {
         self.pending.extend(others.pending);
     }
 
-    /// Is not found at this address any more.
-    pub(super) fn forget(&mut self, address: IpAddr) {
-        self.listeners.retain(|listener| listener.address != address);
+    /// The socket with this address's name.
+    pub(super) fn socket(&self, address: IpAddr) -> Option<&OwnedFd> {
+        self.listeners
+            .iter()
+            .find(|listener| listener.address == address)
+            .map(|found| &found.socket)
     }
 
-    /// Accepts connections of the same user, and returns those that have said what for. Others are
-    /// closed when they say something that makes no sense.
-    pub(super) fn accept_pending(&mut self, epoll: &OwnedFd) -> Vec<(Pending, Hello)> {
+    /// Is not found at this address any more.
+    pub(super) fn forget(&mut self, epoll: &OwnedFd, address: IpAddr) {
+        let gone = self.listeners.extract_if(.., |listener| listener.address == address);
+        gone.for_each(|listener| unwatch(epoll, &listener.socket));
+    }
+
+    /// Time at which a connection has been silent for too long.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.pending.front().map(|pending| pending.until)
+    }
+
+    /// Accepts some connections, and returns those that have said what for. Others are closed: of
+    /// processes that are not to be trusted, and what says something that makes no sense, or nothing
+    /// for too long.
+    pub(super) fn accept_pending(
+        &mut self,
+        now: Instant,
+        epoll: &OwnedFd,
+    ) -> Vec<(Pending, Hello)> {
         for Listener { address, socket } in &self.listeners {
-            while let Ok(socket) =
-                rustix::net::accept_with(socket, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
-            {
-                if self.pending.len() < MAX_PENDING
-                    && is_same_user(&socket)
-                    && watch(epoll, &socket).is_ok()
-                {
-                    self.pending.push(Pending { dst: *address, socket });
+            for _ in 0..ACCEPT_BATCH {
+                let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+                let Ok(socket) = rustix::net::accept_with(socket, flags) else { break };
+                if check_trust(&socket).is_err() || watch(epoll, &socket).is_err() {
+                    continue;
                 }
+                if self.pending.len() >= MAX_PENDING {
+                    self.pending.pop_front();
+                }
+                let until = now.plus(PENDING_TIMEOUT);
+                self.pending.push_back(Pending { dst: *address, socket, until });
             }
         }
         let mut accepted = Vec::new();
         for pending in mem::take(&mut self.pending) {
             match pending.hello() {
-                Ok(None) => self.pending.push(pending),
+                Ok(None) if now < pending.until => self.pending.push_back(pending),
                 Ok(Some(hello)) => accepted.push((pending, hello)),
-                Err(_) => {}
+                Ok(None) | Err(_) => {}
             }
         }
         accepted
+    }
+
+    /// What a process has done that is stopped then.
+    #[cfg(test)]
+    pub(super) fn accept_only(&self) -> Vec<OwnedFd> {
+        let accept = |listener: &Listener| rustix::net::accept(&listener.socket).ok();
+        self.listeners.iter().filter_map(accept).collect()
     }
 
     #[cfg(test)]
@@ -133,12 +183,13 @@ impl Pending {
     }
 }
 
-/// Asks the process that has `dst` to read a ring from `src`.
+/// Asks the process that has `dst` to read a ring from `src`, and to answer until then.
 pub(super) fn request_channel(
-    src: IpAddr,
-    dst: IpAddr,
+    epoll: &OwnedFd,
+    [src, dst]: [IpAddr; 2],
     interface: u32,
-) -> io::Result<(OwnedFd, Writer)> {
+    until: Instant,
+) -> io::Result<Request> {
     let socket = connect(dst, interface)?;
     let (writer, memory) = Writer::new()?;
     let mut hello = [0; HELLO_RING_LEN];
@@ -146,7 +197,8 @@ pub(super) fn request_channel(
     first.copy_from_slice(&HELLO_RING);
     address.copy_from_slice(&Gid::from(src).0);
     send_with(&socket, &hello, &[memory.as_fd()])?;
-    Ok((socket, writer))
+    watch(epoll, &socket)?;
+    Ok(Request { socket, writer, interface, until })
 }
 
 /// Asks the owner of an address to share it.

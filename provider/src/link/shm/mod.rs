@@ -3,11 +3,11 @@
 //!
 //! Each address that a link is bound to has a socket in the abstract name space of Unix sockets,
 //! which is one per network namespace, as the addresses are. A process that is about to send to an
-//! address tries to connect to the socket of that name. If there is one, and it belongs to the same
-//! user, the sender makes a [ring](ring), sends the memory's descriptor, and gets an event
-//! descriptor with which it can wake the receiver. Until the answer is there, and wherever there is
-//! no such socket, packets take the network stack. The ring carries what the network would: runs of
-//! whole packets, ICRC included.
+//! address tries to connect to the socket of that name. If there is one, of a process that is to be
+//! [trusted](credentials), the sender makes a [ring](ring), sends the memory's descriptor, and gets
+//! an event descriptor with which it can wake the receiver. Until the answer is there, and wherever
+//! there is no such socket, packets take the network stack. The ring carries what the network would:
+//! runs of whole packets, ICRC included.
 //!
 //! By the same socket a process finds the one that has the address that it wants itself, and
 //! [shares](address) it.
@@ -19,13 +19,16 @@ mod acquire;
 mod address;
 mod channel;
 mod claim;
+mod credentials;
 mod listener;
 mod outgoing;
 mod owner;
 mod peer;
 mod ring;
+mod sealed;
 mod sender;
 mod socket;
+mod term;
 
 use std::{
     collections::BTreeMap,
@@ -44,14 +47,18 @@ use super::{BATCH, Datagram, SharingLink};
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners};
-use owner::HANDOVER;
+use owner::{Change, HANDOVER, Place};
 use ring::{Broken, LONGEST};
-use socket::{is_closed, send_with, watch};
+use socket::{Readable, send_with, watch};
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
-/// Time after which runs that found no room are written again.
+/// Time after which runs that found no room are written again; twice as long each time that they
+/// find none again, up to the most.
 const WRITE_RETRY: Duration = Duration::from_micros(50);
+const WRITE_RETRY_MOST: Duration = Duration::from_millis(2);
+/// Number of descriptors of which it is heard in one go that they are readable.
+const EVENTS: usize = 16;
 /// Greatest number of pairs of addresses that are remembered, and of rings from other devices.
 const MAX_PAIRS: usize = 1024;
 
@@ -77,6 +84,10 @@ pub(super) struct ShmLink {
     sleepers: u32,
     /// Time at which runs that found no room are tried again.
     write_at: Option<Instant>,
+    /// Time from one attempt to the next.
+    write_wait: Duration,
+    /// Time of the next look for readers that are stopped.
+    check_at: Option<Instant>,
     buffer: Box<[u8]>,
     sent_runs: u64,
 }
@@ -100,6 +111,8 @@ impl ShmLink {
             sweep_at: Instant::ZERO,
             sleepers: 0,
             write_at: None,
+            write_wait: WRITE_RETRY,
+            check_at: None,
             buffer: vec![0; LONGEST].into(),
             sent_runs: 0,
         })
@@ -160,67 +173,94 @@ impl ShmLink {
 
     /// Gives an address up.
     pub(super) fn forget(&mut self, address: IpAddr) {
-        self.listeners.forget(address);
+        self.listeners.forget(&self.epoll, address);
         self.outgoing.retain(|(src, _), _| *src != address);
         self.incoming.retain(|incoming| incoming.dst != address);
         if let Some(shared) = self.addresses.forget(address) {
-            // others have the same socket, so that closing it does not take it out
-            let _ = epoll::delete(&self.epoll, &shared.udp);
+            shared.leave(&self.epoll);
         }
+    }
+
+    /// True if what arrives at this address's UDP socket makes this link's descriptor readable.
+    pub(super) fn watches(&self, address: IpAddr) -> bool {
+        self.addresses.contains(address)
     }
 
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
     /// readable.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.addresses.search_at().into_iter().chain(self.write_at).min()
+        let Self { addresses, listeners, write_at, check_at, .. } = self;
+        let times = [addresses.deadline(), listeners.deadline(), *write_at, *check_at];
+        times.into_iter().flatten().min()
     }
 
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
     pub(super) fn attend(&mut self, now: Instant) {
-        if self.write_at.is_some_and(|due| due <= now) {
-            self.write_at = None;
-            for outgoing in self.outgoing.values_mut() {
-                let OutgoingChannel::Open(_, sender) = outgoing else { continue };
-                if sender.write_backlog().is_err() {
-                    *outgoing = OutgoingChannel::Absent(now.plus(RETRY));
-                } else if !sender.wake() {
-                    self.write_at = Some(now.plus(WRITE_RETRY));
-                }
-            }
-            self.flush(now);
+        if self.addresses.begin_round(now) {
+            self.update_roles(now);
         }
-        if self.addresses.search_at().is_some_and(|due| due <= now) {
-            self.elect_owners(now);
+        if self.write_at.is_some_and(|due| due <= now) {
+            self.write_backlogs(now);
+        }
+        if self.check_at.is_some_and(|due| due <= now) {
+            self.check_readers(now);
+        }
+        if self.listeners.deadline().is_some_and(|due| due <= now) {
+            self.accept_pending(now);
         }
         if now < self.look_at && self.sleepers == 0 {
             return;
         }
         self.look_at = now.plus(LOOK);
-        let mut events = [const { MaybeUninit::uninit() }; 1];
-        if !matches!(
-            epoll::wait(&self.epoll, &mut events, Some(&Timespec::default())),
-            Ok(([_, ..], _))
-        ) {
+        let mut events = [const { MaybeUninit::uninit() }; EVENTS];
+        let Ok((events, _)) = epoll::wait(&self.epoll, &mut events, Some(&Timespec::default()))
+        else {
+            return;
+        };
+        let says = |readable| events.iter().any(|event| Readable::of(event) == readable);
+        if says(Readable::Others) {
+            self.addresses.note_arrival(now);
+        }
+        if !says(Readable::News) && events.len() < EVENTS {
             return;
         }
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
-        self.accept_pending();
+        self.accept_pending(now);
         self.addresses.read_updates();
-        self.elect_owners(now);
+        self.update_roles(now);
         self.outgoing.values_mut().for_each(|outgoing| outgoing.update(now));
         self.incoming.retain_mut(|incoming| {
-            incoming.closed |= is_closed(&incoming.socket);
+            incoming.update();
             !incoming.closed || !incoming.reader.is_empty()
         });
     }
 
+    /// Writes what found no room.
+    fn write_backlogs(&mut self, now: Instant) {
+        self.write_at = None;
+        self.write_wait = WRITE_RETRY_MOST.min(self.write_wait * 2);
+        for outgoing in self.outgoing.values_mut() {
+            let OutgoingChannel::Open(channel) = outgoing else { continue };
+            if channel.sender.write_backlog().is_err() {
+                *outgoing = OutgoingChannel::Absent(now.plus(RETRY));
+            } else if !channel.sender.wake() {
+                self.write_at = Some(now.plus(self.write_wait));
+            }
+        }
+        self.flush(now);
+        if self.write_at.is_none() {
+            self.write_wait = WRITE_RETRY;
+        }
+    }
+
     /// Accepts processes that ask for a ring or for an address. Those that are refused see that
     /// their connection is closed.
-    fn accept_pending(&mut self) {
-        for (pending, hello) in self.listeners.accept_pending(&self.epoll) {
+    fn accept_pending(&mut self, now: Instant) {
+        for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
             match hello {
                 Hello::Ring(src, reader) => {
                     if self.incoming.len() < MAX_PAIRS
+                        && !self.is_peer(pending.dst)
                         && send_with(&pending.socket, &[0], &[self.wakeup.as_fd()]).is_ok()
                     {
                         reader.set_asleep(self.sleepers > 0);
@@ -240,16 +280,21 @@ impl ShmLink {
         }
     }
 
-    /// Finds a new owner for each address whose owner has ended.
-    fn elect_owners(&mut self, now: Instant) {
+    /// Finds a new owner for each address whose owner has ended or is stopped.
+    fn update_roles(&mut self, now: Instant) {
         let Self { epoll, wakeup, listeners, addresses, .. } = self;
-        let elect =
-            |shared: &mut owner::SharedAddress| shared.elect_owner(now, epoll, wakeup, listeners);
-        let granted: Vec<_> = addresses.iter_mut().filter_map(elect).collect();
-        for (address, grant, owner) in granted {
-            match self.attach_ring(address, grant.ring, owner) {
-                Ok(()) => self.addresses.announce(address),
-                Err(_) => self.addresses.search(address, now.plus(HANDOVER)),
+        let changes = addresses.update_roles(now, &mut Place { epoll, wakeup, listeners });
+        for (address, change) in changes {
+            match change {
+                Change::Granted(grant, owner) => {
+                    if self.attach_ring(address, grant.ring, owner).is_err() {
+                        self.addresses.search(address, now.plus(HANDOVER));
+                    }
+                }
+                Change::Resigned => {
+                    let rings = self.incoming.iter_mut().filter(|incoming| incoming.dst == address);
+                    rings.filter(|ring| ring.src.is_some()).for_each(IncomingChannel::close);
+                }
             }
         }
     }
@@ -257,7 +302,7 @@ impl ShmLink {
     /// Wakes the peers of shared addresses, and tries again later what finds no room.
     fn flush(&mut self, now: Instant) {
         if !self.addresses.flush() {
-            self.write_at = Some(now.plus(WRITE_RETRY));
+            self.write_at = Some(now.plus(self.write_wait));
         }
     }
 
@@ -305,6 +350,13 @@ impl ShmLink {
             self.incoming.retain(|incoming| !incoming.broken);
         }
         self.flush(now);
+        if self.addresses.has_former_peers() {
+            let Self { incoming, addresses, .. } = self;
+            addresses.disconnect_peers(|address| {
+                let mut closed = incoming.iter().filter(|ring| ring.dst == address && ring.closed);
+                closed.any(|ring| !ring.reader.is_empty())
+            });
+        }
         count
     }
 

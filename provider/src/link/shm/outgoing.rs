@@ -1,16 +1,21 @@
 //! Channels to other devices: requesting them, and sending through them.
 
-use std::{io, net::IpAddr};
+use std::{io, net::IpAddr, time::Duration};
 
 use roce_transport::{adapter::Transmit, time::Instant};
 
 use super::{
-    MAX_PAIRS, ShmLink, WRITE_RETRY,
+    MAX_PAIRS, ShmLink,
     channel::{OutgoingChannel, RETRY},
     listener::request_channel,
     ring::RunHeader,
-    socket::watch,
+    term::SILENCE,
 };
+
+/// Time that a process has to answer a request.
+const ANSWER: Duration = Duration::from_secs(1);
+/// Number of channels that are requested in one go for readers that are stopped: each is memory.
+const RENEWALS: usize = 4;
 
 impl ShmLink {
     /// True if there is a channel between the two addresses. If that is not known yet, requests
@@ -24,22 +29,45 @@ impl ShmLink {
     ) -> bool {
         match self.outgoing.get(&(src, dst)) {
             Some(OutgoingChannel::Open(..)) => return true,
-            Some(OutgoingChannel::Requested(..)) => return false,
+            Some(OutgoingChannel::Requested(request)) if now < request.until => return false,
             Some(OutgoingChannel::Absent(until)) if now < *until => return false,
-            Some(OutgoingChannel::Absent(_)) => {}
+            Some(OutgoingChannel::Requested(_) | OutgoingChannel::Absent(_)) => {}
             None => {
                 if dst.is_multicast() || !self.has_room(now) {
                     return false;
                 }
             }
         }
-        let requested = request_channel(src, dst, interface).and_then(|(socket, writer)| {
-            watch(&self.epoll, &socket)?;
-            Ok(OutgoingChannel::Requested(socket, writer))
-        });
-        self.outgoing
-            .insert((src, dst), requested.unwrap_or(OutgoingChannel::Absent(now.plus(RETRY))));
+        let requested = request_channel(&self.epoll, [src, dst], interface, now.plus(ANSWER));
+        let channel =
+            requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
+        self.outgoing.insert((src, dst), channel);
         false
+    }
+
+    /// Looks for readers that are stopped, and asks whether another process has their address by
+    /// now.
+    pub(super) fn check_readers(&mut self, now: Instant) {
+        let mut is_unread = false;
+        let mut renewals = RENEWALS;
+        for (&(src, dst), outgoing) in &mut self.outgoing {
+            let OutgoingChannel::Open(channel) = outgoing else { continue };
+            is_unread |= channel.sender.is_unread();
+            let is_stalled = channel.sender.is_stalled();
+            if !is_stalled {
+                channel.renewals = 0;
+            }
+            channel.renewal.take_if(|request| !is_stalled || request.until <= now);
+            if is_stalled && channel.renewal.is_none() && renewals > 0 {
+                renewals -= 1;
+                // another process needs some time to take over; perhaps there is none
+                let until = now.plus(SILENCE * (3 << channel.renewals.min(5)));
+                channel.renewals = channel.renewals.saturating_add(1);
+                let interface = channel.interface;
+                channel.renewal = request_channel(&self.epoll, [src, dst], interface, until).ok();
+            }
+        }
+        self.check_at = is_unread.then(|| now.plus(SILENCE));
     }
 
     /// True if another pair of addresses can be remembered.
@@ -66,10 +94,11 @@ impl ShmLink {
     ) -> Option<io::Result<usize>> {
         let first = runs.first()?;
         let key = (first.src, first.dst);
-        let Some(OutgoingChannel::Open(_, sender)) = self.outgoing.get_mut(&key) else {
+        let Some(OutgoingChannel::Open(channel)) = self.outgoing.get_mut(&key) else {
             return None;
         };
         let mut taken = 0;
+        let sender = &mut channel.sender;
         let mut result = Ok(());
         for run in runs {
             let payload = bytes.get(run.range.clone()).unwrap_or_default();
@@ -81,7 +110,11 @@ impl ShmLink {
         }
         self.sent_runs += taken as u64;
         if !sender.wake() {
-            self.write_at = Some(now.plus(WRITE_RETRY));
+            self.write_at = Some(now.plus(self.write_wait));
+        }
+        if self.check_at.is_none() {
+            sender.is_stalled(); // from now on
+            self.check_at = Some(now.plus(SILENCE));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));

@@ -17,8 +17,10 @@ use super::{
     listener::{Listeners, request_grant},
     ring::Writer,
     sender::ShmSender,
-    socket::{is_closed, receive_with, send_with, watch},
+    socket::{Readable, accept_here, is_closed, receive_with, send_with, unwatch, watch_for},
+    term::{SILENCE, Terms},
 };
+use crate::readiness::is_readable;
 
 /// Time after which it is tried again to have an address that passes from one process to another.
 pub(super) const HANDOVER: Duration = Duration::from_millis(2);
@@ -28,101 +30,260 @@ pub(super) struct SharedAddress {
     pub(super) address: IpAddr,
     pub(super) interface: u32,
     /// The UDP socket.
-    pub(super) udp: OwnedFd,
+    udp: OwnedFd,
+    /// The socket with the address's name. The owner alone accepts there.
+    name: OwnedFd,
     pub(super) claims: ClaimTable,
+    terms: Terms,
+    /// The term of this process's owner, or of the one that it had last.
+    term: Option<u64>,
     /// Services that this device listens for.
     pub(super) services: BTreeSet<ServiceId>,
-    pub(super) role: Role,
+    role: Role,
 }
 
 /// Role of this process at an address.
-pub(super) enum Role {
+enum Role {
     Owner,
-    /// With a connection to the owner, which is closed when the owner ends.
-    Peer(Arc<OwnedFd>),
-    /// Has asked the new owner for a grant.
-    Requesting(OwnedFd),
+    Peer {
+        /// Connection to the owner, which is closed when the owner ends.
+        owner: Arc<OwnedFd>,
+        /// Something has arrived for the owner to read. If it still does nothing at this time, it
+        /// is stopped.
+        check_at: Option<Instant>,
+    },
+    /// Has asked the owner for a grant, and waits for it until then.
+    Requesting(OwnedFd, Instant),
     /// The owner has ended. The next one is looked for from this time on.
     Searching(Instant),
 }
 
-/// Descriptors that a peer process gets from the owner.
+/// What a process gets from the owner that it becomes a peer of.
 pub(super) struct Grant {
     pub(super) ring: OwnedFd,
     pub(super) udp: OwnedFd,
+    pub(super) name: OwnedFd,
     pub(super) claims: OwnedFd,
+    /// The owner's term.
+    pub(super) term: u64,
 }
 
-/// A grant that this process has got: the address, and the connection to its owner.
-pub(super) type Granted = (IpAddr, Grant, Arc<OwnedFd>);
+/// What of a link the roles at its addresses concern.
+pub(super) struct Place<'a> {
+    pub(super) epoll: &'a OwnedFd,
+    pub(super) wakeup: &'a OwnedFd,
+    pub(super) listeners: &'a mut Listeners,
+}
+
+/// What has become of this process at an address.
+pub(super) enum Change {
+    /// It is a peer, with this grant, by this connection to the owner.
+    Granted(Grant, Arc<OwnedFd>),
+    /// It is the owner no more.
+    Resigned,
+}
 
 impl Grant {
     /// The owner's grant; nothing while it has not answered.
     pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Self>> {
-        match receive_with(socket, &mut [0]) {
+        let mut term = [0; 8];
+        match receive_with(socket, &mut term) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
             Ok((0, _)) => Err(io::ErrorKind::ConnectionRefused.into()),
             Ok((_, descriptors)) => {
-                let [ring, udp, claims] = descriptors
+                let [ring, udp, name, claims] = descriptors
                     .try_into()
                     .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
-                Ok(Some(Self { ring, udp, claims }))
+                Ok(Some(Self { ring, udp, name, claims, term: u64::from_ne_bytes(term) }))
             }
         }
     }
 }
 
 impl SharedAddress {
+    /// An address of which this process is the owner: the first one.
+    pub(super) fn owned(
+        epoll: &OwnedFd,
+        address: IpAddr,
+        interface: u32,
+        udp: OwnedFd,
+        name: OwnedFd,
+    ) -> io::Result<Self> {
+        watch_for(epoll, &udp, Readable::Datagrams)?;
+        let claims = ClaimTable::new()?;
+        let (terms, services) = (claims.terms()?, BTreeSet::new());
+        let (term, role) = (Some(terms.current()), Role::Owner);
+        Ok(Self { address, interface, udp, name, claims, terms, term, services, role })
+    }
+
+    /// An address that another process owns, to which `owner` is the connection.
+    pub(super) fn granted(
+        epoll: &OwnedFd,
+        address: IpAddr,
+        interface: u32,
+        grant: Grant,
+        owner: Arc<OwnedFd>,
+    ) -> io::Result<Self> {
+        let Grant { udp, name, claims, term, .. } = grant;
+        let claims = ClaimTable::join(&claims)?;
+        let (terms, services) = (claims.terms()?, BTreeSet::new());
+        let term = Some(term);
+        let role = Role::Peer { owner, check_at: None };
+        let shared = Self { address, interface, udp, name, claims, terms, term, services, role };
+        shared.watch_owner(epoll)?;
+        Ok(shared)
+    }
+
     pub(super) const fn is_owner(&self) -> bool {
         matches!(self.role, Role::Owner)
+    }
+
+    /// The connection to the owner, if that is another process.
+    pub(super) const fn owner(&self) -> Option<&Arc<OwnedFd>> {
+        if let Role::Peer { owner, .. } = &self.role { Some(owner) } else { None }
+    }
+
+    /// Time at which its [role](Self::update_role) may change although nothing arrives.
+    pub(super) const fn deadline(&self) -> Option<Instant> {
+        match self.role {
+            Role::Owner => None,
+            Role::Peer { check_at, .. } => check_at,
+            Role::Requesting(_, due) | Role::Searching(due) => Some(due),
+        }
+    }
+
+    /// The owner counts a round. Returns true if the role may change now.
+    pub(super) fn begin_round(&self, now: Instant) -> bool {
+        if self.is_owner() {
+            self.terms.count_round();
+        }
+        let is_over = matches!(self.role, Role::Owner | Role::Peer { .. })
+            && Some(self.terms.current()) != self.term;
+        is_over || self.deadline().is_some_and(|due| due <= now)
+    }
+
+    /// Something has arrived that the owner is to read.
+    pub(super) fn note_arrival(&mut self, now: Instant) {
+        if let Role::Peer { check_at: check_at @ None, .. } = &mut self.role {
+            *check_at = Some(now.plus(SILENCE));
+            self.terms.watch(now);
+        }
+    }
+
+    /// Looks for the owner anew, although it may not have ended.
+    pub(super) fn search(&mut self, due: Instant) {
+        self.terms.watch(due);
+        self.term = None;
+        self.role = Role::Searching(due);
     }
 
     /// Grants the address to the process at the other end of `socket`, which `wakeup` wakes.
     pub(super) fn grant(&self, socket: &OwnedFd, wakeup: OwnedFd) -> io::Result<ShmSender> {
         let (writer, memory) = Writer::new()?;
-        let descriptors = [memory.as_fd(), self.udp.as_fd(), self.claims.as_fd()];
-        send_with(socket, &[0], &descriptors)?;
+        let descriptors =
+            [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
+        send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
         Ok(ShmSender::new(writer, wakeup))
     }
 
-    /// If the owner has ended, looks for the next one, which may be this process. Returns what a
-    /// new owner has granted.
-    pub(super) fn elect_owner(
-        &mut self,
-        now: Instant,
-        epoll: &OwnedFd,
-        wakeup: &OwnedFd,
-        listeners: &mut Listeners,
-    ) -> Option<Granted> {
-        let mut granted = None;
-        let again = Role::Searching(now.plus(HANDOVER));
-        self.role = match mem::replace(&mut self.role, again) {
-            Role::Peer(owner) if is_closed(&owner) => Role::Searching(now),
-            Role::Requesting(socket) => match Grant::receive(&socket) {
-                Ok(None) => Role::Requesting(socket),
+    /// If the owner has ended or is stopped, looks for the next one, which may be this process.
+    pub(super) fn update_role(&mut self, now: Instant, place: &mut Place<'_>) -> Option<Change> {
+        let is_over = Some(self.terms.current()) != self.term;
+        let mut change = None;
+        self.role = match mem::replace(&mut self.role, Role::Searching(now.plus(HANDOVER))) {
+            Role::Owner if is_over => {
+                self.resign(place);
+                self.terms.watch(now);
+                change = Some(Change::Resigned);
+                Role::Searching(now)
+            }
+            Role::Peer { owner, .. } if is_over || is_closed(&owner) => {
+                self.terms.watch(now);
+                Role::Searching(now)
+            }
+            // this process has been stopped itself, the owner with it perhaps
+            Role::Peer { owner, check_at: Some(due) } if due.plus(SILENCE) <= now => {
+                self.terms.watch(now);
+                Role::Peer { owner, check_at: Some(now.plus(SILENCE)) }
+            }
+            Role::Peer { owner, check_at: Some(due) } if due <= now => {
+                let is_awaited = is_readable(self.udp.as_fd()) || is_readable(self.name.as_fd());
+                match self.terms.silent(now).filter(|_| is_awaited) {
+                    Some(term) => self.succeed(now, term, place),
+                    None => {
+                        let _ = self.watch_owner(place.epoll);
+                        Role::Peer { owner, check_at: None }
+                    }
+                }
+            }
+            Role::Requesting(socket, due) => match Grant::receive(&socket) {
+                Ok(None) if now < due => Role::Requesting(socket, due),
+                Ok(None) => Role::Searching(now),
                 Ok(Some(grant)) => {
-                    let owner = Arc::new(socket);
                     debug!(address = %self.address, "another process receives for this one");
-                    granted = Some((self.address, grant, owner.clone()));
-                    Role::Peer(owner)
+                    self.term = Some(grant.term);
+                    let _ = self.watch_owner(place.epoll);
+                    let owner = Arc::new(socket);
+                    change = Some(Change::Granted(grant, owner.clone()));
+                    Role::Peer { owner, check_at: None }
                 }
                 Err(_) => return None,
             },
             other => other,
         };
         if matches!(self.role, Role::Searching(due) if due <= now) {
-            self.role = if listeners.listen(epoll, self.address, self.interface).is_ok() {
-                // From now on this process reads the UDP socket. A thread that sleeps does so on
-                // this link's descriptor.
-                let _ = watch(epoll, &self.udp);
-                info!(address = %self.address, "this process receives for all at the address");
-                Role::Owner
-            } else {
-                let requested = request_grant(epoll, wakeup, self.address, self.interface);
-                requested.map_or(Role::Searching(now.plus(HANDOVER)), Role::Requesting)
+            // the term of the owner that has ended, or of one that is stopped
+            let ended = self.term.filter(|term| *term == self.terms.current());
+            self.role = match ended.or_else(|| self.terms.silent(now)) {
+                Some(term) => self.succeed(now, term, place),
+                None => self.request(now, place),
             };
         }
-        granted
+        change
+    }
+
+    /// Becomes the owner after this term, unless another process does.
+    fn succeed(&mut self, now: Instant, term: u64, place: &mut Place<'_>) -> Role {
+        let Place { epoll, listeners, .. } = place;
+        let again = Role::Searching(now.plus(HANDOVER));
+        let Ok(name) = self.name.try_clone() else { return again };
+        let Some(own) = self.terms.begin_after(term) else { return again };
+        self.term = Some(own);
+        // From now on this process reads the UDP socket, and accepts. A thread that sleeps does so on
+        // this link's descriptor.
+        unwatch(epoll, &self.name);
+        let _ = watch_for(epoll, &self.udp, Readable::Datagrams);
+        let _ = accept_here(&name).and_then(|()| listeners.adopt(epoll, self.address, name));
+        info!(address = %self.address, term = own, "this process receives for all at the address");
+        Role::Owner
+    }
+
+    /// Asks the owner for a grant.
+    fn request(&self, now: Instant, place: &Place<'_>) -> Role {
+        let Place { epoll, wakeup, .. } = place;
+        match request_grant(epoll, wakeup, self.address, self.interface) {
+            Ok(socket) => Role::Requesting(socket, now.plus(SILENCE)),
+            Err(_) => Role::Searching(now.plus(HANDOVER)),
+        }
+    }
+
+    /// Leaves to the process that has begun another term what the owner does.
+    fn resign(&self, place: &mut Place<'_>) {
+        place.listeners.forget(place.epoll, self.address);
+        let _ = self.watch_owner(place.epoll);
+        info!(address = %self.address, "another process receives for all at the address by now");
+    }
+
+    /// Has this process hear when something arrives for the owner.
+    fn watch_owner(&self, epoll: &OwnedFd) -> io::Result<()> {
+        watch_for(epoll, &self.udp, Readable::Others)?;
+        watch_for(epoll, &self.name, Readable::Others)
+    }
+
+    /// Gives the address up.
+    pub(super) fn leave(&self, epoll: &OwnedFd) {
+        unwatch(epoll, &self.udp);
+        unwatch(epoll, &self.name);
     }
 }

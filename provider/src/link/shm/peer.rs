@@ -23,6 +23,12 @@ use crate::link::{Datagram, DatagramMeta};
 /// Number of services that a peer can name in one message.
 pub(super) const MAX_SERVICES: usize = 8192;
 
+/// Number of peers at an address that are remembered: more than there are partitions, since one is
+/// a peer before it has chosen its own.
+const MAX_PEERS: usize = 2 * IdPartition::COUNT as usize;
+/// Number of announcements of a peer that are read in one go.
+const UPDATES: usize = 4;
+
 /// The peers of all addresses, and what is forwarded to them.
 #[derive(Default)]
 pub(super) struct Peers {
@@ -45,7 +51,15 @@ pub(super) struct Peer {
 }
 
 impl Peers {
+    /// Adds a peer. If there are too many, it takes the place of one that has not announced its
+    /// partition; if all have, it is disconnected.
     pub(super) fn add(&mut self, address: IpAddr, socket: OwnedFd, sender: ShmSender) {
+        let here = self.peers.iter().filter(|peer| peer.address == address);
+        if here.count() >= MAX_PEERS {
+            let is_silent = |peer: &Peer| peer.address == address && peer.partition.is_none();
+            let Some(silent) = self.peers.iter().position(is_silent) else { return };
+            self.peers.remove(silent);
+        }
         let (partition, services) = (None, BTreeSet::new());
         self.peers.push(Peer { address, socket, partition, services, sender });
     }
@@ -64,19 +78,26 @@ impl Peers {
         self.peers.iter().any(|peer| peer.partition.is_none())
     }
 
-    /// Reads what peers announce, and forgets those that have ended.
-    pub(super) fn read_updates(&mut self) {
+    /// Reads what peers announce, and forgets those that have ended. Returns true if one has
+    /// announced something.
+    pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
+        let mut is_news = false;
         self.peers.retain_mut(|peer| {
-            loop {
-                message.resize(1 + 8 * MAX_SERVICES, 0);
+            message.resize(1 + 8 * MAX_SERVICES, 0);
+            for _ in 0..UPDATES {
                 match rustix::net::recv(&peer.socket, &mut message[..], RecvFlags::DONTWAIT) {
                     Ok((_, 0)) => return false,
-                    Ok((_, length)) => peer.update(&message[..length]),
+                    Ok((_, length)) => {
+                        peer.update(&message[..length]);
+                        is_news = true;
+                    }
                     Err(error) => return matches!(error, Errno::AGAIN | Errno::INTR),
                 }
             }
+            true // more are read next time
         });
+        is_news
     }
 
     /// Forwards a datagram to the first peer that `is` accepts. Returns false if there is none.

@@ -5,9 +5,8 @@
 //! nothing that the other writes can make this side read or write outside of the ring.
 
 use std::{
-    fs::File,
     io,
-    os::fd::{AsFd, OwnedFd},
+    os::fd::OwnedFd,
     sync::atomic::{AtomicU64, Ordering, fence},
 };
 
@@ -16,9 +15,9 @@ use roce_transport::{
     addr::ROCE_UDP_PORT,
     mem::{Memory, read_words, write_words},
 };
-use rustix::fs::{MemfdFlags, SealFlags};
 use thiserror::Error;
 
+use super::sealed;
 use crate::region::MmapMemory;
 
 /// Number of bytes of records that may be written and not yet read. A power of two.
@@ -154,12 +153,8 @@ pub(super) struct Writer {
 impl Writer {
     /// A new ring, and the descriptor by which another process reaches it.
     pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
-        let memory =
-            rustix::fs::memfd_create("roce ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&memory, SIZE)?;
-        rustix::fs::fcntl_add_seals(&memory, seals())?;
-        let file = File::from(memory);
-        let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
+        let file = sealed::create("roce ring", SIZE)?;
+        let ring = Ring(sealed::map(&file, SIZE)?);
         ring.prefault();
         Ok((Self { ring, head: 0, tail: 0, page: 0 }, file.into()))
     }
@@ -206,6 +201,12 @@ impl Writer {
         self.tail == self.head
     }
 
+    /// Where the reader stands, if it has not read everything.
+    pub(super) fn unread(&self) -> Option<u64> {
+        let tail = self.ring.word(TAIL).load(Ordering::Acquire);
+        (tail != self.head).then_some(tail)
+    }
+
     /// True if the other side sleeps and must be woken; once for each time that it went to sleep.
     pub(super) fn must_wake(&self) -> bool {
         // Either this sees that it sleeps, or it sees, after it said so, what was written.
@@ -226,13 +227,7 @@ pub(super) struct Reader {
 impl Reader {
     /// The ring that another process has made, if it is one.
     pub(super) fn new(memory: OwnedFd) -> io::Result<Self> {
-        let file = File::from(memory);
-        // memory that can be cut short would kill the process that reads it
-        let sealed = rustix::fs::fcntl_get_seals(file.as_fd())?.contains(seals());
-        if !sealed || file.metadata()?.len() != SIZE {
-            return Err(io::ErrorKind::InvalidData.into());
-        }
-        let ring = Ring(MmapMemory::shared(&file, SIZE as usize)?);
+        let ring = Ring(sealed::map(&memory.into(), SIZE)?);
         ring.prefault();
         Ok(Self { ring, tail: 0, head: 0 })
     }
@@ -252,6 +247,10 @@ impl Reader {
             let word = self.ring.at(self.tail).load(Ordering::Relaxed);
             let mut found = None;
             let taken = if word == SKIP {
+                // never at the beginning, so that there is a run behind it
+                if position == 0 {
+                    return Err(Broken);
+                }
                 CAPACITY - position
             } else {
                 let header = found.insert(RunHeader::parse(word)?);
@@ -287,10 +286,6 @@ impl Reader {
         self.ring.word(ASLEEP).store(u64::from(asleep), Ordering::Relaxed);
         fence(Ordering::SeqCst); // see `must_wake`
     }
-}
-
-fn seals() -> SealFlags {
-    SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL
 }
 
 #[cfg(test)]
@@ -382,9 +377,14 @@ mod tests {
             writer.ring.word(HEAD).store(16, Ordering::Relaxed); // eight bytes of a record
             assert_eq!(reader.pop(&mut buffer), Err(Broken), "{word:#x}");
         }
-        let (mut writer, mut reader) = ring();
+        let (writer, mut reader) = ring();
         writer.ring.at(0).store(SKIP, Ordering::Relaxed);
         writer.ring.word(HEAD).store(8, Ordering::Relaxed);
+        assert_eq!(reader.pop(&mut buffer), Err(Broken));
+        // a writer that goes on so would keep the reader going on, too
+        let (mut writer, mut reader) = ring();
+        writer.ring.at(0).store(SKIP, Ordering::Relaxed);
+        writer.ring.word(HEAD).store(CAPACITY, Ordering::Relaxed);
         assert_eq!(reader.pop(&mut buffer), Err(Broken));
         for tail in [8, u64::MAX] {
             writer.ring.word(TAIL).store(tail, Ordering::Relaxed);
@@ -394,27 +394,6 @@ mod tests {
             }
             assert_eq!(result, if tail == 8 { Ok(false) } else { Err(Broken) });
         }
-    }
-
-    #[test]
-    fn memory_that_can_be_cut_short_is_refused() {
-        let open =
-            rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .unwrap();
-        rustix::fs::ftruncate(&open, SIZE).unwrap();
-        assert!(Reader::new(open).is_err());
-        let short =
-            rustix::fs::memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .unwrap();
-        rustix::fs::ftruncate(&short, SIZE - 1).unwrap();
-        rustix::fs::fcntl_add_seals(&short, seals()).unwrap();
-        assert!(Reader::new(short).is_err());
-        let file = tempfile();
-        assert!(Reader::new(file).is_err());
-    }
-
-    fn tempfile() -> OwnedFd {
-        File::open("/dev/null").unwrap().into()
     }
 
     #[test]

@@ -16,11 +16,32 @@ pub(super) struct ShmSender {
     /// Runs that found no room, in order.
     backlog: VecDeque<(RunHeader, Box<[u8]>)>,
     backlog_bytes: usize,
+    /// Where the reader stood when it was last looked at, if it had something to read.
+    stood: Option<u64>,
 }
 
 impl ShmSender {
     pub(super) const fn new(writer: Writer, wakeup: OwnedFd) -> Self {
-        Self { writer, wakeup, backlog: VecDeque::new(), backlog_bytes: 0 }
+        Self { writer, wakeup, backlog: VecDeque::new(), backlog_bytes: 0, stood: None }
+    }
+
+    /// Sends to another reader from now on, first what still waits.
+    pub(super) fn redirect(&mut self, writer: Writer, wakeup: OwnedFd) {
+        (self.writer, self.wakeup, self.stood) = (writer, wakeup, None);
+    }
+
+    /// True if the reader has something to read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.writer.unread().is_some()
+    }
+
+    /// True if the reader had something to read when this was last called, and has read nothing
+    /// since.
+    pub(super) fn is_stalled(&mut self) -> bool {
+        let stands = self.writer.unread();
+        let is_stalled = stands.is_some() && stands == self.stood;
+        self.stood = stands;
+        is_stalled
     }
 
     pub(super) fn send(&mut self, header: RunHeader, bytes: &[u8]) -> io::Result<()> {

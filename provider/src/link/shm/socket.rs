@@ -12,26 +12,41 @@ use rustix::{
     event::epoll,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType, sockopt,
+        SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
     },
 };
 
+use super::credentials::check_trust;
+
 /// Number of descriptors that come with one message.
-const MAX_DESCRIPTORS: usize = 3;
+const MAX_DESCRIPTORS: usize = 4;
 
 /// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::bind(&socket, &name(address, interface)?)?;
-    rustix::net::listen(&socket, 128)?;
+    accept_here(&socket)?;
     Ok(socket)
 }
 
-/// A connection to the process that has the name of an address, if it is of the same user.
+/// Has those who connect from now on see that it is this process that listens.
+pub(super) fn accept_here(socket: &OwnedFd) -> io::Result<()> {
+    Ok(rustix::net::listen(socket, 128)?)
+}
+
+/// A connection to the process that has the name of an address, if that is
+/// [to be trusted](check_trust).
 pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    let socket = connect_unchecked(address, interface)?;
+    check_trust(&socket)?;
+    Ok(socket)
+}
+
+/// A connection to whoever has the name of an address.
+pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
     rustix::net::connect(&socket, &name(address, interface)?)?;
-    if is_same_user(&socket) { Ok(socket) } else { Err(io::ErrorKind::PermissionDenied.into()) }
+    Ok(socket)
 }
 
 /// The name of an address's socket. A link-local address means something only together with an
@@ -51,12 +66,6 @@ fn unix_socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// True if the process at the other end is of the user of this one. Others can neither read what is
-/// sent nor take part.
-pub(super) fn is_same_user(socket: &OwnedFd) -> bool {
-    sockopt::socket_peercred(socket).is_ok_and(|other| other.uid == rustix::process::geteuid())
-}
-
 /// True if the process at the other end has closed the connection, or has ended.
 pub(super) fn is_closed(socket: &OwnedFd) -> bool {
     match rustix::net::recv(socket, &mut [0u8; 1], RecvFlags::DONTWAIT) {
@@ -65,8 +74,56 @@ pub(super) fn is_closed(socket: &OwnedFd) -> bool {
     }
 }
 
+/// What it means that a watched descriptor is readable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Readable {
+    /// A process has come, said something, or gone.
+    News = 0,
+    /// Datagrams have arrived, which this process reads.
+    Datagrams = 1,
+    /// Something has arrived that another process is to read. It is said once, until it is watched
+    /// anew.
+    Others = 2,
+}
+
+impl Readable {
+    /// What an event says.
+    pub(super) fn of(event: &epoll::Event) -> Self {
+        match event.data.u64() {
+            1 => Self::Datagrams,
+            2 => Self::Others,
+            _ => Self::News,
+        }
+    }
+}
+
+/// Watches a descriptor for news.
 pub(super) fn watch(epoll: &OwnedFd, descriptor: &OwnedFd) -> io::Result<()> {
-    Ok(epoll::add(epoll, descriptor, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?)
+    watch_for(epoll, descriptor, Readable::News)
+}
+
+/// Watches a descriptor, in this way from now on.
+pub(super) fn watch_for(
+    epoll: &OwnedFd,
+    descriptor: &OwnedFd,
+    readable: Readable,
+) -> io::Result<()> {
+    let once = if readable == Readable::Others {
+        epoll::EventFlags::ONESHOT
+    } else {
+        epoll::EventFlags::empty()
+    };
+    let (data, flags) = (epoll::EventData::new_u64(readable as u64), epoll::EventFlags::IN | once);
+    match epoll::modify(epoll, descriptor, data, flags) {
+        Err(rustix::io::Errno::NOENT) => Ok(epoll::add(epoll, descriptor, data, flags)?),
+        result => Ok(result?),
+    }
+}
+
+/// Watches a descriptor no more. It must be said: other processes have the same socket, so that
+/// closing it does not take it out.
+pub(super) fn unwatch(epoll: &OwnedFd, descriptor: &OwnedFd) {
+    let _ = epoll::delete(epoll, descriptor);
 }
 
 /// Sends bytes, and descriptors with them.

@@ -12,17 +12,23 @@ use rustix::net::SendFlags;
 use socket2::Socket;
 
 use super::{
-    listener::{HELLO_RING, HELLO_RING_LEN, MAX_PENDING},
+    listener::{
+        ACCEPT_BATCH, HELLO_RING, HELLO_RING_LEN, MAX_PENDING, PENDING_TIMEOUT, request_grant,
+    },
     ring::Writer,
-    socket::connect,
+    socket::{connect, is_closed, receive_with},
     *,
 };
 use crate::bind::BindError;
 
+mod stopped;
+mod trust;
+
 /// Addresses that nothing else uses: the tests of one process have a network of their own each.
 fn addresses(test: u8) -> [IpAddr; 2] {
+    trust::prepare();
     let [.., high, low] = std::process::id().to_be_bytes();
-    [1, 2].map(|host| Ipv4Addr::new(240 | test, high, low, host).into())
+    [1, 2].map(|host| Ipv4Addr::new(240 | (test % 16), high, low, host + test / 16 * 2).into())
 }
 
 fn at(micros: u64) -> Instant {
@@ -225,18 +231,58 @@ fn a_hello_that_makes_no_sense_is_refused() {
     drop(nothing);
     b.attend(at(2000));
     assert_eq!((b.incoming.len(), b.listeners.counts().1), (0, 0));
-    let crowd: Vec<_> = (0..MAX_PENDING + 10).map(|_| connect()).collect();
-    b.attend(at(4000));
-    assert_eq!(b.listeners.counts().1, MAX_PENDING);
-    drop(crowd);
-    b.attend(at(6000));
-    assert!(b.listeners.counts().1 == 0);
     // and still it is there for others
     let mut a = device(src);
-    a.reaches(at(6000), src, dst, 0);
-    b.attend(at(8000));
-    a.attend(at(8000));
-    assert!(a.reaches(at(8001), src, dst, 0));
+    a.reaches(at(4000), src, dst, 0);
+    b.attend(at(4000));
+    a.attend(at(4000));
+    assert!(a.reaches(at(4001), src, dst, 0));
+}
+
+/// Connects so often without saying anything, and has the link look at it all, from this time on.
+fn crowd(link: &mut ShmLink, address: IpAddr, number: usize, from: u64) -> (Vec<OwnedFd>, u64) {
+    let crowd: Vec<_> = (0..number).map(|_| connect(address, 0).unwrap()).collect();
+    let mut now = from;
+    for _ in (0..number).step_by(ACCEPT_BATCH) {
+        link.attend(at(now));
+        now += 1000;
+    }
+    (crowd, now)
+}
+
+#[test]
+fn processes_that_connect_and_say_nothing_keep_nobody_out() {
+    let [src, dst] = addresses(14);
+    let mut b = device(dst);
+    let (silent, now) = crowd(&mut b, dst, MAX_PENDING + 10, 0);
+    assert_eq!(b.listeners.counts().1, MAX_PENDING);
+    let is_refused = |socket: &OwnedFd| is_closed(socket);
+    assert_eq!(silent.iter().filter(|socket| is_refused(socket)).count(), 10);
+    assert!(silent[..10].iter().all(is_refused), "those that were silent for longest");
+    let mut a = device(src);
+    a.reaches(at(now), src, dst, 0);
+    b.attend(at(now));
+    a.attend(at(now));
+    assert!(a.reaches(at(now + 1), src, dst, 0));
+    // what they hold is given back in time, whether or not anything else happens
+    let timeout = PENDING_TIMEOUT.as_micros() as u64;
+    assert!(b.deadline().is_some_and(|due| due <= at(now + timeout)));
+    b.park();
+    b.unpark();
+    b.attend(at(now + timeout));
+    assert_eq!((b.listeners.counts().1, b.deadline()), (0, None));
+    assert!(silent.iter().all(is_refused));
+}
+
+#[test]
+fn few_connections_are_looked_at_in_one_go() {
+    let [_, dst] = addresses(15);
+    let mut b = device(dst);
+    let _crowd: Vec<_> = (0..3 * ACCEPT_BATCH).map(|_| connect(dst, 0).unwrap()).collect();
+    for round in 1..=3 {
+        b.attend(at(1000 * round as u64));
+        assert_eq!(b.listeners.counts().1, round * ACCEPT_BATCH);
+    }
 }
 
 #[test]
@@ -333,6 +379,39 @@ fn a_datagram_is_forwarded_to_the_partition_that_it_is_for() {
     drop(b);
     a.attend(at(2));
     assert!(!a.forward(&Datagram::new(&net, &packets[1])));
+}
+
+/// Processes that ask for an address, and then neither say which partition they have nor stop saying
+/// it, keep no other from it.
+#[test]
+fn peers_that_misbehave_are_bounded() {
+    let [address, _] = addresses(22);
+    let mut a = owner(address);
+    let silent = ShmLink::new(true).unwrap();
+    let request = || request_grant(&silent.epoll, &silent.wakeup, address, 0).unwrap();
+    let mut sockets = Vec::new();
+    for now in 0..2 * u64::from(IdPartition::COUNT) + 10 {
+        sockets.push(request());
+        a.attend(at(1000 * now));
+    }
+    let are_connected = |sockets: &[OwnedFd]| {
+        let is_open =
+            |socket: &&OwnedFd| receive_with(socket, &mut [0; 8]).is_ok_and(|(n, _)| n > 0);
+        let first = sockets.iter().filter(is_open).count(); // the grant
+        let open = sockets.iter().filter(|socket| !is_closed(socket)).count();
+        (first, open)
+    };
+    let most = 2 * usize::from(IdPartition::COUNT);
+    assert_eq!(are_connected(&sockets), (most + 10, most));
+    let flood = sockets.pop().unwrap();
+    while send_with(&flood, &[9], &[]).is_ok() {}
+    let start = std::time::Instant::now();
+    a.attend(at(1_000_000));
+    assert!(send_with(&flood, &[9], &[]).is_ok(), "some are read");
+    while send_with(&flood, &[9], &[]).is_ok() {}
+    assert!(start.elapsed() < Duration::from_secs(10));
+    a.park();
+    assert!(peer(&mut a, address).unwrap().is_peer(address));
 }
 
 #[test]

@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(1);
 /// Time after a packet by the sockets for which they are looked at in every call.
 const LATELY: Duration = Duration::from_millis(1);
 
-/// Treatment of other processes of the same user on the same host.
+/// Treatment of other processes of the same user on the same host, in the same namespaces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Locality {
     /// As any other host: all packets take the network stack.
@@ -53,7 +53,8 @@ pub enum Locality {
     SharedMemory,
     /// As `SharedMemory`, and they can have the same addresses at the same time. Each then has a
     /// [partition](super::SharingLink::partition) of the numbers. The first receives for all, so it
-    /// must [receive](Link::receive) whether or not it expects something itself.
+    /// must [receive](Link::receive) whether or not it expects something itself; from one that does
+    /// not, another takes over.
     SharedAddress {
         /// Partition to take if it is free, modulo the number of partitions; else the next one that
         /// is.
@@ -340,8 +341,10 @@ impl Link for UdpLink {
     }
 
     fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        // a socket that another process reads is left out until it is this link's to read
-        let own = self.ports.iter().filter(|port| port.is_read_here(self.shm.as_ref()));
+        // `shm` watches those that other processes may read
+        let is_watched =
+            |port: &&Port| self.shm.as_ref().is_some_and(|shm| shm.watches(port.address));
+        let own = self.ports.iter().filter(|port| !is_watched(port));
         let sockets = own.map(|port| port.socket.as_fd());
         sockets
             .chain([self.groups.descriptor()])

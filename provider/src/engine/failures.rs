@@ -1,0 +1,88 @@
+//! Failed calls of a link, and when they mean that it is lost.
+
+use std::time::Duration;
+
+use roce_transport::time::Instant;
+
+/// Number of failed calls in a row after which the link can count as lost.
+pub(crate) const LOST_AFTER: u32 = 64;
+/// Time for which nothing must have succeeded until then: a link that is looked at all the time
+/// fails 64 times in a moment. Failures that are further apart are none in a row: in between nobody
+/// has looked.
+pub(crate) const LOST_TIME: Duration = Duration::from_secs(1);
+
+/// Failed calls in a row.
+#[derive(Debug, Default)]
+pub(super) struct Failures {
+    count: u32,
+    /// Times of the first and of the last.
+    first: Instant,
+    last: Instant,
+    is_lost: bool,
+}
+
+impl Failures {
+    /// True if the link is lost for good.
+    pub(super) const fn is_lost(&self) -> bool {
+        self.is_lost
+    }
+
+    pub(super) const fn note_success(&mut self) {
+        self.count = 0;
+    }
+
+    /// Notes that a call has failed. Returns true if it is the first in a row.
+    pub(super) fn note_failure(&mut self, now: Instant) -> bool {
+        if self.count == 0 || now.since(self.last) > LOST_TIME {
+            (self.count, self.first) = (0, now);
+        }
+        self.count = self.count.saturating_add(1);
+        self.last = now;
+        self.is_lost |= self.count >= LOST_AFTER && now.since(self.first) >= LOST_TIME;
+        self.count == 1
+    }
+
+    /// Gives the link up.
+    pub(super) const fn lose(&mut self) {
+        self.is_lost = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The number of failures, so far apart, until the link is lost, or nothing if it never is.
+    fn until_lost(apart: Duration) -> Option<u32> {
+        let mut failures = Failures::default();
+        (1..=100_000).find(|&number| {
+            let is_first = failures.note_failure(Instant::ZERO.plus(apart * number));
+            assert_eq!(is_first, number == 1 || apart > LOST_TIME);
+            failures.is_lost()
+        })
+    }
+
+    #[test]
+    fn a_link_is_lost_after_many_failures_within_a_time() {
+        assert_eq!(until_lost(Duration::from_micros(20)), Some(50_001));
+        assert_eq!(until_lost(Duration::from_millis(10)), Some(101));
+        assert_eq!(until_lost(Duration::from_millis(900)), Some(LOST_AFTER));
+        assert_eq!(until_lost(Duration::ZERO), None, "in a moment");
+        assert_eq!(until_lost(Duration::from_secs(60)), None, "far apart");
+    }
+
+    #[test]
+    fn a_success_ends_a_row() {
+        let mut failures = Failures::default();
+        for number in 0..10_000 {
+            failures.note_failure(Instant::ZERO.plus(Duration::from_millis(100) * number));
+            if number % 60 == 0 {
+                failures.note_success();
+            }
+        }
+        assert!(!failures.is_lost());
+        failures.lose();
+        failures.note_success();
+        assert!(failures.is_lost(), "for good");
+    }
+}

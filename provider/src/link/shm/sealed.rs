@@ -1,0 +1,45 @@
+//! Memory that processes share. Its length is sealed: memory that can be cut short would kill the
+//! process that uses it.
+
+use std::{fs::File, io, os::fd::AsFd};
+
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::region::MmapMemory;
+
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
+
+/// New memory of this length, all zero. The name is for people who look for it.
+pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
+    let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    rustix::fs::ftruncate(&memory, length)?;
+    rustix::fs::fcntl_add_seals(&memory, SEALS)?;
+    Ok(memory.into())
+}
+
+/// Maps memory that this process or another has made.
+///
+/// # Errors
+/// [`io::ErrorKind::InvalidData`] if it has another length, or one that may change.
+pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
+    let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
+    if !is_sealed || memory.metadata()?.len() != length {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    MmapMemory::shared(memory, length as usize)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_that_can_be_cut_short_is_refused() {
+        assert!(map(&create("test", 4096).unwrap(), 4096).is_ok());
+        assert!(map(&create("test", 4095).unwrap(), 4096).is_err());
+        let open = rustix::fs::memfd_create("test", MemfdFlags::ALLOW_SEALING).unwrap();
+        rustix::fs::ftruncate(&open, 4096).unwrap();
+        assert!(map(&open.into(), 4096).is_err());
+        assert!(map(&File::open("/dev/null").unwrap(), 4096).is_err());
+    }
+}

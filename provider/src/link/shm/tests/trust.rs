@@ -1,0 +1,176 @@
+//! Who is trusted: processes of several users, in several namespaces. Each end of a connection is a
+//! copy of this program, started by tools of util-linux.
+
+use std::{
+    env, fs,
+    io::{self, BufRead, BufReader, Read, Write},
+    os::unix::fs::PermissionsExt,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::LazyLock,
+};
+
+use super::{super::credentials::check_trust, *};
+use crate::{
+    link::shm::socket::{connect_unchecked, listen},
+    readiness::wait,
+    sync::Mutex,
+};
+
+/// What a copy does: `start`, or `listen` or `connect` and the address.
+const INSIDE: &str = "ROCE_TEST_TRUST";
+const TEST: &str = "link::shm::tests::trust::who_could_trace_each_other_trust_each_other";
+const START: &str = "start";
+const READY: &str = "ready";
+const TRUSTS: &str = "trusts";
+const REFUSES: &str = "refuses";
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// What the copy does that is one end of a connection: says whether it trusts the other.
+fn end(role: &str) {
+    let (role, address) = role.split_once(' ').unwrap();
+    let address = address.parse().unwrap();
+    let socket = if role == "listen" {
+        let listener = listen(address, 0).unwrap();
+        println!("\n{READY}");
+        wait(&[listener.as_fd()], Some(PATIENCE)).unwrap();
+        rustix::net::accept(&listener).unwrap()
+    } else {
+        connect_unchecked(address, 0).unwrap()
+    };
+    match check_trust(&socket) {
+        Ok(()) => println!("\n{TRUSTS}"),
+        Err(error) => {
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+            println!("\n{REFUSES}");
+        }
+    }
+    // neither ends before the other has looked
+    rustix::net::send(&socket, &[0], SendFlags::NOSIGNAL).unwrap();
+    wait(&[socket.as_fd()], Some(PATIENCE)).unwrap();
+}
+
+struct Program(PathBuf);
+
+impl Program {
+    /// A copy that every user can start.
+    fn copy() -> Self {
+        let path = env::temp_dir().join(format!("roce-trust-{}", std::process::id()));
+        // written by another process, so that no child of a test beside this holds it open to write
+        let copied = Command::new("cp").arg(env::current_exe().unwrap()).arg(&path).status();
+        assert!(copied.unwrap().success());
+        fs::set_permissions(&path, PermissionsExt::from_mode(0o755)).unwrap();
+        Self(path)
+    }
+
+    fn start(&self, by: &[&str], role: &str, address: IpAddr) -> Child {
+        let words: Vec<_> = by.iter().copied().chain([self.0.to_str().unwrap()]).collect();
+        Command::new(words[0])
+            .args(&words[1..])
+            .args(["--exact", TEST, "--nocapture"])
+            .env(INSIDE, format!("{role} {address}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// Has two ends meet, each started by a command. Returns whether each trusts the other.
+    fn meet(&self, by: [&[&str]; 2]) -> [bool; 2] {
+        let [address, _] = addresses(16);
+        let mut listening = self.start(by[0], "listen", address);
+        let mut lines = BufReader::new(listening.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap() == READY), "{by:?}");
+        let mut connecting = self.start(by[1], "connect", address);
+        let mut theirs = String::new();
+        connecting.stdout.take().unwrap().read_to_string(&mut theirs).unwrap();
+        let ours: Vec<String> = lines.map(Result::unwrap).collect();
+        assert!(listening.wait().unwrap().success() && connecting.wait().unwrap().success());
+        let theirs: Vec<String> = theirs.lines().map(str::to_owned).collect();
+        [ours, theirs].map(|lines| {
+            let says = |word: &str| lines.iter().any(|line| line == word);
+            assert!(says(TRUSTS) != says(REFUSES), "{by:?}: {lines:?}");
+            says(TRUSTS)
+        })
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// The process that starts all others. It is started before any test here has a socket: a child has
+/// those of its parent until it becomes another program, so that their end would show late.
+static STARTER: LazyLock<Mutex<Child>> = LazyLock::new(|| {
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, START);
+    Mutex::new(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
+});
+
+/// To be called before anything that lasts is opened.
+pub(super) fn prepare() {
+    if env::var_os(INSIDE).is_none() {
+        LazyLock::force(&STARTER);
+    }
+}
+
+#[test]
+fn who_could_trace_each_other_trust_each_other() {
+    match env::var(INSIDE).as_deref() {
+        Ok(START) => {
+            if io::stdin().lines().next().is_some() {
+                meet_all();
+            }
+        }
+        Ok(role) => end(role),
+        Err(_) => {
+            let mut starter = STARTER.lock();
+            starter.stdin.take().unwrap().write_all(b"all\n").unwrap();
+            assert!(starter.wait().unwrap().success(), "see above");
+        }
+    }
+}
+
+/// With another user, and in other PID namespaces, only root can start programs.
+fn meet_all() {
+    let program = Program::copy();
+    let assert = |trust: bool, a: &[&str], b: &[&str]| {
+        assert_eq!(program.meet([a, b]), [trust; 2], "{a:?} and {b:?}");
+        assert_eq!(program.meet([b, a]), [trust; 2], "{b:?} and {a:?}");
+    };
+    assert(true, &[], &[]);
+
+    let unmapped = ["unshare", "--user"];
+    let mapped = ["unshare", "--user", "--map-root-user"];
+    if Command::new("unshare")
+        .arg("--user")
+        .arg("true")
+        .output()
+        .is_ok_and(|it| it.status.success())
+    {
+        assert(false, &[], &unmapped);
+        assert(false, &unmapped, &unmapped);
+        assert(false, &[], &mapped);
+        assert(false, &mapped, &mapped);
+    } else {
+        assert!(env::var_os("ROCE_NAMESPACES").is_none(), "no user namespace can be made");
+        eprintln!("no user namespace can be made here: left to CI");
+    }
+
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("programs of other users can be started by root only: left to CI");
+        return;
+    }
+    let user = |uid| ["setpriv", "--clear-groups", "--regid", uid, "--reuid", uid];
+    assert(true, &user("65534"), &user("65534"));
+    assert(false, &user("65534"), &user("65533"));
+    assert(false, &[], &user("65534"));
+    assert(false, &user("65534"), &unmapped);
+    let powerless = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"];
+    assert(true, &powerless, &powerless);
+    assert(false, &[], &powerless);
+    let contained = ["unshare", "--pid", "--fork"];
+    assert(false, &[], &contained);
+    assert(false, &contained, &contained);
+}

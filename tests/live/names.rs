@@ -1,0 +1,79 @@
+//! Names of addresses in the hands of processes that are not to be trusted.
+
+use std::{
+    env,
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+};
+
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+use super::*;
+
+const INSIDE: &str = "ROCE_TEST_NAMES";
+const TEST: &str = "names::held_names_keep_nobody_from_the_loopback_device";
+const READY: &str = "ready";
+
+/// Takes the name of every address that a loopback device may have, and neither accepts nor ends.
+fn hold_names() {
+    let sockets = (1..255).map(|last| {
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let name =
+            SocketAddrUnix::new_abstract_name(format!("roce 4791 127.0.0.{last}").as_bytes());
+        bind(&socket, &name.unwrap()).unwrap();
+        listen(&socket, 0).unwrap();
+        socket
+    });
+    let _sockets: Vec<_> = sockets.collect();
+    println!("\n{READY}");
+    let _ = std::io::stdin().lines().next(); // until the test ends
+}
+
+fn open_beside_held_names() {
+    let own = env::current_exe().unwrap();
+    let mut holder = Command::new("unshare")
+        .arg("--user")
+        .arg(own)
+        .args(["--exact", TEST, "--nocapture"])
+        .env(INSIDE, "hold")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(holder.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == READY));
+    let (a, b) = pair();
+    assert_ne!(a.context.gids(), b.context.gids());
+    a.memory.write_at(0, b"by the network").unwrap();
+    a.qp.post_send(&[SendWr::write(1, b.memory.remote(0), a.memory.sge(0..14))]).unwrap();
+    a.next().result.unwrap();
+    assert_eq!(b.memory.to_vec(0..14).unwrap(), b"by the network");
+    assert_eq!(a.context.link_counters().shared_runs, 0);
+    drop(holder.stdin.take());
+    assert!(holder.wait().unwrap().success());
+}
+
+/// A process in another user namespace is as strange as one of another user. The test has a network
+/// namespace of its own: the names would stand in other tests' way.
+#[test]
+fn held_names_keep_nobody_from_the_loopback_device() {
+    match env::var(INSIDE).as_deref() {
+        Ok("hold") => return hold_names(),
+        Ok(_) => return open_beside_held_names(),
+        Err(_) => {}
+    }
+    let unshared = |script: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net", "sh", "-c", script]);
+        command.arg(env::current_exe().unwrap()).env(INSIDE, "open");
+        command
+    };
+    let possible = unshared("ip link set lo up && unshare --user true").output();
+    if !possible.as_ref().is_ok_and(|output| output.status.success()) {
+        assert!(env::var_os("ROCE_NAMESPACES").is_none(), "no namespace can be made: {possible:?}");
+        eprintln!("no network namespace can be made here: left to CI");
+        return;
+    }
+    let script = format!("ip link set lo up && exec \"$0\" --exact {TEST} --nocapture");
+    assert!(unshared(&script).status().unwrap().success(), "inside the namespace");
+}
