@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use roce_transport::{
-    adapter::{AcceptError, Adapter, AdapterConfig},
+    adapter::AcceptError,
     addr::{Gid, Mtu},
     cm::{
         About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, PortSpace,
@@ -489,13 +489,7 @@ fn a_peer_that_starts_anew() {
 
 /// A sends its requests again, for a while, to a peer without a listener.
 pub(crate) fn with_listen_grace() -> Talk {
-    let mut pair = Pair::new();
-    let mut config = AdapterConfig::new([9; 32]);
-    config.cm.listen_grace = Duration::from_millis(100);
-    pair.a.adapter = Adapter::new(config);
-    pair.a.adapter.set_gids(vec![pair.a.ip.into()]);
-    pair.a.pd = pair.a.adapter.alloc_pd().unwrap();
-    Talk::with(pair)
+    Talk::configured(Side::A, |cm| cm.listen_grace = Duration::from_millis(100))
 }
 
 #[test]

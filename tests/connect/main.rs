@@ -6,6 +6,7 @@ mod common;
 
 mod hand;
 mod life;
+mod limits;
 mod loss;
 mod sidr;
 mod subject;
@@ -16,10 +17,11 @@ mod trust;
 use std::{net::IpAddr, time::Duration};
 
 use roce_transport::{
+    adapter::{Adapter, AdapterConfig},
     addr::{AddressVector, Mtu, PKey},
     cm::{
-        Accept, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId, PortSpace,
-        Rej, Rep, Req, ServiceId,
+        Accept, CmConfig, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId,
+        PortSpace, Rej, Rep, Req, ServiceId,
     },
     psn::Psn,
     qp::{QpType, State},
@@ -43,6 +45,13 @@ impl Talk {
     fn with(mut pair: Pair) -> Self {
         let listener = listen(&mut pair.b, SERVICE, 16);
         Self { pair, listener }
+    }
+
+    /// With another configuration of one side.
+    fn configured(side: Side, change: impl FnOnce(&mut CmConfig)) -> Self {
+        let mut pair = Pair::new();
+        configure(pair.node(side), change);
+        Self::with(pair)
     }
 
     /// A queue pair in INIT.
@@ -137,6 +146,15 @@ impl Talk {
         assert_eq!(self.pair.a.adapter.poll_timeout(), None);
         assert_eq!(self.pair.b.adapter.poll_timeout(), None);
     }
+}
+
+/// Gives a node an adapter with another configuration.
+fn configure(node: &mut Node, change: impl FnOnce(&mut CmConfig)) {
+    let mut config = AdapterConfig::new([9; 32]);
+    change(&mut config.cm);
+    node.adapter = Adapter::new(config);
+    node.adapter.set_gids(vec![node.ip.into()]);
+    node.pd = node.adapter.alloc_pd().unwrap();
 }
 
 fn listen(node: &mut Node, service_id: ServiceId, backlog: usize) -> ListenerId {

@@ -174,7 +174,8 @@ impl Adapter {
         self.cm.state(conn)
     }
 
-    /// Number of connections and service ID resolutions, those in their time wait included.
+    /// Number of connections and service ID resolutions, those in their time wait included: up to
+    /// twice [`CmConfig::max_connections`](crate::cm::CmConfig::max_connections).
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.cm.count()

@@ -2,6 +2,17 @@
 
 use core::{ops::RangeInclusive, time::Duration};
 
+use crate::time::timeout;
+
+/// The longest time wait, which follows from the acknowledge timeout that a REQ names: 4.3 s, code
+/// 20. Linux's acknowledge timeouts are 17 to 19, and packets are not under way for longer in
+/// networks that lose what they cannot forward.
+pub(super) const MAX_TIME_WAIT: Duration = timeout(20);
+
+/// The longest additional time that an MRA is granted, as a five-bit code: 24 (69 s), which is what
+/// Linux asks for.
+pub(super) const MAX_SERVICE_TIMEOUT: u8 = 24;
+
 /// Settings of connection management.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
@@ -20,8 +31,13 @@ pub struct CmConfig {
     /// before its refusal is reported. Zero by default. Programs that start both sides at the same
     /// moment need it: they rely on resolving addresses to take some milliseconds.
     pub listen_grace: Duration,
-    /// Connections at once, those in their time wait included. 65,536 by default.
+    /// Connections and service ID resolutions at once, at most a quarter of the communication IDs.
+    /// 65,536 by default. Those in their time wait are not counted: as many again may be in it, and
+    /// when there are more, the one that has the least time left ends it early.
     pub max_connections: usize,
+    /// How many of them may have begun with a request from one and the same address. 16,384 by
+    /// default. More are not answered.
+    pub max_per_peer: usize,
 }
 
 impl Default for CmConfig {
@@ -33,6 +49,7 @@ impl Default for CmConfig {
             service_timeout: 24,
             listen_grace: Duration::ZERO,
             max_connections: 1 << 16,
+            max_per_peer: 1 << 14,
         }
     }
 }

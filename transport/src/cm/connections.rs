@@ -9,10 +9,12 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
+    config::{MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
     connection::{ConnState, Connection, Remote},
     error::ConnError,
     event::ConnEvent,
     message::{About, Message, Mra, PrivateData},
+    resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{
@@ -93,12 +95,16 @@ impl Connections {
             ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
             same => same,
         });
-        let wait = timeout(mra.service_timeout) + timeout(common.config.response_timeout);
-        common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+        // once for each message that waits: repeats could hold the connection for ever
+        if conn.state.resend_mut().is_some_and(Resend::acknowledge) {
+            let service_timeout = mra.service_timeout.min(MAX_SERVICE_TIMEOUT);
+            let wait = timeout(service_timeout) + timeout(common.config.response_timeout);
+            common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+        }
         Ok(())
     }
 
-    /// Sends a request or a reply again, reports that it had no answer, or ends a time wait.
+    /// Sends a message again, or reports that it had no answer.
     pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let path = conn.path;
@@ -108,10 +114,6 @@ impl Connections {
             return;
         }
         match conn.state {
-            ConnState::TimeWait(_) => {
-                self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
-                self.remove(common, Trigger::Timeout, id);
-            }
             ConnState::DreqSent(..) => {
                 self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
                 self.enter_time_wait(common, Trigger::Timeout, now, id);
@@ -154,7 +156,9 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Nothing more is sent or expected, but the names stay taken for a while.
+    /// Nothing more is sent or expected, but the names stay taken for a while: this side's, and the
+    /// peer's communication ID, so that a late repeat of its request is known as one. Its queue pair
+    /// is free: it may request another connection, as Linux lets it.
     pub(super) fn enter_time_wait(
         &mut self,
         common: &mut Common,
@@ -165,7 +169,17 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::TimeWait(remote));
-        common.deadlines.set(id, now.plus(conn.time_wait));
+        let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
+        forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
+        if let Some(other) = common.enter_time_wait(id, until) {
+            self.leave_time_wait(common, other);
+        }
+    }
+
+    /// The end of a time wait: the connection is gone.
+    pub(super) fn leave_time_wait(&mut self, common: &mut Common, id: u32) {
+        self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
+        self.remove(common, Trigger::Timeout, id);
     }
 
     /// The connection is gone, with everything that is known of it.

@@ -85,6 +85,9 @@ impl Cm {
                 None => connections.on_deadline(common, now, id),
             }
         }
+        while let Some(id) = common.pop_time_wait(now) {
+            connections.leave_time_wait(common, id);
+        }
     }
 
     // Commands. Each is refused in states without an edge for it.
@@ -197,7 +200,7 @@ impl Cm {
     // What is due.
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.common.deadlines.next()
+        self.common.poll_timeout()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<ConnEvent> {

@@ -1,0 +1,158 @@
+//! Limits of what a peer can make of connection management: numbers, and times.
+
+use std::time::Duration;
+
+use roce_transport::{
+    addr::Qpn,
+    cm::{CmMad, CmState, ConnEvent, Connect, Message},
+    event::{Disposition, DropReason},
+    time::Instant,
+};
+
+use super::{Talk, connect, hand, subject::Subject};
+use crate::common::Side;
+
+const OTHER_HOST: std::net::IpAddr = std::net::IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 66));
+
+/// A connection with this acknowledge timeout, which A has ended at once. Returns how many time
+/// waits of B have ended meanwhile.
+fn ended(talk: &mut Talk, ack_timeout: u8) -> usize {
+    let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
+    let call = Connect { ack_timeout, ..connect(&end, to) };
+    let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+    talk.deliver_all();
+    let mut events = talk.take(Side::B);
+    let request = |event: &ConnEvent| match event {
+        ConnEvent::Request { conn, .. } => Some(*conn),
+        _ => None,
+    };
+    let b = events.iter().find_map(request).unwrap();
+    talk.accept(b);
+    talk.deliver_all();
+    talk.disconnect(Side::A, a);
+    talk.deliver_all();
+    talk.disconnect(Side::B, b);
+    talk.deliver_all();
+    talk.take(Side::A);
+    events.extend(talk.take(Side::B));
+    events.iter().filter(|event| matches!(event, ConnEvent::TimeWaitExit { .. })).count()
+}
+
+/// A peer that asks for an acknowledge timeout of 2.4 hours gets a time wait of seconds.
+#[test]
+fn a_time_wait_ends_in_seconds() {
+    let mut talk = Talk::new();
+    for _ in 0..200 {
+        ended(&mut talk, 31);
+    }
+    assert!(talk.pair.b.adapter.cm_count() > 0);
+    talk.pair.run_for(Duration::from_millis(4300));
+    talk.assert_gone();
+}
+
+/// Connections that are over do not keep new ones out, and their number is limited as well.
+#[test]
+fn time_waits_are_not_counted() {
+    let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
+    for n in 1..=10 {
+        ended(&mut talk, 20);
+        assert_eq!(talk.pair.b.adapter.cm_count(), n.min(3), "time waits");
+    }
+    for _ in 0..3 {
+        talk.call();
+        talk.deliver_all();
+    }
+    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm_count()), (3, 6));
+    // those that begin now are refused, and those that are over end as any
+    talk.pair.allow(DropReason::CmBacklog);
+    talk.call();
+    talk.pair.run_for(Duration::from_millis(4300));
+    let events = talk.take(Side::B);
+    let over = |event: &ConnEvent| matches!(event, ConnEvent::TimeWaitExit { .. });
+    assert!(events.len() == 3 && events.iter().all(over), "{events:?}");
+}
+
+/// The time wait that makes room is the one that has the least time left, and its program is told.
+#[test]
+fn a_time_wait_that_ends_early() {
+    let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 2);
+    assert_eq!([20, 18, 20].map(|ack_timeout| ended(&mut talk, ack_timeout)), [0, 0, 1]);
+    assert_eq!(talk.pair.b.adapter.cm_count(), 2);
+    talk.pair.run_for(Duration::from_secs(2)); // twice as long as that of code 18
+    assert_eq!((talk.pair.b.adapter.cm_count(), talk.take(Side::B)), (2, vec![]));
+}
+
+/// The connections of an adapter are limited.
+#[test]
+fn more_connections_than_allowed() {
+    let mut talk = Talk::configured(Side::B, |cm| cm.max_connections = 3);
+    talk.pair.allow(DropReason::CmBacklog);
+    for _ in 0..5 {
+        talk.call();
+    }
+    talk.deliver_all();
+    assert_eq!((talk.requests().len(), talk.pair.b.adapter.cm_count()), (3, 3));
+}
+
+/// So are those that one address requests: another one still finds room.
+#[test]
+fn more_connections_than_one_peer_may_have() {
+    let mut talk = Talk::configured(Side::B, |cm| cm.max_per_peer = 2);
+    talk.call();
+    let good = hand::sent(&mut talk.pair, Side::A).remove(0);
+    let request = |n: u32| {
+        hand::change_req(good.clone(), |req| {
+            (req.local_id, req.local_qpn) = (n, Qpn::new(n));
+        })
+    };
+    let refused = Disposition::Dropped(DropReason::CmBacklog);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(1)), Disposition::Executed);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(2)), Disposition::Executed);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), refused);
+    assert_eq!(
+        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &request(1)),
+        Disposition::Executed
+    );
+    // accepted ones count, too, until they are over
+    let waiting = talk.requests();
+    talk.accept(waiting[0].0);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), refused);
+    talk.destroy(Side::B, waiting[1].0);
+    assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), Disposition::Executed);
+}
+
+fn next_timeout(subject: &mut Subject) -> Instant {
+    subject.talk.pair.node(subject.side).adapter.poll_timeout().unwrap()
+}
+
+/// A peer that asks for 2.4 hours, and that asks again and again, gets 70 seconds for each message
+/// that it has to answer.
+#[test]
+fn an_answer_has_to_come_within_a_minute() {
+    for (state, waits, mra) in [
+        ("ReqSent", CmState::MraReqRcvd, "MRA of REQ"),
+        ("RepSent", CmState::MraRepRcvd, "MRA of REP"),
+    ] {
+        let mut subject = Subject::in_state(state);
+        let Message::Mra(mut mra) = subject.message(mra) else { unreachable!() };
+        mra.service_timeout = 31;
+        let mad = CmMad::new(5, Message::Mra(mra));
+        let deliver = |subject: &mut Subject| {
+            let disposition = hand::deliver(&mut subject.talk.pair, subject.side, &mad);
+            assert_eq!(disposition, Disposition::Executed);
+            assert_eq!(subject.state(), Some(waits));
+        };
+        let start = subject.talk.pair.now;
+        deliver(&mut subject);
+        let deadline = next_timeout(&mut subject);
+        assert_eq!(deadline.since(start), Duration::from_nanos((4096 << 24) + (4096 << 18)));
+        subject.talk.pair.now = start.plus(Duration::from_secs(60));
+        deliver(&mut subject);
+        assert_eq!(next_timeout(&mut subject), deadline, "{state}");
+        subject.talk.pair.now = deadline;
+        subject.talk.pair.node(subject.side).adapter.handle_timeout(deadline);
+        assert_eq!(hand::sent(&mut subject.talk.pair, subject.side).len(), 1, "{state}");
+        deliver(&mut subject);
+        assert!(next_timeout(&mut subject) > deadline.plus(Duration::from_secs(60)), "{state}");
+    }
+}
