@@ -11,7 +11,7 @@ use roce_transport::{
     },
     event::DropReason,
     psn::Psn,
-    qp::{Init, PeerAttr, ResponderAttr, Rtr, State},
+    qp::{PeerAttr, ResponderAttr, Rtr, State},
     work::{RecvWr, SendWr},
 };
 
@@ -461,30 +461,6 @@ fn many_at_once() {
     }
     assert_eq!((talk.pair.a.adapter.cm_count(), talk.pair.b.adapter.cm_count()), (200, 200));
     assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
-}
-
-/// A queue pair that requests a second connection: the first is stale.
-#[test]
-fn a_peer_that_starts_anew() {
-    let mut talk = Talk::new();
-    let (_, b, a_qp, _) = talk.connected();
-    talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
-    talk.pair.a.adapter.to_init(a_qp.qpn, &Init::default()).unwrap();
-    let again = talk.call_with(&a_qp, SERVICE, b"").unwrap();
-    talk.deliver_all();
-    let events = talk.take(Side::A);
-    assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
-    assert!(matches!(events[0], ConnEvent::Rejected { conn, .. } if conn == again));
-    let ConnEvent::Disconnected { conn: old } = events[1] else {
-        panic!("the old one is announced to end: {events:?}")
-    };
-    talk.disconnect(Side::A, old);
-    talk.pair.run();
-    assert_eq!(
-        talk.take(Side::B),
-        [ConnEvent::Disconnected { conn: b }, ConnEvent::TimeWaitExit { conn: b }]
-    );
-    talk.assert_gone();
 }
 
 /// A sends its requests again, for a while, to a peer without a listener.

@@ -9,6 +9,7 @@ mod life;
 mod limits;
 mod loss;
 mod sidr;
+mod stale;
 mod subject;
 mod swarm;
 mod table;

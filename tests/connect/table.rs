@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use roce_transport::{
     addr::{PKey, Qpn},
     cm::{
-        About, CmState, ConnEvent, EDGES, Edge, Message, PrivateData, Rej, RejectReason, SidrRep,
-        SidrReq, Trigger,
+        About, CmMad, CmState, ConnEvent, EDGES, Edge, Message, PrivateData, Rej, RejectReason,
+        SidrRep, SidrReq, Trigger,
     },
     event::{Disposition, DropReason},
 };
@@ -257,6 +257,17 @@ fn by_circumstances() -> Vec<Edge> {
     let rej = Rej::new(PEER_ID, 0, About::Other, RejectReason::TIMEOUT)
         .with_info(&PEER_GUID.to_be_bytes());
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
+    // the peer has started again, and does not know the connection that it is asked about
+    let mut subject = Subject::in_state("Established");
+    let Message::Req(mut req) = subject.message("REQ") else { unreachable!() };
+    req.local_id ^= 1;
+    assert_eq!(subject.deliver(Message::Req(req)), Disposition::Executed);
+    let question = hand::sent(&mut subject.talk.pair, Side::B).remove(1);
+    let answer = CmMad { message: subject.message("DREP"), ..question };
+    let before = subject.state();
+    let disposition = hand::deliver(&mut subject.talk.pair, Side::B, &answer);
+    assert_eq!(disposition, Disposition::Executed);
+    let disowned = (before, Trigger::Disowned, subject.state());
     // the peer's queue pair is connected already
     for waits in [false, true] {
         let Subject { talk, .. } = Subject::in_state("Established, active");
@@ -269,6 +280,7 @@ fn by_circumstances() -> Vec<Edge> {
         rep.local_id ^= 1;
         deliver(&mut subject, Trigger::Rep, Message::Rep(rep));
     }
+    taken.push(disowned);
     taken
 }
 

@@ -64,6 +64,7 @@ impl Connections {
             local_qpn: connect.qpn,
             transaction,
             abandoned: false,
+            probe: None,
             time_wait: timeout(connect.ack_timeout),
         };
         self.conns.insert(local_id, conn);
@@ -74,7 +75,7 @@ impl Connections {
         &mut self,
         common: &mut Common,
         rep: &Rep,
-        arrival: &Arrival<'_>,
+        arrival: &mut Arrival<'_>,
     ) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
         let conn = self.find_own(id, arrival)?;
@@ -86,10 +87,10 @@ impl Connections {
             _ => return self.on_repeated_rep(common, rep),
         };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
-        // The peer's queue pair is connected to another one of this side already (12.9.8.3.1).
+        // the peer's queue pair is connected to another one of this side already
         let key = (arrival.peer(), remote.guid, remote.qpn);
-        if let Some(&stale) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
-            self.refuse_rep(common, rep, stale, arrival);
+        if let Some(&other) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
+            self.refuse_rep(common, rep, other, arrival);
             return Ok(ReplyOutcome::Handled);
         }
         common.deadlines.clear(id);
@@ -122,12 +123,18 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Rejects a reply that names a queue pair which the connection `stale` has, and ends both.
-    fn refuse_rep(&mut self, common: &mut Common, rep: &Rep, stale: u32, arrival: &Arrival<'_>) {
+    /// Rejects a reply that names a queue pair which another connection has, maybe a stale one.
+    fn refuse_rep(
+        &mut self,
+        common: &mut Common,
+        rep: &Rep,
+        other: u32,
+        arrival: &mut Arrival<'_>,
+    ) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
         common.answer(arrival, Message::Rej(Box::new(rej)));
-        self.end_stale(common, arrival.now, stale);
+        self.probe(common, arrival, other);
         self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
         self.remove(common, Trigger::Rep, id);
     }

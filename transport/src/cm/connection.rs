@@ -9,6 +9,7 @@ use super::{
     path::CmPath,
     qp_setup::{Local, QpSetup},
     resend::Resend,
+    stale::Probe,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{addr::AddressVector, ids::Qpn};
@@ -22,6 +23,8 @@ pub(super) struct Connection {
     pub(super) transaction: u64,
     /// True once the program has no more interest in it.
     pub(super) abandoned: bool,
+    /// The last question whether the peer still has it.
+    pub(super) probe: Option<Probe>,
     /// Time for which packets of it may be under way after its end.
     pub(super) time_wait: Duration,
 }

@@ -30,6 +30,7 @@ mod release;
 mod resend;
 mod service;
 mod sidr;
+mod stale;
 mod state;
 
 pub(crate) use active::ReplyOutcome;

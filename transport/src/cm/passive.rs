@@ -38,11 +38,11 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(common, id, req, arrival);
         }
-        // A queue pair that is connected cannot request another connection: its owner has started
-        // again, and the old connection is stale (12.9.8.3.1).
+        // A queue pair that is connected cannot request another connection. If its owner has started
+        // again, the old connection is stale.
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
             refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
-            self.end_stale(common, arrival.now, id);
+            self.probe(common, arrival, id);
             return Ok(());
         }
         match listener_for(common, req, arrival) {
@@ -106,6 +106,7 @@ impl Connections {
             local_qpn: Qpn::default(),
             transaction: arrival.transaction,
             abandoned: false,
+            probe: None,
             time_wait: timeout(req.primary.ack_timeout),
         };
         self.conns.insert(id, conn);

@@ -11,6 +11,7 @@ use super::{
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
+    stale::Probe,
     state::{CmState, Trigger},
 };
 use crate::{event::DropReason, time::Instant};
@@ -130,12 +131,6 @@ impl Connections {
         Ok(())
     }
 
-    /// Announces the end of a connection whose queue pair the peer uses for another one now. In
-    /// states in which there is no end to announce, does nothing.
-    pub(super) fn end_stale(&mut self, common: &mut Common, now: Instant, id: u32) {
-        let _ = self.disconnect(common, now, ConnId(id), &[]);
-    }
-
     pub(super) fn on_dreq(
         &mut self,
         common: &mut Common,
@@ -186,11 +181,16 @@ impl Connections {
         arrival: &Arrival<'_>,
     ) -> Result<(), DropReason> {
         let conn = self.find(drep.remote_id, drep.local_id, arrival)?;
-        if !conn.state.name().expects(Trigger::Drep) {
+        let answers = |probe: Probe| probe.is_answered_by(arrival.transaction);
+        let on = match conn.state {
+            ConnState::Established(_) if conn.probe.is_some_and(answers) => Trigger::Disowned,
+            _ => Trigger::Drep,
+        };
+        if !conn.state.name().expects(on) {
             return Err(DropReason::CmWrongState);
         }
         self.emit(common, drep.remote_id, |conn| ConnEvent::Disconnected { conn });
-        self.enter_time_wait(common, Trigger::Drep, arrival.now, drep.remote_id);
+        self.enter_time_wait(common, on, arrival.now, drep.remote_id);
         Ok(())
     }
 

@@ -92,6 +92,8 @@ pub enum Trigger {
     Dreq,
     /// Message: reply to a request for release.
     Drep,
+    /// Message: the same, to the question whether the peer still has the connection: it does not.
+    Disowned,
     /// Message: service ID resolution request.
     SidrReq,
     /// Message: service ID resolution response.
@@ -175,6 +177,7 @@ pub const EDGES: &[Edge] = &[
     (ESTABLISHED, Trigger::Rep, ESTABLISHED), // the RTU again
     (ESTABLISHED, Trigger::Rej, TIME_WAIT),
     (ESTABLISHED, Trigger::Dreq, DREQ_RCVD),
+    (ESTABLISHED, Trigger::Disowned, TIME_WAIT),
     (ESTABLISHED, Trigger::Destroy, DREQ_SENT),
     (DREQ_SENT, Trigger::Disconnect, DREQ_SENT),
     (DREQ_SENT, Trigger::Rej, TIME_WAIT),
