@@ -6,8 +6,8 @@ use roce_transport::{
     adapter::AcceptError,
     addr::{Gid, Mtu},
     cm::{
-        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, PortSpace,
-        RejectReason,
+        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, Message,
+        PortSpace, RejectReason,
     },
     event::DropReason,
     psn::Psn,
@@ -253,7 +253,7 @@ fn the_closest_listener() {
     );
 }
 
-/// No answer at all: sent sixteen times, then given up.
+/// No answer at all: sent sixteen times, then given up, which the peer is told.
 #[test]
 fn no_answer() {
     let mut talk = Talk::new();
@@ -262,7 +262,10 @@ fn no_answer() {
     let (a, _) = talk.call();
     talk.pair.run();
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
-    assert_eq!(talk.pair.trace.records.len(), 16);
+    assert_eq!(talk.pair.trace.records.len(), 16 + 1);
+    let last = talk.pair.trace.records.last().and_then(|record| hand::mad_of(&record.bytes));
+    let Some(Message::Rej(rej)) = last.map(|mad| mad.message) else { panic!() };
+    assert_eq!((rej.reason, rej.info_length), (RejectReason::TIMEOUT, 8));
     assert_eq!(talk.pair.now.since(start), 16 * Duration::from_nanos(4096 << 18));
     talk.assert_gone();
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use roce_transport::{
     addr::Qpn,
-    cm::{CmMad, CmState, ConnEvent, Connect, Message},
+    cm::{CmMad, CmState, ConnEvent, ConnId, Connect, Message},
     event::{Disposition, DropReason},
     time::Instant,
 };
@@ -119,6 +119,80 @@ fn more_connections_than_one_peer_may_have() {
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), refused);
     talk.destroy(Side::B, waiting[1].0);
     assert_eq!(hand::deliver(&mut talk.pair, Side::B, &request(3)), Disposition::Executed);
+}
+
+/// Messages that B sends until it has nothing left to wait for.
+fn sent_until_quiet(talk: &mut Talk) -> Vec<&'static str> {
+    let mut names = Vec::new();
+    loop {
+        let sent = hand::sent(&mut talk.pair, Side::B);
+        names.extend(sent.iter().map(|mad| mad.message.name()));
+        let Some(at) = talk.pair.b.adapter.poll_timeout() else { return names };
+        talk.pair.now = at;
+        talk.pair.b.adapter.handle_timeout(at);
+    }
+}
+
+/// A request whose sender never shows that it gets the answers leads to three messages, whatever
+/// the program does.
+#[test]
+fn one_request_leads_to_three_messages() {
+    type Then = fn(&mut Talk, ConnId);
+    let cases: [(&[&str], Then); 5] = [
+        (&["REP", "REP", "REJ"], |_, _| {}),
+        (&["REP", "DREQ", "DREQ"], |talk, b| talk.destroy(Side::B, b)),
+        (&["REP", "REP", "DREQ"], |talk, b| {
+            talk.pair.now = talk.pair.now.plus(Duration::from_secs(10));
+            let now = talk.pair.now;
+            talk.pair.b.adapter.handle_timeout(now);
+            talk.disconnect(Side::B, b);
+        }),
+        // each repeat of the request has its answer
+        (&["REP", "REP", "REP", "REP", "REJ"], |talk, _| repeat(talk, 2)),
+        (&["REP", "REP", "REP", "REP", "DREQ", "DREQ"], |talk, b| {
+            repeat(talk, 3);
+            talk.destroy(Side::B, b);
+        }),
+    ];
+    for (expected, then) in cases {
+        let mut talk = Talk::configured(Side::A, |_| {});
+        request(&mut talk);
+        let (b, _) = talk.requests()[0];
+        talk.accept(b);
+        then(&mut talk, b);
+        assert_eq!(sent_until_quiet(&mut talk), expected);
+        talk.assert_gone();
+    }
+}
+
+/// A request by somebody who writes another host's address.
+fn request(talk: &mut Talk) {
+    let (a, _) = talk.call();
+    let req = hand::sent(&mut talk.pair, Side::A).remove(0);
+    talk.destroy(Side::A, a);
+    hand::sent(&mut talk.pair, Side::A);
+    assert_eq!(
+        hand::deliver_from(&mut talk.pair, Side::B, OTHER_HOST, &req),
+        Disposition::Executed
+    );
+}
+
+/// The same request again.
+fn repeat(talk: &mut Talk, times: usize) {
+    let conn = talk.pair.b.adapter.cm_count();
+    for _ in 0..times {
+        // the other adapter starts anew, with the same seed
+        super::configure(&mut talk.pair.a, |_| {});
+        request(talk);
+    }
+    assert_eq!(talk.pair.b.adapter.cm_count(), conn);
+}
+
+/// A sender that asks for more time has shown that it gets messages: everything is repeated.
+#[test]
+fn a_sender_that_has_answered_gets_every_repeat() {
+    let mut subject = Subject::in_state("MraRepRcvd");
+    assert_eq!(sent_until_quiet(&mut subject.talk), [["REP"; 15].as_slice(), &["REJ"]].concat());
 }
 
 fn next_timeout(subject: &mut Subject) -> Instant {

@@ -151,7 +151,8 @@ impl Talk {
 
 /// Gives a node an adapter with another configuration.
 fn configure(node: &mut Node, change: impl FnOnce(&mut CmConfig)) {
-    let mut config = AdapterConfig::new([9; 32]);
+    let IpAddr::V4(ip) = node.ip else { panic!("{}", node.ip) };
+    let mut config = AdapterConfig::new([ip.octets()[3]; 32]);
     change(&mut config.cm);
     node.adapter = Adapter::new(config);
     node.adapter.set_gids(vec![node.ip.into()]);

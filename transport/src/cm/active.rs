@@ -11,6 +11,7 @@ use super::{
     common::Common,
     connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
     connections::Connections,
+    credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
@@ -56,13 +57,14 @@ impl Connections {
         let requested = Requested {
             terms: Box::new(Terms { req, av: connect.av, min_rnr_timer: connect.min_rnr_timer }),
             managed: connect.managed,
-            resend: common.send_until_answered(now, local_id, path, mad),
+            resend: common.send_until_answered(now, local_id, path, mad, true),
         };
         let conn = Connection {
             state: ConnState::ReqSent(requested),
             path,
             local_qpn: connect.qpn,
             transaction,
+            credit: Credit::PROVEN,
             abandoned: false,
             probe: None,
             time_wait: timeout(connect.ack_timeout),

@@ -182,30 +182,36 @@ impl Common {
         }
     }
 
-    /// Sends a message now, and, at the deadline of `id`, again.
+    /// Sends a message now, if it may, and, at the deadline of `id`, again.
     pub(super) fn send_until_answered(
         &mut self,
         now: Instant,
         id: u32,
         path: CmPath,
         mad: CmMad,
+        may_send: bool,
     ) -> Resend {
         let mad = Box::new(mad);
-        self.enqueue(path, mad.clone());
+        if may_send {
+            self.enqueue(path, mad.clone());
+        }
         self.await_answer(now, id);
         Resend::new(mad, self.config.max_retries)
     }
 
-    /// Sends a message once more if that is due. Returns false if it has been sent often enough.
+    /// Sends a message once more if that is due, and if it may. Returns false if its time is over.
     pub(super) fn resend(
         &mut self,
         now: Instant,
         id: u32,
         path: CmPath,
         resend: &mut Resend,
+        may_send: impl FnOnce() -> bool,
     ) -> bool {
         let Some(mad) = resend.next() else { return false };
-        self.enqueue(path, mad);
+        if may_send() {
+            self.enqueue(path, mad);
+        }
         self.await_answer(now, id);
         true
     }

@@ -24,6 +24,10 @@ pub struct CmConfig {
     pub response_timeout: u8,
     /// Number of times that a message is sent again, 0..=15. 15 by default.
     pub max_retries: u8,
+    /// Messages to which a REQ may lead at an address that has not shown yet that it gets them, the
+    /// REP included: 2 or more, the last of which is for the end of the connection. 3 by default. A
+    /// REQ's source may be forged; a network that loses much may need more for a lost RTU.
+    pub unproven_messages: u8,
     /// Additional time for a program that has not answered a request yet, which the peer is told
     /// (MRA) when it sends the request again: a five-bit code. 24 (69 s) by default.
     pub service_timeout: u8,
@@ -46,6 +50,7 @@ impl Default for CmConfig {
             ids: 1..=u32::MAX,
             response_timeout: 18,
             max_retries: 15,
+            unproven_messages: 3,
             service_timeout: 24,
             listen_grace: Duration::ZERO,
             max_connections: 1 << 16,

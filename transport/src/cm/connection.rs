@@ -5,6 +5,7 @@ use core::{mem, time::Duration};
 
 use super::{
     command::ListenerId,
+    credit::Credit,
     message::{CmMad, Message, Rep, Req},
     path::CmPath,
     qp_setup::{Local, QpSetup},
@@ -21,6 +22,8 @@ pub(super) struct Connection {
     /// Own queue pair; 0 before a passive side has named it.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
+    /// Messages that may go to the peer.
+    pub(super) credit: Credit,
     /// True once the program has no more interest in it.
     pub(super) abandoned: bool,
     /// The last question whether the peer still has it.

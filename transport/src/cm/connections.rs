@@ -1,6 +1,6 @@
 //! All connections, and the ways to find one.
 
-use alloc::collections::BTreeMap;
+use alloc::{boxed::Box, collections::BTreeMap};
 use core::net::IpAddr;
 
 use hashbrown::HashMap;
@@ -10,10 +10,11 @@ use super::{
     command::ConnId,
     common::Common,
     config::{MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
-    connection::{ConnState, Connection, Remote},
+    connection::{Accepted, ConnState, Connection, Remote},
+    credit::Credit,
     error::ConnError,
     event::ConnEvent,
-    message::{About, Message, Mra, PrivateData},
+    message::{About, Message, Mra, PrivateData, Rej, RejectReason},
     resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
@@ -21,6 +22,7 @@ use crate::{
     event::DropReason,
     hash::IdHasher,
     ids::Qpn,
+    psn::Psn,
     time::{Instant, timeout},
 };
 
@@ -90,6 +92,7 @@ impl Connections {
         if !conn.state.name().expects(trigger) {
             return Err(DropReason::CmWrongState);
         }
+        conn.credit = Credit::PROVEN;
         conn.advance(trigger, |state| match state {
             ConnState::ReqSent(requested) => ConnState::MraReqRcvd(requested),
             ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
@@ -104,12 +107,28 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends a message again, or reports that it had no answer.
-    pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
+    /// Sends a message again, or reports that it had no answer. `expected` tells which PSN an own
+    /// queue pair expects from a peer's.
+    pub(super) fn on_deadline(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        id: u32,
+        expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
+    ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let path = conn.path;
+        // packets of the peer's queue pair have come: its RTU was lost (12.9.6)
+        if let ConnState::RepSent(Accepted { remote, rep, .. })
+        | ConnState::MraRepRcvd(Accepted { remote, rep, .. }) = &conn.state
+            && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
+        {
+            return self.confirm(common, Trigger::Notify, id, None);
+        }
+        let Connection { path, credit, .. } = conn;
+        let ends = matches!(conn.state, ConnState::DreqSent(..));
+        let may_send = || if ends { credit.take_last() } else { credit.take() };
         if let Some(resend) = conn.state.resend_mut()
-            && common.resend(now, id, path, resend)
+            && common.resend(now, id, *path, resend, may_send)
         {
             return;
         }
@@ -119,6 +138,9 @@ impl Connections {
                 self.enter_time_wait(common, Trigger::Timeout, now, id);
             }
             _ => {
+                if conn.credit.take_last() {
+                    self.give_up(common, id);
+                }
                 self.emit(common, id, |conn| ConnEvent::Unreachable { conn });
                 self.remove(common, Trigger::Timeout, id);
             }
@@ -136,6 +158,15 @@ impl Connections {
             private_data: PrivateData::default(),
         };
         common.send(conn.path, conn.transaction, Message::Mra(mra));
+    }
+
+    /// Tells the peer that its answer is not waited for any more. If it does not know this side's
+    /// communication ID, it finds the connection by the adapter's GUID.
+    pub(super) fn give_up(&self, common: &mut Common, id: u32) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
+            .with_info(&common.guid.to_be_bytes());
+        common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
     }
 
     /// Reports what happens to a connection, unless the program has no more interest.

@@ -19,7 +19,7 @@ use super::{
     sidr::Sidr,
     state::{CmState, Trigger},
 };
-use crate::{addr::QKey, event::DropReason, gids::Path, ids::Qpn, time::Instant};
+use crate::{addr::QKey, event::DropReason, gids::Path, ids::Qpn, psn::Psn, time::Instant};
 
 /// Connection management of one adapter.
 ///
@@ -77,12 +77,17 @@ impl Cm {
         Ok(ReplyOutcome::Handled)
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    /// Does what was due. `expected` tells which PSN an own queue pair expects from a peer's.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
+    ) {
         let Self { common, connections, sidr } = self;
         while let Some(id) = common.deadlines.pop_due(now) {
             match sidr.state(ConnId(id)) {
                 Some(_) => sidr.on_deadline(common, now, id),
-                None => connections.on_deadline(common, now, id),
+                None => connections.on_deadline(common, now, id, expected),
             }
         }
         while let Some(id) = common.pop_time_wait(now) {

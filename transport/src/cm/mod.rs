@@ -17,6 +17,7 @@ mod common;
 mod config;
 mod connection;
 mod connections;
+mod credit;
 mod deadlines;
 mod error;
 mod event;

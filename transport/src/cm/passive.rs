@@ -8,6 +8,7 @@ use super::{
     common::Common,
     connection::{Accepted, ConnState, Connection, Received, Remote, Terms},
     connections::Connections,
+    credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
@@ -105,6 +106,7 @@ impl Connections {
             path: arrival.path,
             local_qpn: Qpn::default(),
             transaction: arrival.transaction,
+            credit: Credit::new(common.config.unproven_messages),
             abandoned: false,
             probe: None,
             time_wait: timeout(req.primary.ack_timeout),
@@ -164,7 +166,8 @@ impl Connections {
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
         common.listeners.leave_backlog(*listener);
         let mad = conn.mad(Message::Rep(rep.clone()));
-        let resend = common.send_until_answered(now, id.0, conn.path, mad);
+        let may_send = conn.credit.take();
+        let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
         conn.advance(Trigger::Accept, |state| match state {
             ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
                 ConnState::RepSent(Accepted { remote, terms, rep, resend })
@@ -200,7 +203,7 @@ impl Connections {
     }
 
     /// The peer has the reply: both sides may use the connection.
-    fn confirm(
+    pub(super) fn confirm(
         &mut self,
         common: &mut Common,
         on: Trigger,
@@ -210,6 +213,7 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::Established(remote));
+        conn.credit = Credit::PROVEN;
         common.deadlines.clear(id);
         self.emit(common, id, |conn| ConnEvent::Established { conn, rep: None, private_data });
     }

@@ -6,7 +6,7 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connection::{ConnState, Connection},
+    connection::ConnState,
     connections::Connections,
     error::{ConnError, private_data},
     event::ConnEvent,
@@ -116,7 +116,8 @@ impl Connections {
                     remote_qpn: remote.qpn,
                     private_data,
                 }));
-                let resend = common.send_until_answered(now, id.0, conn.path, mad);
+                let may_send = conn.credit.take_last();
+                let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
             }
             ConnState::DreqRcvd(remote) => {
@@ -206,21 +207,13 @@ impl Connections {
                 self.reject(common, now, id, RejectReason::CONSUMER, &[])
             }
             CmState::ReqSent | CmState::MraReqRcvd => {
-                give_up(common, id.0, conn);
+                self.give_up(common, id.0);
                 self.remove(common, Trigger::Destroy, id.0);
                 Ok(())
             }
             _ => self.disconnect(common, now, id, &[]),
         };
     }
-}
-
-/// Tells the peer that its answer is not waited for any more. It finds the connection by this
-/// adapter's GUID.
-fn give_up(common: &mut Common, id: u32, conn: &Connection) {
-    let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
-        .with_info(&common.guid.to_be_bytes());
-    common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
 }
 
 /// Confirms the end of a connection that this side has ended, too, or does not have any more.
