@@ -152,7 +152,7 @@ impl Run {
             MadHeader::CM_VERSION,
             MadHeader::SEND,
         ]);
-        bytes[17] = if kind < 0xF0 { 0x10 + kind % 9 } else { kind };
+        bytes[17] = if kind < 0xF0 { 0x10 + kind % 9 } else { kind & 0x1F };
         let name =
             |n: u8| if n < 0xE0 { self.names[usize::from(n) % self.names.len()] } else { [n; 4] };
         bytes[24..28].copy_from_slice(&name(local));
@@ -241,6 +241,7 @@ impl Run {
             rnr_retry: 7,
             min_rnr_timer: if to == 0xFE { 32 } else { 1 },
             ack_timeout: 8,
+            fits_ack_delay: how & 8 != 0,
             srq: false,
             path_mtu: Mtu::B1024,
             pkey: PKey::DEFAULT,

@@ -122,11 +122,11 @@ fn a_program_that_answers_too_late() {
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
-    // accepting at last has no effect, and an event says so
-    talk.pair.allow(DropReason::CmUnknownConnection);
+    // accepting at last has no effect, and an event says so at once
     talk.accept(b);
+    talk.deliver_all();
+    assert_eq!(rejection(&talk.take(Side::B)[0]).reason, RejectReason::INVALID_COMM_ID);
     talk.pair.run();
-    assert_eq!(talk.take(Side::B), [ConnEvent::Unreachable { conn: b }]);
     talk.assert_gone();
 }
 

@@ -177,6 +177,7 @@ fn connect(end: &End, to: IpAddr) -> Connect<'static> {
         rnr_retry: 6,
         min_rnr_timer: 12,
         ack_timeout: 14,
+        fits_ack_delay: false,
         srq: false,
         path_mtu: Mtu::B1024,
         pkey: PKey::DEFAULT,

@@ -124,9 +124,9 @@ fn no_message_at_all() {
             "{length}"
         );
     }
-    // base version, class, class version, method; LAP, APR and what does not exist
+    // base version, class, class version, method; what does not exist
     for (at, value) in
-        [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x19), (17, 0x1A), (17, 0xFF), (16, 1)]
+        [(0, 2), (1, 3), (2, 1), (3, 0x81), (17, 0x0F), (17, 0x1B), (17, 0xFF), (16, 1)]
     {
         let mut bytes = good;
         bytes[at] = value;

@@ -91,6 +91,8 @@ impl Addressee {
             Message::Rtu(rtu) => rtu.remote_id,
             Message::Dreq(dreq) => dreq.remote_id,
             Message::Drep(drep) => drep.remote_id,
+            Message::Lap(lap) => lap.remote_id,
+            Message::Apr(apr) => apr.remote_id,
             Message::SidrRep(rep) => rep.request_id,
         };
         Self::partition((own_id >> ID_BITS) as u8)

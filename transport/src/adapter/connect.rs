@@ -275,6 +275,7 @@ impl Adapter {
             path: CmPath { path, pkey },
             sgid_index,
             port_mtu: self.gids.port_mtu(),
+            pkeys: &self.pkeys,
             transaction: mad.transaction,
             rng: &mut self.rng,
         };

@@ -9,6 +9,10 @@ use crate::time::timeout;
 /// networks that lose what they cannot forward.
 pub(super) const MAX_TIME_WAIT: Duration = timeout(20);
 
+/// The longest time that a peer may say to take to acknowledge (target ACK delay), as a five-bit
+/// code: 20 (4.3 s). Adapters say 15 or 16.
+pub(super) const MAX_ACK_DELAY: u8 = 20;
+
 /// The longest additional time that an MRA is granted, as a five-bit code: 24 (69 s), which is what
 /// Linux asks for.
 pub(super) const MAX_SERVICE_TIMEOUT: u8 = 24;

@@ -8,9 +8,9 @@ use super::{
     credit::Credit,
     message::{CmMad, Message, Rep, Req},
     path::CmPath,
+    probe::Probe,
     qp_setup::{Local, QpSetup},
     resend::Resend,
-    stale::Probe,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{addr::AddressVector, ids::Qpn};
@@ -59,6 +59,8 @@ pub(super) struct Remote {
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
+    /// Acknowledge timeout's code of the own queue pair.
+    pub(super) ack_timeout: u8,
     /// RNR NAK timer's code of the own queue pair.
     pub(super) min_rnr_timer: u8,
 }
@@ -68,6 +70,8 @@ pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
     /// True if the own queue pair is one of the same adapter, which is moved when the reply comes.
     pub(super) managed: bool,
+    /// True if the own acknowledge timeout is to leave the peer the time that it takes.
+    pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
 
@@ -162,6 +166,7 @@ impl Connection {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,
             av: terms.av,
+            ack_timeout: terms.ack_timeout,
             min_rnr_timer: terms.min_rnr_timer,
         };
         match &self.state {

@@ -71,6 +71,8 @@ impl Cm {
             Message::Rtu(rtu) => connections.on_rtu(common, rtu, arrival),
             Message::Dreq(dreq) => connections.on_dreq(common, dreq, arrival),
             Message::Drep(drep) => connections.on_drep(common, drep, arrival),
+            Message::Lap(lap) => connections.on_lap(common, lap, arrival),
+            Message::Apr(apr) => connections.on_apr(apr, arrival),
             Message::SidrReq(req) => sidr.on_req(common, req, arrival),
             Message::SidrRep(rep) => sidr.on_rep(common, rep, arrival),
         }?;

@@ -11,6 +11,7 @@
 //! a state are refused in that state.
 
 mod active;
+mod alternate_path;
 mod arrival;
 mod command;
 mod common;
@@ -26,6 +27,7 @@ mod manager;
 mod message;
 mod passive;
 mod path;
+mod probe;
 mod qp_setup;
 mod release;
 mod resend;
@@ -43,8 +45,8 @@ pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;
 pub(crate) use manager::Cm;
 pub use message::{
-    About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req,
-    ReqPath, Rtu, SidrRep, SidrReq, without_padding,
+    About, Apr, CmMad, CmParseError, Drep, Dreq, Lap, Message, Mra, PrivateData, Rej, RejectReason,
+    Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, without_padding,
 };
 pub(crate) use path::CmPath;
 pub use qp_setup::QpSetup;

@@ -25,9 +25,6 @@ use crate::{
 /// rxe has it.
 const TARGET_ACK_DELAY: u8 = 15;
 
-/// Reason to reject a request, and a byte of additional information.
-type Refusal = (RejectReason, Option<u8>);
-
 impl Connections {
     pub(super) fn on_req(
         &mut self,
@@ -42,14 +39,14 @@ impl Connections {
         // A queue pair that is connected cannot request another connection. If its owner has started
         // again, the old connection is stale.
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
-            refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
+            refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             self.probe(common, arrival, id);
             return Ok(());
         }
         match listener_for(common, req, arrival) {
             Ok(listener) => self.admit(common, req, listener, arrival),
-            Err(refusal) => {
-                refuse(common, req, arrival, refusal);
+            Err(rej) => {
+                refuse(common, arrival, rej);
                 Ok(())
             }
         }
@@ -72,7 +69,7 @@ impl Connections {
                 common.enqueue(conn.path, accepted.resend.mad.clone());
             }
             ConnState::TimeWait(_) => {
-                refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
+                refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             }
             _ => return Err(DropReason::CmWrongState),
         }
@@ -98,7 +95,12 @@ impl Connections {
         let received = Received {
             remote,
             listener,
-            terms: Box::new(Terms { req: *req, av, min_rnr_timer: 0 }),
+            terms: Box::new(Terms {
+                req: *req,
+                av,
+                ack_timeout: req.primary.ack_timeout,
+                min_rnr_timer: 0,
+            }),
             rep: Box::default(),
         };
         let conn = Connection {
@@ -150,6 +152,7 @@ impl Connections {
             responder_resources: accept.responder_resources,
             initiator_depth: accept.initiator_depth,
             target_ack_delay: TARGET_ACK_DELAY,
+            failover: if terms.req.alternate.local_lid == 0 { 0 } else { Rep::NO_FAILOVER },
             rnr_retry: accept.rnr_retry,
             srq: accept.srq,
             local_ca_guid: common.guid,
@@ -220,21 +223,26 @@ impl Connections {
 }
 
 /// The listener for a request that can be served.
-fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Refusal> {
+fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
-    let listener = listener.ok_or((RejectReason::INVALID_SERVICE_ID, None))?;
-    if req.primary.remote_gid != Gid::from(arrival.own()) {
-        return Err((RejectReason::INVALID_GID, None));
+    let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
+    // a partition that the port is not in has no reason of its own; Linux gives this one
+    let own = Gid::from(arrival.own());
+    if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
+        return Err(rejection(req, RejectReason::INVALID_GID, &own.0));
     }
     let mtu = Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu);
-    match mtu.filter(|&mtu| mtu <= arrival.port_mtu) {
-        Some(_) => Ok(listener),
-        None => Err((RejectReason::INVALID_MTU, Some(arrival.port_mtu as u8))),
+    if mtu.is_none_or(|mtu| mtu > arrival.port_mtu) {
+        return Err(rejection(req, RejectReason::INVALID_MTU, &[arrival.port_mtu as u8]));
     }
+    Ok(listener)
 }
 
-/// Rejects a request that never becomes a connection.
-fn refuse(common: &mut Common, req: &Req, arrival: &Arrival<'_>, (reason, info): Refusal) {
-    let rej = Rej::new(0, req.local_id, About::Req, reason).with_info(info.as_slice());
-    common.answer(arrival, Message::Rej(Box::new(rej)));
+/// A rejection of a request that never becomes a connection.
+fn rejection(req: &Req, reason: RejectReason, info: &[u8]) -> Box<Rej> {
+    Box::new(Rej::new(0, req.local_id, About::Req, reason).with_info(info))
+}
+
+fn refuse(common: &mut Common, arrival: &Arrival<'_>, rej: Box<Rej>) {
+    common.answer(arrival, Message::Rej(rej));
 }

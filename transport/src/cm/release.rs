@@ -11,7 +11,6 @@ use super::{
     error::{ConnError, private_data},
     event::ConnEvent,
     message::{About, Drep, Dreq, Message, PrivateData, Rej, RejectReason},
-    stale::Probe,
     state::{CmState, Trigger},
 };
 use crate::{event::DropReason, time::Instant};
@@ -182,9 +181,9 @@ impl Connections {
         arrival: &Arrival<'_>,
     ) -> Result<(), DropReason> {
         let conn = self.find(drep.remote_id, drep.local_id, arrival)?;
-        let answers = |probe: Probe| probe.is_answered_by(arrival.transaction);
+        let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
         let on = match conn.state {
-            ConnState::Established(_) if conn.probe.is_some_and(answers) => Trigger::Disowned,
+            ConnState::Established(_) if is_asked => Trigger::Disowned,
             _ => Trigger::Drep,
         };
         if !conn.state.name().expects(on) {

@@ -8,33 +8,18 @@
 //! nothing is answered (Linux, too, does both). The answer has a transaction ID that only the peer
 //! has seen.
 
-use core::time::Duration;
-
-use rand_core::RngCore;
-
 use super::{
     arrival::Arrival,
     common::Common,
     connection::ConnState,
     connections::Connections,
     message::{Dreq, Message, PrivateData},
+    probe::Probe,
 };
-use crate::{ids::Qpn, time::Instant};
-
-/// Time between two questions about a connection, however many requests name its queue pair.
-const INTERVAL: Duration = Duration::from_secs(1);
+use crate::ids::Qpn;
 
 /// The queue pair that the question names: QP0, which has no connections.
 const NO_CONNECTIONS: Qpn = Qpn::new(0);
-
-/// The question whether the peer still has a connection.
-#[derive(Clone, Copy)]
-pub(super) struct Probe {
-    /// Transaction ID of the question and of its answer; always the same.
-    transaction: u64,
-    /// Time of the last one.
-    sent: Instant,
-}
 
 impl Connections {
     /// Asks the peer if it still has an established connection, unless it was asked just now. Any
@@ -42,26 +27,14 @@ impl Connections {
     pub(super) fn probe(&mut self, common: &mut Common, arrival: &mut Arrival<'_>, id: u32) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let ConnState::Established(remote) = conn.state else { return };
-        let now = arrival.now;
-        let transaction = match conn.probe {
-            Some(Probe { sent, .. }) if now.since(sent) < INTERVAL => return,
-            Some(Probe { transaction, .. }) => transaction,
-            None => arrival.rng.next_u64(),
-        };
-        conn.probe = Some(Probe { transaction, sent: now });
+        let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
+        conn.probe = Some(probe);
         let dreq = Dreq {
             local_id: id,
             remote_id: remote.id,
             remote_qpn: NO_CONNECTIONS,
             private_data: PrivateData::default(),
         };
-        common.send(conn.path, transaction, Message::Dreq(dreq));
-    }
-}
-
-impl Probe {
-    /// True if an answer with this transaction ID is one to the question.
-    pub(super) const fn is_answered_by(self, transaction: u64) -> bool {
-        self.transaction == transaction
+        common.send(conn.path, probe.transaction, Message::Dreq(dreq));
     }
 }

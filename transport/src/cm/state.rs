@@ -95,6 +95,8 @@ pub enum Trigger {
     Drep,
     /// Message: the same, to the question whether the peer still has the connection: it does not.
     Disowned,
+    /// Message: load alternate path.
+    Lap,
     /// Message: service ID resolution request.
     SidrReq,
     /// Message: service ID resolution response.
@@ -177,6 +179,7 @@ pub const EDGES: &[Edge] = &[
     (ESTABLISHED, Trigger::Disconnect, DREQ_SENT),
     (ESTABLISHED, Trigger::Rep, ESTABLISHED), // the RTU again
     (ESTABLISHED, Trigger::Rej, TIME_WAIT),
+    (ESTABLISHED, Trigger::Lap, ESTABLISHED), // refused
     (ESTABLISHED, Trigger::Dreq, DREQ_RCVD),
     (ESTABLISHED, Trigger::Disowned, TIME_WAIT),
     (ESTABLISHED, Trigger::Destroy, DREQ_SENT),
