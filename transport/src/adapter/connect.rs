@@ -81,7 +81,7 @@ impl Adapter {
             let setup = self.cm.qp_setup(conn).ok_or(ConnError::Unknown)?;
             self.move_qp(now, &setup)?;
         }
-        self.cm.accept(now, conn);
+        self.cm.accept(now, conn, managed);
         Ok(())
     }
 

@@ -96,6 +96,8 @@ pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
+    /// True if the own queue pair is one of the same adapter, which has moved it.
+    pub(super) managed: bool,
     pub(super) resend: Resend,
 }
 

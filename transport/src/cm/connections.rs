@@ -118,8 +118,8 @@ impl Connections {
     ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         // packets of the peer's queue pair have come: its RTU was lost (12.9.6)
-        if let ConnState::RepSent(Accepted { remote, rep, .. })
-        | ConnState::MraRepRcvd(Accepted { remote, rep, .. }) = &conn.state
+        if let ConnState::RepSent(Accepted { remote, rep, managed: true, .. })
+        | ConnState::MraRepRcvd(Accepted { remote, rep, managed: true, .. }) = &conn.state
             && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
         {
             return self.confirm(common, Trigger::Notify, id, None);

@@ -123,9 +123,9 @@ impl Cm {
         self.connections.prepare(&self.common, id, accept)
     }
 
-    /// Sends what was [prepared](Self::prepare).
-    pub(crate) fn accept(&mut self, now: Instant, id: ConnId) {
-        self.connections.accept(&mut self.common, now, id);
+    /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
+    pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
+        self.connections.accept(&mut self.common, now, id, managed);
     }
 
     /// Answers a reply: the own queue pair is ready.

@@ -163,8 +163,8 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends what was [prepared](Self::prepare).
-    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+    /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
+    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId, managed: bool) {
         let Ok(conn) = self.get_mut(id) else { return };
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
         common.listeners.leave_backlog(*listener);
@@ -173,7 +173,7 @@ impl Connections {
         let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
         conn.advance(Trigger::Accept, |state| match state {
             ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
-                ConnState::RepSent(Accepted { remote, terms, rep, resend })
+                ConnState::RepSent(Accepted { remote, terms, rep, managed, resend })
             }
             other => other,
         });
