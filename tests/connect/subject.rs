@@ -84,6 +84,8 @@ impl Subject {
     pub(crate) fn resolving(mut self) -> Self {
         let av = AddressVector::new(self.talk.pair.b.ip.into(), 0);
         let now = self.talk.pair.now;
+        self.talk.destroy(Side::A, self.conn);
+        hand::sent(&mut self.talk.pair, Side::A);
         self.conn = self.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
         let Message::SidrReq(req) = hand::sent(&mut self.talk.pair, Side::A).remove(0).message
         else {

@@ -199,13 +199,7 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
             for mad in &sent {
                 write!(found, " + {}", kind(&mad.message)).unwrap();
             }
-            for other in &events {
-                write!(found, " ! {}", event(other)).unwrap();
-            }
-            match after {
-                Some(state) => writeln!(found, " > {state:?}").unwrap(),
-                None => writeln!(found, " > gone").unwrap(),
-            }
+            write_outcome(found, &events, after);
         }
     }
     taken
@@ -228,8 +222,26 @@ fn by_commands() -> Vec<Edge> {
     taken
 }
 
-/// Lets time pass in every state, until there is no deadline any more.
-fn by_timeouts() -> Vec<Edge> {
+/// `+ n X`: X is sent n times; the rest as above, until there is no deadline any more.
+const EXPECTED_IN_TIME: &str = "
+ReqSent + 15 REQ + 1 REJ ! Unreachable > gone
+MraReqRcvd + 15 REQ + 1 REJ ! Unreachable > gone
+RepRcvd > RepRcvd
+Established, active > Established
+ReqRcvd > ReqRcvd
+RepSent + 1 REP + 1 REJ ! Unreachable > gone
+MraRepRcvd + 15 REP + 1 REJ ! Unreachable > gone
+Established > Established
+DreqSent + 15 DREQ ! Disconnected ! TimeWaitExit > gone
+DreqRcvd > DreqRcvd
+TimeWait ! TimeWaitExit > gone
+SidrReqSent + 15 SIDR_REQ ! Unreachable > gone
+SidrReqRcvd > SidrReqRcvd
+";
+
+/// Lets time pass in every state, until there is no deadline any more. Returns the edges taken, and
+/// writes down what happened.
+fn by_timeouts(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
         let mut subject = Subject::in_state(state);
@@ -239,15 +251,35 @@ fn by_timeouts() -> Vec<Edge> {
             has_edge_from(before, Trigger::Timeout),
             "{state}"
         );
+        let mut sent = Vec::new();
         while let Some(at) = subject.talk.pair.node(subject.side).adapter.poll_timeout() {
             let before = subject.state();
+            subject.talk.pair.now = at;
             subject.talk.pair.node(subject.side).adapter.handle_timeout(at);
             let edge = (before, Trigger::Timeout, subject.state());
             assert!(EDGES.contains(&edge), "{edge:?} is not in the table");
             taken.push(edge);
+            sent.extend(hand::sent(&mut subject.talk.pair, subject.side));
         }
+        write!(found, "{state}").unwrap();
+        for same in sent.chunk_by(|one, other| kind(&one.message) == kind(&other.message)) {
+            write!(found, " + {} {}", same.len(), kind(&same[0].message)).unwrap();
+        }
+        let events = subject.talk.take(subject.side);
+        write_outcome(found, &events, subject.state());
     }
     taken
+}
+
+/// Writes down the events, and the new state.
+fn write_outcome(found: &mut String, events: &[ConnEvent], state: Option<CmState>) {
+    for other in events {
+        write!(found, " ! {}", event(other)).unwrap();
+    }
+    match state {
+        Some(state) => writeln!(found, " > {state:?}").unwrap(),
+        None => writeln!(found, " > gone").unwrap(),
+    }
 }
 
 /// The edges that begin a connection or a service ID resolution.
@@ -324,7 +356,9 @@ fn every_state_and_every_command() {
 
 #[test]
 fn every_state_and_time() {
-    by_timeouts();
+    let mut found = String::from("\n");
+    by_timeouts(&mut found);
+    assert_eq!(found, EXPECTED_IN_TIME);
 }
 
 /// The table has no edge that nothing takes, nor one twice.
@@ -332,7 +366,7 @@ fn every_state_and_time() {
 fn every_edge_is_taken() {
     let mut taken = by_messages(&mut String::new());
     taken.extend(by_commands());
-    taken.extend(by_timeouts());
+    taken.extend(by_timeouts(&mut String::new()));
     taken.extend(by_beginnings());
     taken.extend(by_circumstances());
     for (index, edge) in EDGES.iter().enumerate() {
