@@ -4,6 +4,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod another;
 mod hand;
 mod life;
 mod limits;

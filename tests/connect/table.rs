@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use roce_transport::{
     addr::{PKey, Qpn},
     cm::{
-        About, Apr, CmMad, CmState, ConnEvent, EDGES, Edge, Message, PrivateData, Rej,
+        About, Apr, CmMad, CmState, ConnEvent, ConnRecord, EDGES, Edge, Message, PrivateData, Rej,
         RejectReason, SidrRep, SidrReq, Trigger,
     },
     event::{Disposition, DropReason},
@@ -339,6 +339,15 @@ fn by_circumstances() -> Vec<Edge> {
         deliver(&mut subject, Trigger::Rep, Message::Rep(rep));
     }
     taken.push(disowned);
+    // another adapter's connection is ended
+    let mut subject = Subject::active_in(Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF));
+    let rep = subject.message("REP");
+    assert_eq!(subject.deliver(rep), Disposition::Executed);
+    let now = subject.talk.pair.now;
+    let adapter = &mut subject.talk.pair.a.adapter;
+    let record = ConnRecord { local_id: 0x800, ..adapter.cm_record(subject.conn).unwrap() };
+    subject.conn = adapter.cm_end_for_another(now, &record).unwrap();
+    taken.push((None, Trigger::EndForAnother, subject.state()));
     taken
 }
 

@@ -89,12 +89,16 @@ impl Common {
         u64::from(last).saturating_sub(u64::from(first)) + 1
     }
 
+    /// One more connection must be allowed.
+    fn check_room(&self) -> Result<(), ConnError> {
+        let most = self.most();
+        let has_room = self.ids.len() - self.time_waits.len() < most;
+        if has_room { Ok(()) } else { Err(ConnError::TooMany(most)) }
+    }
+
     /// Takes a communication ID that is not in use.
     pub(super) fn take_id(&mut self, rng: &mut ChaCha12Rng) -> Result<u32, ConnError> {
-        let most = self.most();
-        if self.ids.len() - self.time_waits.len() >= most {
-            return Err(ConnError::TooMany(most));
-        }
+        self.check_room()?;
         loop {
             let id = (u64::from(*self.config.ids.start()) + rng.next_u64() % self.span()) as u32;
             if id != 0 && !self.ids.contains_key(&id) {
@@ -102,6 +106,16 @@ impl Common {
                 return Ok(id);
             }
         }
+    }
+
+    /// Takes a communication ID that another adapter had.
+    pub(super) fn take_id_of_another(&mut self, id: u32) -> Result<(), ConnError> {
+        if self.config.ids.contains(&id) || self.ids.contains_key(&id) {
+            return Err(ConnError::OwnId);
+        }
+        self.check_room()?;
+        self.ids.insert(id, None);
+        Ok(())
     }
 
     /// Takes a communication ID for a request to a listener, and a place in the listener's backlog.

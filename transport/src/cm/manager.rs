@@ -15,6 +15,7 @@ use super::{
     message::{Message, RejectReason},
     path::CmPath,
     qp_setup::QpSetup,
+    record::ConnRecord,
     service::ServiceId,
     sidr::Sidr,
     state::{CmState, Trigger},
@@ -168,6 +169,22 @@ impl Cm {
     ) -> Result<(), ConnError> {
         self.check(id, Trigger::Disconnect)?;
         self.connections.disconnect(&mut self.common, now, id, private_data)
+    }
+
+    /// What another adapter needs to know to end a connection.
+    pub(crate) fn record(&self, id: ConnId) -> Option<ConnRecord> {
+        self.connections.record(id)
+    }
+
+    pub(crate) fn end_for_another(
+        &mut self,
+        now: Instant,
+        record: &ConnRecord,
+        path: Path,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<ConnId, ConnError> {
+        let path = CmPath { path, pkey: record.pkey };
+        self.connections.end_for_another(&mut self.common, now, record, path, rng)
     }
 
     pub(crate) fn sidr_request(

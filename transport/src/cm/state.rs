@@ -75,6 +75,8 @@ pub enum Trigger {
     SidrRequest,
     /// Command: answer such a request (`rdma_accept`, `rdma_reject`).
     SidrRespond,
+    /// Command: end a connection that an adapter had which is gone.
+    EndForAnother,
     /// Command: no more interest (`rdma_destroy_id`). Rejects or disconnects where that is due.
     Destroy,
     /// Message: request for communication.
@@ -175,6 +177,7 @@ pub const EDGES: &[Edge] = &[
     (MRA_REP_RCVD, Trigger::Timeout, NONE),
     (MRA_REP_RCVD, Trigger::Destroy, DREQ_SENT),
     // Both sides.
+    (NONE, Trigger::EndForAnother, DREQ_SENT),
     (ESTABLISHED, Trigger::Notify, ESTABLISHED),
     (ESTABLISHED, Trigger::Disconnect, DREQ_SENT),
     (ESTABLISHED, Trigger::Rep, ESTABLISHED), // the RTU again
