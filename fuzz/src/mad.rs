@@ -152,7 +152,7 @@ impl Run {
             MadHeader::CM_VERSION,
             MadHeader::SEND,
         ]);
-        bytes[17] = if kind < 0xF0 { 0x10 + kind % 9 } else { kind };
+        bytes[17] = if kind < 0xF0 { 0x10 + kind % 9 } else { kind & 0x1F };
         let name =
             |n: u8| if n < 0xE0 { self.names[usize::from(n) % self.names.len()] } else { [n; 4] };
         bytes[24..28].copy_from_slice(&name(local));
@@ -241,6 +241,7 @@ impl Run {
             rnr_retry: 7,
             min_rnr_timer: if to == 0xFE { 32 } else { 1 },
             ack_timeout: 8,
+            fits_ack_delay: how & 8 != 0,
             srq: false,
             path_mtu: Mtu::B1024,
             pkey: PKey::DEFAULT,
@@ -319,7 +320,7 @@ impl Run {
     }
 
     fn check(&mut self) {
-        assert!(self.adapter.cm_count() <= MOST, "more connections than may be");
+        assert!(self.adapter.cm_count() <= 2 * MOST, "more connections and time waits than may be");
         let events: Vec<_> =
             std::iter::from_fn(|| self.adapter.poll_cm_event()).take(EVENTS_MAX + 1).collect();
         assert!(events.len() <= EVENTS_MAX, "more than {EVENTS_MAX} events in one step");

@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use roce_transport::{
-    adapter::{AcceptError, Adapter, AdapterConfig},
-    addr::{Gid, Mtu},
+    adapter::AcceptError,
+    addr::{Gid, Mtu, PKey},
     cm::{
-        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, PortSpace,
-        RejectReason,
+        About, Accept, CmState, ConnAttribute, ConnError, ConnEvent, Connect, Listen, Message,
+        PortSpace, RejectReason, Rep,
     },
     event::DropReason,
     psn::Psn,
-    qp::{Init, PeerAttr, ResponderAttr, Rtr, State},
+    qp::{PeerAttr, ResponderAttr, Rtr, State},
     work::{RecvWr, SendWr},
 };
 
@@ -118,6 +118,59 @@ fn numbers_cross_over() {
     );
 }
 
+/// The own acknowledge timeout leaves the peer the time that it says to take, unless the program has
+/// chosen one. The codes are those that Linux comes to.
+#[test]
+fn the_delay_of_the_peer() {
+    for (ack_timeout, delay, fits_ack_delay, expected) in [
+        (16, 15, true, 17),
+        (17, 15, true, 17),
+        (17, 16, true, 18),
+        (14, 18, true, 18),
+        (14, 15, true, 16),
+        (16, 0, true, 16),
+        // for ever
+        (0, 15, true, 0),
+        // a peer that would say 2.4 hours
+        (16, 31, true, 20),
+        (31, 31, true, 31),
+        (16, 15, false, 16),
+    ] {
+        let mut talk = Talk::new();
+        let (end, to) = (talk.qp(Side::A), talk.pair.b.ip);
+        let call = Connect { ack_timeout, fits_ack_delay, ..connect(&end, to) };
+        let a = talk.pair.a.adapter.cm_connect(talk.pair.now, &call).unwrap();
+        talk.deliver_all();
+        let (b, req) = talk.requests()[0];
+        assert_eq!(req.primary.ack_timeout, ack_timeout);
+        talk.accept(b);
+        let mut mad = hand::sent(&mut talk.pair, Side::B).remove(0);
+        let Message::Rep(rep) = &mut mad.message else { panic!("{mad:?}") };
+        rep.target_ack_delay = delay;
+        hand::deliver(&mut talk.pair, Side::A, &mad);
+        let own = talk.pair.a.adapter.query_qp(end.qpn).unwrap();
+        assert_eq!(own.requester.timeout, expected, "{ack_timeout} and {delay}");
+        assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::Established));
+    }
+}
+
+/// A request with an alternate path is accepted without it.
+#[test]
+fn no_failover() {
+    for local_lid in [0, 0xFFFF] {
+        let mut talk = Talk::new();
+        talk.call();
+        let mad = hand::sent(&mut talk.pair, Side::A).remove(0);
+        let mad = hand::change_req(mad, |req| req.alternate.local_lid = local_lid);
+        hand::deliver(&mut talk.pair, Side::B, &mad);
+        let (b, _) = talk.requests()[0];
+        talk.accept(b);
+        let sent = hand::sent(&mut talk.pair, Side::B);
+        let Message::Rep(rep) = &sent[0].message else { panic!("{sent:?}") };
+        assert_eq!(rep.failover, if local_lid == 0 { 0 } else { Rep::NO_FAILOVER });
+    }
+}
+
 /// The program moves its queue pair itself, on both sides.
 #[test]
 fn queue_pairs_of_the_programs_own() {
@@ -203,10 +256,13 @@ fn rejected_by_the_program() {
 
 #[test]
 fn rejected_by_the_adapter() {
+    let b = Gid::from(Pair::new().b.ip);
     for (case, reason, info) in [
-        (0, RejectReason::INVALID_SERVICE_ID, None),
-        (1, RejectReason::INVALID_MTU, Some(5)),
-        (2, RejectReason::INVALID_GID, None),
+        (0, RejectReason::INVALID_SERVICE_ID, &[][..]),
+        (1, RejectReason::INVALID_MTU, &[5]),
+        (2, RejectReason::INVALID_GID, &b.0),
+        // a partition that the port is not in
+        (3, RejectReason::INVALID_GID, &b.0),
     ] {
         let mut talk = Talk::new();
         let end = talk.qp(Side::A);
@@ -217,6 +273,7 @@ fn rejected_by_the_adapter() {
         let mad = hand::change_req(mad, |req| match case {
             1 => req.path_mtu = 6,
             2 => req.primary.remote_gid = Gid([9; 16]),
+            3 => req.pkey = PKey(0xFFFE),
             _ => {}
         });
         hand::deliver(&mut talk.pair, Side::B, &mad);
@@ -224,7 +281,7 @@ fn rejected_by_the_adapter() {
         let events = talk.take(Side::A);
         let rej = rejection(&events[0]);
         assert_eq!((rej.reason, rej.local_id, rej.about), (reason, 0, About::Req));
-        assert_eq!(info, (rej.info_length > 0).then_some(rej.info.0[0]));
+        assert_eq!(&rej.info.0[..usize::from(rej.info_length)], info);
         talk.assert_gone();
     }
 }
@@ -253,7 +310,7 @@ fn the_closest_listener() {
     );
 }
 
-/// No answer at all: sent sixteen times, then given up.
+/// No answer at all: sent sixteen times, then given up, which the peer is told.
 #[test]
 fn no_answer() {
     let mut talk = Talk::new();
@@ -262,7 +319,10 @@ fn no_answer() {
     let (a, _) = talk.call();
     talk.pair.run();
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
-    assert_eq!(talk.pair.trace.records.len(), 16);
+    assert_eq!(talk.pair.trace.records.len(), 16 + 1);
+    let last = talk.pair.trace.records.last().and_then(|record| hand::mad_of(&record.bytes));
+    let Some(Message::Rej(rej)) = last.map(|mad| mad.message) else { panic!() };
+    assert_eq!((rej.reason, rej.info_length), (RejectReason::TIMEOUT, 8));
     assert_eq!(talk.pair.now.since(start), 16 * Duration::from_nanos(4096 << 18));
     talk.assert_gone();
 }
@@ -463,39 +523,9 @@ fn many_at_once() {
     assert_eq!(talk.pair.a.adapter.poll_timeout(), None, "an idle connection takes no time");
 }
 
-/// A queue pair that requests a second connection: the first is stale.
-#[test]
-fn a_peer_that_starts_anew() {
-    let mut talk = Talk::new();
-    let (_, b, a_qp, _) = talk.connected();
-    talk.pair.a.adapter.to_reset(a_qp.qpn).unwrap();
-    talk.pair.a.adapter.to_init(a_qp.qpn, &Init::default()).unwrap();
-    let again = talk.call_with(&a_qp, SERVICE, b"").unwrap();
-    talk.deliver_all();
-    let events = talk.take(Side::A);
-    assert_eq!(rejection(&events[0]).reason, RejectReason::STALE_CONNECTION);
-    assert!(matches!(events[0], ConnEvent::Rejected { conn, .. } if conn == again));
-    let ConnEvent::Disconnected { conn: old } = events[1] else {
-        panic!("the old one is announced to end: {events:?}")
-    };
-    talk.disconnect(Side::A, old);
-    talk.pair.run();
-    assert_eq!(
-        talk.take(Side::B),
-        [ConnEvent::Disconnected { conn: b }, ConnEvent::TimeWaitExit { conn: b }]
-    );
-    talk.assert_gone();
-}
-
 /// A sends its requests again, for a while, to a peer without a listener.
 pub(crate) fn with_listen_grace() -> Talk {
-    let mut pair = Pair::new();
-    let mut config = AdapterConfig::new([9; 32]);
-    config.cm.listen_grace = Duration::from_millis(100);
-    pair.a.adapter = Adapter::new(config);
-    pair.a.adapter.set_gids(vec![pair.a.ip.into()]);
-    pair.a.pd = pair.a.adapter.alloc_pd().unwrap();
-    Talk::with(pair)
+    Talk::configured(Side::A, |cm| cm.listen_grace = Duration::from_millis(100))
 }
 
 #[test]

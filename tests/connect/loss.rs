@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use roce_transport::{
-    cm::{CmState, ConnEvent, Connect, Message},
+    cm::{CmState, ConnEvent, Connect, Message, RejectReason},
     event::DropReason,
+    work::{RecvWr, SendWr},
 };
 
-use super::{Talk, connect, hand};
+use super::{Talk, connect, hand, rejection};
 use crate::common::Side;
 
 /// The stock answers to a repeat that comes when the connection has gone on.
@@ -97,20 +98,35 @@ fn a_program_that_needs_a_minute() {
     assert!(matches!(talk.take(Side::B)[..], [ConnEvent::Established { .. }]));
 }
 
-/// But not for ever.
+/// But not for ever: the peer takes its request back.
 #[test]
 fn a_program_that_never_answers() {
     let mut talk = Talk::new();
     let (a, _) = talk.call();
     talk.pair.run();
     assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
+    let events = talk.take(Side::B);
+    let [ConnEvent::Request { conn, .. }, rejected] = &events[..] else { panic!("{events:?}") };
+    assert_eq!(rejection(rejected).reason, RejectReason::TIMEOUT);
+    assert_eq!(talk.pair.b.adapter.cm_state(*conn), None);
+    talk.assert_gone();
+}
+
+/// The same when that message is lost.
+#[test]
+fn a_program_that_answers_too_late() {
+    let mut talk = Talk::new();
+    talk.pair.fault_from(Side::A, "drop qp 1 nth 17");
+    let (a, _) = talk.call();
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), [ConnEvent::Unreachable { conn: a }]);
     let (b, _) = talk.requests()[0];
     assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::ReqRcvd));
-    // accepting at last has no effect, and an event says so
-    talk.pair.allow(DropReason::CmUnknownConnection);
+    // accepting at last has no effect, and an event says so at once
     talk.accept(b);
+    talk.deliver_all();
+    assert_eq!(rejection(&talk.take(Side::B)[0]).reason, RejectReason::INVALID_COMM_ID);
     talk.pair.run();
-    assert_eq!(talk.take(Side::B), [ConnEvent::Unreachable { conn: b }]);
     talk.assert_gone();
 }
 
@@ -133,6 +149,34 @@ fn notified_of_traffic() {
     talk.deliver_all();
     assert_eq!(talk.take(Side::B), []);
     assert_eq!(hand::sent(&mut talk.pair, Side::B).len(), 0);
+}
+
+/// The same without a report: when the reply would be sent again, the adapter looks whether the
+/// queue pair has got something.
+#[test]
+fn traffic_confirms() {
+    for speaks in [false, true] {
+        let mut talk = Talk::new();
+        talk.pair.fault_from(Side::A, "drop qp 1 nth 2");
+        let (_, a_qp) = talk.call();
+        talk.deliver_all();
+        let (b, _) = talk.requests()[0];
+        let b_qp = talk.accept(b);
+        talk.deliver_all();
+        let (near, far) = (talk.pair.a.buffer(8), talk.pair.b.buffer(8));
+        if speaks {
+            talk.pair.post_recv(&b_qp, &RecvWr::new(1, [far.all()]));
+            talk.pair.post_send(&a_qp, &SendWr::send(2, near.all()));
+        }
+        talk.pair.run_for(Duration::from_millis(1100));
+        let [ConnEvent::Established { conn, private_data, .. }] = &talk.take(Side::B)[..] else {
+            panic!()
+        };
+        assert_eq!((*conn, private_data.is_none()), (b, speaks));
+        let reps = talk.pair.trace.from(Side::B).filter_map(|record| hand::mad_of(&record.bytes));
+        let reps = reps.filter(|mad| matches!(mad.message, Message::Rep(_))).count();
+        assert_eq!(reps, if speaks { 1 } else { 2 });
+    }
 }
 
 /// A repeated request gets the very same answer.

@@ -4,10 +4,13 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod another;
 mod hand;
 mod life;
+mod limits;
 mod loss;
 mod sidr;
+mod stale;
 mod subject;
 mod swarm;
 mod table;
@@ -16,10 +19,11 @@ mod trust;
 use std::{net::IpAddr, time::Duration};
 
 use roce_transport::{
+    adapter::{Adapter, AdapterConfig},
     addr::{AddressVector, Mtu, PKey},
     cm::{
-        Accept, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId, PortSpace,
-        Rej, Rep, Req, ServiceId,
+        Accept, CmConfig, CmService, ConnError, ConnEvent, ConnId, Connect, Listen, ListenerId,
+        PortSpace, Rej, Rep, Req, ServiceId,
     },
     psn::Psn,
     qp::{QpType, State},
@@ -43,6 +47,13 @@ impl Talk {
     fn with(mut pair: Pair) -> Self {
         let listener = listen(&mut pair.b, SERVICE, 16);
         Self { pair, listener }
+    }
+
+    /// With another configuration of one side.
+    fn configured(side: Side, change: impl FnOnce(&mut CmConfig)) -> Self {
+        let mut pair = Pair::new();
+        configure(pair.node(side), change);
+        Self::with(pair)
     }
 
     /// A queue pair in INIT.
@@ -139,6 +150,16 @@ impl Talk {
     }
 }
 
+/// Gives a node an adapter with another configuration.
+fn configure(node: &mut Node, change: impl FnOnce(&mut CmConfig)) {
+    let IpAddr::V4(ip) = node.ip else { panic!("{}", node.ip) };
+    let mut config = AdapterConfig::new([ip.octets()[3]; 32]);
+    change(&mut config.cm);
+    node.adapter = Adapter::new(config);
+    node.adapter.set_gids(vec![node.ip.into()]);
+    node.pd = node.adapter.alloc_pd().unwrap();
+}
+
 fn listen(node: &mut Node, service_id: ServiceId, backlog: usize) -> ListenerId {
     node.adapter.cm_listen(Listen { service_id, address: None, backlog }).unwrap()
 }
@@ -157,6 +178,7 @@ fn connect(end: &End, to: IpAddr) -> Connect<'static> {
         rnr_retry: 6,
         min_rnr_timer: 12,
         ack_timeout: 14,
+        fits_ack_delay: false,
         srq: false,
         path_mtu: Mtu::B1024,
         pkey: PKey::DEFAULT,

@@ -4,8 +4,9 @@ use roce_transport::{
     adapter::AcceptError,
     addr::{AddressVector, Gid, PKey, Qpn},
     cm::{
-        About, CmMad, CmState, ConnError, ConnEvent, ConnId, Connect, Drep, Dreq, Message, Mra,
-        PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, Trigger,
+        About, Apr, CmMad, CmState, ConnError, ConnEvent, ConnId, Connect, Drep, Dreq, Lap,
+        Message, Mra, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu, SidrRep, SidrReq,
+        Trigger,
     },
     event::Disposition,
     psn::Psn,
@@ -83,6 +84,8 @@ impl Subject {
     pub(crate) fn resolving(mut self) -> Self {
         let av = AddressVector::new(self.talk.pair.b.ip.into(), 0);
         let now = self.talk.pair.now;
+        self.talk.destroy(Side::A, self.conn);
+        hand::sent(&mut self.talk.pair, Side::A);
         self.conn = self.talk.pair.a.adapter.sidr_request(now, SERVICE, &av, b"").unwrap();
         let Message::SidrReq(req) = hand::sent(&mut self.talk.pair, Side::A).remove(0).message
         else {
@@ -232,6 +235,8 @@ impl Subject {
                 Message::Dreq(Dreq { local_id, remote_id, remote_qpn: self.qpn, ..Dreq::default() })
             }
             "DREP" => Message::Drep(Drep { local_id, remote_id, ..Drep::default() }),
+            "LAP" => Message::Lap(Lap { local_id, remote_id, remote_qpn: self.qpn }),
+            "APR" => Message::Apr(Box::new(Apr { local_id, remote_id, ..Apr::default() })),
             "SIDR_REP" => Message::SidrRep(SidrRep {
                 request_id: remote_id,
                 service_id: SERVICE,
@@ -248,6 +253,7 @@ fn req(local_gid: Gid, remote_gid: Gid) -> Message {
         service_id: SERVICE,
         local_ca_guid: PEER_GUID,
         local_qpn: PEER_QPN,
+        pkey: PKey::DEFAULT,
         path_mtu: 3,
         primary: ReqPath { local_gid, remote_gid, ack_timeout: 14, ..ReqPath::default() },
         ..Req::default()

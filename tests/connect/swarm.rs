@@ -12,7 +12,7 @@ use roce_transport::{
     event::DropReason,
 };
 
-use super::{SERVICE, Talk};
+use super::{SERVICE, Talk, configure};
 use crate::common::{Pair, Side};
 
 /// The events of a connection, as its program knows.
@@ -108,7 +108,17 @@ fn conversation(seed: u64) {
         conditions.corruption = f64::from(rng.next_u32() % 10) / 100.0;
         conditions.jitter = Duration::from_millis(u64::from(rng.next_u32() % 3000));
     }
-    let mut talk = Talk::with(Pair::with_network(Network::new(conditions, seed)));
+    // so much is lost that a lost RTU takes many repeats of the REP
+    let loses = conditions.loss + conditions.corruption > 0.02;
+    let mut pair = Pair::with_network(Network::new(conditions, seed));
+    for node in [&mut pair.a, &mut pair.b] {
+        configure(node, |cm| {
+            if loses {
+                cm.unproven_messages = 17;
+            }
+        });
+    }
+    let mut talk = Talk::with(pair);
     talk.pair.allow_all(DropReason::ALL);
     let (mut callers, mut callees) = (Book::new(), Book::new());
     for _ in 0..1 + rng.next_u32() % 4 {

@@ -6,14 +6,14 @@ use std::fmt::Write as _;
 use roce_transport::{
     addr::{PKey, Qpn},
     cm::{
-        About, CmState, ConnEvent, EDGES, Edge, Message, PrivateData, Rej, RejectReason, SidrRep,
-        SidrReq, Trigger,
+        About, Apr, CmMad, CmState, ConnEvent, ConnRecord, EDGES, Edge, Message, PrivateData, Rej,
+        RejectReason, SidrRep, SidrReq, Trigger,
     },
     event::{Disposition, DropReason},
 };
 
 use super::{
-    SERVICE, hand,
+    SERVICE, Talk, hand,
     life::with_listen_grace,
     subject::{PEER_GUID, PEER_ID, Subject},
 };
@@ -30,6 +30,8 @@ fn kind(message: &Message) -> &'static str {
         Message::Drep(_) => "DREP",
         Message::SidrReq(_) => "SIDR_REQ",
         Message::SidrRep(_) => "SIDR_REP",
+        Message::Lap(_) => "LAP",
+        Message::Apr(_) => "APR",
     }
 }
 
@@ -48,8 +50,21 @@ fn event(event: &ConnEvent) -> &'static str {
     }
 }
 
-const MESSAGES: [&str; 9] =
-    ["REQ", "MRA of REQ", "MRA of REP", "REP", "RTU", "REJ", "DREQ", "DREP", "SIDR_REP"];
+const MESSAGES: [&str; 11] = [
+    "REQ",
+    "MRA of REQ",
+    "MRA of REP",
+    "REP",
+    "RTU",
+    "REJ",
+    "DREQ",
+    "DREP",
+    "SIDR_REP",
+    "LAP",
+    "APR",
+];
+/// Those that are answered when they are about no connection.
+const ANSWERED: [&str; 3] = ["REP", "DREQ", "LAP"];
 const STATES: [&str; 12] = [
     "ReqSent",
     "MraReqRcvd",
@@ -66,22 +81,25 @@ const STATES: [&str; 12] = [
 ];
 
 /// `+ X`: X is sent. `! E`: event E. `> S`: the new state. Messages that are not named mean nothing
-/// there. A DREQ that comes before the peer's name is known is about a connection that does
-/// not exist.
+/// there. A DREQ or a LAP that comes before the peer's name is known is about a connection that does
+/// not exist, and so is a REP to a resolution.
 const EXPECTED: &str = "
 ReqSent / MRA of REQ > MraReqRcvd
 ReqSent / REP ! Reply > RepRcvd
 ReqSent / REJ ! Rejected > gone
 ReqSent / DREQ + DREP > ReqSent
+ReqSent / LAP + APR > ReqSent
 MraReqRcvd / MRA of REQ > MraReqRcvd
 MraReqRcvd / REP ! Reply > RepRcvd
 MraReqRcvd / REJ ! Rejected > gone
 MraReqRcvd / DREQ + DREP > MraReqRcvd
+MraReqRcvd / LAP + APR > MraReqRcvd
 RepRcvd / REP + MRA > RepRcvd
 RepRcvd / REJ ! Rejected > TimeWait
 Established, active / REP + RTU > Established
 Established, active / REJ ! Rejected > TimeWait
 Established, active / DREQ ! Disconnected > DreqRcvd
+Established, active / LAP + APR > Established
 ReqRcvd / REQ + MRA > ReqRcvd
 RepSent / REQ + REP > RepSent
 RepSent / MRA of REP > MraRepRcvd
@@ -96,13 +114,16 @@ MraRepRcvd / DREQ ! Disconnected > DreqRcvd
 Established / REP + RTU > Established
 Established / REJ ! Rejected > TimeWait
 Established / DREQ ! Disconnected > DreqRcvd
+Established / LAP + APR > Established
 DreqSent / REJ ! Rejected > TimeWait
 DreqSent / DREQ + DREP ! Disconnected > TimeWait
 DreqSent / DREP ! Disconnected > TimeWait
 TimeWait / REQ + REJ > TimeWait
 TimeWait / DREQ + DREP > TimeWait
+SidrReqSent / REP + REJ > SidrReqSent
 SidrReqSent / DREQ + DREP > SidrReqSent
 SidrReqSent / SIDR_REP ! SidrReply > gone
+SidrReqSent / LAP + APR > SidrReqSent
 ";
 
 const COMMANDS: [Trigger; 7] = [
@@ -115,8 +136,9 @@ const COMMANDS: [Trigger; 7] = [
     Trigger::Destroy,
 ];
 
-fn trigger(name: &str) -> Trigger {
-    match name {
+/// Nothing asks for an APR.
+fn trigger(name: &str) -> Option<Trigger> {
+    Some(match name {
         "REQ" => Trigger::Req,
         "MRA of REQ" => Trigger::MraOfReq,
         "MRA of REP" => Trigger::MraOfRep,
@@ -126,8 +148,10 @@ fn trigger(name: &str) -> Trigger {
         "DREQ" => Trigger::Dreq,
         "DREP" => Trigger::Drep,
         "SIDR_REP" => Trigger::SidrRep,
+        "LAP" => Trigger::Lap,
+        "APR" => return None,
         other => panic!("{other}"),
-    }
+    })
 }
 
 fn has_edge_from(state: Option<CmState>, on: Trigger) -> bool {
@@ -156,30 +180,26 @@ fn by_messages(found: &mut String) -> Vec<Edge> {
             let sent = hand::sent(&mut subject.talk.pair, subject.side);
             let events = subject.talk.take(subject.side);
             let after = subject.state();
-            let edge = (before, trigger(name), after);
+            let on = trigger(name);
             if let Disposition::Dropped(reason) = disposition {
                 let expected = [DropReason::CmWrongState, DropReason::CmUnknownConnection];
                 assert!(expected.contains(&reason), "{state} / {name}: {reason:?}");
                 assert_eq!((sent.len(), events.len(), after), (0, 0, before), "{state} / {name}");
-                assert!(!has_edge_from(before, edge.1), "{state} / {name} is in the table");
+                let has_edge = on.is_some_and(|on| has_edge_from(before, on));
+                assert!(!has_edge, "{state} / {name} is in the table");
                 continue;
             }
-            // a DREQ that comes before the peer's name is known is about another connection
+            let edge = (before, on.unwrap(), after);
+            // a message that comes before the peer's name is known is about another connection
             let is_about_another =
-                name == "DREQ" && after == before && !has_edge_from(before, edge.1);
+                ANSWERED.contains(&name) && after == before && !has_edge_from(before, edge.1);
             assert!(EDGES.contains(&edge) || is_about_another, "{edge:?} is not in the table");
             taken.push(edge);
             write!(found, "{state} / {name}").unwrap();
             for mad in &sent {
                 write!(found, " + {}", kind(&mad.message)).unwrap();
             }
-            for other in &events {
-                write!(found, " ! {}", event(other)).unwrap();
-            }
-            match after {
-                Some(state) => writeln!(found, " > {state:?}").unwrap(),
-                None => writeln!(found, " > gone").unwrap(),
-            }
+            write_outcome(found, &events, after);
         }
     }
     taken
@@ -202,8 +222,26 @@ fn by_commands() -> Vec<Edge> {
     taken
 }
 
-/// Lets time pass in every state, until there is no deadline any more.
-fn by_timeouts() -> Vec<Edge> {
+/// `+ n X`: X is sent n times; the rest as above, until there is no deadline any more.
+const EXPECTED_IN_TIME: &str = "
+ReqSent + 15 REQ + 1 REJ ! Unreachable > gone
+MraReqRcvd + 15 REQ + 1 REJ ! Unreachable > gone
+RepRcvd > RepRcvd
+Established, active > Established
+ReqRcvd > ReqRcvd
+RepSent + 1 REP + 1 REJ ! Unreachable > gone
+MraRepRcvd + 15 REP + 1 REJ ! Unreachable > gone
+Established > Established
+DreqSent + 15 DREQ ! Disconnected ! TimeWaitExit > gone
+DreqRcvd > DreqRcvd
+TimeWait ! TimeWaitExit > gone
+SidrReqSent + 15 SIDR_REQ ! Unreachable > gone
+SidrReqRcvd > SidrReqRcvd
+";
+
+/// Lets time pass in every state, until there is no deadline any more. Returns the edges taken, and
+/// writes down what happened.
+fn by_timeouts(found: &mut String) -> Vec<Edge> {
     let mut taken = Vec::new();
     for state in STATES.into_iter().chain(["SidrReqRcvd"]) {
         let mut subject = Subject::in_state(state);
@@ -213,15 +251,35 @@ fn by_timeouts() -> Vec<Edge> {
             has_edge_from(before, Trigger::Timeout),
             "{state}"
         );
+        let mut sent = Vec::new();
         while let Some(at) = subject.talk.pair.node(subject.side).adapter.poll_timeout() {
             let before = subject.state();
+            subject.talk.pair.now = at;
             subject.talk.pair.node(subject.side).adapter.handle_timeout(at);
             let edge = (before, Trigger::Timeout, subject.state());
             assert!(EDGES.contains(&edge), "{edge:?} is not in the table");
             taken.push(edge);
+            sent.extend(hand::sent(&mut subject.talk.pair, subject.side));
         }
+        write!(found, "{state}").unwrap();
+        for same in sent.chunk_by(|one, other| kind(&one.message) == kind(&other.message)) {
+            write!(found, " + {} {}", same.len(), kind(&same[0].message)).unwrap();
+        }
+        let events = subject.talk.take(subject.side);
+        write_outcome(found, &events, subject.state());
     }
     taken
+}
+
+/// Writes down the events, and the new state.
+fn write_outcome(found: &mut String, events: &[ConnEvent], state: Option<CmState>) {
+    for other in events {
+        write!(found, " ! {}", event(other)).unwrap();
+    }
+    match state {
+        Some(state) => writeln!(found, " > {state:?}").unwrap(),
+        None => writeln!(found, " > gone").unwrap(),
+    }
 }
 
 /// The edges that begin a connection or a service ID resolution.
@@ -257,6 +315,17 @@ fn by_circumstances() -> Vec<Edge> {
     let rej = Rej::new(PEER_ID, 0, About::Other, RejectReason::TIMEOUT)
         .with_info(&PEER_GUID.to_be_bytes());
     deliver(&mut subject, Trigger::Rej, Message::Rej(Box::new(rej)));
+    // the peer has started again, and does not know the connection that it is asked about
+    let mut subject = Subject::in_state("Established");
+    let Message::Req(mut req) = subject.message("REQ") else { unreachable!() };
+    req.local_id ^= 1;
+    assert_eq!(subject.deliver(Message::Req(req)), Disposition::Executed);
+    let question = hand::sent(&mut subject.talk.pair, Side::B).remove(1);
+    let answer = CmMad { message: subject.message("DREP"), ..question };
+    let before = subject.state();
+    let disposition = hand::deliver(&mut subject.talk.pair, Side::B, &answer);
+    assert_eq!(disposition, Disposition::Executed);
+    let disowned = (before, Trigger::Disowned, subject.state());
     // the peer's queue pair is connected already
     for waits in [false, true] {
         let Subject { talk, .. } = Subject::in_state("Established, active");
@@ -269,6 +338,16 @@ fn by_circumstances() -> Vec<Edge> {
         rep.local_id ^= 1;
         deliver(&mut subject, Trigger::Rep, Message::Rep(rep));
     }
+    taken.push(disowned);
+    // another adapter's connection is ended
+    let mut subject = Subject::active_in(Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF));
+    let rep = subject.message("REP");
+    assert_eq!(subject.deliver(rep), Disposition::Executed);
+    let now = subject.talk.pair.now;
+    let adapter = &mut subject.talk.pair.a.adapter;
+    let record = ConnRecord { local_id: 0x800, ..adapter.cm_record(subject.conn).unwrap() };
+    subject.conn = adapter.cm_end_for_another(now, &record).unwrap();
+    taken.push((None, Trigger::EndForAnother, subject.state()));
     taken
 }
 
@@ -286,7 +365,9 @@ fn every_state_and_every_command() {
 
 #[test]
 fn every_state_and_time() {
-    by_timeouts();
+    let mut found = String::from("\n");
+    by_timeouts(&mut found);
+    assert_eq!(found, EXPECTED_IN_TIME);
 }
 
 /// The table has no edge that nothing takes, nor one twice.
@@ -294,7 +375,7 @@ fn every_state_and_time() {
 fn every_edge_is_taken() {
     let mut taken = by_messages(&mut String::new());
     taken.extend(by_commands());
-    taken.extend(by_timeouts());
+    taken.extend(by_timeouts(&mut String::new()));
     taken.extend(by_beginnings());
     taken.extend(by_circumstances());
     for (index, edge) in EDGES.iter().enumerate() {
@@ -331,7 +412,8 @@ fn a_request_that_is_given_up() {
     assert_eq!(subject.state(), None);
 }
 
-/// About connections that do not exist: a DREQ is answered, for its sender to end; nothing else is.
+/// About connections that do not exist: what waits for an answer gets one, for its sender to end;
+/// nothing else does.
 #[test]
 fn messages_about_nothing() {
     for name in MESSAGES {
@@ -342,9 +424,22 @@ fn messages_about_nothing() {
         let message = subject.message(name);
         let disposition = subject.deliver(message);
         let sent = hand::sent(&mut subject.talk.pair, Side::B);
-        if name == "DREQ" {
-            let Message::Drep(drep) = &sent[0].message else { panic!("{sent:?}") };
-            assert_eq!((drep.local_id, drep.remote_id), (subject.id, PEER_ID));
+        if ANSWERED.contains(&name) {
+            let names = match (&sent[0].message, name) {
+                (Message::Drep(drep), "DREQ") => (drep.local_id, drep.remote_id),
+                (Message::Apr(apr), "LAP") => {
+                    assert_eq!(apr.status, Apr::INVALID_COMM_ID);
+                    (apr.local_id, apr.remote_id)
+                }
+                (Message::Rej(rej), "REP") => {
+                    let invalid = (RejectReason::INVALID_COMM_ID, About::Rep);
+                    assert_eq!((rej.reason, rej.about), invalid);
+                    (rej.local_id, rej.remote_id)
+                }
+                other => panic!("{other:?}"),
+            };
+            assert_eq!((names, sent.len()), ((subject.id, PEER_ID), 1));
+            assert_eq!(disposition, Disposition::Executed);
         } else {
             assert_eq!(
                 disposition,
@@ -354,6 +449,35 @@ fn messages_about_nothing() {
             assert_eq!(sent, []);
         }
         assert_eq!(subject.talk.take(Side::B), []);
+    }
+}
+
+/// An adapter that shares its address leaves the IDs of the others to them.
+#[test]
+fn a_reply_to_an_id_of_another_adapter() {
+    let talk = Talk::configured(Side::A, |cm| cm.ids = 0x400..=0x7FF);
+    let mut subject = Subject::active_in(talk);
+    for (id, is_own) in [(subject.id ^ 1, true), (0x3FF, false), (0x800, false)] {
+        subject.id = id;
+        let rep = subject.message("REP");
+        let unknown = Disposition::Dropped(DropReason::CmUnknownConnection);
+        let expected = if is_own { Disposition::Executed } else { unknown };
+        assert_eq!(subject.deliver(rep), expected);
+        assert_eq!(hand::sent(&mut subject.talk.pair, Side::A).len(), usize::from(is_own));
+    }
+}
+
+/// Alternate paths are not supported, and a peer that asks for one is told so.
+#[test]
+fn an_alternate_path() {
+    let mut subject = Subject::in_state("Established");
+    for (qpn, status) in [(subject.qpn.get(), Apr::UNSUPPORTED), (0x99, Apr::INVALID_COMM_ID)] {
+        subject.qpn = Qpn::new(qpn);
+        let lap = subject.message("LAP");
+        assert_eq!(subject.deliver(lap), Disposition::Executed);
+        let sent = hand::sent(&mut subject.talk.pair, Side::B);
+        let Message::Apr(apr) = &sent[0].message else { panic!("{sent:?}") };
+        assert_eq!((apr.status, apr.local_id, apr.remote_id), (status, subject.id, PEER_ID));
     }
 }
 
@@ -370,9 +494,8 @@ fn a_dreq_for_another_queue_pair() {
 /// A service ID resolution is not mistaken for a connection, nor the other way round.
 #[test]
 fn resolutions_and_connections() {
-    for name in
-        MESSAGES.into_iter().filter(|&name| name != "REQ" && name != "SIDR_REP" && name != "DREQ")
-    {
+    let others = |name: &&str| !ANSWERED.contains(name) && !["REQ", "SIDR_REP"].contains(name);
+    for name in MESSAGES.into_iter().filter(others) {
         let mut subject = Subject::in_state("SidrReqSent");
         let message = subject.message(name);
         assert_eq!(

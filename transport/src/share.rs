@@ -91,6 +91,8 @@ impl Addressee {
             Message::Rtu(rtu) => rtu.remote_id,
             Message::Dreq(dreq) => dreq.remote_id,
             Message::Drep(drep) => drep.remote_id,
+            Message::Lap(lap) => lap.remote_id,
+            Message::Apr(apr) => apr.remote_id,
             Message::SidrRep(rep) => rep.request_id,
         };
         Self::partition((own_id >> ID_BITS) as u8)
@@ -177,11 +179,11 @@ mod tests {
         let (own, peers) = (0x1234_5678, 0xFFFF_FFFF);
         let partition = IdPartition::new(4).unwrap();
         assert!(partition.ids().contains(&own));
-        // MRA, REJ, REP, RTU, DREQ, DREP
-        for attribute in 0x11..=0x16 {
+        // MRA, REJ, REP, RTU, DREQ, DREP; LAP, APR
+        for attribute in (0x11..=0x16).chain([0x19, 0x1A]) {
             assert_eq!(message(attribute, [peers, own, 0, 0]), Addressee::Partition(partition));
         }
-        let [sidr_req, sidr_rep, lap] = [0x17, 0x18, 0x19];
+        let [sidr_req, sidr_rep, nothing] = [0x17, 0x18, 0x1B];
         assert_eq!(message(sidr_rep, [own, 0, 0, 0]), Addressee::Partition(partition));
         for asking in [0x10, sidr_req] {
             assert_eq!(
@@ -191,7 +193,7 @@ mod tests {
         }
         assert_eq!(message(0x12, [own, 0, 0, 0]), Addressee::EveryPartition);
         assert_eq!(message(0x14, [own, 0, 0, 0]), Addressee::Unknown);
-        assert_eq!(message(lap, [own, own, 0, 0]), Addressee::Unknown);
+        assert_eq!(message(nothing, [own, own, 0, 0]), Addressee::Unknown);
         assert_eq!(Addressee::of(&packet(1, &[0; MAD_LEN])), Addressee::Unknown);
         assert_eq!(Addressee::of(&packet(1, b"")), Addressee::Unknown);
     }

@@ -151,6 +151,8 @@ fn said(message: &Message) -> String {
         Message::Drep(_) => "agreed".into(),
         Message::SidrReq(_) => "who serves this?".into(),
         Message::SidrRep(rep) => format!("status {}, qp {}", rep.status, rep.qpn),
+        Message::Lap(_) => "another path?".into(),
+        Message::Apr(apr) => format!("status {}", apr.status),
         Message::Mra(_) => "takes longer".into(),
     }
 }

@@ -10,7 +10,7 @@ use roce_transport::{
 
 use super::{
     CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::IdInner,
-    route::Routes, shared::RequestInfo,
+    options::ACK_TIMEOUT, route::Routes, shared::RequestInfo,
 };
 
 /// Maximum number of READs and atomics that a queue pair has outstanding, in either direction.
@@ -72,7 +72,8 @@ impl CmId {
                 retry_count: param.retry_count,
                 rnr_retry: param.rnr_retry_count,
                 min_rnr_timer: inner.options.min_rnr_timer,
-                ack_timeout: inner.options.ack_timeout,
+                ack_timeout: inner.options.ack_timeout.unwrap_or(ACK_TIMEOUT),
+                fits_ack_delay: inner.options.ack_timeout.is_none(),
                 srq,
                 path_mtu: inner.path_mtu,
                 pkey: context.query_pkey(0).unwrap_or_default(),

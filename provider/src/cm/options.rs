@@ -2,12 +2,16 @@
 
 use roce_transport::qp::QpType;
 
+/// Acknowledge timeout's code of ids without one of their own.
+pub(super) const ACK_TIMEOUT: u8 = 16;
+
 /// See the setters.
 #[derive(Clone, Copy)]
 pub(super) struct Options {
     pub(super) qp_type: QpType,
     pub(super) tos: u8,
-    pub(super) ack_timeout: u8,
+    /// If the program has set it.
+    pub(super) ack_timeout: Option<u8>,
     pub(super) min_rnr_timer: u8,
     pub(super) reuse_addr: bool,
     pub(super) afonly: bool,
@@ -18,7 +22,7 @@ impl Options {
         Self {
             qp_type,
             tos: 0,
-            ack_timeout: 16,
+            ack_timeout: None,
             min_rnr_timer: 12,
             reuse_addr: false,
             afonly: false,

@@ -43,7 +43,8 @@ impl CmId {
     }
 
     /// The acknowledge timeout of both sides' queue pairs (`RDMA_OPTION_ID_ACK_TIMEOUT`): the code
-    /// of 4.096 µs · 2^code, 0..=31; 0 means for ever. 16 (268 ms) by default. Before it connects.
+    /// of 4.096 µs · 2^code, 0..=31; 0 means for ever. By default 16 (268 ms), and on this side
+    /// more if the peer says that it takes its time to acknowledge. Before it connects.
     ///
     /// # Errors
     /// [`CmError::Range`].
@@ -51,7 +52,7 @@ impl CmId {
         if code > 31 {
             return Err(CmError::Range(ConnAttribute::AckTimeout));
         }
-        self.inner().options.ack_timeout = code;
+        self.inner().options.ack_timeout = Some(code);
         Ok(())
     }
 

@@ -82,6 +82,7 @@ impl World {
             rnr_retry: 7,
             min_rnr_timer: 0,
             ack_timeout: 10,
+            fits_ack_delay: false,
             srq: false,
             path_mtu: Mtu::B1024,
             pkey: PKey::DEFAULT,

@@ -10,8 +10,8 @@ use super::{Adapter, TransmitBuffer};
 use crate::{
     addr::{AddressVector, PKey, QKey},
     cm::{
-        Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, Connect, Listen,
-        ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
+        Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, ConnRecord, Connect,
+        Listen, ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
     ids::Qpn,
@@ -81,7 +81,7 @@ impl Adapter {
             let setup = self.cm.qp_setup(conn).ok_or(ConnError::Unknown)?;
             self.move_qp(now, &setup)?;
         }
-        self.cm.accept(now, conn);
+        self.cm.accept(now, conn, managed);
         Ok(())
     }
 
@@ -137,6 +137,33 @@ impl Adapter {
         self.cm.destroy(now, conn);
     }
 
+    /// What another adapter at the same address needs to know to end this connection, should this
+    /// one be gone; none unless the peer takes it for one: from its reply, or to it, on, and until
+    /// either side ends it.
+    #[must_use]
+    pub fn cm_record(&self, conn: ConnId) -> Option<ConnRecord> {
+        self.cm.record(conn)
+    }
+
+    /// Ends a connection of an adapter that is gone and had the same address (see
+    /// [`share`](crate::share)), as a kernel does for a process that has ended. No event tells of
+    /// it; [`cm_state`](Self::cm_state) tells when it is over. The answers must come to this
+    /// adapter, and until then no other may have the connection's communication ID.
+    ///
+    /// # Errors
+    /// [`ConnError::OwnId`], [`ConnError::TooMany`]; [`ConnError::NoRoute`] without the address.
+    pub fn cm_end_for_another(
+        &mut self,
+        now: Instant,
+        record: &ConnRecord,
+    ) -> Result<ConnId, ConnError> {
+        let own = self.gids.entries().iter().position(|&gid| gid == record.local.into());
+        let index = own.ok_or(ConnError::NoRoute)? as u16;
+        let av = AddressVector::new(record.remote.into(), index);
+        let path = self.gids.path(&av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+        self.cm.end_for_another(now, record, path, &mut self.rng)
+    }
+
     /// Requests the queue pair that receives a service's datagrams (`rdma_connect` on a datagram
     /// id).
     ///
@@ -174,7 +201,8 @@ impl Adapter {
         self.cm.state(conn)
     }
 
-    /// Number of connections and service ID resolutions, those in their time wait included.
+    /// Number of connections and service ID resolutions, those in their time wait included: up to
+    /// twice [`CmConfig::max_connections`](crate::cm::CmConfig::max_connections).
     #[must_use]
     pub fn cm_count(&self) -> usize {
         self.cm.count()
@@ -274,6 +302,7 @@ impl Adapter {
             path: CmPath { path, pkey },
             sgid_index,
             port_mtu: self.gids.port_mtu(),
+            pkeys: &self.pkeys,
             transaction: mad.transaction,
             rng: &mut self.rng,
         };

@@ -65,7 +65,7 @@ use crate::{
     ids::{CqId, Qpn},
     mem::RegionTable,
     psn::Psn,
-    qp::{Env, Init, ModifyError, PostError, Qp, QpUpdate, Rtr, Rts},
+    qp::{Env, Init, ModifyError, PostError, Qp, QpUpdate, Rtr, Rts, State},
     time::Instant,
     work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
@@ -345,7 +345,12 @@ impl Adapter {
 
     /// Does what was due at or before `now`.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.cm.handle_timeout(now);
+        let Self { cm, by_qpn, qps, .. } = self;
+        cm.handle_timeout(now, &|own, peer| {
+            let info = qps.get(*by_qpn.get(&own)?)?.info();
+            let hears = matches!(info.state, State::Rtr | State::Rts | State::Sqd | State::Sqe);
+            (hears && info.dest_qpn == peer).then_some(info.rq_psn)
+        });
         while let Some(index) =
             self.timers.pop_due(now, |index| self.qps.get(index).and_then(Qp::deadline))
         {

@@ -9,8 +9,10 @@ use super::{
     arrival::Arrival,
     command::{CmService, ConnId, Connect},
     common::Common,
+    config::MAX_ACK_DELAY,
     connection::{ConnState, Connection, Remote, Replied, Requested, Terms},
     connections::Connections,
+    credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
@@ -54,16 +56,24 @@ impl Connections {
         let (path, transaction) = (CmPath { path, pkey: connect.pkey }, rng.next_u64());
         let mad = CmMad::new(transaction, Message::Req(Box::new(req)));
         let requested = Requested {
-            terms: Box::new(Terms { req, av: connect.av, min_rnr_timer: connect.min_rnr_timer }),
+            terms: Box::new(Terms {
+                req,
+                av: connect.av,
+                ack_timeout: connect.ack_timeout,
+                min_rnr_timer: connect.min_rnr_timer,
+            }),
             managed: connect.managed,
-            resend: common.send_until_answered(now, local_id, path, mad),
+            fits_ack_delay: connect.fits_ack_delay,
+            resend: common.send_until_answered(now, local_id, path, mad, true),
         };
         let conn = Connection {
             state: ConnState::ReqSent(requested),
             path,
             local_qpn: connect.qpn,
             transaction,
+            credit: Credit::PROVEN,
             abandoned: false,
+            probe: None,
             time_wait: timeout(connect.ack_timeout),
         };
         self.conns.insert(local_id, conn);
@@ -74,10 +84,20 @@ impl Connections {
         &mut self,
         common: &mut Common,
         rep: &Rep,
-        arrival: &Arrival<'_>,
+        arrival: &mut Arrival<'_>,
     ) -> Result<ReplyOutcome, DropReason> {
         let id = rep.remote_id;
-        let conn = self.find_own(id, arrival)?;
+        let conn = match self.find_own(id, arrival) {
+            Ok(conn) => conn,
+            // of a connection that was given up; its sender would wait for an answer
+            Err(DropReason::CmUnknownConnection) if common.config.ids.contains(&id) => {
+                let reason = RejectReason::INVALID_COMM_ID;
+                let rej = Rej::new(id, rep.local_id, About::Rep, reason);
+                common.answer(arrival, Message::Rej(Box::new(rej)));
+                return Ok(ReplyOutcome::Handled);
+            }
+            Err(reason) => return Err(reason),
+        };
         if !conn.state.name().expects(Trigger::Rep) {
             return Err(DropReason::CmWrongState);
         }
@@ -86,21 +106,27 @@ impl Connections {
             _ => return self.on_repeated_rep(common, rep),
         };
         let remote = Remote { id: rep.local_id, guid: rep.local_ca_guid, qpn: rep.local_qpn };
-        // The peer's queue pair is connected to another one of this side already (12.9.8.3.1).
+        // the peer's queue pair is connected to another one of this side already
         let key = (arrival.peer(), remote.guid, remote.qpn);
-        if let Some(&stale) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
-            self.refuse_rep(common, rep, stale, arrival);
+        if let Some(&other) = self.by_remote_qpn.get(&key).filter(|&&other| other != id) {
+            self.refuse_rep(common, rep, other, arrival);
             return Ok(ReplyOutcome::Handled);
         }
         common.deadlines.clear(id);
         let conn = self.find_own(id, arrival)?;
+        let mut time_wait = conn.time_wait;
         conn.advance(Trigger::Rep, |state| match state {
-            ConnState::ReqSent(Requested { terms, .. })
-            | ConnState::MraReqRcvd(Requested { terms, .. }) => {
+            ConnState::ReqSent(Requested { mut terms, fits_ack_delay, .. })
+            | ConnState::MraReqRcvd(Requested { mut terms, fits_ack_delay, .. }) => {
+                if fits_ack_delay {
+                    terms.ack_timeout = with_ack_delay(terms.ack_timeout, rep.target_ack_delay);
+                    time_wait = timeout(terms.ack_timeout);
+                }
                 ConnState::RepRcvd(Replied { remote, terms, rep: Box::new(*rep) })
             }
             other => other,
         });
+        conn.time_wait = time_wait;
         self.index(id, arrival.peer(), &remote);
         if managed {
             return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));
@@ -122,12 +148,18 @@ impl Connections {
         Ok(ReplyOutcome::Handled)
     }
 
-    /// Rejects a reply that names a queue pair which the connection `stale` has, and ends both.
-    fn refuse_rep(&mut self, common: &mut Common, rep: &Rep, stale: u32, arrival: &Arrival<'_>) {
+    /// Rejects a reply that names a queue pair which another connection has, maybe a stale one.
+    fn refuse_rep(
+        &mut self,
+        common: &mut Common,
+        rep: &Rep,
+        other: u32,
+        arrival: &mut Arrival<'_>,
+    ) {
         let id = rep.remote_id;
         let rej = Rej::new(id, rep.local_id, About::Rep, RejectReason::STALE_CONNECTION);
         common.answer(arrival, Message::Rej(Box::new(rej)));
-        self.end_stale(common, arrival.now, stale);
+        self.probe(common, arrival, other);
         self.emit(common, id, |conn| ConnEvent::Rejected { conn, rej: Box::new(rej) });
         self.remove(common, Trigger::Rep, id);
     }
@@ -174,6 +206,15 @@ impl Connections {
             }
         }
     }
+}
+
+/// Code of an acknowledge timeout that leaves the peer its delay (12.7.34): that of the longer one,
+/// and the next when the other is half of it or more, as Linux rounds. "For ever" stays.
+fn with_ack_delay(ack_timeout: u8, delay: u8) -> u8 {
+    let delay = delay.min(MAX_ACK_DELAY);
+    let longer = ack_timeout.max(delay);
+    let rounds_up = ack_timeout.abs_diff(delay) <= 1;
+    if ack_timeout == 0 { 0 } else { (longer + u8::from(rounds_up)).min(31) }
 }
 
 /// A request without communication ID and private data.

@@ -5,7 +5,7 @@ use core::net::IpAddr;
 use rand_chacha::ChaCha12Rng;
 
 use super::path::CmPath;
-use crate::{addr::Mtu, event::DropReason, time::Instant};
+use crate::{addr::Mtu, event::DropReason, pkeys::PKeyTable, time::Instant};
 
 /// The circumstances of a message's arrival.
 pub(crate) struct Arrival<'a> {
@@ -16,6 +16,8 @@ pub(crate) struct Arrival<'a> {
     pub(crate) sgid_index: u16,
     /// Largest payload that the link carries in a packet.
     pub(crate) port_mtu: Mtu,
+    /// The adapter's partitions.
+    pub(crate) pkeys: &'a PKeyTable,
     /// Transaction ID of the message.
     pub(crate) transaction: u64,
     pub(crate) rng: &'a mut ChaCha12Rng,

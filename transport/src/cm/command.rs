@@ -67,8 +67,11 @@ pub struct Connect<'a> {
     pub rnr_retry: u8,
     /// RNR NAK timer's code of the own queue pair, 0..=31.
     pub min_rnr_timer: u8,
-    /// Acknowledge timeout's code of both sides, 0..=31.
+    /// Acknowledge timeout's code of both sides, 0..=31; 0 means for ever.
     pub ack_timeout: u8,
+    /// True if that of the own side is to leave the peer the time that it takes to acknowledge, as
+    /// its reply says (target ACK delay).
+    pub fits_ack_delay: bool,
     /// True if the own queue pair receives from a shared receive queue.
     pub srq: bool,
     /// Path MTU.

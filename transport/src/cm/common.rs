@@ -1,9 +1,13 @@
 //! State that connections and service ID resolutions share: communication IDs, listeners,
 //! deadlines, and queues of messages and events.
 
-use alloc::{boxed::Box, collections::VecDeque};
+use alloc::{
+    boxed::Box,
+    collections::{BTreeMap, VecDeque},
+};
+use core::net::IpAddr;
 
-use hashbrown::HashSet;
+use hashbrown::HashMap;
 use rand_chacha::ChaCha12Rng;
 use rand_core::RngCore;
 
@@ -41,8 +45,12 @@ pub(super) struct Common {
     pub(super) guid: u64,
     pub(super) listeners: Listeners,
     pub(super) deadlines: Deadlines,
-    /// Communication IDs in use.
-    ids: HashSet<u32, IdHasher>,
+    /// Ends of the time waits.
+    time_waits: Deadlines,
+    /// Communication IDs in use, each with the peer whose request it counts as.
+    ids: HashMap<u32, Option<IpAddr>, IdHasher>,
+    /// Number of requests that count, for each peer that has any.
+    requests: BTreeMap<IpAddr, usize>,
     outbox: VecDeque<OutgoingMad>,
     events: VecDeque<ConnEvent>,
 }
@@ -54,7 +62,9 @@ impl Common {
             guid,
             listeners: Listeners::default(),
             deadlines: Deadlines::default(),
-            ids: HashSet::default(),
+            time_waits: Deadlines::default(),
+            ids: HashMap::default(),
+            requests: BTreeMap::new(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -67,21 +77,45 @@ impl Common {
         self.ids.len()
     }
 
+    /// The most connections at once, and the most of them in their time wait.
+    fn most(&self) -> usize {
+        // with at most half of the range in use a free one is found after two draws on average
+        self.config.max_connections.min((self.span() / 4) as usize)
+    }
+
+    /// Number of communication IDs to draw from.
+    fn span(&self) -> u64 {
+        let (first, last) = (*self.config.ids.start(), *self.config.ids.end());
+        u64::from(last).saturating_sub(u64::from(first)) + 1
+    }
+
+    /// One more connection must be allowed.
+    fn check_room(&self) -> Result<(), ConnError> {
+        let most = self.most();
+        let has_room = self.ids.len() - self.time_waits.len() < most;
+        if has_room { Ok(()) } else { Err(ConnError::TooMany(most)) }
+    }
+
     /// Takes a communication ID that is not in use.
     pub(super) fn take_id(&mut self, rng: &mut ChaCha12Rng) -> Result<u32, ConnError> {
-        let (first, last) = (*self.config.ids.start(), *self.config.ids.end());
-        let span = u64::from(last).saturating_sub(u64::from(first)) + 1;
-        // with at most half of the range in use a free one is found after two draws on average
-        let most = self.config.max_connections.min((span / 2) as usize);
-        if self.ids.len() >= most {
-            return Err(ConnError::TooMany(most));
-        }
+        self.check_room()?;
         loop {
-            let id = (u64::from(first) + rng.next_u64() % span) as u32;
-            if id != 0 && self.ids.insert(id) {
+            let id = (u64::from(*self.config.ids.start()) + rng.next_u64() % self.span()) as u32;
+            if id != 0 && !self.ids.contains_key(&id) {
+                self.ids.insert(id, None);
                 return Ok(id);
             }
         }
+    }
+
+    /// Takes a communication ID that another adapter had.
+    pub(super) fn take_id_of_another(&mut self, id: u32) -> Result<(), ConnError> {
+        if self.config.ids.contains(&id) || self.ids.contains_key(&id) {
+            return Err(ConnError::OwnId);
+        }
+        self.check_room()?;
+        self.ids.insert(id, None);
+        Ok(())
     }
 
     /// Takes a communication ID for a request to a listener, and a place in the listener's backlog.
@@ -93,15 +127,56 @@ impl Common {
         if !self.listeners.has_room(listener) {
             return Err(DropReason::CmBacklog);
         }
+        let peer = arrival.peer();
+        if self.requests.get(&peer).is_some_and(|&count| count >= self.config.max_per_peer) {
+            return Err(DropReason::CmBacklog);
+        }
         let id = self.take_id(arrival.rng).map_err(|_| DropReason::CmBacklog)?;
+        self.ids.insert(id, Some(peer));
+        *self.requests.entry(peer).or_default() += 1;
         self.listeners.enter_backlog(listener);
         Ok(id)
     }
 
-    /// Gives a communication ID back, and clears its deadline.
+    /// Gives a communication ID back, and clears its deadlines.
     pub(super) fn release_id(&mut self, id: u32) {
+        self.discount(id);
         self.deadlines.clear(id);
+        self.time_waits.clear(id);
         self.ids.remove(&id);
+    }
+
+    /// Has a communication ID stay in use for a while and count no more. Returns the one that has to
+    /// end its time wait early, if as many are in it as may be.
+    #[must_use]
+    pub(super) fn enter_time_wait(&mut self, id: u32, until: Instant) -> Option<u32> {
+        let is_full = self.time_waits.len() >= self.most();
+        let ends = if is_full { self.time_waits.pop_first() } else { None };
+        self.discount(id);
+        self.deadlines.clear(id);
+        self.time_waits.set(id, until);
+        ends
+    }
+
+    /// Takes the next communication ID whose time wait is over.
+    pub(super) fn pop_time_wait(&mut self, now: Instant) -> Option<u32> {
+        self.time_waits.pop_due(now)
+    }
+
+    /// A communication ID does not count as a request of its peer any more.
+    fn discount(&mut self, id: u32) {
+        let Some(peer) = self.ids.get_mut(&id).and_then(Option::take) else { return };
+        if let Some(count) = self.requests.get_mut(&peer) {
+            *count -= 1;
+            if *count == 0 {
+                self.requests.remove(&peer);
+            }
+        }
+    }
+
+    /// Time of the next deadline.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.deadlines.next().into_iter().chain(self.time_waits.next()).min()
     }
 
     // Messages.
@@ -121,30 +196,36 @@ impl Common {
         }
     }
 
-    /// Sends a message now, and, at the deadline of `id`, again.
+    /// Sends a message now, if it may, and, at the deadline of `id`, again.
     pub(super) fn send_until_answered(
         &mut self,
         now: Instant,
         id: u32,
         path: CmPath,
         mad: CmMad,
+        may_send: bool,
     ) -> Resend {
         let mad = Box::new(mad);
-        self.enqueue(path, mad.clone());
+        if may_send {
+            self.enqueue(path, mad.clone());
+        }
         self.await_answer(now, id);
         Resend::new(mad, self.config.max_retries)
     }
 
-    /// Sends a message once more if that is due. Returns false if it has been sent often enough.
+    /// Sends a message once more if that is due, and if it may. Returns false if its time is over.
     pub(super) fn resend(
         &mut self,
         now: Instant,
         id: u32,
         path: CmPath,
         resend: &mut Resend,
+        may_send: impl FnOnce() -> bool,
     ) -> bool {
         let Some(mad) = resend.next() else { return false };
-        self.enqueue(path, mad);
+        if may_send() {
+            self.enqueue(path, mad);
+        }
         self.await_answer(now, id);
         true
     }

@@ -2,6 +2,21 @@
 
 use core::{ops::RangeInclusive, time::Duration};
 
+use crate::time::timeout;
+
+/// The longest time wait, which follows from the acknowledge timeout that a REQ names: 4.3 s, code
+/// 20. Linux's acknowledge timeouts are 17 to 19, and packets are not under way for longer in
+/// networks that lose what they cannot forward.
+pub(super) const MAX_TIME_WAIT: Duration = timeout(20);
+
+/// The longest time that a peer may say to take to acknowledge (target ACK delay), as a five-bit
+/// code: 20 (4.3 s). Adapters say 15 or 16.
+pub(super) const MAX_ACK_DELAY: u8 = 20;
+
+/// The longest additional time that an MRA is granted, as a five-bit code: 24 (69 s), which is what
+/// Linux asks for.
+pub(super) const MAX_SERVICE_TIMEOUT: u8 = 24;
+
 /// Settings of connection management.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CmConfig {
@@ -13,6 +28,10 @@ pub struct CmConfig {
     pub response_timeout: u8,
     /// Number of times that a message is sent again, 0..=15. 15 by default.
     pub max_retries: u8,
+    /// Messages to which a REQ may lead at an address that has not shown yet that it gets them, the
+    /// REP included: 2 or more, the last of which is for the end of the connection. 3 by default. A
+    /// REQ's source may be forged; a network that loses much may need more for a lost RTU.
+    pub unproven_messages: u8,
     /// Additional time for a program that has not answered a request yet, which the peer is told
     /// (MRA) when it sends the request again: a five-bit code. 24 (69 s) by default.
     pub service_timeout: u8,
@@ -20,8 +39,13 @@ pub struct CmConfig {
     /// before its refusal is reported. Zero by default. Programs that start both sides at the same
     /// moment need it: they rely on resolving addresses to take some milliseconds.
     pub listen_grace: Duration,
-    /// Connections at once, those in their time wait included. 65,536 by default.
+    /// Connections and service ID resolutions at once, at most a quarter of the communication IDs.
+    /// 65,536 by default. Those in their time wait are not counted: as many again may be in it, and
+    /// when there are more, the one that has the least time left ends it early.
     pub max_connections: usize,
+    /// How many of them may have begun with a request from one and the same address. 16,384 by
+    /// default. More are not answered.
+    pub max_per_peer: usize,
 }
 
 impl Default for CmConfig {
@@ -30,9 +54,11 @@ impl Default for CmConfig {
             ids: 1..=u32::MAX,
             response_timeout: 18,
             max_retries: 15,
+            unproven_messages: 3,
             service_timeout: 24,
             listen_grace: Duration::ZERO,
             max_connections: 1 << 16,
+            max_per_peer: 1 << 14,
         }
     }
 }

@@ -5,8 +5,10 @@ use core::{mem, time::Duration};
 
 use super::{
     command::ListenerId,
+    credit::Credit,
     message::{CmMad, Message, Rep, Req},
     path::CmPath,
+    probe::Probe,
     qp_setup::{Local, QpSetup},
     resend::Resend,
     state::{CmState, Trigger, is_edge},
@@ -20,8 +22,12 @@ pub(super) struct Connection {
     /// Own queue pair; 0 before a passive side has named it.
     pub(super) local_qpn: Qpn,
     pub(super) transaction: u64,
+    /// Messages that may go to the peer.
+    pub(super) credit: Credit,
     /// True once the program has no more interest in it.
     pub(super) abandoned: bool,
+    /// The last question whether the peer still has it.
+    pub(super) probe: Option<Probe>,
     /// Time for which packets of it may be under way after its end.
     pub(super) time_wait: Duration,
 }
@@ -53,6 +59,8 @@ pub(super) struct Remote {
 pub(super) struct Terms {
     pub(super) req: Req,
     pub(super) av: AddressVector,
+    /// Acknowledge timeout's code of the own queue pair.
+    pub(super) ack_timeout: u8,
     /// RNR NAK timer's code of the own queue pair.
     pub(super) min_rnr_timer: u8,
 }
@@ -62,6 +70,8 @@ pub(super) struct Requested {
     pub(super) terms: Box<Terms>,
     /// True if the own queue pair is one of the same adapter, which is moved when the reply comes.
     pub(super) managed: bool,
+    /// True if the own acknowledge timeout is to leave the peer the time that it takes.
+    pub(super) fits_ack_delay: bool,
     pub(super) resend: Resend,
 }
 
@@ -86,6 +96,8 @@ pub(super) struct Accepted {
     pub(super) remote: Remote,
     pub(super) terms: Box<Terms>,
     pub(super) rep: Box<Rep>,
+    /// True if the own queue pair is one of the same adapter, which has moved it.
+    pub(super) managed: bool,
     pub(super) resend: Resend,
 }
 
@@ -156,6 +168,7 @@ impl Connection {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,
             av: terms.av,
+            ack_timeout: terms.ack_timeout,
             min_rnr_timer: terms.min_rnr_timer,
         };
         match &self.state {

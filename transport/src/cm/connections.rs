@@ -1,6 +1,6 @@
 //! All connections, and the ways to find one.
 
-use alloc::collections::BTreeMap;
+use alloc::{boxed::Box, collections::BTreeMap};
 use core::net::IpAddr;
 
 use hashbrown::HashMap;
@@ -9,16 +9,20 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connection::{ConnState, Connection, Remote},
+    config::{MAX_SERVICE_TIMEOUT, MAX_TIME_WAIT},
+    connection::{Accepted, ConnState, Connection, Remote},
+    credit::Credit,
     error::ConnError,
     event::ConnEvent,
-    message::{About, Message, Mra, PrivateData},
+    message::{About, Message, Mra, PrivateData, Rej, RejectReason},
+    resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{
     event::DropReason,
     hash::IdHasher,
     ids::Qpn,
+    psn::Psn,
     time::{Instant, timeout},
 };
 
@@ -88,35 +92,55 @@ impl Connections {
         if !conn.state.name().expects(trigger) {
             return Err(DropReason::CmWrongState);
         }
+        conn.credit = Credit::PROVEN;
         conn.advance(trigger, |state| match state {
             ConnState::ReqSent(requested) => ConnState::MraReqRcvd(requested),
             ConnState::RepSent(accepted) => ConnState::MraRepRcvd(accepted),
             same => same,
         });
-        let wait = timeout(mra.service_timeout) + timeout(common.config.response_timeout);
-        common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+        // once for each message that waits: repeats could hold the connection for ever
+        if conn.state.resend_mut().is_some_and(Resend::acknowledge) {
+            let service_timeout = mra.service_timeout.min(MAX_SERVICE_TIMEOUT);
+            let wait = timeout(service_timeout) + timeout(common.config.response_timeout);
+            common.deadlines.set(mra.remote_id, arrival.now.plus(wait));
+        }
         Ok(())
     }
 
-    /// Sends a request or a reply again, reports that it had no answer, or ends a time wait.
-    pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
+    /// Sends a message again, or reports that it had no answer. `expected` tells which PSN an own
+    /// queue pair expects from a peer's.
+    pub(super) fn on_deadline(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        id: u32,
+        expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
+    ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
-        let path = conn.path;
+        // packets of the peer's queue pair have come: its RTU was lost (12.9.6)
+        if let ConnState::RepSent(Accepted { remote, rep, managed: true, .. })
+        | ConnState::MraRepRcvd(Accepted { remote, rep, managed: true, .. }) = &conn.state
+            && expected(conn.local_qpn, remote.qpn).is_some_and(|psn| psn != rep.starting_psn)
+        {
+            return self.confirm(common, Trigger::Notify, id, None);
+        }
+        let Connection { path, credit, .. } = conn;
+        let ends = matches!(conn.state, ConnState::DreqSent(..));
+        let may_send = || if ends { credit.take_last() } else { credit.take() };
         if let Some(resend) = conn.state.resend_mut()
-            && common.resend(now, id, path, resend)
+            && common.resend(now, id, *path, resend, may_send)
         {
             return;
         }
         match conn.state {
-            ConnState::TimeWait(_) => {
-                self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
-                self.remove(common, Trigger::Timeout, id);
-            }
             ConnState::DreqSent(..) => {
                 self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
                 self.enter_time_wait(common, Trigger::Timeout, now, id);
             }
             _ => {
+                if conn.credit.take_last() {
+                    self.give_up(common, id);
+                }
                 self.emit(common, id, |conn| ConnEvent::Unreachable { conn });
                 self.remove(common, Trigger::Timeout, id);
             }
@@ -134,6 +158,15 @@ impl Connections {
             private_data: PrivateData::default(),
         };
         common.send(conn.path, conn.transaction, Message::Mra(mra));
+    }
+
+    /// Tells the peer that its answer is not waited for any more. If it does not know this side's
+    /// communication ID, it finds the connection by the adapter's GUID.
+    pub(super) fn give_up(&self, common: &mut Common, id: u32) {
+        let Some(conn) = self.conns.get(&id) else { return };
+        let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
+            .with_info(&common.guid.to_be_bytes());
+        common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
     }
 
     /// Reports what happens to a connection, unless the program has no more interest.
@@ -154,7 +187,9 @@ impl Connections {
         self.by_remote_qpn.insert((peer, remote.guid, remote.qpn), id);
     }
 
-    /// Nothing more is sent or expected, but the names stay taken for a while.
+    /// Nothing more is sent or expected, but the names stay taken for a while: this side's, and the
+    /// peer's communication ID, so that a late repeat of its request is known as one. Its queue pair
+    /// is free: it may request another connection, as Linux lets it.
     pub(super) fn enter_time_wait(
         &mut self,
         common: &mut Common,
@@ -165,7 +200,17 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::TimeWait(remote));
-        common.deadlines.set(id, now.plus(conn.time_wait));
+        let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
+        forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
+        if let Some(other) = common.enter_time_wait(id, until) {
+            self.leave_time_wait(common, other);
+        }
+    }
+
+    /// The end of a time wait: the connection is gone.
+    pub(super) fn leave_time_wait(&mut self, common: &mut Common, id: u32) {
+        self.emit(common, id, |conn| ConnEvent::TimeWaitExit { conn });
+        self.remove(common, Trigger::Timeout, id);
     }
 
     /// The connection is gone, with everything that is known of it.

@@ -27,9 +27,21 @@ impl Deadlines {
         }
     }
 
+    /// Number of communication IDs with a deadline.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
     /// The next deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.by_time.first().map(|&(at, _)| at)
+    }
+
+    /// Takes the communication ID with the next deadline.
+    pub(super) fn pop_first(&mut self) -> Option<u32> {
+        let &(_, id) = self.by_time.first()?;
+        self.clear(id);
+        Some(id)
     }
 
     /// Takes the next communication ID whose deadline has come.

@@ -25,6 +25,9 @@ pub enum ConnError {
     /// As many connections exist as may.
     #[error("no more than {0} connections")]
     TooMany(usize),
+    /// The communication ID of another adapter's connection is one of this adapter's own.
+    #[error("the communication ID is this adapter's own")]
+    OwnId,
     /// The address vector names a GID index that does not exist, or one of another address family.
     #[error("no route from the GID index to the peer's GID")]
     NoRoute,

@@ -15,11 +15,12 @@ use super::{
     message::{Message, RejectReason},
     path::CmPath,
     qp_setup::QpSetup,
+    record::ConnRecord,
     service::ServiceId,
     sidr::Sidr,
     state::{CmState, Trigger},
 };
-use crate::{addr::QKey, event::DropReason, gids::Path, ids::Qpn, time::Instant};
+use crate::{addr::QKey, event::DropReason, gids::Path, ids::Qpn, psn::Psn, time::Instant};
 
 /// Connection management of one adapter.
 ///
@@ -71,19 +72,29 @@ impl Cm {
             Message::Rtu(rtu) => connections.on_rtu(common, rtu, arrival),
             Message::Dreq(dreq) => connections.on_dreq(common, dreq, arrival),
             Message::Drep(drep) => connections.on_drep(common, drep, arrival),
+            Message::Lap(lap) => connections.on_lap(common, lap, arrival),
+            Message::Apr(apr) => connections.on_apr(apr, arrival),
             Message::SidrReq(req) => sidr.on_req(common, req, arrival),
             Message::SidrRep(rep) => sidr.on_rep(common, rep, arrival),
         }?;
         Ok(ReplyOutcome::Handled)
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+    /// Does what was due. `expected` tells which PSN an own queue pair expects from a peer's.
+    pub(crate) fn handle_timeout(
+        &mut self,
+        now: Instant,
+        expected: &dyn Fn(Qpn, Qpn) -> Option<Psn>,
+    ) {
         let Self { common, connections, sidr } = self;
         while let Some(id) = common.deadlines.pop_due(now) {
             match sidr.state(ConnId(id)) {
                 Some(_) => sidr.on_deadline(common, now, id),
-                None => connections.on_deadline(common, now, id),
+                None => connections.on_deadline(common, now, id, expected),
             }
+        }
+        while let Some(id) = common.pop_time_wait(now) {
+            connections.leave_time_wait(common, id);
         }
     }
 
@@ -113,9 +124,9 @@ impl Cm {
         self.connections.prepare(&self.common, id, accept)
     }
 
-    /// Sends what was [prepared](Self::prepare).
-    pub(crate) fn accept(&mut self, now: Instant, id: ConnId) {
-        self.connections.accept(&mut self.common, now, id);
+    /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
+    pub(crate) fn accept(&mut self, now: Instant, id: ConnId, managed: bool) {
+        self.connections.accept(&mut self.common, now, id, managed);
     }
 
     /// Answers a reply: the own queue pair is ready.
@@ -160,6 +171,22 @@ impl Cm {
         self.connections.disconnect(&mut self.common, now, id, private_data)
     }
 
+    /// What another adapter needs to know to end a connection.
+    pub(crate) fn record(&self, id: ConnId) -> Option<ConnRecord> {
+        self.connections.record(id)
+    }
+
+    pub(crate) fn end_for_another(
+        &mut self,
+        now: Instant,
+        record: &ConnRecord,
+        path: Path,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<ConnId, ConnError> {
+        let path = CmPath { path, pkey: record.pkey };
+        self.connections.end_for_another(&mut self.common, now, record, path, rng)
+    }
+
     pub(crate) fn sidr_request(
         &mut self,
         now: Instant,
@@ -197,7 +224,7 @@ impl Cm {
     // What is due.
 
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.common.deadlines.next()
+        self.common.poll_timeout()
     }
 
     pub(crate) fn poll_event(&mut self) -> Option<ConnEvent> {

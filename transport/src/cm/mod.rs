@@ -11,12 +11,14 @@
 //! a state are refused in that state.
 
 mod active;
+mod alternate_path;
 mod arrival;
 mod command;
 mod common;
 mod config;
 mod connection;
 mod connections;
+mod credit;
 mod deadlines;
 mod error;
 mod event;
@@ -25,11 +27,14 @@ mod manager;
 mod message;
 mod passive;
 mod path;
+mod probe;
 mod qp_setup;
+mod record;
 mod release;
 mod resend;
 mod service;
 mod sidr;
+mod stale;
 mod state;
 
 pub(crate) use active::ReplyOutcome;
@@ -41,10 +46,11 @@ pub use error::{ConnAttribute, ConnError};
 pub use event::ConnEvent;
 pub(crate) use manager::Cm;
 pub use message::{
-    About, CmMad, CmParseError, Drep, Dreq, Message, Mra, PrivateData, Rej, RejectReason, Rep, Req,
-    ReqPath, Rtu, SidrRep, SidrReq, without_padding,
+    About, Apr, CmMad, CmParseError, Drep, Dreq, Lap, Message, Mra, PrivateData, Rej, RejectReason,
+    Rep, Req, ReqPath, Rtu, SidrRep, SidrReq, without_padding,
 };
 pub(crate) use path::CmPath;
 pub use qp_setup::QpSetup;
+pub use record::ConnRecord;
 pub use service::{IpHeader, PortSpace, ServiceId};
 pub use state::{CmState, EDGES, Edge, Trigger};

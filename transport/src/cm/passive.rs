@@ -8,6 +8,7 @@ use super::{
     common::Common,
     connection::{Accepted, ConnState, Connection, Received, Remote, Terms},
     connections::Connections,
+    credit::Credit,
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
@@ -24,9 +25,6 @@ use crate::{
 /// rxe has it.
 const TARGET_ACK_DELAY: u8 = 15;
 
-/// Reason to reject a request, and a byte of additional information.
-type Refusal = (RejectReason, Option<u8>);
-
 impl Connections {
     pub(super) fn on_req(
         &mut self,
@@ -38,17 +36,17 @@ impl Connections {
         if let Some(&id) = self.by_remote_id.get(&(peer, guid, req.local_id)) {
             return self.on_repeated_req(common, id, req, arrival);
         }
-        // A queue pair that is connected cannot request another connection: its owner has started
-        // again, and the old connection is stale (12.9.8.3.1).
+        // A queue pair that is connected cannot request another connection. If its owner has started
+        // again, the old connection is stale.
         if let Some(&id) = self.by_remote_qpn.get(&(peer, guid, req.local_qpn)) {
-            refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
-            self.end_stale(common, arrival.now, id);
+            refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
+            self.probe(common, arrival, id);
             return Ok(());
         }
         match listener_for(common, req, arrival) {
             Ok(listener) => self.admit(common, req, listener, arrival),
-            Err(refusal) => {
-                refuse(common, req, arrival, refusal);
+            Err(rej) => {
+                refuse(common, arrival, rej);
                 Ok(())
             }
         }
@@ -71,7 +69,7 @@ impl Connections {
                 common.enqueue(conn.path, accepted.resend.mad.clone());
             }
             ConnState::TimeWait(_) => {
-                refuse(common, req, arrival, (RejectReason::STALE_CONNECTION, None));
+                refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));
             }
             _ => return Err(DropReason::CmWrongState),
         }
@@ -97,7 +95,12 @@ impl Connections {
         let received = Received {
             remote,
             listener,
-            terms: Box::new(Terms { req: *req, av, min_rnr_timer: 0 }),
+            terms: Box::new(Terms {
+                req: *req,
+                av,
+                ack_timeout: req.primary.ack_timeout,
+                min_rnr_timer: 0,
+            }),
             rep: Box::default(),
         };
         let conn = Connection {
@@ -105,7 +108,9 @@ impl Connections {
             path: arrival.path,
             local_qpn: Qpn::default(),
             transaction: arrival.transaction,
+            credit: Credit::new(common.config.unproven_messages),
             abandoned: false,
+            probe: None,
             time_wait: timeout(req.primary.ack_timeout),
         };
         self.conns.insert(id, conn);
@@ -147,6 +152,7 @@ impl Connections {
             responder_resources: accept.responder_resources,
             initiator_depth: accept.initiator_depth,
             target_ack_delay: TARGET_ACK_DELAY,
+            failover: if terms.req.alternate.local_lid == 0 { 0 } else { Rep::NO_FAILOVER },
             rnr_retry: accept.rnr_retry,
             srq: accept.srq,
             local_ca_guid: common.guid,
@@ -157,16 +163,17 @@ impl Connections {
         Ok(())
     }
 
-    /// Sends what was [prepared](Self::prepare).
-    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+    /// Sends what was [prepared](Self::prepare). `managed` if the adapter has moved the queue pair.
+    pub(super) fn accept(&mut self, common: &mut Common, now: Instant, id: ConnId, managed: bool) {
         let Ok(conn) = self.get_mut(id) else { return };
         let ConnState::ReqRcvd(Received { rep, listener, .. }) = &conn.state else { return };
         common.listeners.leave_backlog(*listener);
         let mad = conn.mad(Message::Rep(rep.clone()));
-        let resend = common.send_until_answered(now, id.0, conn.path, mad);
+        let may_send = conn.credit.take();
+        let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
         conn.advance(Trigger::Accept, |state| match state {
             ConnState::ReqRcvd(Received { remote, terms, rep, .. }) => {
-                ConnState::RepSent(Accepted { remote, terms, rep, resend })
+                ConnState::RepSent(Accepted { remote, terms, rep, managed, resend })
             }
             other => other,
         });
@@ -199,7 +206,7 @@ impl Connections {
     }
 
     /// The peer has the reply: both sides may use the connection.
-    fn confirm(
+    pub(super) fn confirm(
         &mut self,
         common: &mut Common,
         on: Trigger,
@@ -209,27 +216,33 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::Established(remote));
+        conn.credit = Credit::PROVEN;
         common.deadlines.clear(id);
         self.emit(common, id, |conn| ConnEvent::Established { conn, rep: None, private_data });
     }
 }
 
 /// The listener for a request that can be served.
-fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Refusal> {
+fn listener_for(common: &Common, req: &Req, arrival: &Arrival<'_>) -> Result<ListenerId, Box<Rej>> {
     let listener = common.listeners.find(req.service_id, arrival.own());
-    let listener = listener.ok_or((RejectReason::INVALID_SERVICE_ID, None))?;
-    if req.primary.remote_gid != Gid::from(arrival.own()) {
-        return Err((RejectReason::INVALID_GID, None));
+    let listener = listener.ok_or_else(|| rejection(req, RejectReason::INVALID_SERVICE_ID, &[]))?;
+    // a partition that the port is not in has no reason of its own; Linux gives this one
+    let own = Gid::from(arrival.own());
+    if req.primary.remote_gid != own || arrival.pkeys.find(req.pkey).is_none() {
+        return Err(rejection(req, RejectReason::INVALID_GID, &own.0));
     }
     let mtu = Mtu::ALL.into_iter().find(|&mtu| mtu as u8 == req.path_mtu);
-    match mtu.filter(|&mtu| mtu <= arrival.port_mtu) {
-        Some(_) => Ok(listener),
-        None => Err((RejectReason::INVALID_MTU, Some(arrival.port_mtu as u8))),
+    if mtu.is_none_or(|mtu| mtu > arrival.port_mtu) {
+        return Err(rejection(req, RejectReason::INVALID_MTU, &[arrival.port_mtu as u8]));
     }
+    Ok(listener)
 }
 
-/// Rejects a request that never becomes a connection.
-fn refuse(common: &mut Common, req: &Req, arrival: &Arrival<'_>, (reason, info): Refusal) {
-    let rej = Rej::new(0, req.local_id, About::Req, reason).with_info(info.as_slice());
-    common.answer(arrival, Message::Rej(Box::new(rej)));
+/// A rejection of a request that never becomes a connection.
+fn rejection(req: &Req, reason: RejectReason, info: &[u8]) -> Box<Rej> {
+    Box::new(Rej::new(0, req.local_id, About::Req, reason).with_info(info))
+}
+
+fn refuse(common: &mut Common, arrival: &Arrival<'_>, rej: Box<Rej>) {
+    common.answer(arrival, Message::Rej(rej));
 }

@@ -42,6 +42,7 @@ pub struct QpSetup {
 pub(super) struct Local {
     pub(super) qpn: Qpn,
     pub(super) av: AddressVector,
+    pub(super) ack_timeout: u8,
     pub(super) min_rnr_timer: u8,
 }
 
@@ -70,7 +71,7 @@ impl QpSetup {
             av: local.av,
             max_dest_rd_atomic: rep.responder_resources,
             max_rd_atomic: rep.initiator_depth,
-            timeout: req.primary.ack_timeout,
+            timeout: local.ack_timeout,
             retry_cnt: req.retry_count,
             rnr_retry: req.rnr_retry,
             min_rnr_timer: local.min_rnr_timer,

@@ -6,7 +6,7 @@ use super::{
     arrival::Arrival,
     command::ConnId,
     common::Common,
-    connection::{ConnState, Connection},
+    connection::ConnState,
     connections::Connections,
     error::{ConnError, private_data},
     event::ConnEvent,
@@ -115,7 +115,8 @@ impl Connections {
                     remote_qpn: remote.qpn,
                     private_data,
                 }));
-                let resend = common.send_until_answered(now, id.0, conn.path, mad);
+                let may_send = conn.credit.take_last();
+                let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
             }
             ConnState::DreqRcvd(remote) => {
@@ -128,12 +129,6 @@ impl Connections {
             ref state => return Err(ConnError::State(state.name())),
         }
         Ok(())
-    }
-
-    /// Announces the end of a connection whose queue pair the peer uses for another one now. In
-    /// states in which there is no end to announce, does nothing.
-    pub(super) fn end_stale(&mut self, common: &mut Common, now: Instant, id: u32) {
-        let _ = self.disconnect(common, now, ConnId(id), &[]);
     }
 
     pub(super) fn on_dreq(
@@ -186,11 +181,16 @@ impl Connections {
         arrival: &Arrival<'_>,
     ) -> Result<(), DropReason> {
         let conn = self.find(drep.remote_id, drep.local_id, arrival)?;
-        if !conn.state.name().expects(Trigger::Drep) {
+        let is_asked = conn.probe.is_some_and(|probe| probe.transaction == arrival.transaction);
+        let on = match conn.state {
+            ConnState::Established(_) if is_asked => Trigger::Disowned,
+            _ => Trigger::Drep,
+        };
+        if !conn.state.name().expects(on) {
             return Err(DropReason::CmWrongState);
         }
         self.emit(common, drep.remote_id, |conn| ConnEvent::Disconnected { conn });
-        self.enter_time_wait(common, Trigger::Drep, arrival.now, drep.remote_id);
+        self.enter_time_wait(common, on, arrival.now, drep.remote_id);
         Ok(())
     }
 
@@ -206,21 +206,13 @@ impl Connections {
                 self.reject(common, now, id, RejectReason::CONSUMER, &[])
             }
             CmState::ReqSent | CmState::MraReqRcvd => {
-                give_up(common, id.0, conn);
+                self.give_up(common, id.0);
                 self.remove(common, Trigger::Destroy, id.0);
                 Ok(())
             }
             _ => self.disconnect(common, now, id, &[]),
         };
     }
-}
-
-/// Tells the peer that its answer is not waited for any more. It finds the connection by this
-/// adapter's GUID.
-fn give_up(common: &mut Common, id: u32, conn: &Connection) {
-    let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
-        .with_info(&common.guid.to_be_bytes());
-    common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
 }
 
 /// Confirms the end of a connection that this side has ended, too, or does not have any more.

@@ -14,19 +14,27 @@ pub(super) struct Resend {
     pub(super) mad: Box<CmMad>,
     /// Times that it will be sent again.
     left: u8,
+    /// True if the peer has acknowledged its receipt (MRA) since it was last sent.
+    acknowledged: bool,
     /// End of the grace for a peer at which no program listens; set by its first refusal.
     until: Option<Instant>,
 }
 
 impl Resend {
     pub(super) const fn new(mad: Box<CmMad>, left: u8) -> Self {
-        Self { mad, left, until: None }
+        Self { mad, left, acknowledged: false, until: None }
     }
 
     /// The message, if it is to be sent once more.
     pub(super) fn next(&mut self) -> Option<Box<CmMad>> {
         self.left = self.left.checked_sub(1)?;
+        self.acknowledged = false;
         Some(self.mad.clone())
+    }
+
+    /// Notes that its receipt is acknowledged. Returns false if that was known.
+    pub(super) const fn acknowledge(&mut self) -> bool {
+        !core::mem::replace(&mut self.acknowledged, true)
     }
 
     /// True if a request that found no listener is to be sent again after [`RETRY_DELAY`].

@@ -75,7 +75,7 @@ impl Sidr {
         let request_id = common.take_id(rng)?;
         let req = SidrReq { request_id, pkey: path.pkey, service_id, private_data };
         let mad = CmMad::new(rng.next_u64(), Message::SidrReq(req));
-        let resend = common.send_until_answered(now, request_id, path, mad);
+        let resend = common.send_until_answered(now, request_id, path, mad, true);
         let state = SidrState::ReqSent(resend);
         self.resolutions.insert(request_id, Resolution { state, path });
         Ok(ConnId(request_id))
@@ -179,7 +179,7 @@ impl Sidr {
     pub(super) fn on_deadline(&mut self, common: &mut Common, now: Instant, id: u32) {
         let Some(Resolution { state, path }) = self.resolutions.get_mut(&id) else { return };
         if let SidrState::ReqSent(resend) = state
-            && common.resend(now, id, *path, resend)
+            && common.resend(now, id, *path, resend, || true)
         {
             return;
         }

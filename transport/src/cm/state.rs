@@ -64,7 +64,8 @@ pub enum Trigger {
     Accept,
     /// Command: the own queue pair is ready (`rdma_establish`).
     Establish,
-    /// Command: a packet of the peer's queue pair came (`rdma_notify`).
+    /// Command: a packet of the peer's queue pair came (`rdma_notify`). The adapter notices as well,
+    /// when it would repeat the reply.
     Notify,
     /// Command: refuse a request or a reply (`rdma_reject`).
     Reject,
@@ -74,6 +75,8 @@ pub enum Trigger {
     SidrRequest,
     /// Command: answer such a request (`rdma_accept`, `rdma_reject`).
     SidrRespond,
+    /// Command: end a connection that an adapter had which is gone.
+    EndForAnother,
     /// Command: no more interest (`rdma_destroy_id`). Rejects or disconnects where that is due.
     Destroy,
     /// Message: request for communication.
@@ -92,6 +95,10 @@ pub enum Trigger {
     Dreq,
     /// Message: reply to a request for release.
     Drep,
+    /// Message: the same, to the question whether the peer still has the connection: it does not.
+    Disowned,
+    /// Message: load alternate path.
+    Lap,
     /// Message: service ID resolution request.
     SidrReq,
     /// Message: service ID resolution response.
@@ -170,11 +177,14 @@ pub const EDGES: &[Edge] = &[
     (MRA_REP_RCVD, Trigger::Timeout, NONE),
     (MRA_REP_RCVD, Trigger::Destroy, DREQ_SENT),
     // Both sides.
+    (NONE, Trigger::EndForAnother, DREQ_SENT),
     (ESTABLISHED, Trigger::Notify, ESTABLISHED),
     (ESTABLISHED, Trigger::Disconnect, DREQ_SENT),
     (ESTABLISHED, Trigger::Rep, ESTABLISHED), // the RTU again
     (ESTABLISHED, Trigger::Rej, TIME_WAIT),
+    (ESTABLISHED, Trigger::Lap, ESTABLISHED), // refused
     (ESTABLISHED, Trigger::Dreq, DREQ_RCVD),
+    (ESTABLISHED, Trigger::Disowned, TIME_WAIT),
     (ESTABLISHED, Trigger::Destroy, DREQ_SENT),
     (DREQ_SENT, Trigger::Disconnect, DREQ_SENT),
     (DREQ_SENT, Trigger::Rej, TIME_WAIT),

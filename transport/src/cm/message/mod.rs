@@ -2,9 +2,11 @@
 //! after a MAD's header. Each message has its offsets in its own file.
 
 mod about;
+mod apr;
 mod drep;
 mod dreq;
 mod fields;
+mod lap;
 mod mra;
 mod private_data;
 mod rej;
@@ -18,9 +20,11 @@ use alloc::boxed::Box;
 use thiserror::Error;
 
 pub use about::About;
+pub use apr::Apr;
 pub use drep::Drep;
 pub use dreq::Dreq;
 use fields::{Fields, Writer};
+pub use lap::Lap;
 pub use mra::Mra;
 pub use private_data::{PrivateData, without_padding};
 pub use rej::{Rej, RejectReason};
@@ -43,7 +47,7 @@ pub struct CmMad {
     pub message: Message,
 }
 
-/// A message of connection management. LAP and APR, about alternate paths, are not supported.
+/// A message of connection management.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "each is named after the message it holds")]
 pub enum Message {
@@ -56,6 +60,8 @@ pub enum Message {
     Drep(Drep),
     SidrReq(SidrReq),
     SidrRep(SidrRep),
+    Lap(Lap),
+    Apr(Box<Apr>),
 }
 
 impl Message {
@@ -72,6 +78,8 @@ impl Message {
             Self::Drep(_) => "DREP",
             Self::SidrReq(_) => "SIDR_REQ",
             Self::SidrRep(_) => "SIDR_REP",
+            Self::Lap(_) => "LAP",
+            Self::Apr(_) => "APR",
         }
     }
 }
@@ -86,8 +94,8 @@ pub enum CmParseError {
     /// Another class or method, or a version that is not known.
     #[error("not a message of connection management")]
     Class,
-    /// A message that is not supported; LAP and APR, about alternate paths, among them.
-    #[error("message {0:#06x} is not supported")]
+    /// A message that does not exist.
+    #[error("message {0:#06x} does not exist")]
     Attribute(u16),
 }
 
@@ -122,6 +130,8 @@ impl CmMad {
             Drep::ATTRIBUTE => Message::Drep(Drep::parse(&b)),
             SidrReq::ATTRIBUTE => Message::SidrReq(SidrReq::parse(&b)),
             SidrRep::ATTRIBUTE => Message::SidrRep(SidrRep::parse(&b)),
+            Lap::ATTRIBUTE => Message::Lap(Lap::parse(&b)),
+            Apr::ATTRIBUTE => Message::Apr(Box::new(Apr::parse(&b))),
             attribute => return Err(CmParseError::Attribute(attribute)),
         };
         Ok(Self { transaction: header.transaction, modifier: header.modifier, message })
@@ -161,6 +171,8 @@ impl Message {
             Self::Drep(_) => Drep::ATTRIBUTE,
             Self::SidrReq(_) => SidrReq::ATTRIBUTE,
             Self::SidrRep(_) => SidrRep::ATTRIBUTE,
+            Self::Lap(_) => Lap::ATTRIBUTE,
+            Self::Apr(_) => Apr::ATTRIBUTE,
         }
     }
 
@@ -175,6 +187,8 @@ impl Message {
             Self::Drep(drep) => drep.write(w),
             Self::SidrReq(req) => req.write(w),
             Self::SidrRep(rep) => rep.write(w),
+            Self::Lap(lap) => lap.write(w),
+            Self::Apr(apr) => apr.write(w),
         }
     }
 }

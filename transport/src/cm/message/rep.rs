@@ -30,7 +30,8 @@ pub struct Rep {
     pub initiator_depth: u8,
     /// Time that the replier takes to acknowledge; a five-bit code.
     pub target_ack_delay: u8,
-    /// Two bits about the alternate path.
+    /// What became of the alternate path of the request: 0 if it was taken over or there was none,
+    /// [`NO_FAILOVER`](Self::NO_FAILOVER), or 2.
     pub failover: u8,
     /// True if the replier obeys credits (end-to-end flow control).
     pub flow_control: bool,
@@ -65,6 +66,8 @@ mod at {
 }
 
 impl Rep {
+    /// [`failover`](Self::failover): alternate paths are not supported.
+    pub const NO_FAILOVER: u8 = 1;
     /// Bytes of private data.
     pub const PRIVATE_DATA: usize = 196;
 

@@ -1,0 +1,114 @@
+//! An adapter that ends the connections of another one at its address, which is gone.
+
+use roce_transport::{
+    cm::{CmState, ConnError, ConnEvent, ConnId, ConnRecord},
+    event::DropReason,
+};
+
+use super::{Talk, configure, hand};
+use crate::common::{End, Side};
+
+/// The communication IDs of the adapter that goes, and those of the one that is left.
+const GONE: std::ops::RangeInclusive<u32> = 0x100..=0x1FF;
+const LEFT: std::ops::RangeInclusive<u32> = 0x200..=0x2FF;
+
+/// A connection of A's to B, whose adapter at A is gone: what is known of it, B's name for it, and
+/// B's queue pair.
+fn left_behind() -> (Talk, ConnRecord, ConnId, End) {
+    let mut talk = Talk::configured(Side::A, |cm| cm.ids = GONE);
+    let (a, b, _, b_qp) = talk.connected();
+    let record = talk.pair.a.adapter.cm_record(a).unwrap();
+    configure(&mut talk.pair.a, |cm| cm.ids = LEFT);
+    (talk, record, b, b_qp)
+}
+
+fn end(talk: &mut Talk, record: &ConnRecord) -> Result<ConnId, ConnError> {
+    talk.pair.a.adapter.cm_end_for_another(talk.pair.now, record)
+}
+
+#[test]
+fn its_peer_is_told() {
+    for lost in ["", "drop qp 1 nth 1"] {
+        let (mut talk, record, b, b_qp) = left_behind();
+        assert_eq!((record.remote, record.remote_qpn), (talk.pair.b.ip, b_qp.qpn));
+        talk.pair.allow(DropReason::CmWrongState); // a repeat, before B's program answers
+        if !lost.is_empty() {
+            talk.pair.fault_from(Side::A, lost);
+        }
+        let a = end(&mut talk, &record).unwrap();
+        assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::DreqSent));
+        talk.pair.run_for(std::time::Duration::from_millis(1100));
+        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
+        talk.disconnect(Side::B, b);
+        talk.pair.run();
+        assert_eq!(talk.take(Side::A), []);
+        talk.assert_gone();
+    }
+}
+
+/// A peer that has ended it, too, or is gone as well.
+#[test]
+fn its_peer_does_not_know_it() {
+    let (mut talk, record, ..) = left_behind();
+    configure(&mut talk.pair.b, |_| {});
+    end(&mut talk, &record).unwrap();
+    talk.pair.run();
+    talk.assert_gone();
+    talk.pair.fault_from(Side::A, "drop qp 1");
+    end(&mut talk, &record).unwrap();
+    talk.pair.run();
+    assert_eq!(talk.take(Side::A), []);
+    talk.assert_gone();
+}
+
+#[test]
+fn what_is_refused() {
+    let (mut talk, record, ..) = left_behind();
+    let own = ConnRecord { local_id: *LEFT.start(), ..record };
+    assert_eq!(end(&mut talk, &own), Err(ConnError::OwnId));
+    let elsewhere = ConnRecord { local: [10, 0, 0, 9].into(), ..record };
+    assert_eq!(end(&mut talk, &elsewhere), Err(ConnError::NoRoute));
+    let ipv6 = ConnRecord { remote: "fd00::1".parse().unwrap(), ..record };
+    assert_eq!(end(&mut talk, &ipv6), Err(ConnError::NoRoute));
+    end(&mut talk, &record).unwrap();
+    assert_eq!(end(&mut talk, &record), Err(ConnError::OwnId), "it is being ended");
+    // the limit of connections holds; it is a quarter of the IDs
+    let most = LEFT.count() / 4;
+    for n in 1..most as u32 {
+        end(&mut talk, &ConnRecord { local_id: 0x300 + n, ..record }).unwrap();
+    }
+    let one_more = ConnRecord { local_id: 0x400, ..record };
+    assert_eq!(end(&mut talk, &one_more), Err(ConnError::TooMany(most)));
+}
+
+/// There is a record as long as the peer takes the connection for one.
+#[test]
+fn when_there_is_a_record() {
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    talk.deliver_all();
+    let (b, _) = talk.requests()[0];
+    let records = |talk: &Talk| {
+        let (a, b) = (talk.pair.a.adapter.cm_record(a), talk.pair.b.adapter.cm_record(b));
+        (a.is_some(), b.is_some())
+    };
+    assert_eq!(records(&talk), (false, false));
+    talk.accept(b);
+    assert_eq!(records(&talk), (false, true));
+    talk.deliver_all();
+    assert_eq!(records(&talk), (true, true));
+    let (one, other) = (talk.pair.a.adapter.cm_record(a), talk.pair.b.adapter.cm_record(b));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    assert_eq!((one.local_id, one.remote_id), (other.remote_id, other.local_id));
+    assert_eq!((one.local_qpn, one.remote_qpn), (other.remote_qpn, other.local_qpn));
+    assert_eq!((one.local, one.remote, one.pkey), (other.remote, other.local, other.pkey));
+    talk.disconnect(Side::A, a);
+    assert_eq!(records(&talk), (false, true));
+    talk.deliver_all();
+    assert_eq!(records(&talk), (false, false));
+    talk.pair.allow(DropReason::CmWrongState);
+    talk.disconnect(Side::B, b);
+    talk.pair.run();
+    assert_eq!(records(&talk), (false, false));
+    assert_eq!(hand::sent(&mut talk.pair, Side::A), []);
+}

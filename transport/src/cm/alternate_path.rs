@@ -1,0 +1,41 @@
+//! Alternate paths, which are not supported.
+
+use alloc::boxed::Box;
+
+use super::{
+    arrival::Arrival,
+    common::Common,
+    connections::Connections,
+    message::{Apr, Lap, Message},
+    state::Trigger,
+};
+use crate::event::DropReason;
+
+impl Connections {
+    /// Refuses an alternate path (12.8). Linux does not answer, on RoCE, so that its peer asks again
+    /// and again.
+    pub(super) fn on_lap(
+        &mut self,
+        common: &mut Common,
+        lap: &Lap,
+        arrival: &Arrival<'_>,
+    ) -> Result<(), DropReason> {
+        let status = match self.find(lap.remote_id, lap.local_id, arrival) {
+            Ok(conn) if conn.local_qpn != lap.remote_qpn => Apr::INVALID_COMM_ID,
+            Ok(conn) if conn.state.name().expects(Trigger::Lap) => Apr::UNSUPPORTED,
+            Ok(_) => return Err(DropReason::CmWrongState),
+            Err(DropReason::CmUnknownConnection) => Apr::INVALID_COMM_ID,
+            Err(reason) => return Err(reason),
+        };
+        let (local_id, remote_id) = (lap.remote_id, lap.local_id);
+        let apr = Apr { local_id, remote_id, status, ..Apr::default() };
+        common.answer(arrival, Message::Apr(Box::new(apr)));
+        Ok(())
+    }
+
+    /// An answer to a question that this side never asks.
+    pub(super) fn on_apr(&mut self, apr: &Apr, arrival: &Arrival<'_>) -> Result<(), DropReason> {
+        self.find(apr.remote_id, apr.local_id, arrival)?;
+        Err(DropReason::CmWrongState)
+    }
+}

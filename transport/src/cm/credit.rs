@@ -1,0 +1,40 @@
+//! Bound of what goes to an address that may be forged.
+//!
+//! Whoever writes a REQ with another host's address has the answers sent there. Until the sender of
+//! a REQ has shown that it gets them, by a message with the communication ID that the REP told it,
+//! one REQ leads to few messages of its own size, as QUIC bounds it (RFC 9000, 8.1). An answer to a
+//! repeated REQ is not counted: it was asked for.
+
+/// Messages that a connection may still send without being asked.
+pub(super) struct Credit(Option<u8>);
+
+impl Credit {
+    /// That of an address which this side has chosen, or which has shown that it gets messages.
+    pub(super) const PROVEN: Self = Self(None);
+
+    /// So many messages, one of which is kept for the end.
+    pub(super) const fn new(messages: u8) -> Self {
+        Self(Some(messages))
+    }
+
+    /// True if one more message may be sent, which is not the last.
+    pub(super) const fn take(&mut self) -> bool {
+        self.take_down_to(1)
+    }
+
+    /// True if one more message may be sent, which announces the end.
+    pub(super) const fn take_last(&mut self) -> bool {
+        self.take_down_to(0)
+    }
+
+    const fn take_down_to(&mut self, rest: u8) -> bool {
+        match &mut self.0 {
+            None => true,
+            Some(left) if *left > rest => {
+                *left -= 1;
+                true
+            }
+            Some(_) => false,
+        }
+    }
+}

@@ -1,0 +1,96 @@
+//! Ending the connections of another adapter.
+//!
+//! When a process ends, a kernel announces the end of its connections. Where several adapters share
+//! an address, one that is left can do so for one that is gone: it gets the answers, because nobody
+//! else has the communication IDs that they name. It has to know of each connection what a DREQ
+//! says, and where it goes.
+
+use core::{net::IpAddr, time::Duration};
+
+use rand_chacha::ChaCha12Rng;
+use rand_core::RngCore;
+
+use super::{
+    command::ConnId,
+    common::Common,
+    connection::{ConnState, Connection, Remote},
+    connections::Connections,
+    credit::Credit,
+    error::ConnError,
+    message::{CmMad, Dreq, Message, PrivateData},
+    path::CmPath,
+    state::CmState,
+};
+use crate::{addr::PKey, ids::Qpn, time::Instant};
+
+/// What another adapter at the same address needs to know to end a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct ConnRecord {
+    /// Own address.
+    pub local: IpAddr,
+    /// Address of the peer.
+    pub remote: IpAddr,
+    /// Partition of the messages.
+    pub pkey: PKey,
+    /// Communication ID.
+    pub local_id: u32,
+    /// Communication ID of the peer.
+    pub remote_id: u32,
+    /// Own queue pair.
+    pub local_qpn: Qpn,
+    /// Queue pair of the peer.
+    pub remote_qpn: Qpn,
+}
+
+impl Connections {
+    /// What it takes to end a connection; none if its peer does not take it for one.
+    pub(super) fn record(&self, id: ConnId) -> Option<ConnRecord> {
+        let Connection { state, path, local_qpn, .. } = self.conns.get(&id.0)?;
+        let remote = state.remote()?;
+        match state.name() {
+            CmState::RepRcvd | CmState::RepSent | CmState::MraRepRcvd | CmState::Established => {}
+            _ => return None,
+        }
+        Some(ConnRecord {
+            local: path.own(),
+            remote: path.peer(),
+            pkey: path.pkey,
+            local_id: id.0,
+            remote_id: remote.id,
+            local_qpn: *local_qpn,
+            remote_qpn: remote.qpn,
+        })
+    }
+
+    /// Announces the end of a connection that another adapter had. No event tells of it.
+    pub(super) fn end_for_another(
+        &mut self,
+        common: &mut Common,
+        now: Instant,
+        record: &ConnRecord,
+        path: CmPath,
+        rng: &mut ChaCha12Rng,
+    ) -> Result<ConnId, ConnError> {
+        let &ConnRecord { local_id, remote_id, local_qpn, remote_qpn, .. } = record;
+        common.take_id_of_another(local_id)?;
+        let transaction = rng.next_u64();
+        let private_data = PrivateData::default();
+        let dreq = Message::Dreq(Dreq { local_id, remote_id, remote_qpn, private_data });
+        let mad = CmMad::new(transaction, dreq);
+        let resend = common.send_until_answered(now, local_id, path, mad, true);
+        let remote = Remote { id: remote_id, guid: 0, qpn: remote_qpn };
+        let conn = Connection {
+            state: ConnState::DreqSent(remote, resend),
+            path,
+            local_qpn,
+            transaction,
+            credit: Credit::PROVEN,
+            abandoned: true,
+            probe: None,
+            // the queue pair is gone
+            time_wait: Duration::ZERO,
+        };
+        self.conns.insert(local_id, conn);
+        Ok(ConnId(local_id))
+    }
+}

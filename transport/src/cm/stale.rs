@@ -1,0 +1,40 @@
+//! Stale connections: those that a peer which has started again does not know any more.
+//!
+//! The sign of one is a REQ or a REP with a queue pair that is connected already (12.9.8.3.1). It
+//! is rejected, but the old connection does not end for it: to write one takes the peer's address,
+//! its GUID, which all of its peers know, and a queue pair number, which can be guessed. The peer is
+//! asked instead, by a DREQ with the connection's communication IDs for a queue pair that is not the
+//! connection's. Who has the connection ignores that; who does not have it answers, as any DREQ about
+//! nothing is answered (Linux, too, does both). The answer has a transaction ID that only the peer
+//! has seen.
+
+use super::{
+    arrival::Arrival,
+    common::Common,
+    connection::ConnState,
+    connections::Connections,
+    message::{Dreq, Message, PrivateData},
+    probe::Probe,
+};
+use crate::ids::Qpn;
+
+/// The queue pair that the question names: QP0, which has no connections.
+const NO_CONNECTIONS: Qpn = Qpn::new(0);
+
+impl Connections {
+    /// Asks the peer if it still has an established connection, unless it was asked just now. Any
+    /// other has a deadline.
+    pub(super) fn probe(&mut self, common: &mut Common, arrival: &mut Arrival<'_>, id: u32) {
+        let Some(conn) = self.conns.get_mut(&id) else { return };
+        let ConnState::Established(remote) = conn.state else { return };
+        let Some(probe) = Probe::after(conn.probe, arrival.now, arrival.rng) else { return };
+        conn.probe = Some(probe);
+        let dreq = Dreq {
+            local_id: id,
+            remote_id: remote.id,
+            remote_qpn: NO_CONNECTIONS,
+            private_data: PrivateData::default(),
+        };
+        common.send(conn.path, probe.transaction, Message::Dreq(dreq));
+    }
+}
