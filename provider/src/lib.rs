@@ -13,6 +13,10 @@
 //! queue pairs by address and port.
 
 mod bind;
+#[doc(hidden)] // for the C interface
+pub mod calls;
+#[doc(hidden)] // for the C interface
+pub mod cancel;
 mod clock;
 pub mod cm;
 mod counters;
@@ -36,6 +40,8 @@ mod verbs;
 pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use engine::Progress;
+#[doc(hidden)] // for the C interface
+pub use engine::survive_forks;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};

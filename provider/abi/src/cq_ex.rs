@@ -6,7 +6,10 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use roce_provider::transport::work::{CqModeration, Wc, WcOk};
+use roce_provider::{
+    calls::Call,
+    transport::work::{CqModeration, Wc, WcOk},
+};
 
 use crate::{
     batch::Batch,
@@ -32,6 +35,7 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
+    let _call = Call::begin();
     errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(context, attr)))
 }
 
@@ -178,6 +182,7 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
 
 /// `ibv_modify_cq`.
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    let _call = Call::begin();
     let modify = |object: &Cq| -> Result<()> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         match attr.attr_mask {

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{DeviceMemory, DeviceMemoryError};
+use roce_provider::{DeviceMemory, DeviceMemoryError, calls::Call};
 
 use crate::{
     command_file::Importable,
@@ -66,6 +66,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
@@ -82,6 +83,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 
 /// `ibv_free_dm`.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    let _call = Call::begin();
     let free = Dm::get(dm).and_then(|object| {
         object.users.none_left()?;
         object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
@@ -98,6 +100,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     length: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
+    let _call = Call::begin();
     let register = || -> Result<*mut ibv_mr> {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;

@@ -2,7 +2,7 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
-use roce_provider::ThreadDomain;
+use roce_provider::{ThreadDomain, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
@@ -34,6 +34,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
@@ -47,6 +48,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
 
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    let _call = Call::begin();
     let free = Td::get(td).and_then(|td| td.users.none_left());
     errno::status(free.map(|()| drop(Td::from_raw(td))))
 }
@@ -57,6 +59,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| -> Result<*mut ibv_pd> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0

@@ -33,6 +33,7 @@ mod import;
 mod kernel;
 mod layout;
 mod list;
+mod load;
 mod mcast;
 mod message;
 mod modify;

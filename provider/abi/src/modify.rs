@@ -8,6 +8,7 @@ use std::ffi::c_int;
 
 use roce_provider::{
     QueuePair,
+    calls::Call,
     transport::{
         addr::{QKey, Qpn},
         psn::Psn,
@@ -230,6 +231,7 @@ fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
 }
 
 unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|object| {
         let (attr, mask) = (attr.as_ref().ok_or(Errno::INVAL)?, known(mask)?);
         let QpInfo { qp_type, state, .. } = object.qp.query();

@@ -7,6 +7,7 @@ use std::{
 
 use roce_provider::{
     MemoryWindow,
+    calls::Call,
     transport::{
         mem::{Access, LKey, RKey, WindowBind, WindowId, WindowType},
         qp::QpType,
@@ -38,6 +39,7 @@ unsafe impl Object for Mw {
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
+    let _call = Call::begin();
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let window_type = match number {
             IBV_MW_TYPE_1 => WindowType::Type1,
@@ -58,6 +60,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    let _call = Call::begin();
     let free = Mw::get(mw).map(|_| ());
     errno::status(free.map(|()| drop(Mw::from_raw(mw))))
 }

@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
     Context, DeviceAttr, PortAttr,
+    calls::Call,
     transport::addr::{Gid, PKey},
 };
 
@@ -86,6 +87,7 @@ pub(crate) unsafe extern "C" fn query_port(
     attr: *mut ibv_port_attr,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
@@ -100,6 +102,7 @@ unsafe extern "C" fn ibv_query_port(
     port: u8,
     attr: *mut ibv_port_attr,
 ) -> c_int {
+    let _call = Call::begin();
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
@@ -156,6 +159,7 @@ unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
@@ -170,6 +174,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     to: *mut ibv_device_attr_ex,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         if input.as_ref().is_some_and(|input| input.comp_mask != 0)
             || room < size_of::<ibv_device_attr>()
@@ -209,6 +214,7 @@ unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     to: *mut ibv_gid,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -223,6 +229,7 @@ unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     to: *mut c_uint,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         gid(ctx, index)?;
@@ -249,6 +256,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         if port != 1 || room < size_of::<ibv_gid_entry>() {
             return Err(Errno::INVAL);
@@ -270,6 +278,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     flags: u32,
     room: usize,
 ) -> isize {
+    let _call = Call::begin();
     let ctx = match Ctx::get(context) {
         Ok(_) if room < size_of::<ibv_gid_entry>() => return -(libc::EINVAL as isize),
         Ok(_) if flags != 0 => return -(libc::EOPNOTSUPP as isize),
@@ -292,6 +301,7 @@ unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     to: *mut u16,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -301,6 +311,7 @@ unsafe extern "C" fn ibv_query_pkey(
 }
 
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    let _call = Call::begin();
     let found = Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
@@ -320,6 +331,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         let values = values.as_mut().ok_or(Errno::INVAL)?;
         values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;

@@ -4,6 +4,7 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::{
     QueuePair,
+    calls::Call,
     transport::{
         addr::Gid,
         qp::{QpCaps, QpInfo, QpType},
@@ -120,6 +121,7 @@ impl Qp {
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    let _call = Call::begin();
     let free = Qp::get(qp).and_then(|object| {
         if !object.groups.lock().is_empty() {
             return Err(Errno::BUSY);
@@ -144,6 +146,7 @@ unsafe extern "C" fn ibv_query_qp(
     mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|object| {
         if mask as u32 >= IBV_QP_RATE_LIMIT {
             return Err(Errno::NOTSUPP);

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
+use roce_provider::{SharedReceiveQueue, calls::Call, transport::work::SrqAttr};
 
 use crate::{
     context::{ContextInner, Ctx},
@@ -82,6 +82,7 @@ unsafe fn create(
 }
 
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    let _call = Call::begin();
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let attr = attr.as_mut().ok_or(Errno::INVAL)?;
         create(pd, attr.srq_context, &mut attr.attr, None)
@@ -92,6 +93,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
+    let _call = Call::begin();
     let create = || -> Result<_> {
         Ctx::get(context)?;
         let attr = attr.as_mut().ok_or(Errno::INVAL)?;
@@ -124,6 +126,7 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    let _call = Call::begin();
     let free = Srq::get(srq).and_then(|object| {
         object.users.none_left()?;
         let id = object.srq.id().get();
@@ -140,6 +143,7 @@ unsafe extern "C" fn ibv_modify_srq(
     attr: *mut ibv_srq_attr,
     mask: c_int,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
         let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
@@ -159,6 +163,7 @@ unsafe extern "C" fn ibv_modify_srq(
 }
 
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         let info = object.srq.query();
         let SrqAttr { max_wr, max_sge } = info.attr;
@@ -169,6 +174,7 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -
 }
 
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         *number.as_mut().ok_or(Errno::INVAL)? = object.srq.number().ok_or(Errno::INVAL)?.get();
         Ok(())

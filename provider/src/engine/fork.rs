@@ -6,9 +6,9 @@
 //! and destroyed, but nothing goes out, and nothing comes in any more. What the child opens anew is
 //! its own.
 //!
-//! The forking thread holds every engine's lock, so that the copies are whole, and the child
-//! releases them by the guards that it inherits. That is sound with the mutexes of [`sync`], whose
-//! state is all in themselves.
+//! The forking thread waits until no other is inside a [call](crate::calls) of the C interface, and
+//! holds every engine's lock, so that the copies are whole. The child releases both by the guards
+//! that it inherits. That is sound with the mutexes of [`sync`], whose state is all in themselves.
 //!
 //! [`sync`]: crate::sync
 
@@ -16,15 +16,18 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, MutexGuard, Once, Weak},
+    sync::{
+        Arc, MutexGuard, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{serve::Engine, shard::Shard, sink::CounterSink};
-use crate::{link::NullLink, sync::Mutex};
+use crate::{calls::NoOther, link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// Locks that the forking thread holds, so that the copies in the child are whole and unlocked.
+/// An engine, and its locks, which the forking thread holds.
 struct Held {
     publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
@@ -32,47 +35,70 @@ struct Held {
     engine: Arc<Engine>,
 }
 
-/// The list itself, too: the child will add to it.
-type AllHeld = (Vec<Held>, MutexGuard<'static, Vec<Weak<Engine>>>);
+impl Held {
+    fn new(engine: Arc<Engine>) -> Self {
+        // SAFETY: The guards borrow from the engine, which this value keeps where it is until after
+        // they are gone: it is never taken apart.
+        let borrowed = unsafe { &*Arc::as_ptr(&engine) };
+        // in the same order as a thread that publishes
+        let publisher = borrowed.publisher.lock();
+        let shard = borrowed.shard.lock();
+        Self { publisher, shard, engine }
+    }
+
+    /// The copy in the child is one of its own, which touches nothing of the parent's.
+    fn lose_parent(&mut self) {
+        self.shard.lose_link(Box::new(NullLink));
+        *self.publisher = None; // closes the child's descriptor of the parent's file
+        if let Some(mut background) = self.engine.background.try_lock() {
+            std::mem::forget(background.take()); // there is no such thread in this process
+        }
+    }
+}
+
+/// What the forking thread holds, taken from the last to the first: calls have engines' locks, and
+/// the list's.
+struct AllHeld {
+    engines: Vec<Held>,
+    /// The child will add to it.
+    _list: MutexGuard<'static, Vec<Weak<Engine>>>,
+    others: NoOther,
+}
 
 thread_local! {
     static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
 }
 
+/// Has engines, and calls of the C interface, survive forks; to be called before the first.
+pub fn survive_forks() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::SeqCst) {
+        return;
+    }
+    // SAFETY: The three are functions that live as long as the process does: a library with this
+    // code in it is never unloaded, because its threads run in it. If there is no memory for them,
+    // forks do as they do without.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
 /// Has this engine survive forks.
 pub(super) fn watch(engine: &Arc<Engine>) {
-    static HANDLERS: Once = Once::new();
-    HANDLERS.call_once(|| {
-        // SAFETY: The three are functions that live as long as the process does: a library with
-        // this code in it is never unloaded, because its threads run in it. If there is no memory
-        // for them, forks do as they do without.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
-    });
-    let mut engines = engines();
+    survive_forks();
+    let mut engines = ENGINES.lock();
     engines.retain(|other| other.strong_count() > 0);
     engines.push(Arc::downgrade(engine));
 }
 
-fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
-    ENGINES.lock()
+fn hold() -> AllHeld {
+    let others = NoOther::begin();
+    let list = ENGINES.lock();
+    let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
+    AllHeld { engines, _list: list, others }
 }
 
 unsafe extern "C" fn prepare() {
-    let engines = engines();
-    let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
-    let hold = |engine: Arc<Engine>| {
-        // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after
-        // they are gone.
-        let borrowed = unsafe { &*Arc::as_ptr(&engine) };
-        // in the same order as a thread that publishes
-        let publisher = borrowed.publisher.lock();
-        let shard = borrowed.shard.lock();
-        Held { publisher, shard, engine }
-    };
-    // a thread that is ending has lost the list already, and has nothing of its own to protect
-    let _ = HELD.try_with(|held| {
-        *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines));
-    });
+    // a thread that is ending has lost the place already, and has nothing of its own to protect
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(hold()));
 }
 
 fn release() -> Option<AllHeld> {
@@ -84,12 +110,7 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    let Some((held, _engines)) = release() else { return };
-    for Held { mut publisher, mut shard, engine } in held {
-        shard.lose_link(Box::new(NullLink));
-        *publisher = None; // closes the child's descriptor of the parent's file
-        if let Some(mut background) = engine.background.try_lock() {
-            std::mem::forget(background.take()); // there is no such thread in this process
-        }
-    }
+    let Some(mut held) = release() else { return };
+    held.others.is_alone();
+    held.engines.iter_mut().for_each(Held::lose_parent);
 }

@@ -15,6 +15,7 @@ mod signals;
 mod sink;
 mod start;
 
+pub use fork::survive_forks;
 pub(crate) use serve::Engine;
 pub use serve::Progress;
 #[cfg(test)]

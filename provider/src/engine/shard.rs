@@ -14,6 +14,7 @@ use super::{
     sink::{EventSink, Sinks},
 };
 use crate::{
+    cancel::Uncancelled,
     clock,
     counters::LinkCounters,
     link::{BATCH, Direction, Link, Observed, Observer},
@@ -147,6 +148,7 @@ impl Shard {
             return 0;
         }
         let Self { adapter, link, observer, .. } = self;
+        let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let result = link.receive(now, &mut |datagram| {
             let receipt = adapter.handle_datagram(now, datagram);
             if let Some(observer) = observer {
@@ -244,6 +246,7 @@ impl Shard {
     pub(super) fn transmit(&mut self, now: Instant) {
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
+            let _uncancelled = Uncancelled::begin();
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
         loop {
@@ -253,6 +256,7 @@ impl Shard {
                 break;
             }
             if let Some(observer) = &mut self.observer {
+                let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);
                 for (net, bytes) in self.buffer.datagrams() {
                     observer.observe(&Observed {
@@ -275,7 +279,9 @@ impl Shard {
             }
         }
         while let Some(event) = self.adapter.poll_event() {
-            if !matches!(event, Event::Completion(_)) {
+            let rare = !matches!(event, Event::Completion(_));
+            let _uncancelled = rare.then(Uncancelled::begin);
+            if rare {
                 debug!(device = self.name, "{event}");
             }
             self.sinks.on_event(event, &mut self.adapter, &mut *self.link);

@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-use roce_provider::transport::qp::QpType;
+use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
@@ -138,6 +138,7 @@ unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_qp(id, attr)))
 }
 
@@ -159,12 +160,14 @@ unsafe extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(
         attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)),
     )
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     let Ok(object) = Id::get(id) else { return };
     if (*id).qp.is_null() {
         return;
@@ -230,6 +233,7 @@ unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
         let srq = create_srq(id, attr)?;
         ((*id).srq, (*id).pd) = (srq, attr.pd);
@@ -242,6 +246,7 @@ unsafe extern "C" fn rdma_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
         let is_xrc = id.as_ref().is_some_and(|id| type_from_c(id.qp_type) == Ok(QpType::XrcTarget));
         let mut full = ibv_srq_init_attr_ex {
@@ -260,6 +265,7 @@ unsafe extern "C" fn rdma_create_srq(
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     if Id::get(id).is_err() || (*id).srq.is_null() || srq::ibv_destroy_srq((*id).srq) != 0 {
         return;
     }

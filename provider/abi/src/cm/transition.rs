@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
+    calls::Call,
     cm::{CmId, IdState, UDP_QKEY},
     transport::{
         cm::QpSetup,
@@ -89,6 +90,7 @@ unsafe extern "C" fn rdma_init_qp_attr(
     attr: *mut ibv_qp_attr,
     mask: *mut c_int,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| {
         let (Some(attr), Some(mask)) = (attr.as_mut(), mask.as_mut()) else {
             return Err(Errno::INVAL);

@@ -41,6 +41,7 @@ use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::{BATCH, Datagram, SharingLink};
+use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners};
@@ -154,6 +155,7 @@ impl ShmLink {
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
     pub(super) fn attend(&mut self, now: Instant) {
         if self.write_at.is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin(); // descriptors may be closed, here and below
             self.write_at = None;
             for outgoing in self.outgoing.values_mut() {
                 let OutgoingChannel::Open(_, sender) = outgoing else { continue };
@@ -166,6 +168,7 @@ impl ShmLink {
             self.flush(now);
         }
         if self.addresses.search_at().is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin();
             self.elect_owners(now);
         }
         if now < self.look_at && self.sleepers == 0 {
@@ -179,6 +182,7 @@ impl ShmLink {
         ) {
             return;
         }
+        let _uncancelled = Uncancelled::begin();
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         self.accept_pending();
         self.addresses.read_updates();
@@ -278,6 +282,7 @@ impl ShmLink {
             }
         }
         if broken {
+            let _uncancelled = Uncancelled::begin();
             self.incoming.retain(|incoming| !incoming.broken);
         }
         self.flush(now);

@@ -11,6 +11,7 @@ use super::{
     ring::RunHeader,
     socket::watch,
 };
+use crate::cancel::Uncancelled;
 
 impl ShmLink {
     /// True if there is a channel between the two addresses. If that is not known yet, requests
@@ -33,6 +34,7 @@ impl ShmLink {
                 }
             }
         }
+        let _uncancelled = Uncancelled::begin();
         let requested = request_channel(src, dst, interface).and_then(|(socket, writer)| {
             watch(&self.epoll, &socket)?;
             Ok(OutgoingChannel::Requested(socket, writer))
@@ -77,6 +79,7 @@ impl ShmLink {
             self.write_at = Some(now.plus(WRITE_RETRY));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            let _uncancelled = Uncancelled::begin(); // closes the channel
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
         Some(result)

@@ -10,6 +10,7 @@ use std::{
     io, mem,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, RawFd},
+    ptr,
     sync::OnceLock,
 };
 
@@ -136,17 +137,19 @@ impl SendBuffers {
                 iov_len: payload.len(),
             });
         }
-        for (index, run) in runs.iter().enumerate() {
-            let control = ancillary(&mut self.controls[index], run);
+        // Each is borrowed once for all its pointers: another borrow would end those before it.
+        let buffers = self.controls.iter_mut().zip(&mut self.vectors);
+        for ((run, address), (control, vector)) in runs.iter().zip(&self.addresses).zip(buffers) {
+            let length = ancillary(control, run);
             // SAFETY: All zero is a valid message header.
             let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_name = self.addresses[index].as_ptr().cast_mut().cast();
-            header.msg_hdr.msg_namelen = self.addresses[index].len();
-            header.msg_hdr.msg_iov = &raw mut self.vectors[index];
+            header.msg_hdr.msg_name = address.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = address.len();
+            header.msg_hdr.msg_iov = vector;
             header.msg_hdr.msg_iovlen = 1;
-            if control > 0 {
-                header.msg_hdr.msg_control = (&raw mut self.controls[index]).cast();
-                header.msg_hdr.msg_controllen = control as _;
+            if length > 0 {
+                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+                header.msg_hdr.msg_controllen = length as _;
             }
             self.headers.push(header);
         }
@@ -154,11 +157,18 @@ impl SendBuffers {
         let mut done = 0;
         while done < self.headers.len() {
             let rest = &mut self.headers[done..];
+            // The system call itself: the C library's function is a cancellation point.
             // SAFETY: Each header points to an address, one vector and ancillary data that live in
             // `self` and in `bytes` until the call returns, with their true lengths; the kernel
             // reads all of them and writes only the headers.
             let sent = unsafe {
-                libc::sendmmsg(socket.as_raw_fd(), rest.as_mut_ptr(), rest.len() as _, 0)
+                libc::syscall(
+                    libc::SYS_sendmmsg,
+                    socket.as_raw_fd(),
+                    rest.as_mut_ptr(),
+                    rest.len() as libc::c_uint,
+                    0,
+                )
             };
             match usize::try_from(sent) {
                 Ok(sent) if sent > 0 => done += sent,
@@ -262,15 +272,17 @@ impl ReceiveBuffers {
             header.msg_control = (&raw mut self.controls[index]).cast();
             header.msg_controllen = CONTROL as _;
         }
+        // The system call itself, as above.
         // SAFETY: Each header points to one vector, a name and ancillary data that outlive the
         // call, with their true lengths, and to nothing that another header points to.
         let count = unsafe {
-            libc::recvmmsg(
+            libc::syscall(
+                libc::SYS_recvmmsg,
                 socket.as_raw_fd(),
                 headers.as_mut_ptr(),
-                BATCH as _,
+                BATCH as libc::c_uint,
                 libc::MSG_DONTWAIT,
-                std::ptr::null_mut(),
+                ptr::null_mut::<libc::timespec>(),
             )
         };
         let Ok(count) = usize::try_from(count) else {
