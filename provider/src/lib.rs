@@ -46,6 +46,8 @@ pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
+#[doc(hidden)] // for the C interface
+pub use region::{copy_from_program, copy_to_program};
 pub use verbs::{
     AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,

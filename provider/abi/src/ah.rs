@@ -2,7 +2,7 @@
 
 use std::{cell::UnsafeCell, ffi::c_int};
 
-use roce_provider::{AddressHandle, calls::Call};
+use roce_provider::{AddressHandle, calls::Call, copy_from_program};
 
 use crate::{
     context::Ctx,
@@ -69,9 +69,14 @@ unsafe fn reply_path(
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(link);
     }
-    let area = grh.cast::<[u8; size_of::<ibv_grh>()]>().as_ref().ok_or(Errno::INVAL)?;
+    if grh.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // it stands in the receive buffer
+    let mut area = [0; size_of::<ibv_grh>()];
+    copy_from_program(grh.cast(), &mut area)?;
     let mut attr =
-        address::to_c(&ctx.inner.context.init_ah_from_wc(area).map_err(|_| Errno::INVAL)?);
+        address::to_c(&ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::INVAL)?);
     attr.grh.hop_limit = HOP_LIMIT;
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
 }

@@ -78,6 +78,11 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
+    /// The structure that programs see, which they do not yet.
+    pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
+        self.c.get_mut()
+    }
+
     /// Hands it to the program, which gets its events from then on.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);

@@ -40,6 +40,8 @@ mod modify;
 mod mr;
 mod mw;
 mod object;
+#[cfg(test)]
+mod older;
 mod pd;
 mod port;
 mod post;

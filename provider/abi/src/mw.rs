@@ -71,13 +71,12 @@ pub(crate) unsafe fn bind(
     rkey: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
-    let mw = mw.as_ref().ok_or(Errno::INVAL)?;
-    if WindowId::of(RKey(rkey)) != WindowId::of(RKey(mw.rkey)) {
+    if mw.is_null() || WindowId::of(RKey(rkey)) != WindowId::of(RKey((*mw).rkey)) {
         return Err(Errno::INVAL);
     }
     Ok(WindowBind {
         rkey: RKey(rkey),
-        region: LKey(info.mr.as_ref().map_or(0, |mr| mr.lkey)),
+        region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
         // rights of the owner mean nothing for a window
@@ -93,8 +92,11 @@ pub(crate) unsafe extern "C" fn bind_mw(
     request: *mut ibv_mw_bind,
 ) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| {
-        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
-        let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;
+        if request.is_null() || mw.is_null() {
+            return Err(Errno::INVAL);
+        }
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
+        let rkey = RKey((*mw).rkey).next().0;
         // type 1 is for connections, and has the addresses of its region
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::INVAL);

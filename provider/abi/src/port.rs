@@ -14,8 +14,8 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{
-        consts::*, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry,
-        ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
+        consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
+        ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
     },
     translate::mtu,
 };
@@ -72,13 +72,6 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
 /// Every device has one port.
 fn port_1(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
-}
-
-/// Copies a structure, cut to the size of the caller's, which is filled up with zeros.
-unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
-    to.cast::<u8>().write_bytes(0, room);
-    to.cast::<u8>()
-        .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
 }
 
 pub(crate) unsafe extern "C" fn query_port(

@@ -18,12 +18,12 @@ use crate::{
     errno::{self, Errno},
     export::export,
     layout::{
-        consts::*, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
+        consts::*, copy_sized, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
         ibv_qp_init_attr_ex,
     },
     object::{Object, User},
     sync::Mutex,
-    translate::qp::{attributes, type_to_c},
+    translate::qp::{QP_ATTR, attributes, type_to_c},
     xrc::Target,
 };
 
@@ -140,7 +140,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     errno::status(free.map(|()| drop(Qp::from_raw(qp))))
 }
 
-unsafe extern "C" fn ibv_query_qp(
+pub(crate) unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
     mask: c_int,
@@ -153,11 +153,14 @@ unsafe extern "C" fn ibv_query_qp(
         }
         let mask = mask as u32;
         let found = attributes(&object.qp.query());
-        *attr.as_mut().ok_or(Errno::INVAL)? = found;
+        if attr.is_null() {
+            return Err(Errno::INVAL);
+        }
+        copy_sized(&found, attr, QP_ATTR);
         if mask & IBV_QP_STATE != 0 {
             (*qp).state = found.qp_state;
         }
-        if let Some(init) = init.as_mut() {
+        if !init.is_null() {
             let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
             let sq_sig_all = object.sq_sig_all.into();
             *init = ibv_qp_init_attr {

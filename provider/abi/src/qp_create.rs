@@ -22,7 +22,7 @@ use crate::{
     qp::{NewQp, Qp},
     qp_ex,
     srq::Srq,
-    translate::qp::{caps_from_c, caps_to_c, state_to_c, type_from_c, with_pd},
+    translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
     xrc::{Target, Xrcd},
 };
 
@@ -165,9 +165,14 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
     let _call = Call::begin();
-    errno::pointer(
-        Ctx::get(context).and_then(|_| create(context, attr.as_mut().ok_or(Errno::INVAL)?)),
-    )
+    let make = || -> Result<_> {
+        Ctx::get(context)?;
+        let mut full = init_attr_from_c(attr)?;
+        let qp = create(context, &mut full)?;
+        (*attr).cap = full.cap;
+        Ok(qp)
+    };
+    errno::pointer(make())
 }
 
 export!(ibv_create_qp);

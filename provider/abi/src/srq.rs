@@ -3,6 +3,7 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_void},
+    mem::offset_of,
     sync::Arc,
 };
 
@@ -15,7 +16,7 @@ use crate::{
     export::export,
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
-        ibv_srq_init_attr_ex,
+        ibv_srq_init_attr_ex, read_sized,
     },
     object::{Object, User, Users},
     pd::Pd,
@@ -89,6 +90,17 @@ unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_att
     }))
 }
 
+/// Members of the attributes of a new one, without those of tag matching, which came later.
+pub(crate) unsafe fn init_attr_from_c(
+    attr: *const ibv_srq_init_attr_ex,
+) -> Result<ibv_srq_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let length = offset_of!(ibv_srq_init_attr_ex, tm_cap);
+    Ok(read_sized(attr, length, ibv_srq_init_attr_ex::zeroed()))
+}
+
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
@@ -96,9 +108,9 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
     let _call = Call::begin();
     let create = || -> Result<_> {
         Ctx::get(context)?;
-        let attr = attr.as_mut().ok_or(Errno::INVAL)?;
-        let given = |bit: u32| attr.comp_mask & bit != 0;
-        if attr.comp_mask
+        let mut full = init_attr_from_c(attr)?;
+        let given = |bit: u32| full.comp_mask & bit != 0;
+        if full.comp_mask
             & !(IBV_SRQ_INIT_ATTR_TYPE
                 | IBV_SRQ_INIT_ATTR_PD
                 | IBV_SRQ_INIT_ATTR_XRCD
@@ -109,18 +121,18 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(Errno::NOTSUPP);
         }
         let pd =
-            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
-        match if given(IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { IBV_SRQT_BASIC } {
-            IBV_SRQT_BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
-            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => create(
-                pd,
-                attr.srq_context,
-                &mut attr.attr,
-                Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)),
-            ),
-            IBV_SRQT_TM => Err(Errno::NOTSUPP),
-            _ => Err(Errno::INVAL),
-        }
+            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(full.pd)? } else { return Err(Errno::INVAL) };
+        let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
+            IBV_SRQT_BASIC => None,
+            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => {
+                Some((Xrcd::get(full.xrcd)?, Cq::get(full.cq)?))
+            }
+            IBV_SRQT_TM => return Err(Errno::NOTSUPP),
+            _ => return Err(Errno::INVAL),
+        };
+        let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
+        (*attr).attr = full.attr;
+        Ok(srq)
     };
     errno::pointer(create())
 }

@@ -131,8 +131,9 @@ unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
     let _call = Call::begin();
     Id::get(id)?.cm()?.disconnect()?;
-    if let Some(qp) = (*id).qp.as_mut() {
-        qp.state = IBV_QPS_ERR;
+    let qp = (*id).qp;
+    if !qp.is_null() {
+        (*qp).state = IBV_QPS_ERR;
     }
     Ok(())
 }

@@ -78,11 +78,11 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
 
 /// In network byte order, as its counterpart below.
 unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    id.as_ref().map_or(0, |id| address::port(&id.route.addr.src_addr))
+    if id.is_null() { 0 } else { address::port(&(*id).route.addr.src_addr) }
 }
 
 unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
-    id.as_ref().map_or(0, |id| address::port(&id.route.addr.dst_addr))
+    if id.is_null() { 0 } else { address::port(&(*id).route.addr.dst_addr) }
 }
 
 export!(

@@ -2,10 +2,13 @@
 
 use std::ffi::c_uint;
 
-use roce_provider::transport::{
-    mem::{LKey, RKey},
-    wire::Immediate,
-    work::{Data, Remote, SendFlags, Sge, SgeList},
+use roce_provider::{
+    copy_from_program,
+    transport::{
+        mem::{LKey, RKey},
+        wire::Immediate,
+        work::{Data, Remote, SendFlags, Sge, SgeList},
+    },
 };
 
 use crate::{
@@ -59,7 +62,9 @@ pub(crate) unsafe fn inline(
     }
     let mut bytes = smallvec::SmallVec::new();
     for (start, length) in pieces.filter(|&(_, length)| length > 0) {
-        bytes.extend_from_slice(std::slice::from_raw_parts(start, length));
+        let before = bytes.len();
+        bytes.resize(before + length, 0);
+        copy_from_program(start, &mut bytes[before..])?;
     }
     Ok(Data::Inline(bytes))
 }
