@@ -31,6 +31,8 @@ mod publish;
 mod readiness;
 mod region;
 #[doc(hidden)] // for the C interface
+pub mod signals;
+#[doc(hidden)] // for the C interface
 pub mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio;

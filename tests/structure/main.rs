@@ -46,6 +46,7 @@ const PROVIDER: Crate = Crate {
             "counters",
             "notify",
             "readiness",
+            "signals",
             "sync",
             "variables",
         ],

@@ -38,7 +38,7 @@ struct Held {
 impl Held {
     fn new(engine: Arc<Engine>) -> Self {
         // SAFETY: The guards borrow from the engine, which this value keeps where it is until after
-        // they are gone: it is never taken apart.
+        // they are gone: a value with a `Drop` cannot be taken apart.
         let borrowed = unsafe { &*Arc::as_ptr(&engine) };
         // in the same order as a thread that publishes
         let publisher = borrowed.publisher.lock();
@@ -54,6 +54,11 @@ impl Held {
             std::mem::forget(background.take()); // there is no such thread in this process
         }
     }
+}
+
+impl Drop for Held {
+    /// The fields are dropped after this, in their order.
+    fn drop(&mut self) {}
 }
 
 /// What the forking thread holds, taken from the last to the first: calls have engines' locks, and
@@ -72,8 +77,8 @@ thread_local! {
 /// Has engines, and calls of the C interface, survive forks; to be called before the first.
 pub fn survive_forks() {
     static DONE: AtomicBool = AtomicBool::new(false);
-    if DONE.swap(true, Ordering::SeqCst) {
-        return;
+    if DONE.swap(true, Ordering::SeqCst) || cfg!(miri) {
+        return; // Miri has no processes
     }
     // SAFETY: The three are functions that live as long as the process does: a library with this
     // code in it is never unloaded, because its threads run in it. If there is no memory for them,
@@ -113,4 +118,34 @@ unsafe extern "C" fn in_child() {
     let Some(mut held) = release() else { return };
     held.others.is_alone();
     held.engines.iter_mut().for_each(Held::lose_parent);
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::adapter::{Adapter, AdapterConfig};
+
+    use super::*;
+    use crate::engine::{EngineParts, Progress, Sinks};
+
+    /// The last handle of an engine may be the one that the forking thread has: it must not go
+    /// before its guards do.
+    #[test]
+    fn an_engine_goes_after_its_guards() {
+        let parts = EngineParts {
+            name: "test".into(),
+            adapter: Adapter::new(AdapterConfig::new([0; 32])),
+            link: Box::new(NullLink),
+            observer: None,
+            sinks: Sinks::default(),
+            watch: None,
+            publisher: None,
+        };
+        let engine = Engine::start(parts, Progress::Manual).unwrap();
+        let weak = Arc::downgrade(&engine);
+        let mut held = Held::new(engine);
+        held.lose_parent();
+        assert!(weak.upgrade().is_some_and(|engine| engine.shard.try_lock().is_none()));
+        drop(held);
+        assert!(weak.upgrade().is_none());
+    }
 }

@@ -11,7 +11,6 @@ mod fork;
 mod log;
 mod serve;
 mod shard;
-mod signals;
 mod sink;
 mod start;
 

@@ -16,13 +16,13 @@ use super::{
     fork,
     serve::{Engine, PUBLISH, Progress, add_descriptors},
     shard::Shard,
-    signals,
     sink::{CounterSink, Sinks},
 };
 use crate::{
     clock,
     link::{Link, Observer},
     port::Watch,
+    signals,
     sync::Mutex,
 };
 
