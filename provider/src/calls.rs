@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn a_fork_waits_for_calls_and_calls_wait_for_a_fork() {
         let forked = AtomicBool::new(false);
-        let call = Call::begin();
+        let call = Inside::enter();
         thread::scope(|scope| {
             let fork = scope.spawn(|| {
                 let others = NoOther::begin();
@@ -174,9 +174,9 @@ mod tests {
             while FORKING.load(Ordering::SeqCst) == 0 {
                 thread::yield_now();
             }
-            drop(Call::begin()); // inside another one: it would wait for itself
+            drop(Inside::enter()); // inside another one: it would wait for itself
             let other = scope.spawn(|| {
-                let _call = Call::begin();
+                let _inside = Inside::enter();
                 forked.load(Ordering::SeqCst)
             });
             thread::sleep(Duration::from_millis(20));
@@ -188,7 +188,7 @@ mod tests {
         drop(call);
 
         // what the other threads were about to do when the child was made
-        let call = Call::begin();
+        let call = Inside::enter();
         let mut others = NoOther::begin();
         INSIDE.fetch_add(1, Ordering::SeqCst);
         FORKING.fetch_add(1, Ordering::SeqCst);

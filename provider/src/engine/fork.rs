@@ -27,7 +27,8 @@ use crate::{calls::NoOther, link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// An engine, and its locks, which the forking thread holds.
+/// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if it
+/// was passed to a function that drops it, the guards' borrow would last as long as that function.
 struct Held {
     publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
@@ -142,8 +143,8 @@ mod tests {
         };
         let engine = Engine::start(parts, Progress::Manual).unwrap();
         let weak = Arc::downgrade(&engine);
-        let mut held = Held::new(engine);
-        held.lose_parent();
+        let mut held = vec![Held::new(engine)];
+        held.iter_mut().for_each(Held::lose_parent);
         assert!(weak.upgrade().is_some_and(|engine| engine.shard.try_lock().is_none()));
         drop(held);
         assert!(weak.upgrade().is_none());
