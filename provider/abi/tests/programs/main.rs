@@ -113,11 +113,13 @@ fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
     let directory = Directory::new();
     let capture = directory.file("%p.pcapng");
     let capture = ("ROCE_PCAP", capture.to_str().unwrap());
+    // copies are counted, and so logged
+    let log = [("ROCE_LOG", "debug"), ("ROCE_FAULT", "duplicate every 2")];
     for variables in [
         &[][..],
         &[("ROCE_SOCKETS_ONLY", "1")],
-        &[capture, ("ROCE_LOG", "debug")],
-        &[capture, ("ROCE_LOG", "debug"), ("ROCE_SOCKETS_ONLY", "1")],
+        &[capture, log[0], log[1]],
+        &[capture, log[0], log[1], ("ROCE_SOCKETS_ONLY", "1")],
     ] {
         if !run_compiled("cancellation", variables) {
             println!("no C compiler is installed: `a_thread_that_waits_can_be_cancelled` is left");
