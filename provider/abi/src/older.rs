@@ -44,7 +44,7 @@ impl Pages {
     }
 
     /// A copy of the first bytes of a structure, which end where the first page does.
-    fn hold<T>(&self, value: T, length: usize) -> *mut T {
+    fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
         unsafe {
             let place = self.0.byte_add(4096 - length).cast::<T>();
             place.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), length);
@@ -131,7 +131,7 @@ fn inline_data_is_copied_as_memory_that_may_be_registered() {
         };
         let qp = create_qp_ex(context.0, &mut { attr });
         let mr = ibv_reg_mr(pd.0, pages.0, 4096, 0); // from now on faults are survived
-        let mut post = |address: u64| {
+        let post = |address: u64| {
             let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };
             let mut wr = ibv_send_wr::zeroed();
             wr.opcode = IBV_WR_SEND;
