@@ -88,6 +88,41 @@ static void *moves(void *objects) {
     return objects;
 }
 
+static void *destroys(void *cq) {
+    EXPECT(ibv_destroy_cq(cq) == 0);
+    return NULL;
+}
+
+/* A fork does not wait for a call that waits for the program: here until an event is acknowledged. */
+static void fork_while_another_waits(void) {
+    struct ibv_context *context = open_loopback();
+    struct ibv_comp_channel *channel = ibv_create_comp_channel(context);
+    struct ibv_pd *pd = ibv_alloc_pd(context);
+    struct ibv_cq *cq = ibv_create_cq(context, 16, NULL, channel, 0), *told;
+    EXPECT(channel != NULL && pd != NULL && cq != NULL && ibv_req_notify_cq(cq, 0) == 0);
+    struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = IBV_QPT_RC,
+        .cap = {.max_send_wr = 1, .max_recv_wr = 1, .max_send_sge = 1, .max_recv_sge = 1}};
+    struct ibv_qp *qp = ibv_create_qp(pd, &attr);
+    EXPECT(qp != NULL);
+    connect_with_itself(qp);
+    struct ibv_qp_attr to_error = {.qp_state = IBV_QPS_ERR};
+    struct ibv_recv_wr recv = {0}, *bad;
+    void *told_context;
+    EXPECT(ibv_post_recv(qp, &recv, &bad) == 0 && ibv_modify_qp(qp, &to_error, IBV_QP_STATE) == 0);
+    EXPECT(ibv_get_cq_event(channel, &told, &told_context) == 0 && told == cq && ibv_destroy_qp(qp) == 0);
+    pthread_t thread;
+    EXPECT(pthread_create(&thread, NULL, destroys, cq) == 0);
+    usleep(50000); /* it waits now, most probably */
+    pid_t pid = fork();
+    if (pid == 0)
+        _exit(0);
+    int status;
+    EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    ibv_ack_cq_events(cq, 1);
+    EXPECT(pthread_join(thread, NULL) == 0 && ibv_destroy_comp_channel(channel) == 0 && ibv_dealloc_pd(pd) == 0);
+    EXPECT(ibv_close_device(context) == 0);
+}
+
 /* What it has inherited can be looked at and destroyed, and what it opens is its own. */
 static void child(struct objects inherited) {
     alarm(20);
@@ -103,6 +138,7 @@ static void child(struct objects inherited) {
 
 int main(void) {
     alarm(50);
+    fork_while_another_waits();
     struct objects inherited = make(), moved = make();
     void *(*const calls[])(void *) = {opens, lists, moves};
     pthread_t threads[3];
