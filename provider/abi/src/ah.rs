@@ -74,7 +74,7 @@ unsafe fn reply_path(
     }
     // it stands in the receive buffer
     let mut area = [0; size_of::<ibv_grh>()];
-    copy_from_program(grh.cast(), &mut area)?;
+    copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
     let mut attr =
         address::to_c(&ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::INVAL)?);
     attr.grh.hop_limit = HOP_LIMIT;

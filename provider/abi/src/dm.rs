@@ -133,7 +133,7 @@ unsafe extern "C" fn memcpy_to_dm(
         check(dm, offset, length)?;
         for at in (0..length).step_by(PIECE) {
             let piece = &mut piece[..PIECE.min(length - at)];
-            copy_from_program(from.cast::<u8>().add(at), piece)?;
+            copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
             dm.memory.write_at(offset + at, piece)?;
         }
         Ok(())

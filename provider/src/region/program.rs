@@ -7,19 +7,28 @@ use roce_transport::mem::MemoryFault;
 
 use super::{kernel, routines};
 
-/// Copies what is at `address` into `to`.
+/// Copies `length` bytes at `address` to `to`, which need not hold anything yet.
 ///
 /// # Errors
 /// The memory is not there, and that was noticed: elsewhere it is a fault of the program's.
 ///
 /// # Safety
-/// The memory may be read.
-pub unsafe fn copy_from_program(address: *const u8, to: &mut [u8]) -> Result<(), MemoryFault> {
+/// The memory may be read. `to` is for writing, of this length, and nobody else's.
+pub unsafe fn copy_from_program(
+    address: *const u8,
+    to: *mut u8,
+    length: usize,
+) -> Result<(), MemoryFault> {
     if !routines::EXIST {
+        // SAFETY: By the contract; what it refers to is written first.
+        let to = unsafe {
+            to.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(to, length)
+        };
         return kernel::read(address.addr(), to);
     }
     // SAFETY: It writes `to`, and reads what the caller says may be read.
-    let answer = unsafe { routines::copy_in(to.as_mut_ptr(), address.addr(), to.len()) };
+    let answer = unsafe { routines::copy_in(to, address.addr(), length) };
     if answer == 0 { Ok(()) } else { Err(MemoryFault) }
 }
 

@@ -60,11 +60,13 @@ pub(crate) unsafe fn inline(
     if length.is_none_or(|length| length > limit as usize) {
         return Err(Errno::INVAL);
     }
-    let mut bytes = smallvec::SmallVec::new();
+    let mut bytes = smallvec::SmallVec::<[u8; 64]>::new();
     for (start, length) in pieces.filter(|&(_, length)| length > 0) {
         let before = bytes.len();
-        bytes.resize(before + length, 0);
-        copy_from_program(start, &mut bytes[before..])?;
+        bytes.reserve(length);
+        // SAFETY: There is room for so many bytes, and they are there once they are copied.
+        copy_from_program(start, bytes.as_mut_ptr().add(before), length)?;
+        bytes.set_len(before + length);
     }
     Ok(Data::Inline(bytes))
 }
