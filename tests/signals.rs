@@ -369,6 +369,40 @@ fn a_thread_that_blocks_the_signals() {
     assert_eq!(mask(libc::SIG_BLOCK, &one), [true; 3]);
 }
 
+/// Address of a variable of [`where_am_i`].
+static STACK: AtomicUsize = AtomicUsize::new(0);
+
+extern "C" fn where_am_i(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    STACK.store(&raw const signal as usize, Ordering::SeqCst);
+    repair(signal, info, context);
+}
+
+#[test]
+fn a_thread_with_a_stack_for_handlers() {
+    if let Some(status) = in_child("a_thread_with_a_stack_for_handlers") {
+        return assert!(status.success(), "{status}");
+    }
+    const SIZE: usize = 16 << 10;
+    set_handler(libc::SIGSEGV, where_am_i);
+    let (foreign, own) = (Pages::new(), Pages::new());
+    PAGES.store(own.0 as usize, Ordering::Relaxed);
+    let memory = foreign.memory();
+    let mut stack = vec![0u8; SIZE];
+    let start = stack.as_mut_ptr();
+    let wanted = libc::stack_t { ss_sp: start.cast(), ss_flags: 0, ss_size: SIZE };
+    // SAFETY: the stack stays, and its length is true; the one before comes back
+    unsafe {
+        let mut before = mem::zeroed();
+        assert_eq!(libc::sigaltstack(&raw const wanted, &raw mut before), 0);
+        survive(&memory);
+        own.protect(libc::PROT_NONE);
+        own.touch();
+        assert_eq!(libc::sigaltstack(&raw const before, null_mut()), 0);
+    }
+    let at = STACK.load(Ordering::SeqCst);
+    assert!((start as usize..start as usize + SIZE).contains(&at), "it ran elsewhere");
+}
+
 #[test]
 fn many_threads_that_fault_at_once() {
     if let Some(status) = in_child("many_threads_that_fault_at_once") {

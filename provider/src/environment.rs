@@ -26,6 +26,8 @@ use std::collections::BTreeSet;
 
 use thiserror::Error;
 
+#[cfg(feature = "log")]
+use crate::cancel::Uncancelled;
 pub use crate::variables::{
     DEVICES, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS,
     value,
@@ -139,12 +141,27 @@ pub fn init_log() -> Result<(), EnvironmentError> {
     let level: tracing::Level = level.trim().parse().map_err(|_| EnvironmentError::Log(level))?;
     let subscriber = tracing_subscriber::fmt()
         .with_max_level(level)
-        .with_writer(std::io::stderr)
+        .with_writer(|| LogWriter(Uncancelled::begin(), std::io::stderr()))
         .with_target(false)
         .with_ansi(false)
         .finish();
     let _ = tracing::subscriber::set_global_default(subscriber); // the program has one already
     Ok(())
+}
+
+/// Standard error, to which a thread writes a line that it finishes.
+#[cfg(feature = "log")]
+struct LogWriter(#[allow(dead_code, reason = "only held")] Uncancelled, std::io::Stderr);
+
+#[cfg(feature = "log")]
+impl std::io::Write for LogWriter {
+    fn write(&mut self, line: &[u8]) -> std::io::Result<usize> {
+        self.1.write(line)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.1.flush()
+    }
 }
 
 /// The seed of the faults as text; nothing is 0.

@@ -13,6 +13,10 @@
 //! queue pairs by address and port.
 
 mod bind;
+#[doc(hidden)] // for the C interface
+pub mod calls;
+#[doc(hidden)] // for the C interface
+pub mod cancel;
 mod clock;
 pub mod cm;
 mod counters;
@@ -27,6 +31,8 @@ mod publish;
 mod readiness;
 mod region;
 #[doc(hidden)] // for the C interface
+pub mod signals;
+#[doc(hidden)] // for the C interface
 pub mod sync;
 #[cfg(feature = "tokio")]
 pub mod tokio;
@@ -36,10 +42,14 @@ mod verbs;
 pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use engine::Progress;
+#[doc(hidden)] // for the C interface
+pub use engine::survive_forks;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
+#[doc(hidden)] // for the C interface
+pub use region::{copy_from_program, copy_to_program};
 pub use verbs::{
     AddressHandle, AhFromWcError, AsyncEvent, AsyncEvents, AtomicCap, AttachError, BadWorkRequest,
     ChannelError, ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context,

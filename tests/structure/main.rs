@@ -9,6 +9,7 @@ use std::{collections::BTreeSet, path::Path, sync::LazyLock};
 use graph::Layers;
 use modules::{Edges, Modules, in_folder};
 
+mod entries;
 mod fixture;
 mod graph;
 mod modules;
@@ -37,7 +38,18 @@ const PROVIDER: Crate = Crate {
     folder: "provider/src",
     root: "lib.rs",
     layers: &[
-        &["clock", "readiness", "bind", "counters", "notify", "sync", "variables"],
+        &[
+            "bind",
+            "calls",
+            "cancel",
+            "clock",
+            "counters",
+            "notify",
+            "readiness",
+            "signals",
+            "sync",
+            "variables",
+        ],
         &["region", "fabric"],
         &["port", "link"],
         &["engine"],
@@ -53,7 +65,7 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
-        &["errno", "export", "sync", "message", "list"],
+        &["errno", "export", "sync", "message", "list", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
         &["table"],

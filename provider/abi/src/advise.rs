@@ -5,7 +5,7 @@ use std::{
     slice,
 };
 
-use roce_provider::transport::mem::Access;
+use roce_provider::{calls::Call, transport::mem::Access};
 
 use crate::{
     errno::{self, Errno, Result},
@@ -24,6 +24,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
     parts: *mut ibv_sge,
     number: u32,
 ) -> c_int {
+    let _call = Call::begin();
     let advise = || {
         let object = Pd::get(pd)?;
         // IBV_ADVISE_MR_FLAG_FLUSH: to wait until the pages are there, which is done in any case

@@ -2,7 +2,7 @@
 
 use std::{cell::UnsafeCell, ffi::c_int};
 
-use roce_provider::AddressHandle;
+use roce_provider::{AddressHandle, calls::Call, copy_from_program};
 
 use crate::{
     context::Ctx,
@@ -35,10 +35,12 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
 }
 
 unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
+    let _call = Call::begin();
     errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(pd, attr)))
 }
 
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
+    let _call = Call::begin();
     let free = Ah::get(ah).map(|_| ());
     errno::status(free.map(|()| drop(Ah::from_raw(ah))))
 }
@@ -67,9 +69,14 @@ unsafe fn reply_path(
     if wc.wc_flags & IBV_WC_GRH == 0 {
         return Ok(link);
     }
-    let area = grh.cast::<[u8; size_of::<ibv_grh>()]>().as_ref().ok_or(Errno::INVAL)?;
+    if grh.is_null() {
+        return Err(Errno::INVAL);
+    }
+    // it stands in the receive buffer
+    let mut area = [0; size_of::<ibv_grh>()];
+    copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
     let mut attr =
-        address::to_c(&ctx.inner.context.init_ah_from_wc(area).map_err(|_| Errno::INVAL)?);
+        address::to_c(&ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::INVAL)?);
     attr.grh.hop_limit = HOP_LIMIT;
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
 }
@@ -81,6 +88,7 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     grh: *mut ibv_grh,
     attr: *mut ibv_ah_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(reply_path(context, port, wc, grh).map(|found| *attr = found))
 }
 
@@ -90,6 +98,7 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
     grh: *mut ibv_grh,
     port: u8,
 ) -> *mut ibv_ah {
+    let _call = Call::begin();
     let context = Pd::get(pd).map(Pd::context);
     errno::pointer(context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)))
 }

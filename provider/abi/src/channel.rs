@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use roce_provider::CompletionChannel;
+use roce_provider::{CompletionChannel, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
@@ -18,7 +18,7 @@ use crate::{
     export::export,
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     object::{Object, Users},
-    wait::{blocking, wait_readable},
+    wait::{blocking, may_end_here, wait_readable},
 };
 
 /// A completion channel as programs hold it.
@@ -66,10 +66,12 @@ pub(crate) unsafe fn count(channel: *mut ibv_comp_channel, change: c_int) {
 pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
+    let _call = Call::begin();
     errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.into_raw())))
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+    let _call = Call::begin();
     let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
     errno::status(free.map(|()| drop(Channel::from_raw(channel))))
 }
@@ -80,8 +82,13 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
     cq: *mut *mut ibv_cq,
     cq_context: *mut *mut c_void,
 ) -> c_int {
+    may_end_here();
     loop {
-        match Channel::get(channel).map(Channel::take) {
+        let taken = {
+            let _call = Call::begin();
+            Channel::get(channel).map(Channel::take)
+        };
+        match taken {
             Ok(Some(taken)) => {
                 *cq = taken;
                 *cq_context = (*taken).cq_context;

@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, MutexGuard},
 };
 
-use roce_provider::{AsyncEvents, Context, OpenError};
+use roce_provider::{AsyncEvents, Context, OpenError, calls::Call};
 
 use crate::{
     command_file::CommandFile,
@@ -19,7 +19,7 @@ use crate::{
     layout::{ibv_context, verbs_context},
     message,
     object::Object,
-    sync::{Condvar, Mutex},
+    sync::{Changes, Mutex},
     wait::blocking,
 };
 
@@ -39,7 +39,7 @@ pub(crate) struct ContextInner {
     pub(crate) command_file: Arc<CommandFile>,
     objects: Mutex<Objects>,
     /// Notified when every event about some object is acknowledged.
-    acknowledged: Condvar,
+    acknowledged: Changes,
 }
 
 /// Objects that events can be about: the program's pointers, as numbers, by the adapter's numbers.
@@ -78,17 +78,17 @@ impl ContextInner {
         *left = left.saturating_sub(number);
         if *left == 0 {
             objects.unacknowledged.remove(&pointer);
-            self.acknowledged.notify_all();
+            drop(objects);
+            self.acknowledged.announce();
         }
     }
 
     /// For an object that is being destroyed: after `remove` there are no more events about it, and
     /// those that the program has taken are waited for until it has acknowledged them.
     pub(crate) fn remove_object(&self, pointer: usize, remove: impl FnOnce(&mut Objects)) {
-        let mut objects = self.objects();
-        remove(&mut objects);
-        let outstanding = |objects: &mut Objects| objects.unacknowledged.contains_key(&pointer);
-        drop(self.acknowledged.wait_while(objects, outstanding));
+        remove(&mut self.objects());
+        let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
+        self.acknowledged.wait_for(|| are_acknowledged().then_some(()));
     }
 }
 
@@ -146,7 +146,7 @@ impl Ctx {
             events,
             command_file,
             objects: Mutex::default(),
-            acknowledged: Condvar::new(),
+            acknowledged: Changes::new(),
         };
         let context = Box::new(Self {
             verbs: UnsafeCell::new(verbs),
@@ -159,6 +159,7 @@ impl Ctx {
 }
 
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
+    let _call = Call::begin();
     let ctx = match Ctx::get(context) {
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
         Err(error) => return errno::status(Err(error)),

@@ -7,6 +7,8 @@ use std::{
     sync::Arc,
 };
 
+use roce_provider::calls::Call;
+
 use crate::{
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
@@ -47,6 +49,7 @@ pub(crate) unsafe extern "C" fn create_counters(
     context: *mut ibv_context,
     attr: *mut ibv_counters_init_attr,
 ) -> *mut ibv_counters {
+    let _call = Call::begin();
     let create = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
@@ -59,6 +62,7 @@ pub(crate) unsafe extern "C" fn create_counters(
 
 /// `ibv_destroy_counters`.
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
+    let _call = Call::begin();
     errno::status(Counters::get(counters).map(|_| drop(Counters::from_raw(counters))))
 }
 
@@ -69,6 +73,7 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
     attr: *mut ibv_counter_attach_attr,
     flow: *mut c_void,
 ) -> c_int {
+    let _call = Call::begin();
     let attach = |counters: &Counters| {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         if !flow.is_null() || attr.comp_mask != 0 {
@@ -90,6 +95,7 @@ pub(crate) unsafe extern "C" fn read_counters(
     number: u32,
     flags: u32,
 ) -> c_int {
+    let _call = Call::begin();
     let read = |counters: &Counters| -> Result<()> {
         let attached = counters.attached.lock();
         if flags & !IBV_READ_COUNTERS_ATTR_PREFER_CACHED != 0

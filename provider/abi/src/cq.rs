@@ -8,6 +8,7 @@ use std::{
 
 use roce_provider::{
     CompletionQueue,
+    calls::Call,
     transport::work::{NotifyKind, Wc},
 };
 
@@ -77,6 +78,11 @@ impl Cq {
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
+    /// The structure that programs see, which they do not yet.
+    pub(crate) const fn functions(&mut self) -> &mut ibv_cq_ex {
+        self.c.get_mut()
+    }
+
     /// Hands it to the program, which gets its events from then on.
     pub(crate) fn start(self) -> *mut ibv_cq {
         let (ctx, id) = (self.ctx.clone(), self.cq.id().0);
@@ -95,6 +101,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     channel: *mut ibv_comp_channel,
     comp_vector: c_int,
 ) -> *mut ibv_cq {
+    let _call = Call::begin();
     // negative numbers are too great
     errno::pointer(
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start),
@@ -102,6 +109,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
+    let _call = Call::begin();
     let free = Cq::get(cq).and_then(|object| {
         object.users.none_left()?;
         let id = object.cq.id().0;
@@ -115,6 +123,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
+    let _call = Call::begin();
     let resize = |object: &Cq| -> Result<()> {
         object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
@@ -152,6 +161,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {
+    let _call = Call::begin();
     if let Ok(object) = Cq::get(cq) {
         object.ctx.acknowledge(cq as usize, number);
     }

@@ -3,10 +3,14 @@
 
 use std::{
     ffi::{c_int, c_uint},
+    mem::offset_of,
     time::{Duration, SystemTime},
 };
 
-use roce_provider::transport::work::{CqModeration, Wc, WcOk};
+use roce_provider::{
+    calls::Call,
+    transport::work::{CqModeration, Wc, WcOk},
+};
 
 use crate::{
     batch::Batch,
@@ -14,7 +18,7 @@ use crate::{
     errno::{self, Errno, Result},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
-        ibv_poll_cq_attr,
+        ibv_poll_cq_attr, read_sized,
     },
     object::Object,
     pd::Pd,
@@ -32,7 +36,23 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
-    errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(context, attr)))
+    let _call = Call::begin();
+    errno::pointer(given(attr).and_then(|attr| create(context, &attr)))
+}
+
+/// Members of the attributes, as far as the program has them.
+unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let length = match (*attr).comp_mask {
+        mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
+        mask if mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0 => {
+            offset_of!(ibv_cq_init_attr_ex, parent_domain)
+        }
+        _ => offset_of!(ibv_cq_init_attr_ex, flags),
+    };
+    Ok(read_sized(attr, length, ibv_cq_init_attr_ex::zeroed()))
 }
 
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
@@ -56,9 +76,8 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
         cq.batch = Batch::new(Wc::UNUSED);
     }
     cq.parent = parent.map(|parent| parent.users.add());
-    let cq = cq.start().cast::<ibv_cq_ex>();
-    set_functions(&mut *cq);
-    Ok(cq)
+    set_functions(cq.functions());
+    Ok(cq.start().cast())
 }
 
 fn set_functions(cq: &mut ibv_cq_ex) {
@@ -178,6 +197,7 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
 
 /// `ibv_modify_cq`.
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
+    let _call = Call::begin();
     let modify = |object: &Cq| -> Result<()> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         match attr.attr_mask {

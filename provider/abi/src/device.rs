@@ -9,7 +9,9 @@ use std::{
     time::Duration,
 };
 
-use roce_provider::{Context, Device, OpenError, OpenOptions, environment, link::BindError};
+use roce_provider::{
+    Context, Device, OpenError, OpenOptions, calls::Call, environment, link::BindError,
+};
 
 use crate::{
     errno::{self, Errno, Result},
@@ -214,6 +216,7 @@ impl Dev {
 }
 
 unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
+    let _call = Call::begin();
     let devices = all();
     if !number.is_null() {
         // SAFETY: The caller gives a place for the number.
@@ -241,11 +244,13 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 }
 
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
+    let _call = Call::begin();
     // SAFETY: A device of a list.
     unsafe { Dev::get(device) }.map_or(0, Dev::guid)
 }
 
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
+    let _call = Call::begin();
     // SAFETY: A device of a list.
     unsafe { Dev::get(device) }.map_or(-1, |dev| dev.index)
 }

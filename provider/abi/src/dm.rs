@@ -3,11 +3,12 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_uint, c_void},
-    slice,
     sync::Arc,
 };
 
-use roce_provider::{DeviceMemory, DeviceMemoryError};
+use roce_provider::{
+    DeviceMemory, DeviceMemoryError, calls::Call, copy_from_program, copy_to_program,
+};
 
 use crate::{
     command_file::Importable,
@@ -25,6 +26,10 @@ const LOG_PAGE: u32 = 12;
 
 /// Size of the words that programs copy, as memory on a bus needs it.
 const WORD: usize = 4;
+
+/// Number of bytes that are copied at a time. The program's memory may be registered, so that a peer
+/// may write it meanwhile.
+const PIECE: usize = 1024;
 
 /// Device memory as programs hold it.
 #[repr(C)]
@@ -66,6 +71,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
     context: *mut ibv_context,
     attr: *mut ibv_alloc_dm_attr,
 ) -> *mut ibv_dm {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
@@ -82,6 +88,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 
 /// `ibv_free_dm`.
 pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
+    let _call = Call::begin();
     let free = Dm::get(dm).and_then(|object| {
         object.users.none_left()?;
         object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
@@ -98,6 +105,7 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     length: usize,
     access: c_uint,
 ) -> *mut ibv_mr {
+    let _call = Call::begin();
     let register = || -> Result<*mut ibv_mr> {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;
@@ -121,8 +129,14 @@ unsafe extern "C" fn memcpy_to_dm(
     length: usize,
 ) -> c_int {
     errno::status(place(dm, offset, from, length).and_then(|(dm, offset)| {
-        let from = if length == 0 { &[] } else { slice::from_raw_parts(from.cast(), length) };
-        Ok(dm.memory.write_at(offset, from)?)
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
+            dm.memory.write_at(offset + at, piece)?;
+        }
+        Ok(())
     }))
 }
 
@@ -134,9 +148,21 @@ unsafe extern "C" fn memcpy_from_dm(
     length: usize,
 ) -> c_int {
     errno::status(place(dm, offset, to, length).and_then(|(dm, offset)| {
-        let to = if length == 0 { &mut [] } else { slice::from_raw_parts_mut(to.cast(), length) };
-        Ok(dm.memory.read_at(offset, to)?)
+        let mut piece = [0; PIECE];
+        check(dm, offset, length)?;
+        for at in (0..length).step_by(PIECE) {
+            let piece = &mut piece[..PIECE.min(length - at)];
+            dm.memory.read_at(offset + at, piece)?;
+            copy_to_program(to.cast::<u8>().add(at), piece)?;
+        }
+        Ok(())
     }))
+}
+
+/// `EFAULT` for what is not inside, before anything is copied.
+fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
+    let end = offset.checked_add(length);
+    if end.is_some_and(|end| end <= dm.memory.len()) { Ok(()) } else { Err(Errno(libc::EFAULT)) }
 }
 
 unsafe fn place<'a>(

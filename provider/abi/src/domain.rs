@@ -1,14 +1,15 @@
 //! Thread domains and parent domains.
 
-use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
+use std::{cell::UnsafeCell, ffi::c_int, mem::offset_of, sync::Arc};
 
-use roce_provider::ThreadDomain;
+use roce_provider::{ThreadDomain, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
     layout::{
         consts::*, ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr,
+        read_sized,
     },
     object::{Object, Users},
     pd::Pd,
@@ -34,6 +35,7 @@ pub(crate) unsafe extern "C" fn alloc_td(
     context: *mut ibv_context,
     attr: *mut ibv_td_init_attr,
 ) -> *mut ibv_td {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
             return Err(Errno::INVAL);
@@ -47,8 +49,23 @@ pub(crate) unsafe extern "C" fn alloc_td(
 
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
+    let _call = Call::begin();
     let free = Td::get(td).and_then(|td| td.users.none_left());
     errno::status(free.map(|()| drop(Td::from_raw(td))))
+}
+
+/// Members of the attributes, as far as the program has them.
+unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let has_allocators = (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
+    let length = if has_allocators {
+        offset_of!(ibv_parent_domain_init_attr, pd_context)
+    } else {
+        offset_of!(ibv_parent_domain_init_attr, alloc)
+    };
+    Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
 }
 
 /// `ibv_alloc_parent_domain`. A program's allocators are for the rings of queues that a device
@@ -57,8 +74,9 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
     attr: *mut ibv_parent_domain_init_attr,
 ) -> *mut ibv_pd {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| -> Result<*mut ibv_pd> {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = given(attr)?;
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
         if attr.comp_mask

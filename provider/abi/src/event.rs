@@ -2,14 +2,14 @@
 
 use std::ffi::{c_int, c_uint};
 
-use roce_provider::AsyncEvent;
+use roce_provider::{AsyncEvent, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
     errno,
     export::export,
     layout::{Element, consts::*, ibv_async_event, ibv_context, ibv_cq},
-    wait::wait_readable,
+    wait::{may_end_here, wait_readable},
 };
 
 /// Subject of an event.
@@ -74,8 +74,13 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
     context: *mut ibv_context,
     event: *mut ibv_async_event,
 ) -> c_int {
+    may_end_here();
     loop {
-        match Ctx::get(context).map(|ctx| ctx.inner.take_async_event()) {
+        let taken = {
+            let _call = Call::begin();
+            Ctx::get(context).map(|ctx| ctx.inner.take_async_event())
+        };
+        match taken {
             Ok(Some(taken)) => {
                 *event = taken;
                 return 0;
@@ -90,6 +95,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_async_event(event: *mut ibv_async_event) {
+    let _call = Call::begin();
     // events of objects, which all start with their context
     if !matches!(
         (*event).event_type,

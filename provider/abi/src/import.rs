@@ -2,6 +2,8 @@
 
 use std::ffi::c_int;
 
+use roce_provider::calls::Call;
+
 use crate::{
     command_file::{CommandFile, Importable},
     context::Ctx,
@@ -17,6 +19,7 @@ use crate::{
 
 /// The descriptor belongs to the context from then on.
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
+    let _call = Call::begin();
     let import = || {
         let command_file = CommandFile::of(command).ok_or(Errno::INVAL)?;
         table::open(command_file.dev.open_or_down(), command_file, Some(command))
@@ -25,6 +28,7 @@ unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
 }
 
 unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
+    let _call = Call::begin();
     let import = |ctx: &Ctx| {
         let domain = ctx.inner.command_file.import(handle, |object| match object {
             Importable::Pd(pd) => Some(Pd::get(pd as *const ibv_pd).ok()?.domain.clone()),
@@ -36,6 +40,7 @@ unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *m
 }
 
 unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
+    let _call = Call::begin();
     if !pd.is_null() {
         drop(Pd::from_raw(pd));
     }
@@ -43,6 +48,7 @@ unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
 
 /// The address of its memory is not known where it is imported.
 unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+    let _call = Call::begin();
     let import = |pd: &Pd| {
         let (region, length) = pd.ctx.command_file.import(handle, |object| match object {
             Importable::Mr(mr) => {
@@ -57,12 +63,14 @@ unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
 }
 
 unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
+    let _call = Call::begin();
     if !mr.is_null() {
         drop(Mr::from_raw(mr));
     }
 }
 
 unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
+    let _call = Call::begin();
     let import = |ctx: &Ctx| {
         let memory = ctx.inner.command_file.import(handle, |object| match object {
             Importable::Dm(dm) => Some(Dm::get(dm as *const ibv_dm).ok()?.memory.clone()),
@@ -74,6 +82,7 @@ unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *m
 }
 
 unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
+    let _call = Call::begin();
     if !dm.is_null() {
         drop(Dm::from_raw(dm));
     }

@@ -33,12 +33,15 @@ mod import;
 mod kernel;
 mod layout;
 mod list;
+mod load;
 mod mcast;
 mod message;
 mod modify;
 mod mr;
 mod mw;
 mod object;
+#[cfg(test)]
+mod older;
 mod pd;
 mod port;
 mod post;

@@ -4,6 +4,7 @@ use std::ffi::c_int;
 
 use roce_provider::{
     AttachError,
+    calls::Call,
     transport::{adapter::McastError, addr::Gid},
 };
 
@@ -40,6 +41,7 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|qp| {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
         let mut groups = qp.groups.lock();
@@ -56,6 +58,7 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     group: *const ibv_gid,
     _lid: u16,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|qp| -> Result<()> {
         let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
         let mut groups = qp.groups.lock();

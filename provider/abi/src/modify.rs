@@ -8,6 +8,7 @@ use std::ffi::c_int;
 
 use roce_provider::{
     QueuePair,
+    calls::Call,
     transport::{
         addr::{QKey, Qpn},
         psn::Psn,
@@ -26,7 +27,7 @@ use crate::{
     qp::Qp,
     translate::{
         address, mtu,
-        qp::{path_migration_from_c, state_from_c},
+        qp::{attr_from_c, path_migration_from_c, state_from_c},
         rights,
     },
 };
@@ -229,11 +230,16 @@ fn changes(attr: &ibv_qp_attr, mask: u32) -> Result<QpUpdate> {
     })
 }
 
-unsafe extern "C" fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+pub(crate) unsafe extern "C" fn ibv_modify_qp(
+    qp: *mut ibv_qp,
+    attr: *mut ibv_qp_attr,
+    mask: c_int,
+) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|object| {
-        let (attr, mask) = (attr.as_ref().ok_or(Errno::INVAL)?, known(mask)?);
+        let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
         let QpInfo { qp_type, state, .. } = object.qp.query();
-        Transition::of(qp_type, state, attr, mask)?.apply(&object.qp)?;
+        Transition::of(qp_type, state, &attr, mask)?.apply(&object.qp)?;
         if mask & IBV_QP_STATE != 0 {
             (*qp).state = attr.qp_state;
         }

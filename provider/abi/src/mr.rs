@@ -6,7 +6,9 @@ use std::{
     sync::Arc,
 };
 
-use roce_provider::{ForeignMemory, MemoryRegion, NullRegion, ReregMr, transport::mem::Memory};
+use roce_provider::{
+    ForeignMemory, MemoryRegion, NullRegion, ReregMr, calls::Call, transport::mem::Memory,
+};
 
 use crate::{
     command_file::{CommandFile, Importable},
@@ -173,6 +175,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     length: usize,
     access: c_int,
 ) -> *mut ibv_mr {
+    let _call = Call::begin();
     errno::pointer(register(pd, address, length, address as u64, access as c_uint))
 }
 
@@ -183,6 +186,7 @@ unsafe extern "C" fn ibv_reg_mr_iova(
     iova: u64,
     access: c_int,
 ) -> *mut ibv_mr {
+    let _call = Call::begin();
     errno::pointer(register(pd, address, length, iova, access as c_uint))
 }
 
@@ -193,10 +197,12 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     iova: u64,
     access: c_uint,
 ) -> *mut ibv_mr {
+    let _call = Call::begin();
     errno::pointer(register(pd, address, length, iova, access))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+    let _call = Call::begin();
     let free = Mr::get(mr).and_then(|object| {
         if let Some(region) = object.region() {
             region.deregister()?;
@@ -259,6 +265,7 @@ unsafe extern "C" fn ibv_rereg_mr(
     length: usize,
     access: c_int,
 ) -> c_int {
+    let _call = Call::begin();
     let unknown = flags
         & !(IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS);
     if flags == 0
@@ -277,6 +284,7 @@ unsafe extern "C" fn ibv_rereg_mr(
 
 /// `ibv_alloc_null_mr`.
 pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+    let _call = Call::begin();
     let alloc = |pd: &Pd| {
         Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
     };

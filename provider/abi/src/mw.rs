@@ -7,6 +7,7 @@ use std::{
 
 use roce_provider::{
     MemoryWindow,
+    calls::Call,
     transport::{
         mem::{Access, LKey, RKey, WindowBind, WindowId, WindowType},
         qp::QpType,
@@ -38,6 +39,7 @@ unsafe impl Object for Mw {
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
+    let _call = Call::begin();
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let window_type = match number {
             IBV_MW_TYPE_1 => WindowType::Type1,
@@ -58,6 +60,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
 }
 
 pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
+    let _call = Call::begin();
     let free = Mw::get(mw).map(|_| ());
     errno::status(free.map(|()| drop(Mw::from_raw(mw))))
 }
@@ -68,13 +71,12 @@ pub(crate) unsafe fn bind(
     rkey: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
-    let mw = mw.as_ref().ok_or(Errno::INVAL)?;
-    if WindowId::of(RKey(rkey)) != WindowId::of(RKey(mw.rkey)) {
+    if mw.is_null() || WindowId::of(RKey(rkey)) != WindowId::of(RKey((*mw).rkey)) {
         return Err(Errno::INVAL);
     }
     Ok(WindowBind {
         rkey: RKey(rkey),
-        region: LKey(info.mr.as_ref().map_or(0, |mr| mr.lkey)),
+        region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
         // rights of the owner mean nothing for a window
@@ -90,8 +92,11 @@ pub(crate) unsafe extern "C" fn bind_mw(
     request: *mut ibv_mw_bind,
 ) -> c_int {
     errno::status(Qp::get(qp).and_then(|qp| {
-        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request.as_ref().ok_or(Errno::INVAL)?;
-        let rkey = RKey(mw.as_ref().ok_or(Errno::INVAL)?.rkey).next().0;
+        if request.is_null() || mw.is_null() {
+            return Err(Errno::INVAL);
+        }
+        let ibv_mw_bind { wr_id, send_flags, bind_info } = *request;
+        let rkey = RKey((*mw).rkey).next().0;
         // type 1 is for connections, and has the addresses of its region
         if qp.qp_type == QpType::Ud || bind_info.mw_access_flags & IBV_ACCESS_ZERO_BASED != 0 {
             return Err(Errno::INVAL);

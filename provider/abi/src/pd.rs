@@ -2,7 +2,7 @@
 
 use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
-use roce_provider::ProtectionDomain;
+use roce_provider::{ProtectionDomain, calls::Call};
 
 use crate::{
     command_file::Importable,
@@ -75,11 +75,13 @@ impl Pd {
 }
 
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
+    let _call = Call::begin();
     let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?)) };
     errno::pointer(Ctx::get(context).and_then(alloc))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
+    let _call = Call::begin();
     let free = Pd::get(pd).and_then(|object| {
         object.users.none_left()?;
         object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));

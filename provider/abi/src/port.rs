@@ -4,6 +4,7 @@ use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
     Context, DeviceAttr, PortAttr,
+    calls::Call,
     transport::addr::{Gid, PKey},
 };
 
@@ -13,8 +14,8 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{
-        consts::*, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid, ibv_gid_entry,
-        ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
+        consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
+        ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
     },
     translate::mtu,
 };
@@ -73,19 +74,13 @@ fn port_1(port: u8) -> Result<()> {
     if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
 }
 
-/// Copies a structure, cut to the size of the caller's, which is filled up with zeros.
-unsafe fn copy_sized<T>(from: &T, to: *mut T, room: usize) {
-    to.cast::<u8>().write_bytes(0, room);
-    to.cast::<u8>()
-        .copy_from_nonoverlapping(std::ptr::from_ref(from).cast(), room.min(size_of::<T>()));
-}
-
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
     attr: *mut ibv_port_attr,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
@@ -100,6 +95,7 @@ unsafe extern "C" fn ibv_query_port(
     port: u8,
     attr: *mut ibv_port_attr,
 ) -> c_int {
+    let _call = Call::begin();
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
 }
 
@@ -156,6 +152,7 @@ unsafe extern "C" fn ibv_query_device(
     context: *mut ibv_context,
     attr: *mut ibv_device_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
@@ -170,6 +167,7 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     to: *mut ibv_device_attr_ex,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         if input.as_ref().is_some_and(|input| input.comp_mask != 0)
             || room < size_of::<ibv_device_attr>()
@@ -209,6 +207,7 @@ unsafe extern "C" fn ibv_query_gid(
     index: c_int,
     to: *mut ibv_gid,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -223,6 +222,7 @@ unsafe extern "C" fn ibv_query_gid_type(
     index: c_uint,
     to: *mut c_uint,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         gid(ctx, index)?;
@@ -249,6 +249,7 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     flags: u32,
     room: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         if port != 1 || room < size_of::<ibv_gid_entry>() {
             return Err(Errno::INVAL);
@@ -270,6 +271,7 @@ unsafe extern "C" fn _ibv_query_gid_table(
     flags: u32,
     room: usize,
 ) -> isize {
+    let _call = Call::begin();
     let ctx = match Ctx::get(context) {
         Ok(_) if room < size_of::<ibv_gid_entry>() => return -(libc::EINVAL as isize),
         Ok(_) if flags != 0 => return -(libc::EOPNOTSUPP as isize),
@@ -292,6 +294,7 @@ unsafe extern "C" fn ibv_query_pkey(
     index: c_int,
     to: *mut u16,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
@@ -301,6 +304,7 @@ unsafe extern "C" fn ibv_query_pkey(
 }
 
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+    let _call = Call::begin();
     let found = Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
         ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
@@ -320,6 +324,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     context: *mut ibv_context,
     values: *mut ibv_values_ex,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Ctx::get(context).and_then(|ctx| {
         let values = values.as_mut().ok_or(Errno::INVAL)?;
         values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;

@@ -4,6 +4,7 @@ use std::{cell::UnsafeCell, ffi::c_int, sync::Arc};
 
 use roce_provider::{
     QueuePair,
+    calls::Call,
     transport::{
         addr::Gid,
         qp::{QpCaps, QpInfo, QpType},
@@ -17,12 +18,12 @@ use crate::{
     errno::{self, Errno},
     export::export,
     layout::{
-        consts::*, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
+        consts::*, copy_sized, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
         ibv_qp_init_attr_ex,
     },
     object::{Object, User},
     sync::Mutex,
-    translate::qp::{attributes, type_to_c},
+    translate::qp::{QP_ATTR, attributes, type_to_c},
     xrc::Target,
 };
 
@@ -120,6 +121,7 @@ impl Qp {
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+    let _call = Call::begin();
     let free = Qp::get(qp).and_then(|object| {
         if !object.groups.lock().is_empty() {
             return Err(Errno::BUSY);
@@ -138,23 +140,27 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     errno::status(free.map(|()| drop(Qp::from_raw(qp))))
 }
 
-unsafe extern "C" fn ibv_query_qp(
+pub(crate) unsafe extern "C" fn ibv_query_qp(
     qp: *mut ibv_qp,
     attr: *mut ibv_qp_attr,
     mask: c_int,
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Qp::get(qp).and_then(|object| {
         if mask as u32 >= IBV_QP_RATE_LIMIT {
             return Err(Errno::NOTSUPP);
         }
         let mask = mask as u32;
         let found = attributes(&object.qp.query());
-        *attr.as_mut().ok_or(Errno::INVAL)? = found;
+        if attr.is_null() {
+            return Err(Errno::INVAL);
+        }
+        copy_sized(&found, attr, QP_ATTR);
         if mask & IBV_QP_STATE != 0 {
             (*qp).state = found.qp_state;
         }
-        if let Some(init) = init.as_mut() {
+        if !init.is_null() {
             let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
             let sq_sig_all = object.sq_sig_all.into();
             *init = ibv_qp_init_attr {

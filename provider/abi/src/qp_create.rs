@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use roce_provider::{
     QpInitAttr,
+    calls::Call,
     transport::qp::{QpType, Quirks},
 };
 
@@ -21,7 +22,7 @@ use crate::{
     qp::{NewQp, Qp},
     qp_ex,
     srq::Srq,
-    translate::qp::{caps_from_c, caps_to_c, state_to_c, type_from_c, with_pd},
+    translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
     xrc::{Target, Xrcd},
 };
 
@@ -125,6 +126,7 @@ pub(crate) unsafe extern "C" fn open_qp(
     context: *mut ibv_context,
     attr: *mut ibv_qp_open_attr,
 ) -> *mut ibv_qp {
+    let _call = Call::begin();
     let open = || -> Result<_> {
         let attr = attr.as_ref().ok_or(Errno::INVAL)?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
@@ -148,6 +150,7 @@ pub(crate) unsafe extern "C" fn open_qp(
 }
 
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+    let _call = Call::begin();
     let make = || -> Result<_> {
         let mut full = with_pd(attr.as_ref().ok_or(Errno::INVAL)?, pd);
         let qp = create(Pd::get(pd)?.context(), &mut full)?;
@@ -161,9 +164,15 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
     context: *mut ibv_context,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> *mut ibv_qp {
-    errno::pointer(
-        Ctx::get(context).and_then(|_| create(context, attr.as_mut().ok_or(Errno::INVAL)?)),
-    )
+    let _call = Call::begin();
+    let make = || -> Result<_> {
+        Ctx::get(context)?;
+        let mut full = init_attr_from_c(attr)?;
+        let qp = create(context, &mut full)?;
+        (*attr).cap = full.cap;
+        Ok(qp)
+    };
+    errno::pointer(make())
 }
 
 export!(ibv_create_qp);

@@ -3,10 +3,11 @@
 use std::{
     cell::UnsafeCell,
     ffi::{c_int, c_void},
+    mem::offset_of,
     sync::Arc,
 };
 
-use roce_provider::{SharedReceiveQueue, transport::work::SrqAttr};
+use roce_provider::{SharedReceiveQueue, calls::Call, transport::work::SrqAttr};
 
 use crate::{
     context::{ContextInner, Ctx},
@@ -15,7 +16,7 @@ use crate::{
     export::export,
     layout::{
         consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
-        ibv_srq_init_attr_ex,
+        ibv_srq_init_attr_ex, read_sized,
     },
     object::{Object, User, Users},
     pd::Pd,
@@ -82,21 +83,34 @@ unsafe fn create(
 }
 
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+    let _call = Call::begin();
     errno::pointer(Pd::get(pd).and_then(|pd| {
         let attr = attr.as_mut().ok_or(Errno::INVAL)?;
         create(pd, attr.srq_context, &mut attr.attr, None)
     }))
 }
 
+/// Members of the attributes of a new one, without those of tag matching, which came later.
+pub(crate) unsafe fn init_attr_from_c(
+    attr: *const ibv_srq_init_attr_ex,
+) -> Result<ibv_srq_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let length = offset_of!(ibv_srq_init_attr_ex, tm_cap);
+    Ok(read_sized(attr, length, ibv_srq_init_attr_ex::zeroed()))
+}
+
 pub(crate) unsafe extern "C" fn create_srq_ex(
     context: *mut ibv_context,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> *mut ibv_srq {
+    let _call = Call::begin();
     let create = || -> Result<_> {
         Ctx::get(context)?;
-        let attr = attr.as_mut().ok_or(Errno::INVAL)?;
-        let given = |bit: u32| attr.comp_mask & bit != 0;
-        if attr.comp_mask
+        let mut full = init_attr_from_c(attr)?;
+        let given = |bit: u32| full.comp_mask & bit != 0;
+        if full.comp_mask
             & !(IBV_SRQ_INIT_ATTR_TYPE
                 | IBV_SRQ_INIT_ATTR_PD
                 | IBV_SRQ_INIT_ATTR_XRCD
@@ -107,23 +121,24 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
             return Err(Errno::NOTSUPP);
         }
         let pd =
-            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(attr.pd)? } else { return Err(Errno::INVAL) };
-        match if given(IBV_SRQ_INIT_ATTR_TYPE) { attr.srq_type } else { IBV_SRQT_BASIC } {
-            IBV_SRQT_BASIC => create(pd, attr.srq_context, &mut attr.attr, None),
-            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => create(
-                pd,
-                attr.srq_context,
-                &mut attr.attr,
-                Some((Xrcd::get(attr.xrcd)?, Cq::get(attr.cq)?)),
-            ),
-            IBV_SRQT_TM => Err(Errno::NOTSUPP),
-            _ => Err(Errno::INVAL),
-        }
+            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(full.pd)? } else { return Err(Errno::INVAL) };
+        let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
+            IBV_SRQT_BASIC => None,
+            IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => {
+                Some((Xrcd::get(full.xrcd)?, Cq::get(full.cq)?))
+            }
+            IBV_SRQT_TM => return Err(Errno::NOTSUPP),
+            _ => return Err(Errno::INVAL),
+        };
+        let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
+        (*attr).attr = full.attr;
+        Ok(srq)
     };
     errno::pointer(create())
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+    let _call = Call::begin();
     let free = Srq::get(srq).and_then(|object| {
         object.users.none_left()?;
         let id = object.srq.id().get();
@@ -140,6 +155,7 @@ unsafe extern "C" fn ibv_modify_srq(
     attr: *mut ibv_srq_attr,
     mask: c_int,
 ) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
         let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
@@ -159,6 +175,7 @@ unsafe extern "C" fn ibv_modify_srq(
 }
 
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         let info = object.srq.query();
         let SrqAttr { max_wr, max_sge } = info.attr;
@@ -169,6 +186,7 @@ unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -
 }
 
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
+    let _call = Call::begin();
     errno::status(Srq::get(srq).and_then(|object| {
         *number.as_mut().ok_or(Errno::INVAL)? = object.srq.number().ok_or(Errno::INVAL)?.get();
         Ok(())

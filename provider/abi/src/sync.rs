@@ -1,25 +1,22 @@
 //! Locks without poisoning: a panic under a lock is a bug of this library; the state behind it stays
 //! usable. `provider/src/sync.rs` says why they are the standard library's.
 
-use std::sync::{self, MutexGuard, PoisonError};
+use std::sync::{
+    self, MutexGuard, PoisonError,
+    atomic::{AtomicU32, Ordering},
+};
 
+use roce_provider::calls;
 pub(crate) use roce_provider::sync::Mutex;
+use rustix::thread::futex;
 
 /// A condition of what such a mutex guards.
 #[derive(Debug, Default)]
 pub(crate) struct Condvar(sync::Condvar);
 
 impl Condvar {
-    pub(crate) const fn new() -> Self {
-        Self(sync::Condvar::new())
-    }
-
     pub(crate) fn notify_one(&self) {
         self.0.notify_one();
-    }
-
-    pub(crate) fn notify_all(&self) {
-        self.0.notify_all();
     }
 
     /// Waits as long as `condition` holds.
@@ -29,5 +26,35 @@ impl Condvar {
         condition: impl FnMut(&mut T) -> bool,
     ) -> MutexGuard<'a, T> {
         self.0.wait_while(guard, condition).unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Something that changes, and for whose changes threads wait for as long as the program likes:
+/// they hold no lock meanwhile, and are in no [call](calls), so that others can fork.
+#[derive(Debug, Default)]
+pub(crate) struct Changes(AtomicU32);
+
+impl Changes {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    /// To be called after each change.
+    pub(crate) fn announce(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+        let _ = futex::wake(&self.0, futex::Flags::PRIVATE, i32::MAX.cast_unsigned());
+    }
+
+    /// First result of `attempt`, which is made now and after each change.
+    pub(crate) fn wait_for<R>(&self, attempt: impl Fn() -> Option<R>) -> R {
+        loop {
+            let seen = self.0.load(Ordering::SeqCst);
+            if let Some(result) = attempt() {
+                return result;
+            }
+            calls::pause(|| {
+                let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, None);
+            });
+        }
     }
 }

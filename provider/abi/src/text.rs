@@ -6,6 +6,8 @@ use std::{
     path::Path,
 };
 
+use roce_provider::calls::Call;
+
 use crate::{
     errno,
     export::export,
@@ -175,6 +177,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
     buffer: *mut c_char,
     size: usize,
 ) -> c_int {
+    let _call = Call::begin();
     let path = |text: *const c_char| Path::new(OsStr::from_bytes(CStr::from_ptr(text).to_bytes()));
     match std::fs::read(path(directory).join(path(file))) {
         Ok(mut bytes) => {

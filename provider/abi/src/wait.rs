@@ -19,9 +19,10 @@ pub(crate) fn blocking(descriptor: &impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfl(descriptor, flags - OFlags::NONBLOCK)?)
 }
 
-/// `poll`, during which the thread may be cancelled: it unwinds through the callers.
+/// Calls during which the thread may be cancelled: they unwind through the callers.
 mod cancellable {
     unsafe extern "C-unwind" {
+        pub(super) safe fn pthread_testcancel();
         pub(super) fn poll(
             fds: *mut libc::pollfd,
             number: super::c_ulong,
@@ -55,6 +56,14 @@ unsafe fn borrow<'a>(descriptor: c_int) -> Option<BorrowedFd<'a>> {
 fn fail(error: Errno) -> c_int {
     errno::set(error.raw_os_error());
     -1
+}
+
+/// Ends a thread that is cancelled. A program that never has to wait has no other place where that
+/// could happen.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+pub(crate) extern "C-unwind" fn may_end_here() {
+    cancellable::pthread_testcancel();
 }
 
 /// Waits until a descriptor is readable, as reading from it would: 0, or -1 with `EAGAIN` if it is

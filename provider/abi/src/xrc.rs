@@ -8,7 +8,7 @@ use std::{
     sync::{Arc, Weak},
 };
 
-use roce_provider::{QueuePair, XrcDomain};
+use roce_provider::{QueuePair, XrcDomain, calls::Call};
 
 use crate::{
     context::{ContextInner, Ctx},
@@ -105,6 +105,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     context: *mut ibv_context,
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
+    let _call = Call::begin();
     errno::pointer(Ctx::get(context).and_then(|ctx| {
         let ibv_xrcd_init_attr { comp_mask, fd, oflags } = *attr.as_ref().ok_or(Errno::INVAL)?;
         if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
@@ -120,6 +121,7 @@ pub(crate) unsafe extern "C" fn open_xrcd(
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
+    let _call = Call::begin();
     let free = Xrcd::get(xrcd).and_then(|xrcd| xrcd.users.none_left());
     errno::status(free.map(|()| drop(Xrcd::from_raw(xrcd))))
 }

@@ -6,9 +6,9 @@
 //! and destroyed, but nothing goes out, and nothing comes in any more. What the child opens anew is
 //! its own.
 //!
-//! The forking thread holds every engine's lock, so that the copies are whole, and the child
-//! releases them by the guards that it inherits. That is sound with the mutexes of [`sync`], whose
-//! state is all in themselves.
+//! The forking thread waits until no other is inside a [call](crate::calls) of the C interface, and
+//! holds every engine's lock, so that the copies are whole. The child releases both by the guards
+//! that it inherits. That is sound with the mutexes of [`sync`], whose state is all in themselves.
 //!
 //! [`sync`]: crate::sync
 
@@ -16,15 +16,19 @@
 
 use std::{
     cell::RefCell,
-    sync::{Arc, MutexGuard, Once, Weak, atomic::Ordering},
+    sync::{
+        Arc, MutexGuard, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{serve::Engine, shard::Shard, sink::CounterSink};
-use crate::{link::NullLink, sync::Mutex};
+use crate::{calls::NoOther, link::NullLink, sync::Mutex};
 
 static ENGINES: Mutex<Vec<Weak<Engine>>> = Mutex::new(Vec::new());
 
-/// Locks that the forking thread holds, so that the copies in the child are whole and unlocked.
+/// An engine, and its locks, which the forking thread holds. It stays in a list until its end: if it
+/// was passed to a function that drops it, the guards' borrow would last as long as that function.
 struct Held {
     publisher: MutexGuard<'static, Option<Box<dyn CounterSink>>>,
     shard: MutexGuard<'static, Shard>,
@@ -32,47 +36,76 @@ struct Held {
     engine: Arc<Engine>,
 }
 
-/// The list itself, too: the child will add to it.
-type AllHeld = (Vec<Held>, MutexGuard<'static, Vec<Weak<Engine>>>);
+impl Held {
+    fn new(engine: Arc<Engine>) -> Self {
+        // SAFETY: The guards borrow from the engine, which this value keeps where it is until after
+        // they are gone: a value with a `Drop` cannot be taken apart.
+        let borrowed = unsafe { &*Arc::as_ptr(&engine) };
+        // in the same order as a thread that publishes
+        let publisher = borrowed.publisher.lock();
+        let shard = borrowed.lock_shard();
+        Self { publisher, shard, engine }
+    }
+
+    /// The copy in the child is one of its own, which touches nothing of the parent's.
+    fn lose_parent(&mut self) {
+        self.shard.lose_link(Box::new(NullLink));
+        self.engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
+        *self.publisher = None; // closes the child's descriptor of the parent's file
+        if let Some(mut background) = self.engine.background.try_lock() {
+            std::mem::forget(background.take()); // there is no such thread in this process
+        }
+    }
+}
+
+impl Drop for Held {
+    /// The fields are dropped after this, in their order.
+    fn drop(&mut self) {}
+}
+
+/// What the forking thread holds, taken from the last to the first: calls have engines' locks, and
+/// the list's.
+struct AllHeld {
+    engines: Vec<Held>,
+    /// The child will add to it.
+    _list: MutexGuard<'static, Vec<Weak<Engine>>>,
+    others: NoOther,
+}
 
 thread_local! {
     static HELD: RefCell<Option<AllHeld>> = const { RefCell::new(None) };
 }
 
+/// Has engines, and calls of the C interface, survive forks; to be called before the first.
+pub fn survive_forks() {
+    static DONE: AtomicBool = AtomicBool::new(false);
+    if DONE.swap(true, Ordering::SeqCst) || cfg!(miri) {
+        return; // Miri has no processes
+    }
+    // SAFETY: The three are functions that live as long as the process does: a library with this
+    // code in it is never unloaded, because its threads run in it. If there is no memory for them,
+    // forks do as they do without.
+    unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
+}
+
 /// Has this engine survive forks.
 pub(super) fn watch(engine: &Arc<Engine>) {
-    static HANDLERS: Once = Once::new();
-    HANDLERS.call_once(|| {
-        // SAFETY: The three are functions that live as long as the process does: a library with
-        // this code in it is never unloaded, because its threads run in it. If there is no memory
-        // for them, forks do as they do without.
-        unsafe { libc::pthread_atfork(Some(prepare), Some(in_parent), Some(in_child)) };
-    });
-    let mut engines = engines();
+    survive_forks();
+    let mut engines = ENGINES.lock();
     engines.retain(|other| other.strong_count() > 0);
     engines.push(Arc::downgrade(engine));
 }
 
-fn engines() -> MutexGuard<'static, Vec<Weak<Engine>>> {
-    ENGINES.lock()
+fn hold() -> AllHeld {
+    let others = NoOther::begin();
+    let list = ENGINES.lock();
+    let engines = list.iter().filter_map(Weak::upgrade).map(Held::new).collect();
+    AllHeld { engines, _list: list, others }
 }
 
 unsafe extern "C" fn prepare() {
-    let engines = engines();
-    let living: Vec<_> = engines.iter().filter_map(Weak::upgrade).collect();
-    let hold = |engine: Arc<Engine>| {
-        // SAFETY: The guards borrow from the engine, which `Held` keeps where it is until after
-        // they are gone.
-        let borrowed = unsafe { &*Arc::as_ptr(&engine) };
-        // in the same order as a thread that publishes
-        let publisher = borrowed.publisher.lock();
-        let shard = borrowed.lock_shard();
-        Held { publisher, shard, engine }
-    };
-    // a thread that is ending has lost the list already, and has nothing of its own to protect
-    let _ = HELD.try_with(|held| {
-        *held.borrow_mut() = Some((living.into_iter().map(hold).collect(), engines));
-    });
+    // a thread that is ending has lost the place already, and has nothing of its own to protect
+    let _ = HELD.try_with(|held| *held.borrow_mut() = Some(hold()));
 }
 
 fn release() -> Option<AllHeld> {
@@ -84,13 +117,37 @@ unsafe extern "C" fn in_parent() {
 }
 
 unsafe extern "C" fn in_child() {
-    let Some((held, _engines)) = release() else { return };
-    for Held { mut publisher, mut shard, engine } in held {
-        shard.lose_link(Box::new(NullLink));
-        engine.waiting.store(0, Ordering::SeqCst); // those threads are the parent's
-        *publisher = None; // closes the child's descriptor of the parent's file
-        if let Some(mut background) = engine.background.try_lock() {
-            std::mem::forget(background.take()); // there is no such thread in this process
-        }
+    let Some(mut held) = release() else { return };
+    held.others.is_alone();
+    held.engines.iter_mut().for_each(Held::lose_parent);
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::adapter::{Adapter, AdapterConfig};
+
+    use super::*;
+    use crate::engine::{EngineParts, Progress, Sinks};
+
+    /// The last handle of an engine may be the one that the forking thread has: it must not go
+    /// before its guards do.
+    #[test]
+    fn an_engine_goes_after_its_guards() {
+        let parts = EngineParts {
+            name: "test".into(),
+            adapter: Adapter::new(AdapterConfig::new([0; 32])),
+            link: Box::new(NullLink),
+            observer: None,
+            sinks: Sinks::default(),
+            watch: None,
+            publisher: None,
+        };
+        let engine = Engine::start(parts, Progress::Manual).unwrap();
+        let weak = Arc::downgrade(&engine);
+        let mut held = vec![Held::new(engine)];
+        held.iter_mut().for_each(Held::lose_parent);
+        assert!(weak.upgrade().is_some_and(|engine| engine.shard.try_lock().is_none()));
+        drop(held);
+        assert!(weak.upgrade().is_none());
     }
 }

@@ -14,12 +14,12 @@ mod log;
 mod outgoing;
 mod serve;
 mod shard;
-mod signals;
 mod sink;
 mod start;
 
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
+pub use fork::survive_forks;
 pub(crate) use serve::Engine;
 pub use serve::Progress;
 pub(crate) use sink::{CounterSink, EventSink, Sinks};

@@ -12,6 +12,7 @@ use super::{
     sink::{EventSink, Sinks},
 };
 use crate::{
+    cancel::Uncancelled,
     clock,
     counters::LinkCounters,
     link::{BATCH, BindError, Direction, Link, Observed, Observer, Preparation, Prepared},
@@ -177,6 +178,7 @@ impl Shard {
             return 0;
         }
         let Self { adapter, link, observer, .. } = self;
+        let _uncancelled = observer.as_ref().map(|_| Uncancelled::begin()); // it writes files
         let result = link.receive(now, &mut |datagram| {
             let receipt = adapter.handle_datagram(now, datagram);
             if let Some(observer) = observer {
@@ -306,10 +308,12 @@ impl Shard {
     pub(super) fn transmit(&mut self, now: Instant) {
         // what cannot be accepted is refused at once, so this comes before sending
         while let Some(event) = self.adapter.poll_cm_event() {
+            let _uncancelled = Uncancelled::begin();
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
         if self.outgoing.build(now, &mut self.adapter) {
             if let Some(observer) = &mut self.observer {
+                let _uncancelled = Uncancelled::begin();
                 let at = clock::wall(now);
                 for (net, bytes) in self.outgoing.buffer().datagrams() {
                     observer.observe(&Observed {
@@ -331,7 +335,9 @@ impl Shard {
     /// Tells what has happened.
     fn tell(&mut self) {
         while let Some(event) = self.adapter.poll_event() {
-            if !matches!(event, Event::Completion(_)) {
+            let rare = !matches!(event, Event::Completion(_));
+            let _uncancelled = rare.then(Uncancelled::begin);
+            if rare {
                 debug!(device = self.name, "{event}");
             }
             self.sinks.on_event(event, &mut self.adapter, &mut *self.link);

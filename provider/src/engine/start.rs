@@ -19,7 +19,6 @@ use super::{
     fork,
     serve::{Engine, PUBLISH, Progress},
     shard::Shard,
-    signals,
     sink::{CounterSink, Sinks},
 };
 use crate::{
@@ -27,6 +26,7 @@ use crate::{
     link::{Link, Observer},
     port::Watch,
     readiness::wait,
+    signals,
     sync::Mutex,
 };
 

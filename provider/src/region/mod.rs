@@ -6,6 +6,7 @@ mod foreign;
 mod guard;
 mod kernel;
 mod pages;
+mod program;
 mod reach;
 #[cfg_attr(not(any(target_arch = "aarch64", target_arch = "x86_64")), path = "no_routines.rs")]
 mod routines;
@@ -14,3 +15,4 @@ pub use file::FileMemory;
 pub use foreign::{ForeignMemory, Unreachable};
 pub(crate) use guard::Section;
 pub use pages::MmapMemory;
+pub use program::{copy_from_program, copy_to_program};

@@ -6,6 +6,7 @@ use std::{
 };
 
 use libc::{addrinfo, sockaddr, socklen_t};
+use roce_provider::cancel::Uncancelled;
 
 use crate::{
     errno::{self, Errno},
@@ -82,6 +83,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
     hints: *const rdma_addrinfo,
     to: *mut *mut rdma_addrinfo,
 ) -> c_int {
+    // not a call that a fork would have to wait for: a name's server may never answer
+    let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
         return errno::minus_one(Err(Errno::INVAL));
     }

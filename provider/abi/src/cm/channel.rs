@@ -5,7 +5,7 @@ use std::{
     os::fd::{AsFd, AsRawFd},
 };
 
-use roce_provider::cm::EventChannel;
+use roce_provider::{calls::Call, cm::EventChannel};
 
 use super::device_addr;
 use crate::{
@@ -43,10 +43,12 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
 }
 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
+    let _call = Call::begin();
     errno::pointer(create())
 }
 
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+    let _call = Call::begin();
     if !channel.is_null() {
         destroy(channel);
     }

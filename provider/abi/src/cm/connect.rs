@@ -6,6 +6,7 @@ use std::{
 };
 
 use roce_provider::{
+    calls::Call,
     cm::ConnParam,
     transport::{addr::Qpn, qp::QpType},
 };
@@ -57,6 +58,7 @@ unsafe fn conn_param(
 }
 
 unsafe fn connect(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<()> {
+    let _call = Call::begin();
     let object = Id::get(id)?;
     let first = object.settings().connect.clone();
     object.cm()?.connect(&conn_param(id, param, first)).map_err(Errno::from)
@@ -74,6 +76,7 @@ unsafe extern "C-unwind" fn rdma_connect(
 
 /// Accepts a request; true if an event will follow.
 unsafe fn accept(id: *mut rdma_cm_id, param: *const rdma_conn_param) -> Result<bool> {
+    let _call = Call::begin();
     let cm = Id::get(id)?.cm()?;
     cm.accept(&conn_param(id, param, Vec::new()))?;
     Ok(cm.qp_type() != QpType::Ud)
@@ -91,6 +94,7 @@ unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_co
 }
 
 unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)))
 }
 
@@ -99,11 +103,13 @@ unsafe extern "C" fn rdma_reject_ece(
     data: *const c_void,
     length: u8,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)))
 }
 
 /// For a queue pair that the program moves; that of an id moves by itself.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|object| {
         if !(*id).qp.is_null() {
             return Err(Errno::INVAL);
@@ -113,6 +119,7 @@ unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
 }
 
 unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| {
         if event != IBV_EVENT_COMM_EST {
             return Err(Errno::INVAL);
@@ -122,9 +129,11 @@ unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
 }
 
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
+    let _call = Call::begin();
     Id::get(id)?.cm()?.disconnect()?;
-    if let Some(qp) = (*id).qp.as_mut() {
-        qp.state = IBV_QPS_ERR;
+    let qp = (*id).qp;
+    if !qp.is_null() {
+        (*qp).state = IBV_QPS_ERR;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, ffi::c_int, sync::Once};
 
 use roce_provider::{
     Context, Device, OpenError,
+    calls::Call,
     cm::{DeviceSource, set_device_source},
 };
 
@@ -85,6 +86,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
 
 /// Leaves out devices that cannot be opened since another program has their addresses.
 unsafe extern "C" fn rdma_get_devices(number: *mut c_int) -> *mut *mut ibv_context {
+    let _call = Call::begin();
     prepare();
     let contexts: Vec<*mut ibv_context> = device::all()
         .into_iter()

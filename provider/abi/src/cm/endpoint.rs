@@ -5,11 +5,11 @@ use std::{
     ptr, slice,
 };
 
-use roce_provider::cm::EventKind;
+use roce_provider::{calls::Call, cm::EventKind};
 
 use super::{
     event::acknowledge_last,
-    get_event::next,
+    get_event::{is_sync, next},
     id::{Id, QpTemplate, port_space},
     lifecycle,
     queues::{create_plain_qp, rdma_destroy_qp, rdma_destroy_srq},
@@ -27,6 +27,7 @@ use crate::{
 const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
+    let _call = Call::begin();
     let info = info.as_ref().ok_or(Errno::INVAL)?;
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
@@ -49,6 +50,7 @@ unsafe fn listen_later(
     pd: *mut ibv_pd,
     attr: *const ibv_qp_init_attr,
 ) -> Result<()> {
+    let _call = Call::begin();
     resolve::bind(id, (*info).ai_src_addr)?;
     let Some(attr) = attr.as_ref() else { return Ok(()) };
     Id::get(id)?.settings().template =
@@ -64,6 +66,7 @@ unsafe fn create_queues(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> Result<()> {
+    let _call = Call::begin();
     let Some(attr) = attr.as_mut() else { return Ok(()) };
     attr.qp_type = (*id).qp_type;
     create_plain_qp(id, pd, attr)
@@ -101,6 +104,7 @@ unsafe extern "C-unwind" fn rdma_create_ep(
 }
 
 unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     rdma_destroy_qp(id);
     rdma_destroy_srq(id);
     let _ = lifecycle::destroy(id); // null
@@ -108,6 +112,7 @@ unsafe extern "C" fn rdma_destroy_ep(id: *mut rdma_cm_id) {
 
 /// The id of the request that is the listener's last event, which becomes the id's own.
 unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
+    let _call = Call::begin();
     let event = *(*listener).event;
     if event.status != 0 {
         return Err(Errno(event.status.saturating_abs()));
@@ -132,7 +137,7 @@ unsafe extern "C-unwind" fn rdma_get_request(
     listener: *mut rdma_cm_id,
     to: *mut *mut rdma_cm_id,
 ) -> c_int {
-    if to.is_null() || !Id::get(listener).is_ok_and(Id::is_sync) {
+    if to.is_null() || !is_sync(listener) {
         return errno::minus_one(Err(Errno::INVAL));
     }
     acknowledge_last(listener);

@@ -5,6 +5,8 @@ use std::{
     ffi::{CStr, c_char, c_int, c_uint},
 };
 
+use roce_provider::calls::Call;
+
 use super::registry::TakenEvent;
 use crate::{
     errno::{self, Errno},
@@ -41,6 +43,7 @@ impl Event {
 
 /// Acknowledges the event that a call which waits has left with its id.
 pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     let event = std::mem::replace(&mut (*id).event, std::ptr::null_mut());
     if !event.is_null() {
         drop(Event::from_raw(event));
@@ -48,6 +51,7 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
 }
 
 unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+    let _call = Call::begin();
     if event.is_null() {
         return errno::minus_one(Err(Errno::INVAL));
     }

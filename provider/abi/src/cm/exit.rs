@@ -2,6 +2,8 @@
 
 use std::{sync::mpsc, thread, time::Duration};
 
+use roce_provider::signals;
+
 use super::{id::Id, registry};
 use crate::object::Object;
 
@@ -20,10 +22,11 @@ extern "C" fn at_exit() {
         return;
     }
     let (done, wait) = mpsc::channel();
-    let started = thread::Builder::new().name("roce exit".into()).spawn(move || {
+    let end = move || {
         end_all();
         let _ = done.send(()); // fails if the wait is over
-    });
+    };
+    let started = signals::blocked(|| thread::Builder::new().name("roce exit".into()).spawn(end));
     if started.is_ok() {
         let _ = wait.recv_timeout(LIMIT);
     }

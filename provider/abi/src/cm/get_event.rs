@@ -6,6 +6,7 @@ use std::{
 };
 
 use roce_provider::{
+    calls::Call,
     cm::{CmEvent, EventKind, Status},
     transport::addr::Gid,
 };
@@ -27,7 +28,7 @@ use crate::{
     mcast::ibv_attach_mcast,
     object::Object,
     translate::address,
-    wait::wait_readable,
+    wait::{may_end_here, wait_readable},
 };
 
 /// The next event of a channel; `None`: there is none yet.
@@ -156,8 +157,13 @@ pub(super) unsafe extern "C-unwind" fn next(
     if channel.is_null() || to.is_null() {
         return errno::minus_one(Err(Errno::INVAL));
     }
+    may_end_here();
     loop {
-        if let Some(event) = Channel::get(channel).ok().and_then(|channel| take(channel)) {
+        let event = {
+            let _call = Call::begin();
+            Channel::get(channel).ok().and_then(|channel| take(channel))
+        };
+        if let Some(event) = event {
             *to = event;
             return 0;
         }
@@ -167,10 +173,16 @@ pub(super) unsafe extern "C-unwind" fn next(
     }
 }
 
+/// True for an id whose calls wait.
+pub(super) unsafe fn is_sync(id: *mut rdma_cm_id) -> bool {
+    let _call = Call::begin();
+    Id::get(id).is_ok_and(Id::is_sync)
+}
+
 /// Result of a call: 0 at once if the id has a channel; else waits for the event of the call, which
 /// is none about an earlier connection or address.
 pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
-    if !Id::get(id).is_ok_and(Id::is_sync) {
+    if !is_sync(id) {
         return 0;
     }
     loop {

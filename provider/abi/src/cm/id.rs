@@ -132,39 +132,40 @@ impl Id {
     /// programs see.
     pub(super) fn fill(&self) -> Result<()> {
         let cm = self.cm()?;
+        // Of this structure, which is the program's as well, only members are touched.
         let c = self.c();
-        // SAFETY: The structure is ours; programs do not look at it while they are in a call that
-        // changes it.
-        let c = unsafe { &mut *c };
         // To the kernel a loopback address stands for all, as long as there is no peer: programs
         // that are bound to one have no device yet. Some rely on that (libfabric takes "localhost"
         // for any address).
         let is_any = matches!(cm.state(), IdState::Bound | IdState::Listening)
             && cm.local_addr().is_some_and(|local| local.ip().is_loopback());
-        if let Some(context) = cm.context().filter(|_| !is_any) {
-            let DeviceAddr { verbs, pd } = device_addr::of(&context)?;
-            c.verbs = verbs;
-            if c.pd.is_null() {
-                c.pd = pd;
+        let device = cm.context().filter(|_| !is_any);
+        let shared = device.as_ref().map(device_addr::of).transpose()?;
+        // SAFETY: The structure is there, and no other call on this id changes it meanwhile.
+        unsafe {
+            if let (Some(DeviceAddr { verbs, pd }), Some(context)) = (shared, device) {
+                (*c).verbs = verbs;
+                if (*c).pd.is_null() {
+                    (*c).pd = pd;
+                }
+                (*c).port_num = 1;
+                (*c).route.addr.addr.pkey = context.query_pkey(0).unwrap_or_default().0.to_be();
             }
-            c.port_num = 1;
-            c.route.addr.addr.pkey = context.query_pkey(0).unwrap_or_default().0.to_be();
-        }
-        if let Some(local) = cm.local_addr() {
-            c.route.addr.src_addr = address::write(local).0;
-            if !local.ip().is_unspecified() {
-                c.route.addr.addr.sgid.raw = Gid::from(local.ip()).0;
+            if let Some(local) = cm.local_addr() {
+                (*c).route.addr.src_addr = address::write(local).0;
+                if !local.ip().is_unspecified() {
+                    (*c).route.addr.addr.sgid.raw = Gid::from(local.ip()).0;
+                }
             }
-        }
-        if let Some(peer) = cm.peer_addr() {
-            c.route.addr.dst_addr = address::write(peer).0;
-            c.route.addr.addr.dgid.raw = Gid::from(peer.ip()).0;
-        }
-        if matches!(cm.state(), IdState::RouteResolved | IdState::RequestReceived) {
-            // SAFETY: As above.
-            unsafe { *self.path.get() = route::path(&cm, c) };
-            c.route.path_rec = self.path.get();
-            c.route.num_paths = 1;
+            if let Some(peer) = cm.peer_addr() {
+                (*c).route.addr.dst_addr = address::write(peer).0;
+                (*c).route.addr.addr.dgid.raw = Gid::from(peer.ip()).0;
+            }
+            if matches!(cm.state(), IdState::RouteResolved | IdState::RequestReceived) {
+                self.path.get().write(route::path(&cm, (*c).route.addr.addr));
+                (*c).route.path_rec = self.path.get();
+                (*c).route.num_paths = 1;
+            }
         }
         Ok(())
     }

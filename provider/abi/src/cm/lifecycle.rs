@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_uint, c_void};
 
-use roce_provider::{cm::PortSpace, transport::qp::QpType};
+use roce_provider::{calls::Call, cm::PortSpace, transport::qp::QpType};
 
 use super::{
     channel::{self, Channel},
@@ -61,6 +61,7 @@ unsafe extern "C" fn rdma_create_id(
     context: *mut c_void,
     space: c_uint,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(port_space(space).and_then(|space| {
         *id.as_mut().ok_or(Errno::INVAL)? = create(channel, context, space, None)?;
         Ok(())
@@ -69,6 +70,7 @@ unsafe extern "C" fn rdma_create_id(
 
 /// Waits until the program has acknowledged every event of the id that it has taken.
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(destroy(id))
 }
 
@@ -98,6 +100,7 @@ unsafe extern "C" fn rdma_migrate_id(
     id: *mut rdma_cm_id,
     channel: *mut rdma_event_channel,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(migrate(id, channel))
 }
 

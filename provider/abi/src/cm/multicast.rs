@@ -6,7 +6,7 @@ use std::{
 };
 
 use libc::sockaddr;
-use roce_provider::{cm::JoinFlags, transport::addr::Gid};
+use roce_provider::{calls::Call, cm::JoinFlags, transport::addr::Gid};
 
 use super::{address, get_event::complete, id::Id};
 use crate::{
@@ -27,6 +27,7 @@ unsafe fn join(
     flags: JoinFlags,
     context: *mut c_void,
 ) -> Result<()> {
+    let _call = Call::begin();
     let object = Id::get(id)?;
     let cm = object.cm()?;
     let ip: IpAddr = address::read(group)?.ip();
@@ -79,6 +80,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
 
 /// Waits until the program has acknowledged the group's events.
 unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|object| {
         let ip = address::read(group)?.ip();
         object.cm()?.leave_multicast(ip)?;

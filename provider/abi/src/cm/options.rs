@@ -2,7 +2,7 @@
 
 use std::ffi::{c_int, c_void};
 
-use roce_provider::{cm::IdState, transport::qp::QpType};
+use roce_provider::{calls::Call, cm::IdState, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
@@ -68,6 +68,7 @@ unsafe extern "C" fn rdma_set_option(
     at: *mut c_void,
     length: usize,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(set(id, level, option, at, length))
 }
 

@@ -6,7 +6,7 @@ use std::{
     ptr,
 };
 
-use roce_provider::transport::qp::QpType;
+use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
@@ -24,7 +24,7 @@ use crate::{
     qp_create::create_qp_ex,
     srq,
     sync::Mutex,
-    translate::qp::{state_to_c, type_from_c, with_pd},
+    translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
     xrc,
 };
 
@@ -54,24 +54,22 @@ unsafe fn create_cq(
 }
 
 unsafe fn create_send_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
-    let id = &mut *id;
-    (id.send_cq, id.send_cq_channel) = create_cq(id, size)?;
+    ((*id).send_cq, (*id).send_cq_channel) = create_cq(id, size)?;
     Ok(())
 }
 
 unsafe fn create_recv_cq(id: *mut rdma_cm_id, size: u32) -> Result<()> {
-    let id = &mut *id;
-    (id.recv_cq, id.recv_cq_channel) = create_cq(id, size)?;
+    ((*id).recv_cq, (*id).recv_cq_channel) = create_cq(id, size)?;
     Ok(())
 }
 
 /// Destroys the completion queues that the id has made, unless something still uses them.
 unsafe fn destroy_cqs(id: *mut rdma_cm_id) {
-    let id = &mut *id;
-    for (cq, channel) in
-        [(&mut id.send_cq, &mut id.send_cq_channel), (&mut id.recv_cq, &mut id.recv_cq_channel)]
-    {
-        if !cq.is_null() && ibv_destroy_cq(*cq) == 0 {
+    for (cq, channel) in [
+        (&raw mut (*id).send_cq, &raw mut (*id).send_cq_channel),
+        (&raw mut (*id).recv_cq, &raw mut (*id).recv_cq_channel),
+    ] {
+        if !(*cq).is_null() && ibv_destroy_cq(*cq) == 0 {
             ibv_destroy_comp_channel(*channel);
             (*cq, *channel) = (ptr::null_mut(), ptr::null_mut());
         }
@@ -85,18 +83,17 @@ fn differs<T>(given: *mut T, own: *mut T) -> bool {
 
 pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let object = Id::get(id)?;
-    let c = &mut *id;
-    if c.verbs.is_null() || !c.qp.is_null() {
+    if (*id).verbs.is_null() || !(*id).qp.is_null() {
         return Err(Errno::INVAL);
     }
     if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
-        attr.pd = c.pd;
+        attr.pd = (*id).pd;
     }
     // an endpoint's may be of another device
-    if (*attr.pd).context != c.verbs
-        || differs(attr.send_cq, c.send_cq)
-        || differs(attr.recv_cq, c.recv_cq)
+    if (*attr.pd).context != (*id).verbs
+        || differs(attr.send_cq, (*id).send_cq)
+        || differs(attr.recv_cq, (*id).recv_cq)
     {
         return Err(Errno::INVAL);
     }
@@ -105,27 +102,35 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         && (attr.comp_mask & IBV_QP_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null())
     {
         attr.comp_mask |= IBV_QP_INIT_ATTR_XRCD;
-        attr.xrcd = xrcd(c.verbs)?;
+        attr.xrcd = xrcd((*id).verbs)?;
     }
     let done = (|| -> Result<()> {
         let has_queues = qp_type != QpType::XrcTarget;
-        if has_queues && attr.send_cq.is_null() && c.send_cq.is_null() && attr.cap.max_send_wr > 0 {
-            create_send_cq(c, attr.cap.max_send_wr)?;
+        if has_queues
+            && attr.send_cq.is_null()
+            && (*id).send_cq.is_null()
+            && attr.cap.max_send_wr > 0
+        {
+            create_send_cq(id, attr.cap.max_send_wr)?;
         }
-        if has_queues && attr.recv_cq.is_null() && c.recv_cq.is_null() && attr.cap.max_recv_wr > 0 {
-            create_recv_cq(c, attr.cap.max_recv_wr)?;
+        if has_queues
+            && attr.recv_cq.is_null()
+            && (*id).recv_cq.is_null()
+            && attr.cap.max_recv_wr > 0
+        {
+            create_recv_cq(id, attr.cap.max_recv_wr)?;
         }
-        attr.send_cq = if attr.send_cq.is_null() { c.send_cq } else { attr.send_cq };
-        attr.recv_cq = if attr.recv_cq.is_null() { c.recv_cq } else { attr.recv_cq };
-        attr.srq = if attr.srq.is_null() { c.srq } else { attr.srq };
-        let qp = check(create_qp_ex(c.verbs, attr))?;
+        attr.send_cq = if attr.send_cq.is_null() { (*id).send_cq } else { attr.send_cq };
+        attr.recv_cq = if attr.recv_cq.is_null() { (*id).recv_cq } else { attr.recv_cq };
+        attr.srq = if attr.srq.is_null() { (*id).srq } else { attr.srq };
+        let qp = check(create_qp_ex((*id).verbs, attr))?;
         let made = &Qp::get(qp)?.qp;
         if let Err(error) = object.cm()?.adopt_qp(made) {
             ibv_destroy_qp(qp);
             return Err(error.into());
         }
         (*qp).state = state_to_c(made.query().state);
-        (c.qp, c.pd) = (qp, attr.pd);
+        ((*id).qp, (*id).pd) = (qp, attr.pd);
         Ok(())
     })();
     if done.is_err() {
@@ -138,7 +143,14 @@ unsafe extern "C" fn rdma_create_qp_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
-    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_qp(id, attr)))
+    let _call = Call::begin();
+    errno::minus_one(init_attr_from_c(attr).and_then(|mut full| {
+        create_qp(id, &mut full)?;
+        let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
+        ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
+        ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
+        Ok(())
+    }))
 }
 
 /// Makes a queue pair from the shorter structure, and writes back what has become of it.
@@ -159,12 +171,14 @@ unsafe extern "C" fn rdma_create_qp(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(
         attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)),
     )
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_qp(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     let Ok(object) = Id::get(id) else { return };
     if (*id).qp.is_null() {
         return;
@@ -196,32 +210,32 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
 
 unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     Id::get(id)?;
-    let c = &mut *id;
-    if c.verbs.is_null() || !c.srq.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0 {
+    if (*id).verbs.is_null() || !(*id).srq.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0
+    {
         return Err(Errno::INVAL);
     }
     if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
-        attr.pd = c.pd;
+        attr.pd = (*id).pd;
     }
     let mut made_cq = false;
     if attr.srq_type == IBV_SRQT_XRC {
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_XRCD == 0 || attr.xrcd.is_null() {
             attr.comp_mask |= IBV_SRQ_INIT_ATTR_XRCD;
-            attr.xrcd = xrcd(c.verbs)?;
+            attr.xrcd = xrcd((*id).verbs)?;
         }
         if attr.comp_mask & IBV_SRQ_INIT_ATTR_CQ == 0 || attr.cq.is_null() {
-            made_cq = c.recv_cq.is_null();
+            made_cq = (*id).recv_cq.is_null();
             if made_cq {
-                create_recv_cq(c, attr.attr.max_wr)?;
+                create_recv_cq(id, attr.attr.max_wr)?;
             }
             attr.comp_mask |= IBV_SRQ_INIT_ATTR_CQ;
-            attr.cq = c.recv_cq;
+            attr.cq = (*id).recv_cq;
         }
     }
-    check(srq::create_srq_ex(c.verbs, attr)).inspect_err(|_| {
+    check(srq::create_srq_ex((*id).verbs, attr)).inspect_err(|_| {
         if made_cq {
-            destroy_cqs(c);
+            destroy_cqs(id);
         }
     })
 }
@@ -230,9 +244,12 @@ unsafe extern "C" fn rdma_create_srq_ex(
     id: *mut rdma_cm_id,
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
-    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
-        let srq = create_srq(id, attr)?;
-        ((*id).srq, (*id).pd) = (srq, attr.pd);
+    let _call = Call::begin();
+    errno::minus_one(srq::init_attr_from_c(attr).and_then(|mut full| {
+        let srq = create_srq(id, &mut full)?;
+        ((*id).srq, (*id).pd) = (srq, full.pd);
+        ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
+        ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
         Ok(())
     }))
 }
@@ -242,8 +259,9 @@ unsafe extern "C" fn rdma_create_srq(
     pd: *mut ibv_pd,
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
-        let is_xrc = id.as_ref().is_some_and(|id| type_from_c(id.qp_type) == Ok(QpType::XrcTarget));
+        let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
         let mut full = ibv_srq_init_attr_ex {
             srq_context: attr.srq_context,
             attr: attr.attr,
@@ -260,6 +278,7 @@ unsafe extern "C" fn rdma_create_srq(
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {
+    let _call = Call::begin();
     if Id::get(id).is_err() || (*id).srq.is_null() || srq::ibv_destroy_srq((*id).srq) != 0 {
         return;
     }

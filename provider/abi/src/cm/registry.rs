@@ -7,7 +7,7 @@ use roce_provider::cm::CmId;
 
 use crate::{
     layout::rdma_cm_id,
-    sync::{Condvar, Mutex},
+    sync::{Changes, Mutex},
 };
 
 /// An id. Numbers are never used again.
@@ -32,7 +32,7 @@ pub(super) struct Group {
 
 static IDS: Mutex<BTreeMap<u64, Entry>> = Mutex::new(BTreeMap::new());
 /// Notified when an event was acknowledged.
-static ACKNOWLEDGED: Condvar = Condvar::new();
+static ACKNOWLEDGED: Changes = Changes::new();
 
 /// Registers an id.
 pub(super) fn insert(serial: u64, id: *mut rdma_cm_id) {
@@ -74,8 +74,8 @@ pub(super) fn pointers() -> Vec<*const rdma_cm_id> {
 
 /// Waits until `done` holds of an id.
 fn wait(serial: u64, done: impl Fn(&Entry) -> bool) -> MutexGuard<'static, BTreeMap<u64, Entry>> {
-    let waits = |ids: &mut BTreeMap<u64, Entry>| ids.get(&serial).is_some_and(|id| !done(id));
-    ACKNOWLEDGED.wait_while(IDS.lock(), waits)
+    let is_done = |ids: &BTreeMap<u64, Entry>| ids.get(&serial).is_none_or(&done);
+    ACKNOWLEDGED.wait_for(|| Some(IDS.lock()).filter(|ids| is_done(ids)))
 }
 
 /// An event that the program has taken; acknowledged when dropped.
@@ -116,6 +116,6 @@ impl Drop for TakenEvent {
                 group.events -= 1;
             }
         }
-        ACKNOWLEDGED.notify_all();
+        ACKNOWLEDGED.announce();
     }
 }

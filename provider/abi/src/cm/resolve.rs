@@ -4,6 +4,8 @@ use std::{ffi::c_int, time::Duration};
 
 use libc::sockaddr;
 
+use roce_provider::calls::Call;
+
 use super::{address, get_event::complete, id::Id};
 use crate::{
     errno::{self, Errno, Result},
@@ -17,6 +19,7 @@ fn timeout(milliseconds: c_int) -> Duration {
 }
 
 unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, local: *mut sockaddr) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(bind(id, local))
 }
 
@@ -27,6 +30,7 @@ pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result
 }
 
 unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| {
         id.cm()?.listen(usize::try_from(backlog).unwrap_or(0))?;
         id.fill()
@@ -39,6 +43,7 @@ unsafe fn start_addr(
     peer: *const sockaddr,
     milliseconds: c_int,
 ) -> Result<()> {
+    let _call = Call::begin();
     let (local, peer) = (address::optional(local)?, address::read(peer)?);
     Id::get(id)?.cm()?.resolve_addr(local, peer, timeout(milliseconds))?;
     Ok(())
@@ -57,6 +62,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
 }
 
 unsafe fn start_route(id: *mut rdma_cm_id, milliseconds: c_int) -> Result<()> {
+    let _call = Call::begin();
     Id::get(id)?.cm()?.resolve_route(timeout(milliseconds)).map_err(Errno::from)
 }
 
@@ -72,11 +78,11 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
 
 /// In network byte order, as its counterpart below.
 unsafe extern "C" fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
-    id.as_ref().map_or(0, |id| address::port(&id.route.addr.src_addr))
+    if id.is_null() { 0 } else { address::port(&(*id).route.addr.src_addr) }
 }
 
 unsafe extern "C" fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
-    id.as_ref().map_or(0, |id| address::port(&id.route.addr.dst_addr))
+    if id.is_null() { 0 } else { address::port(&(*id).route.addr.dst_addr) }
 }
 
 export!(

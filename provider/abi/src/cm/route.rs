@@ -3,7 +3,7 @@
 use roce_provider::cm::CmId;
 
 use crate::{
-    layout::{ibv_sa_path_rec, rdma_cm_id},
+    layout::{ibv_sa_path_rec, rdma_ib_addr},
     translate::mtu,
 };
 
@@ -13,21 +13,21 @@ const LIFE_TIME: u8 = 16;
 const EXACTLY: u8 = 2;
 
 /// Path of an id.
-pub(super) fn path(cm: &CmId, c: &rdma_cm_id) -> ibv_sa_path_rec {
+pub(super) fn path(cm: &CmId, addr: rdma_ib_addr) -> ibv_sa_path_rec {
     let setup = cm.qp_setup(); // of a request
     let av = setup.map(|setup| setup.av).or_else(|| cm.address_vector());
     let (flow_label, traffic_class, hop_limit) =
         av.map_or((0, 0, 0), |av| (av.flow_label, av.traffic_class, av.hop_limit));
     let mtu = setup.and_then(|setup| setup.path_mtu).unwrap_or_else(|| cm.path_mtu());
     ibv_sa_path_rec {
-        dgid: c.route.addr.addr.dgid,
-        sgid: c.route.addr.addr.sgid,
+        dgid: addr.dgid,
+        sgid: addr.sgid,
         flow_label: flow_label.to_be(),
         hop_limit,
         traffic_class,
         reversible: 1,
         numb_path: 1,
-        pkey: c.route.addr.addr.pkey,
+        pkey: addr.pkey,
         mtu_selector: EXACTLY,
         mtu: mtu::to_c(mtu) as u8,
         rate_selector: EXACTLY,

@@ -3,6 +3,7 @@
 use std::ffi::{c_int, c_uint};
 
 use roce_provider::{
+    calls::Call,
     cm::{CmId, IdState, UDP_QKEY},
     transport::{
         cm::QpSetup,
@@ -14,16 +15,19 @@ use super::id::Id;
 use crate::{
     errno::{self, Errno, Result},
     export::export,
-    layout::{consts::*, ibv_qp_attr, rdma_cm_id},
+    layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
     modify::required,
     object::Object,
-    translate::{address, mtu},
+    translate::{
+        address, mtu,
+        qp::{QP_ATTR, attr_from_c},
+    },
 };
 
 const REMOTE_ALL: c_uint =
     IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
 
-unsafe fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
+fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
     let qp_type = cm.qp_type();
     let setup = cm.qp_setup().filter(|_| qp_type != QpType::Ud);
     match (attr.qp_state, setup) {
@@ -89,11 +93,14 @@ unsafe extern "C" fn rdma_init_qp_attr(
     attr: *mut ibv_qp_attr,
     mask: *mut c_int,
 ) -> c_int {
+    let _call = Call::begin();
     errno::minus_one(Id::get(id).and_then(|id| {
-        let (Some(attr), Some(mask)) = (attr.as_mut(), mask.as_mut()) else {
+        if mask.is_null() {
             return Err(Errno::INVAL);
-        };
-        *mask = init_qp_attr(&id.cm()?, attr)? as c_int;
+        }
+        let mut full = attr_from_c(attr)?;
+        *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
+        copy_sized(&full, attr, QP_ATTR);
         Ok(())
     }))
 }

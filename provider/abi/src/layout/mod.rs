@@ -10,8 +10,9 @@ mod cm;
 pub(crate) mod consts;
 mod declare;
 mod kernel;
+mod sized;
 #[cfg(test)]
 mod tests;
 mod verbs;
 
-pub(crate) use self::{attr::*, cm::*, kernel::*, verbs::*};
+pub(crate) use self::{attr::*, cm::*, kernel::*, sized::*, verbs::*};

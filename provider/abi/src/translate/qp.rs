@@ -1,6 +1,6 @@
 //! Types, states and attributes of queue pairs.
 
-use std::ffi::c_uint;
+use std::{ffi::c_uint, mem::offset_of};
 
 use roce_provider::transport::qp::{PathMigration, QpCaps, QpInfo, QpType, State};
 
@@ -9,7 +9,7 @@ use crate::{
     errno::{Errno, Result},
     layout::{
         consts::*, ibv_ah_attr, ibv_pd, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
-        ibv_qp_init_attr_ex,
+        ibv_qp_init_attr_ex, read_sized,
     },
 };
 
@@ -117,6 +117,38 @@ pub(crate) fn attributes(info: &QpInfo) -> ibv_qp_attr {
         rnr_retry: info.requester.rnr_retry,
         ..ibv_qp_attr::zeroed()
     }
+}
+
+/// Length of the attributes of a queue pair that every program has: without `rate_limit`, which came
+/// later, and is no attribute of any queue pair here.
+pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
+
+/// Attributes of a queue pair that a program gives.
+pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
+}
+
+/// Members of the attributes of a new queue pair, as far as the program has them. Those behind the
+/// first that are not known here are not looked at.
+pub(crate) unsafe fn init_attr_from_c(
+    attr: *const ibv_qp_init_attr_ex,
+) -> Result<ibv_qp_init_attr_ex> {
+    if attr.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let given = |bit: u32| (*attr).comp_mask & bit != 0;
+    let length = if given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {
+        size_of::<ibv_qp_init_attr_ex>()
+    } else if given(IBV_QP_INIT_ATTR_CREATE_FLAGS) {
+        offset_of!(ibv_qp_init_attr_ex, max_tso_header)
+    } else {
+        // the mask has always had these two behind it
+        offset_of!(ibv_qp_init_attr_ex, create_flags)
+    };
+    Ok(read_sized(attr, length, ibv_qp_init_attr_ex::zeroed()))
 }
 
 /// The longer structure with the members of the shorter one and a protection domain.

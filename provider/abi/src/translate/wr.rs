@@ -2,10 +2,13 @@
 
 use std::ffi::c_uint;
 
-use roce_provider::transport::{
-    mem::{LKey, RKey},
-    wire::Immediate,
-    work::{Data, Remote, SendFlags, Sge, SgeList},
+use roce_provider::{
+    copy_from_program,
+    transport::{
+        mem::{LKey, RKey},
+        wire::Immediate,
+        work::{Data, Remote, SendFlags, Sge, SgeList},
+    },
 };
 
 use crate::{
@@ -57,9 +60,13 @@ pub(crate) unsafe fn inline(
     if length.is_none_or(|length| length > limit as usize) {
         return Err(Errno::INVAL);
     }
-    let mut bytes = smallvec::SmallVec::new();
+    let mut bytes = smallvec::SmallVec::<[u8; 64]>::new();
     for (start, length) in pieces.filter(|&(_, length)| length > 0) {
-        bytes.extend_from_slice(std::slice::from_raw_parts(start, length));
+        let before = bytes.len();
+        bytes.reserve(length);
+        // SAFETY: There is room for so many bytes, and they are there once they are copied.
+        copy_from_program(start, bytes.as_mut_ptr().add(before), length)?;
+        bytes.set_len(before + length);
     }
     Ok(Data::Inline(bytes))
 }

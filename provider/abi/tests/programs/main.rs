@@ -24,8 +24,8 @@ fn sources() -> PathBuf {
 }
 
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
-/// where headers are.
-fn run(compiler: &str, options: &[String], name: &str) {
+/// where headers are, `variables` are for the program.
+fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) {
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
     let directory = Directory::new();
     let (linked, program) = (directory.file("libibverbs.so.1"), directory.file(name));
@@ -44,14 +44,23 @@ fn run(compiler: &str, options: &[String], name: &str) {
         .arg("60")
         .arg(&program)
         .env("LD_LIBRARY_PATH", directory.file(""))
+        .env("XDG_RUNTIME_DIR", directory.file(""))
+        .envs(variables.iter().copied())
         .output()
         .unwrap();
     assert!(
         done.status.success(),
-        "{name}, compiled with {options:?}: {}\n{}",
+        "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
         done.status,
-        String::from_utf8_lossy(&done.stderr)
+        last_lines(&done.stderr)
     );
+}
+
+/// The end of what a program says, whose log may be long.
+fn last_lines(text: &[u8]) -> String {
+    let text = String::from_utf8_lossy(text);
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(20)..].join("\n")
 }
 
 /// Writes the recorded constants, and how far functions lie in front of a context, as a header.
@@ -75,19 +84,53 @@ fn declarations(directory: &Directory) -> Vec<String> {
     vec![include(&sources().join("declarations")), include(&directory.file(""))]
 }
 
-#[test]
-fn queue_pairs() {
-    let Some(compiler) = common::compiler() else {
-        println!("no C compiler is installed: the calls are made from Rust");
-        return calls::make_all();
-    };
+/// Runs a program, compiled with our declarations, and with the installed headers if there are any.
+/// Returns false if there is no compiler.
+fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
+    let Some(compiler) = common::compiler() else { return false };
     let directory = Directory::new();
-    run(&compiler, &declarations(&directory), "queue_pairs");
+    run(&compiler, &declarations(&directory), name, variables);
     if common::has_headers(&compiler) {
-        run(&compiler, &[], "queue_pairs");
+        run(&compiler, &[], name, variables);
         println!("compiled with our declarations and with the installed headers");
     } else {
         println!("no headers are installed: compiled with our declarations alone");
+    }
+    true
+}
+
+#[test]
+fn queue_pairs() {
+    if !run_compiled("queue_pairs", &[]) {
+        println!("no C compiler is installed: the calls are made from Rust");
+        calls::make_all();
+    }
+}
+
+/// With every file that a call may write, since it is there that a thread could end.
+#[test]
+fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
+    let directory = Directory::new();
+    let capture = directory.file("%p.pcapng");
+    let capture = ("ROCE_PCAP", capture.to_str().unwrap());
+    // copies are counted, and so logged
+    let log = [("ROCE_LOG", "debug"), ("ROCE_FAULT", "duplicate every 2")];
+    for variables in [
+        &[][..],
+        &[("ROCE_SOCKETS_ONLY", "1")],
+        &[capture, log[0], log[1]],
+        &[capture, log[0], log[1], ("ROCE_SOCKETS_ONLY", "1")],
+    ] {
+        if !run_compiled("cancellation", variables) {
+            println!("no C compiler is installed: `a_thread_that_waits_can_be_cancelled` is left");
+        }
+    }
+}
+
+#[test]
+fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
+    if !run_compiled("forks", &[]) {
+        println!("no C compiler is installed: nothing can be forked without one");
     }
 }
 

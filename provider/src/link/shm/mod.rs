@@ -44,6 +44,7 @@ use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 use super::{BATCH, Datagram, SharingLink};
+use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners};
@@ -197,15 +198,19 @@ impl ShmLink {
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
     pub(super) fn attend(&mut self, now: Instant) {
         if self.addresses.begin_round(now) {
+            let _uncancelled = Uncancelled::begin(); // descriptors may be closed, here and below
             self.update_roles(now);
         }
         if self.write_at.is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin();
             self.write_backlogs(now);
         }
         if self.check_at.is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin();
             self.check_readers(now);
         }
         if self.listeners.deadline().is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin();
             self.accept_pending(now);
         }
         if now < self.look_at && self.sleepers == 0 {
@@ -224,6 +229,7 @@ impl ShmLink {
         if !says(Readable::News) && events.len() < EVENTS {
             return;
         }
+        let _uncancelled = Uncancelled::begin();
         let _ = rustix::io::read(&self.wakeup, &mut [0; 8]);
         self.accept_pending(now);
         self.addresses.read_updates();
@@ -347,6 +353,7 @@ impl ShmLink {
             }
         }
         if broken {
+            let _uncancelled = Uncancelled::begin();
             self.incoming.retain(|incoming| !incoming.broken);
         }
         self.flush(now);

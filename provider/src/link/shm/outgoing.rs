@@ -11,6 +11,7 @@ use super::{
     ring::RunHeader,
     term::SILENCE,
 };
+use crate::cancel::Uncancelled;
 
 /// Time that a process has to answer a request.
 const ANSWER: Duration = Duration::from_secs(1);
@@ -38,6 +39,7 @@ impl ShmLink {
                 }
             }
         }
+        let _uncancelled = Uncancelled::begin();
         let requested = request_channel(&self.epoll, [src, dst], interface, now.plus(ANSWER));
         let channel =
             requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
@@ -117,6 +119,7 @@ impl ShmLink {
             self.check_at = Some(now.plus(SILENCE));
         }
         if result.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::InvalidData) {
+            let _uncancelled = Uncancelled::begin(); // closes the channel
             self.outgoing.insert(key, OutgoingChannel::Absent(now.plus(RETRY)));
         }
         // an error is told when its run is the first

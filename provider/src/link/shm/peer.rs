@@ -18,7 +18,10 @@ use super::{
     ring::{LONGEST, RunHeader},
     sender::ShmSender,
 };
-use crate::link::{Datagram, DatagramMeta};
+use crate::{
+    cancel::Uncancelled,
+    link::{Datagram, DatagramMeta},
+};
 
 /// Number of services that a peer can name in one message.
 pub(super) const MAX_SERVICES: usize = 8192;
@@ -148,6 +151,7 @@ impl Peers {
         if !self.written {
             return true;
         }
+        let _uncancelled = Uncancelled::begin(); // closes what leads to those that have ended
         self.peers.retain_mut(|peer| peer.sender.write_backlog().is_ok());
         self.written = false;
         for peer in &self.peers {

@@ -10,6 +10,7 @@ use std::{
     io, mem,
     net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
     os::fd::{AsRawFd, RawFd},
+    ptr,
     sync::OnceLock,
 };
 
@@ -169,33 +170,7 @@ impl SendBuffers {
         runs: &[Transmit],
         to: impl Fn(&Transmit) -> SocketAddr,
     ) -> io::Result<usize> {
-        self.addresses.clear();
-        self.addresses.extend(runs.iter().map(|run| SockAddr::from(to(run))));
-        self.controls.clear();
-        self.controls.resize(runs.len(), Control([0; CONTROL]));
-        self.vectors.clear();
-        self.headers.clear();
-        for run in runs {
-            let payload = bytes.get(run.range.clone()).unwrap_or_default();
-            self.vectors.push(libc::iovec {
-                iov_base: payload.as_ptr().cast_mut().cast::<c_void>(),
-                iov_len: payload.len(),
-            });
-        }
-        for (index, run) in runs.iter().enumerate() {
-            let control = ancillary(&mut self.controls[index], run);
-            // SAFETY: All zero is a valid message header.
-            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
-            header.msg_hdr.msg_name = self.addresses[index].as_ptr().cast_mut().cast();
-            header.msg_hdr.msg_namelen = self.addresses[index].len();
-            header.msg_hdr.msg_iov = &raw mut self.vectors[index];
-            header.msg_hdr.msg_iovlen = 1;
-            if control > 0 {
-                header.msg_hdr.msg_control = (&raw mut self.controls[index]).cast();
-                header.msg_hdr.msg_controllen = control as _;
-            }
-            self.headers.push(header);
-        }
+        self.fill(bytes, runs, to);
         // The system call itself, because the C library's function is a cancellation point, and its
         // caller holds a lock.
         // SAFETY: Each header points to an address, one vector and ancillary data that live in
@@ -217,6 +192,40 @@ impl SendBuffers {
                 _ => Err(error),
             }
         })
+    }
+
+    /// Fills the headers, each of which points to an address, a vector with the bytes of its run, and
+    /// ancillary data.
+    fn fill(&mut self, bytes: &[u8], runs: &[Transmit], to: impl Fn(&Transmit) -> SocketAddr) {
+        self.addresses.clear();
+        self.addresses.extend(runs.iter().map(|run| SockAddr::from(to(run))));
+        self.controls.clear();
+        self.controls.resize(runs.len(), Control([0; CONTROL]));
+        self.vectors.clear();
+        self.headers.clear();
+        for run in runs {
+            let payload = bytes.get(run.range.clone()).unwrap_or_default();
+            self.vectors.push(libc::iovec {
+                iov_base: payload.as_ptr().cast_mut().cast::<c_void>(),
+                iov_len: payload.len(),
+            });
+        }
+        // Each is borrowed once for all its pointers: another borrow would end those before it.
+        let buffers = self.controls.iter_mut().zip(&mut self.vectors);
+        for ((run, address), (control, vector)) in runs.iter().zip(&self.addresses).zip(buffers) {
+            let length = ancillary(control, run);
+            // SAFETY: All zero is a valid message header.
+            let mut header: libc::mmsghdr = unsafe { mem::zeroed() };
+            header.msg_hdr.msg_name = address.as_ptr().cast_mut().cast();
+            header.msg_hdr.msg_namelen = address.len();
+            header.msg_hdr.msg_iov = vector;
+            header.msg_hdr.msg_iovlen = 1;
+            if length > 0 {
+                header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+                header.msg_hdr.msg_controllen = length as _;
+            }
+            self.headers.push(header);
+        }
     }
 }
 
@@ -259,4 +268,46 @@ fn put(control: &mut Control, used: &mut usize, level: c_int, kind: c_int, value
     rest[4..8].copy_from_slice(&kind.to_ne_bytes());
     rest[8..8 + value.len()].copy_from_slice(value);
     *used += length.next_multiple_of(8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Reads what the kernel reads, by the pointers of all headers: Miri sees which are stale.
+    #[test]
+    fn the_pointers_of_all_headers_are_good_together() {
+        let run = |hop_limit, range| Transmit {
+            src: Ipv4Addr::LOCALHOST.into(),
+            dst: Ipv4Addr::LOCALHOST.into(),
+            src_port: 0,
+            traffic_class: 0,
+            hop_limit,
+            segment: 2,
+            range,
+        };
+        let runs = [run(64, 0..2), run(1, 2..6), run(2, 6..7)];
+        let mut buffers = SendBuffers::default();
+        for _ in 0..2 {
+            buffers.fill(b"abcdefg", &runs, |run| (run.dst, 4791).into());
+            let headers = buffers.headers.as_mut_ptr();
+            let read = |index| {
+                // SAFETY: There are as many headers as runs, and each points to what is read here.
+                unsafe {
+                    let header = (*headers.add(index)).msg_hdr;
+                    let family = (*header.msg_name.cast::<libc::sockaddr_in>()).sin_family;
+                    let vector = *header.msg_iov;
+                    let bytes =
+                        std::slice::from_raw_parts(vector.iov_base.cast::<u8>(), vector.iov_len);
+                    let kind = (!header.msg_control.is_null())
+                        .then(|| (*header.msg_control.cast::<libc::cmsghdr>()).cmsg_type);
+                    (c_int::from(family), bytes, kind)
+                }
+            };
+            let segments = Some(libc::UDP_SEGMENT);
+            assert_eq!(read(0), (libc::AF_INET, &b"ab"[..], None));
+            assert_eq!(read(1), (libc::AF_INET, &b"cdef"[..], segments));
+            assert_eq!(read(2), (libc::AF_INET, &b"g"[..], Some(libc::IP_TTL)));
+        }
+    }
 }

@@ -63,6 +63,19 @@ struct ibv_context {
     void *abi_compat;
 };
 
+struct ibv_comp_channel {
+    struct ibv_context *context;
+    int fd, refcnt;
+};
+
+struct ibv_async_event {
+    union {
+        void *object;
+        int port_num;
+    } element;
+    unsigned event_type;
+};
+
 struct ibv_pd {
     struct ibv_context *context;
     uint32_t handle;
@@ -306,7 +319,13 @@ struct ibv_pd *ibv_alloc_pd(struct ibv_context *);
 int ibv_dealloc_pd(struct ibv_pd *);
 struct ibv_mr *ibv_reg_mr(struct ibv_pd *, void *, size_t, int);
 int ibv_dereg_mr(struct ibv_mr *);
-struct ibv_cq *ibv_create_cq(struct ibv_context *, int, void *, void *, int);
+struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *);
+int ibv_destroy_comp_channel(struct ibv_comp_channel *);
+int ibv_get_cq_event(struct ibv_comp_channel *, struct ibv_cq **, void **);
+int ibv_get_async_event(struct ibv_context *, struct ibv_async_event *);
+struct ibv_cq *ibv_create_cq(struct ibv_context *, int, void *, struct ibv_comp_channel *, int);
+int ibv_resize_cq(struct ibv_cq *, int);
+void ibv_ack_cq_events(struct ibv_cq *, unsigned);
 int ibv_destroy_cq(struct ibv_cq *);
 struct ibv_srq *ibv_create_srq(struct ibv_pd *, struct ibv_srq_init_attr *);
 int ibv_modify_srq(struct ibv_srq *, struct ibv_srq_attr *, int);
@@ -323,6 +342,10 @@ int ibv_init_ah_from_wc(struct ibv_context *, uint8_t, struct ibv_wc *, struct i
 int ibv_destroy_ah(struct ibv_ah *);
 int ibv_attach_mcast(struct ibv_qp *, const union ibv_gid *, uint16_t);
 int ibv_detach_mcast(struct ibv_qp *, const union ibv_gid *, uint16_t);
+
+static inline int ibv_req_notify_cq(struct ibv_cq *cq, int solicited_only) {
+    return (*(struct ibv_context **)cq)->ops.req_notify_cq(cq, solicited_only);
+}
 
 static inline int ibv_poll_cq(struct ibv_cq *cq, int count, struct ibv_wc *wcs) {
     return (*(struct ibv_context **)cq)->ops.poll_cq(cq, count, wcs);

@@ -17,7 +17,7 @@ const FAULTS: [libc::c_int; 7] = [
 ];
 
 /// Runs `start` with signals blocked on this thread; threads that it starts keep them blocked.
-pub(super) fn blocked<R>(start: impl FnOnce() -> R) -> R {
+pub fn blocked<R>(start: impl FnOnce() -> R) -> R {
     // SAFETY: all zero is an empty set
     let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
         unsafe { (mem::zeroed(), mem::zeroed()) };

@@ -1,0 +1,152 @@
+//! Tests: programs that were compiled with older headers, whose structures end where a page does.
+
+#![allow(
+    clippy::undocumented_unsafe_blocks,
+    reason = "tests call as C programs do, and keep the same contract"
+)]
+
+use std::{
+    mem::offset_of,
+    ptr::{null_mut, without_provenance_mut},
+};
+
+use libc::c_void;
+
+use crate::{
+    cq::{ibv_create_cq, ibv_destroy_cq},
+    cq_ex::create_cq_ex,
+    domain::alloc_parent_domain,
+    layout::{consts::*, *},
+    modify::ibv_modify_qp,
+    mr::{ibv_dereg_mr, ibv_reg_mr},
+    pd::ibv_dealloc_pd,
+    post::post_send,
+    qp::{ibv_destroy_qp, ibv_query_qp},
+    qp_create::create_qp_ex,
+    srq::{create_srq_ex, ibv_destroy_srq},
+    testing::{Allocated, Opened},
+    translate::qp::QP_ATTR,
+};
+
+/// Two pages, of which the second cannot be reached.
+struct Pages(*mut c_void);
+
+impl Pages {
+    fn new() -> Self {
+        unsafe {
+            let (kind, rights) =
+                (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, libc::PROT_READ | libc::PROT_WRITE);
+            let pages = libc::mmap(null_mut(), 8192, rights, kind, -1, 0);
+            assert_ne!(pages, libc::MAP_FAILED);
+            assert_eq!(libc::mprotect(pages.byte_add(4096), 4096, libc::PROT_NONE), 0);
+            Self(pages)
+        }
+    }
+
+    /// A copy of the first bytes of a structure, which end where the first page does.
+    fn hold<T: Copy>(&self, value: T, length: usize) -> *mut T {
+        unsafe {
+            let place = self.0.byte_add(4096 - length).cast::<T>();
+            place.cast::<u8>().copy_from_nonoverlapping((&raw const value).cast(), length);
+            place
+        }
+    }
+}
+
+impl Drop for Pages {
+    fn drop(&mut self) {
+        assert_eq!(unsafe { libc::munmap(self.0, 8192) }, 0);
+    }
+}
+
+#[test]
+fn what_is_behind_a_shorter_structure_is_not_touched() {
+    let (context, pages) = (Opened::new(), Pages::new());
+    let pd = Allocated::new(&context);
+    unsafe {
+        let attr = ibv_cq_init_attr_ex { cqe: 8, ..ibv_cq_init_attr_ex::zeroed() };
+        let cq = create_cq_ex(context.0, pages.hold(attr, offset_of!(ibv_cq_init_attr_ex, flags)));
+        assert!(!cq.is_null());
+        let cq = cq.cast::<ibv_cq>();
+
+        let attr = ibv_qp_init_attr_ex {
+            send_cq: cq,
+            recv_cq: cq,
+            qp_type: IBV_QPT_RC,
+            comp_mask: IBV_QP_INIT_ATTR_PD,
+            pd: pd.0,
+            ..ibv_qp_init_attr_ex::zeroed()
+        };
+        let attr = pages.hold(attr, offset_of!(ibv_qp_init_attr_ex, create_flags));
+        let qp = create_qp_ex(context.0, attr);
+        assert!(!qp.is_null());
+
+        let attr = ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num: 1, ..ibv_qp_attr::zeroed() };
+        let attr = pages.hold(attr, QP_ATTR);
+        let to_init = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        assert_eq!(ibv_modify_qp(qp, attr, to_init.cast_signed()), 0);
+        assert_eq!(ibv_query_qp(qp, attr, IBV_QP_STATE.cast_signed(), null_mut()), 0);
+        assert_eq!((*attr).qp_state, IBV_QPS_INIT);
+        assert_eq!(ibv_destroy_qp(qp), 0);
+
+        let attr = ibv_srq_init_attr_ex {
+            attr: ibv_srq_attr { max_wr: 4, max_sge: 1, srq_limit: 0 },
+            comp_mask: IBV_SRQ_INIT_ATTR_PD,
+            pd: pd.0,
+            ..ibv_srq_init_attr_ex::zeroed()
+        };
+        let attr = pages.hold(attr, offset_of!(ibv_srq_init_attr_ex, tm_cap));
+        let srq = create_srq_ex(context.0, attr);
+        assert!((*attr).attr.max_wr >= 4);
+        assert_eq!(ibv_destroy_srq(srq), 0);
+
+        let attr =
+            ibv_parent_domain_init_attr { pd: pd.0, ..ibv_parent_domain_init_attr::zeroed() };
+        let attr = pages.hold(attr, offset_of!(ibv_parent_domain_init_attr, alloc));
+        assert_eq!(ibv_dealloc_pd(alloc_parent_domain(context.0, attr)), 0);
+        assert_eq!(ibv_destroy_cq(cq), 0);
+    }
+}
+
+#[test]
+fn inline_data_is_copied_as_memory_that_may_be_registered() {
+    let (context, pages) = (Opened::new(), Pages::new());
+    let pd = Allocated::new(&context);
+    unsafe {
+        let cq = ibv_create_cq(context.0, 8, null_mut(), null_mut(), 0);
+        let attr = ibv_qp_init_attr_ex {
+            send_cq: cq,
+            recv_cq: cq,
+            qp_type: IBV_QPT_RC,
+            comp_mask: IBV_QP_INIT_ATTR_PD,
+            pd: pd.0,
+            cap: ibv_qp_cap {
+                max_send_wr: 4,
+                max_recv_wr: 1,
+                max_send_sge: 2,
+                max_recv_sge: 1,
+                max_inline_data: 64,
+            },
+            ..ibv_qp_init_attr_ex::zeroed()
+        };
+        let qp = create_qp_ex(context.0, &mut { attr });
+        let mr = ibv_reg_mr(pd.0, pages.0, 4096, 0); // from now on faults are survived
+        let post = |address: u64| {
+            let mut sge = ibv_sge { addr: address, length: 16, lkey: 0 };
+            let mut wr = ibv_send_wr::zeroed();
+            wr.opcode = IBV_WR_SEND;
+            wr.send_flags = IBV_SEND_INLINE;
+            (wr.sg_list, wr.num_sge) = (&raw mut sge, 1);
+            let mut bad = without_provenance_mut(8);
+            let status = post_send(qp, &raw mut wr, &raw mut bad);
+            assert_eq!(bad, &raw mut wr, "it is in RESET");
+            status
+        };
+        let start = pages.0 as u64;
+        assert_eq!(post(start), libc::EINVAL);
+        assert_eq!(post(start + 4096 - 8), libc::EFAULT);
+        assert_eq!(ibv_dereg_mr(mr), 0);
+        assert_eq!(ibv_destroy_qp(qp), 0);
+        assert_eq!(ibv_destroy_cq(cq), 0);
+    }
+}

@@ -1,0 +1,41 @@
+/* What the programs beside this file share: conditions, and the loopback device. */
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define EXPECT(condition)                                                                                                        \
+    do {                                                                                                                         \
+        if (!(condition)) {                                                                                                      \
+            fprintf(stderr, "line %d: not so: %s (errno %d)\n", __LINE__, #condition, errno);                                    \
+            exit(1);                                                                                                             \
+        }                                                                                                                        \
+    } while (0)
+
+static struct ibv_context *open_loopback(void) {
+    int count;
+    struct ibv_context *context = NULL;
+    struct ibv_device **devices = ibv_get_device_list(&count);
+    for (int i = 0; i < count; i++)
+        if (strcmp(ibv_get_device_name(devices[i]), "roce_lo") == 0)
+            context = ibv_open_device(devices[i]);
+    ibv_free_device_list(devices);
+    return context;
+}
+
+/* Moves a queue pair to RTS, connected with itself. */
+static void connect_with_itself(struct ibv_qp *qp) {
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qp_access_flags = IBV_ACCESS_REMOTE_WRITE};
+    union ibv_gid gid;
+    EXPECT(ibv_query_gid(qp->context, 1, 0, &gid) == 0);
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS) == 0);
+    attr = (struct ibv_qp_attr){.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = qp->qp_num,
+        .ah_attr = {.grh = {.dgid = gid, .hop_limit = 3}, .is_global = 1, .port_num = 1}, .max_dest_rd_atomic = 4, .min_rnr_timer = 12,
+        .timeout = 14, .retry_cnt = 7, .rnr_retry = 7, .max_rd_atomic = 4};
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+                                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER) == 0);
+    attr.qp_state = IBV_QPS_RTS;
+    EXPECT(ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+                                        IBV_QP_MAX_QP_RD_ATOMIC) == 0);
+}

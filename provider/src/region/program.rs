@@ -1,0 +1,50 @@
+//! Buffers that a program gives for one call. They may lie in registered memory, which a peer may
+//! write at any time, so they are copied as that is: no reference of the language goes there.
+
+#![allow(unsafe_code, reason = "calling the routines")]
+
+use roce_transport::mem::MemoryFault;
+
+use super::{kernel, routines};
+
+/// Copies `length` bytes at `address` to `to`, which need not hold anything yet.
+///
+/// # Errors
+/// The memory is not there, and that was noticed: elsewhere it is a fault of the program's.
+///
+/// # Safety
+/// The memory may be read. `to` is for writing, of this length, and nobody else's.
+pub unsafe fn copy_from_program(
+    address: *const u8,
+    to: *mut u8,
+    length: usize,
+) -> Result<(), MemoryFault> {
+    if !routines::EXIST {
+        // SAFETY: By the contract; what it refers to is written first.
+        let to = unsafe {
+            to.write_bytes(0, length);
+            std::slice::from_raw_parts_mut(to, length)
+        };
+        return kernel::read(address.addr(), to);
+    }
+    // SAFETY: It writes `to`, and reads what the caller says may be read.
+    let answer = unsafe { routines::copy_in(to, address.addr(), length) };
+    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+}
+
+/// Copies `from` to `address`.
+///
+/// # Errors
+/// As for [`copy_from_program`].
+///
+/// # Safety
+/// The memory may be written.
+pub unsafe fn copy_to_program(address: *mut u8, from: &[u8]) -> Result<(), MemoryFault> {
+    if !routines::EXIST {
+        // SAFETY: The caller promises the same.
+        return unsafe { kernel::write(address.addr(), from) };
+    }
+    // SAFETY: It reads `from`, and writes what the caller says may be written.
+    let answer = unsafe { routines::copy_out(address.addr(), from.as_ptr(), from.len()) };
+    if answer == 0 { Ok(()) } else { Err(MemoryFault) }
+}
