@@ -8,7 +8,7 @@ use roce_transport::{
 };
 use rustix::event::epoll;
 
-use crate::link::Link;
+use crate::{cancel::Uncancelled, link::Link};
 
 /// Bytes built before they are sent: two full runs, little enough to stay in the cache.
 const CAPACITY: usize = 128 << 10;
@@ -138,6 +138,7 @@ impl Outgoing {
     fn advance(&mut self, count: usize) {
         self.taken += count;
         if let Some(Blocked::Writable(descriptor)) = self.blocked.take() {
+            let _uncancelled = Uncancelled::begin(); // which closes it
             let _ = epoll::delete(&self.sockets, &descriptor);
         }
     }
