@@ -234,7 +234,7 @@ impl Network {
                     let (service, bytes) =
                         (receiver.time.as_nanos() * 1000, in_buffer(datagram.bytes.len()));
                     // as a link does that looks how full its socket is
-                    datagram.congested = buffer.held(due) + bytes > receiver.buffer / 2;
+                    datagram.congested = buffer.held(due) + bytes > receiver.buffer / 4 * 3;
                     if let Some(taken) = buffer.enter(due, service, bytes, receiver.buffer) {
                         self.put(taken, datagram, true);
                     }

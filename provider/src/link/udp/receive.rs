@@ -114,9 +114,9 @@ impl MemInfo {
         })
     }
 
-    /// True if more of the receive buffer is taken than free.
+    /// True if three quarters of the receive buffer are taken.
     const fn fills(self) -> bool {
-        self.waiting > self.room / 2
+        self.waiting > self.room / 4 * 3
     }
 }
 
@@ -398,7 +398,7 @@ mod tests {
         assert!(segment == 1 || buffers.ask == FEW, "few, since they were long");
     }
 
-    /// While less than half is taken nothing is flagged; what finds more is, until it is taken; what
+    /// While less than three quarters are taken nothing is flagged; what finds more is, until it is taken; what
     /// finds no room at all is counted.
     #[test]
     fn a_buffer_that_fills_is_seen_and_its_losses_are_counted() {
@@ -416,7 +416,7 @@ mod tests {
         let fits = room / (1024 + 1280); // an skb of this size, as the kernel counts it
         send(fits * 9 / 10);
         let fuller = drain(&mut buffers, &receiver, &mut overflow);
-        assert!(fuller.first().unwrap().2, "more than half is taken");
+        assert!(fuller.first().unwrap().2, "more than three quarters are taken");
         assert!(!fuller.last().unwrap().2, "by then there is room again");
         assert_eq!((fuller.len(), overflow.dropped), (fits * 9 / 10, 0));
         let sent = fits * 3;
