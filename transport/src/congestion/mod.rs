@@ -1,8 +1,8 @@
 //! How much may be under way, and how fast: windows in bytes, and DCQCN.
 //!
-//! A [`Window`] limits what waits for an acknowledgement, per queue pair and per destination; it
-//! reacts to loss. A [`Rate`] limits how fast data leaves; it reacts to the notifications of the
-//! peer. Neither knows of packets.
+//! A window limits what waits for an acknowledgement, per queue pair and per destination; it reacts
+//! to loss and to notifications. A rate limits how fast the data of a queue pair leaves; it reacts
+//! to notifications of the peer. [`CongestionConfig`] has the parameters of both.
 
 mod config;
 mod rate;

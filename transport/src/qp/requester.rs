@@ -412,11 +412,10 @@ impl Requester {
         if self.cursor.number == head
             && let Some(wqe) = self.queue.oldest().filter(|wqe| wqe.started)
             && let Some(acknowledged) = self.oldest_unacked.after(wqe.first_psn)
+            && self.cursor.packet <= acknowledged
         {
-            if self.cursor.packet <= acknowledged {
-                self.cursor.packet = acknowledged;
-                self.flight.clear();
-            }
+            self.cursor.packet = acknowledged;
+            self.flight.clear();
         }
     }
 
