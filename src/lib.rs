@@ -90,6 +90,7 @@ pub use roce_transport::{
         PKeyTableSize,
     },
     addr::{AddressVector, Gid, Mtu, PKey, QKey, Qpn, StaticRate},
+    congestion::{CongestionConfig, Dcqcn, WindowConfig},
     event::{Counter, Counters, Disposition, DropReason},
     mem::{
         Access, AccessError, LKey, Memory, MemoryFault, RKey, RegisterError, WindowBind,

@@ -8,6 +8,8 @@ use std::{
     path::PathBuf,
 };
 
+use roce_transport::congestion::CongestionConfig;
+
 /// The variable that names the devices.
 pub const DEVICES: &str = "ROCE_DEVICES";
 /// The variable that names a file for captures.
@@ -27,6 +29,11 @@ pub const RECEIVE_BUFFER: &str = "ROCE_RECEIVE_BUFFER";
 pub const SOURCE_PORTS: &str = "ROCE_SOURCE_PORTS";
 /// The variable with the most datagrams that are handed to the kernel as one run.
 pub const SEGMENTS: &str = "ROCE_SEGMENTS";
+
+/// The variable that turns ECN off.
+pub const ECN: &str = "ROCE_ECN";
+/// The variable that turns DCQCN off.
+pub const DCQCN: &str = "ROCE_DCQCN";
 
 /// The value of a variable; `None` if it is not set or empty, and always in a program that has more
 /// rights than the user who started it (setuid, setgid, file capabilities: `AT_SECURE`). Who starts
@@ -69,6 +76,20 @@ pub(crate) fn segments() -> Option<usize> {
     number(SEGMENTS)
 }
 
+/// Congestion control, less what is turned off.
+pub(crate) fn congestion() -> CongestionConfig {
+    congestion_without(|variable| value(variable).is_some_and(|value| value == "0"))
+}
+
+fn congestion_without(off: impl Fn(&str) -> bool) -> CongestionConfig {
+    let default = CongestionConfig::default();
+    CongestionConfig {
+        ecn: default.ecn && !off(ECN),
+        dcqcn: default.dcqcn.filter(|_| !off(DCQCN)),
+        ..default
+    }
+}
+
 fn number(variable: &str) -> Option<usize> {
     value(variable)?.to_str()?.trim().parse().ok()
 }
@@ -76,6 +97,16 @@ fn number(variable: &str) -> Option<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn parts_of_congestion_control_can_be_turned_off() {
+        let default = CongestionConfig::default();
+        assert_eq!(congestion_without(|_| false), default);
+        let no_ecn = congestion_without(|variable| variable == ECN);
+        assert_eq!(no_ecn, CongestionConfig { ecn: false, ..default });
+        let no_dcqcn = congestion_without(|variable| variable == DCQCN);
+        assert_eq!(no_dcqcn, CongestionConfig { dcqcn: None, ..default });
+    }
 
     #[test]
     fn a_privileged_program_obeys_no_variable() {

@@ -61,6 +61,27 @@ fn a_small_buffer_makes_no_turn_longer() {
     assert_eq!((busy.send_outcomes(), quiet.send_outcomes()), (all_ok([1], 0), all_ok([2], 0)));
 }
 
+/// A peer asks for more than a buffer holds, and the queue pair has a message of its own to send.
+#[test]
+fn own_requests_leave_beside_long_answers() {
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (near, far) = (pair.a.buffer(256_000), pair.b.buffer(256_000));
+    pair.post_send(&b, &SendWr::read(1, near.remote(0), far.all()));
+    pair.transmit(Side::B);
+    pair.now = pair.network.poll_timeout().unwrap();
+    pair.deliver();
+    pair.post_send(&a, &SendWr::write(2, far.remote(0), near.sge(0, 8)));
+    pair.transmit(Side::A);
+    let operations = pair.trace.operations(Side::A);
+    let place = operations.iter().position(|&operation| operation == Op::WriteOnly).unwrap();
+    assert!(place <= 16, "{place} packets of the answer went before the request");
+    assert!(operations.len() > 500, "the answer is long");
+    pair.run();
+    assert_eq!(a.send_outcomes(), all_ok([2], 0));
+    assert_eq!(b.send_outcomes(), all_ok([1], 256_000));
+}
+
 #[test]
 fn queue_pairs_take_turns() {
     let mut pair = Pair::new();

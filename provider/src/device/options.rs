@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use roce_transport::{
     adapter::{Limits, PKeyTable},
     cm::CmConfig,
+    congestion::CongestionConfig,
 };
 
 use crate::{
@@ -47,6 +48,11 @@ pub struct OpenOptions {
     /// network cards that number the parts of a run otherwise than Linux does. Without it the
     /// variable `ROCE_SEGMENTS` of the environment says so. See [`SocketOptions`].
     pub segments: Option<usize>,
+    /// How much may be on its way, and how fast: windows, ECN, DCQCN. `ROCE_ECN=0` and
+    /// `ROCE_DCQCN=0` turn the latter two off for programs that read the [environment].
+    ///
+    /// [environment]: Self::from_environment
+    pub congestion: CongestionConfig,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
