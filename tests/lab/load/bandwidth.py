@@ -32,7 +32,7 @@ PLANS = {
 BARS = {
     "read-1M": Bar(0.8, 1.0, 0.5),
     "read-16M": Bar(0.8, 1.0, 0.5),
-    "read-256M": Bar(0.8, 1.0, 0.4),
+    "read-256M": Bar(0.8, 1.0, 0.2),
     "write-1M-16-pairs": Bar(0.8, 1.0, 0.5),
     "write-1M-64-pairs": Bar(0.8, 1.0, 0.5),
     "write-256K-256-pairs": Bar(0.7, 1.0, 0.4),

@@ -171,7 +171,7 @@ class Losses:
 
     def __exit__(self, *_):
         change = self.totals() - self.before
-        self.lost = change.lost + change.unsent
+        self.lost = change.lost
         self.datagrams = change.received + self.lost
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 
 @dataclass
 class UdpTotals:
-    """Datagrams. A run that the system carries as one (GSO, GRO) counts as one."""
+    """Datagrams. A run that the system carries as one (GSO, GRO) counts as one. The system's count
+    of sending sockets without room is none of losses: what such a socket refuses is offered again.
+    """
 
     sent: int = 0
     received: int = 0
     lost: int = 0  # no room in the receiving socket
-    unsent: int = 0  # no room in the sending one
 
     def __add__(self, other):
         return UdpTotals(*(a + b for a, b in zip(self.values(), other.values(), strict=True)))
@@ -19,7 +20,7 @@ class UdpTotals:
         return UdpTotals(*(a - b for a, b in zip(self.values(), other.values(), strict=True)))
 
     def values(self):
-        return [self.sent, self.received, self.lost, self.unsent]
+        return [self.sent, self.received, self.lost]
 
 
 def udp_totals(host):
@@ -37,7 +38,7 @@ def parse_snmp(text):
             add(totals, zip(names, words[1:], strict=True))
         elif len(words) == 2 and words[0].startswith("Udp6"):
             add(totals, [(words[0].removeprefix("Udp6"), words[1])])
-    names = ["OutDatagrams", "InDatagrams", "RcvbufErrors", "SndbufErrors"]
+    names = ["OutDatagrams", "InDatagrams", "RcvbufErrors"]
     return UdpTotals(*(totals.get(name, 0) for name in names))
 
 
