@@ -508,7 +508,11 @@ fn no_call_waits_for_a_slow_network() {
     let status = Command::new("tc").args(shaped).args(limits).status().unwrap();
     assert!(status.success());
     let contexts = [1, 2].map(|last| {
-        let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
+        let mut options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
+        // windows keep a sender from filling its socket; here they must not
+        let window = &mut options.congestion.window;
+        (window.initial, window.destination_initial) = (window.most, 64 << 20);
+        window.destination_most = window.destination_initial;
         Device::at(IpAddr::from([127, 0, 1, last])).unwrap().open(options).unwrap()
     });
     // as many as it takes for their windows to be more than any socket holds
