@@ -508,20 +508,16 @@ fn no_call_waits_for_a_slow_network() {
     let status = Command::new("tc").args(shaped).args(limits).status().unwrap();
     assert!(status.success());
     let contexts = [1, 2].map(|last| {
-        let mut options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
-        // windows keep a sender from filling its socket; here they must not
-        let window = &mut options.congestion.window;
-        (window.initial, window.destination_initial) = (window.most, 64 << 20);
-        window.destination_most = window.destination_initial;
+        let options = OpenOptions { sockets_only: true, ..OpenOptions::default() };
         Device::at(IpAddr::from([127, 0, 1, last])).unwrap().open(options).unwrap()
     });
-    // as many as it takes for their windows to be more than any socket holds
+    // unreliable ones, which have no window: more than any socket holds
     let connections: Vec<_> = (0..32)
         .map(|_| {
             contexts.each_ref().map(|context| {
                 let pd = context.alloc_pd().unwrap();
                 let cq = context.create_cq(16, None).unwrap();
-                let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+                let qp = pd.create_qp(&QpInitAttr::new(QpType::Uc, &cq)).unwrap();
                 let access = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
                 (cq, qp, pd.allocate(1 << 20, access).unwrap())
             })
@@ -530,8 +526,16 @@ fn no_call_waits_for_a_slow_network() {
     let context = &contexts[0];
     let start = Instant::now();
     for [(_, qp, memory), (_, peer_qp, target)] in &connections {
-        qp.connect_to(peer_qp.endpoint(0).unwrap()).unwrap();
-        peer_qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
+        let peer = peer_qp.endpoint(0).unwrap();
+        qp.to_init(Init::default()).unwrap();
+        qp.to_rtr(Rtr::Uc(PeerAttr {
+            dest_qpn: peer.qpn,
+            path_mtu: Mtu::B4096,
+            rq_psn: peer.psn,
+            av: AddressVector::new(peer.gid, 0),
+        }))
+        .unwrap();
+        qp.to_rts(Rts::Uc(Psn::new(0))).unwrap();
         qp.post_send(&[SendWr::write(1, target.remote(0), memory.sge_all())]).unwrap();
     }
     let mut longest = start.elapsed();
