@@ -25,7 +25,7 @@ const TRANSPORT: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["addr", "ids", "psn", "time", "hash", "pkeys"],
-        &["wire", "gids"],
+        &["congestion", "wire", "gids"],
         &["event", "mem", "work"],
         &["cm"], // which knows nothing of queue pairs
         &["qp"],

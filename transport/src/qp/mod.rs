@@ -422,6 +422,7 @@ impl Qp {
     fn enter_error(&mut self, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
+        self.rate = Rate::default();
         self.common.state = State::Err;
         self.flush_sends(env);
         while let Some(id) = self.responder.flush() {
