@@ -9,6 +9,11 @@ use alloc::vec::Vec;
 use super::turns::{Place, Turn, Turns};
 use crate::{congestion::LARGEST, qp::Room};
 
+/// Portions that a budget is divided into: enough that the next one is on its way while another
+/// arrives, and few, since the first and the last packet of each answer to a READ leave by
+/// themselves.
+const PORTIONS: u64 = 2;
+
 /// What a queue pair has of a budget.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Share {
@@ -26,8 +31,8 @@ impl Share {
 #[derive(Debug)]
 pub(super) struct Budget {
     limit: u64,
-    /// Bytes of one request, at most, and of one turn of those who wait.
-    portion: u64,
+    /// Bytes of a portion, at most.
+    largest: u64,
     taken: u64,
     waiting: Turns,
     /// Whose turn it is; until it has taken something, there is no room for others.
@@ -35,18 +40,20 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// A budget of so many bytes, at least one packet, that is used up by so many portions.
-    pub(super) fn new(limit: u64, portions: u64) -> Self {
-        let mut budget =
-            Self { limit: 0, portion: 0, taken: 0, waiting: Turns::default(), granted: None };
-        budget.set_limit(limit, portions, u64::MAX);
-        budget
+    /// A budget of so many bytes, at least one packet, in portions of `largest` bytes at most.
+    pub(super) fn new(limit: u64, largest: u64) -> Self {
+        let limit = limit.max(LARGEST);
+        Self { limit, largest, taken: 0, waiting: Turns::default(), granted: None }
     }
 
-    /// Changes the budget; a portion has `most` bytes at most.
-    pub(super) fn set_limit(&mut self, limit: u64, portions: u64, most: u64) {
+    /// Changes the budget.
+    pub(super) fn set_limit(&mut self, limit: u64) {
         self.limit = limit.max(LARGEST);
-        self.portion = (self.limit / portions).min(most).max(LARGEST);
+    }
+
+    /// Bytes of one request, at most, and of one turn of those who wait.
+    fn portion(&self) -> u64 {
+        (self.limit / PORTIONS).min(self.largest).max(LARGEST)
     }
 
     /// Bytes taken by all.
@@ -54,23 +61,21 @@ impl Budget {
         self.taken
     }
 
-    /// Room for a queue pair that has taken so much by now; `share` is what was noted of it.
-    pub(super) fn room(&self, share: &Share, index: usize, taken: u64) -> Room {
-        let left = self.left(share, taken);
+    /// Room for a queue pair that has taken so much by now.
+    pub(super) fn room(&self, shares: &[Share], index: usize, taken: u64) -> Room {
+        let noted = shares.get(index).map_or(0, Share::taken);
+        let portion = self.portion();
+        let left = self.limit.saturating_sub(self.taken - noted + taken);
         let left = match self.granted {
             Some(granted) if granted.index != index => 0,
             // one portion, when others wait
             Some(_) if !self.waiting.is_empty() => {
-                left.min(self.portion.saturating_sub(taken.saturating_sub(share.taken)))
+                left.min(portion.saturating_sub(taken.saturating_sub(noted)))
             }
             None if !self.waiting.is_empty() => 0,
             _ => left,
         };
-        Room { portion: self.portion, left }
-    }
-
-    fn left(&self, share: &Share, taken: u64) -> u64 {
-        self.limit.saturating_sub(self.taken - share.taken + taken)
+        Room { portion, left }
     }
 
     /// Notes what a queue pair has taken by now, and whether it waits for more. Returns one that
@@ -101,7 +106,7 @@ impl Budget {
         if waits {
             self.waiting.add(index, &mut share.place);
         }
-        if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion {
+        if self.taken > 0 && self.limit.saturating_sub(self.taken) < self.portion() {
             return None;
         }
         while self.granted.is_none()
@@ -137,7 +142,7 @@ mod tests {
 
     impl Test {
         fn new() -> Self {
-            Self { budget: Budget::new(16_384, 2), shares: Vec::new() }
+            Self { budget: Budget::new(16_384, u64::MAX), shares: Vec::new() }
         }
 
         fn update(&mut self, index: usize, taken: u64, waits: bool) -> Option<usize> {
@@ -145,8 +150,7 @@ mod tests {
         }
 
         fn left(&self, index: usize, taken: u64) -> u64 {
-            let share = self.shares.get(index).copied().unwrap_or_default();
-            self.budget.room(&share, index, taken).left
+            self.budget.room(&self.shares, index, taken).left
         }
     }
 

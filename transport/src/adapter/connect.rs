@@ -4,6 +4,8 @@
 //! Read first: [`cm`](crate::cm); InfiniBand volume 1, 13.5.3 (the general services interface) and
 //! 12.9.8 (what moves when).
 
+use core::net::IpAddr;
+
 use thiserror::Error;
 
 use super::{Adapter, TransmitBuffer};
@@ -14,6 +16,7 @@ use crate::{
         Listen, ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
+    gids::Path,
     ids::Qpn,
     qp::{
         Built, MAX_RD_ATOMIC, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts,
@@ -157,10 +160,7 @@ impl Adapter {
         now: Instant,
         record: &ConnRecord,
     ) -> Result<ConnId, ConnError> {
-        let own = self.gids.entries().iter().position(|&gid| gid == record.local.into());
-        let index = own.ok_or(ConnError::NoRoute)? as u16;
-        let av = AddressVector::new(record.remote.into(), index);
-        let path = self.gids.path(&av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+        let (_, path) = self.gsi_path(record.local, record.remote).ok_or(ConnError::NoRoute)?;
         self.cm.end_for_another(now, record, path, &mut self.rng)
     }
 
@@ -292,11 +292,8 @@ impl Adapter {
         pkey: PKey,
     ) -> Result<Disposition, DropReason> {
         let mad = CmMad::parse(packet.payload).map_err(|_| DropReason::NotAMad)?;
-        let own = self.gids.entries().iter().position(|&gid| gid == net.dst.into());
-        let sgid_index = own.ok_or(DropReason::DestinationAddress)? as u16;
-        let back = AddressVector::new(net.src.into(), sgid_index);
-        let path =
-            self.gids.path(&back, Qpn::GSI, Qpn::GSI).ok_or(DropReason::DestinationAddress)?;
+        let (sgid_index, path) =
+            self.gsi_path(net.dst, net.src).ok_or(DropReason::DestinationAddress)?;
         let mut arrival = Arrival {
             now,
             path: CmPath { path, pkey },
@@ -311,6 +308,14 @@ impl Adapter {
             ReplyOutcome::MoveQueuePair(conn) => self.follow(now, conn),
         }
         Ok(Disposition::Executed)
+    }
+
+    /// The way of messages of connection management from an own address to a peer's, and the index
+    /// of the own one. `None`: it is none, or the peer's is of another family.
+    fn gsi_path(&self, own: IpAddr, peer: IpAddr) -> Option<(u16, Path)> {
+        let index = self.gids.entries().iter().position(|&gid| gid == own.into())? as u16;
+        let av = AddressVector::new(peer.into(), index);
+        Some((index, self.gids.path(&av, Qpn::GSI, Qpn::GSI)?))
     }
 
     /// Puts the messages of connection management that are due into `buffer`. Returns true if there

@@ -15,8 +15,6 @@ use crate::{
     time::Instant,
 };
 
-/// Portions that a destination's window is divided into when several queue pairs wait for room.
-const PORTIONS: u64 = 2;
 /// Bytes of a portion, at most: those of the largest run of datagrams.
 const LARGEST_PORTION: u64 = 80 << 10;
 /// A destination's window, at least: with less, one packet that is lost keeps all others waiting.
@@ -92,8 +90,7 @@ impl Destinations {
         }
         let WindowConfig { destination_initial, destination_most, .. } = self.config;
         let window = Window::new(destination_initial, LEAST, destination_most);
-        let mut budget = Budget::new(window.limit(), PORTIONS);
-        budget.set_limit(window.limit(), PORTIONS, LARGEST_PORTION);
+        let budget = Budget::new(window.limit(), LARGEST_PORTION);
         let at = self.all.insert(Destination { address, users: 0, window, budget, shrunk: None });
         self.by_address.insert(address, at);
         at
@@ -104,15 +101,13 @@ impl Destinations {
         let Some(destination) = self.of(index).and_then(|at| self.all.get(at)) else {
             return Room::UNLIMITED;
         };
-        let share = self.shares.get(index).copied().unwrap_or_default();
-        destination.budget.room(&share, index, in_flight)
+        destination.budget.room(&self.shares, index, in_flight)
     }
 
     /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one
     /// that waits and can go on.
     pub(super) fn update(&mut self, index: usize, in_flight: u64, waits: bool) -> Option<usize> {
-        let destination =
-            self.of.get(index).copied().flatten().and_then(|at| self.all.get_mut(at))?;
+        let destination = self.of(index).and_then(|at| self.all.get_mut(at))?;
         let before = self.shares.get(index).map_or(0, Share::taken);
         if waits {
             destination.window.note_filled();
@@ -120,7 +115,7 @@ impl Destinations {
         if in_flight < before {
             let taken = destination.budget.taken();
             destination.window.on_acknowledged(before - in_flight, taken);
-            destination.budget.set_limit(destination.window.limit(), PORTIONS, LARGEST_PORTION);
+            destination.budget.set_limit(destination.window.limit());
         }
         destination.budget.update(&mut self.shares, index, in_flight, waits)
     }
@@ -142,7 +137,7 @@ impl Destinations {
         }
         destination.shrunk = Some(now);
         by(&mut destination.window, destination.budget.taken());
-        destination.budget.set_limit(destination.window.limit(), PORTIONS, LARGEST_PORTION);
+        destination.budget.set_limit(destination.window.limit());
     }
 }
 

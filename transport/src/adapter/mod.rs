@@ -138,7 +138,7 @@ impl Adapter {
             groups: Groups::default(),
             timers: Timers::default(),
             congestion: config.congestion,
-            reads: (Budget::new(config.read_budget, READ_PORTIONS), Vec::new()),
+            reads: (Budget::new(config.read_budget, u64::MAX), Vec::new()),
             destinations: Destinations::new(config.congestion.window),
             turns: Turns::default(),
             places: Vec::new(),
@@ -441,7 +441,6 @@ impl Adapter {
     fn split(&mut self, index: usize, now: Instant) -> (&mut Qp, Env<'_>) {
         let qp = &mut self.qps[index];
         let (budget, shares) = &self.reads;
-        let share = shares.get(index).copied().unwrap_or_default();
         let env = Env {
             now,
             regions: &mut self.regions,
@@ -452,7 +451,7 @@ impl Adapter {
             events: &mut self.events,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
-            read_room: budget.room(&share, index, qp.reads().0),
+            read_room: budget.room(shares, index, qp.reads().0),
             send_room: self.destinations.room(index, qp.flight().0),
             congestion: &self.congestion,
             not_ready: false,
@@ -518,8 +517,3 @@ impl fmt::Debug for Adapter {
 
 /// A packet's part of a turn, at least: a turn has 64 packets at most.
 const LEAST_PART: u64 = QUANTUM / 64;
-
-/// Requests that the room for READs is divided into: enough that the next one is on its way while
-/// data of another arrives, and few, since the first and the last packet of each answer leave by
-/// themselves.
-const READ_PORTIONS: u64 = 2;

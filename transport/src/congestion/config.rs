@@ -13,8 +13,8 @@ pub struct CongestionConfig {
     pub window: WindowConfig,
     /// Reaction to notifications of the peer; `None`: the rate is never limited. On by default.
     pub dcqcn: Option<Dcqcn>,
-    /// `min_time_between_cnps`: a peer is notified at most once in this time for each queue pair. 50
-    /// µs by default.
+    /// `min_time_between_cnps`: a peer is notified at most once in this time for each queue pair, and
+    /// of its own notifications no more than that count. 50 µs by default.
     pub np_min_time_between_cnps: Duration,
 }
 

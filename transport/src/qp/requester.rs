@@ -246,10 +246,8 @@ impl Requester {
         let is_reliable = common.qp_type.is_reliable();
         let mtu = common.mtu.bytes();
         let cost = flight::cost(wqe, packet, packet + 1, mtu);
-        let asks = match is_reliable && cost > 0 {
-            true => self.flight.admit(cost, u64::from(mtu) + OVERHEAD, env.send_room)?,
-            false => false,
-        };
+        let largest = u64::from(mtu) + OVERHEAD;
+        let asks = is_reliable && cost > 0 && self.flight.admit(cost, largest, env.send_room)?;
         let request = self.request(self.cursor, end, is_read || asks, common)?;
         self.cursor = if request.ends {
             Cursor { number: number + 1, packet: 0 }
@@ -435,15 +433,15 @@ impl Requester {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         self.retry.end_pause(env.now);
-        if self.retry.is_due(env.now) && self.flight.is_held() {
+        if !self.retry.is_due(env.now) {
+            self.probe.handle_timeout(env.now);
+        } else if self.flight.is_held() {
             self.retry.put_off(env.now); // nothing that could be answered has been sent
-        } else if self.retry.is_due(env.now) {
+        } else {
             env.counters.timeouts += 1;
             self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
             self.recover(verdict, self.oldest_unacked);
-        } else {
-            self.probe.handle_timeout(env.now);
         }
     }
 

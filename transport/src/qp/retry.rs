@@ -64,7 +64,7 @@ impl Retry {
     /// A packet left that wants an answer.
     pub(crate) fn on_sent(&mut self, now: Instant) {
         if self.deadline.is_none() {
-            self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+            self.put_off(now);
         }
     }
 
@@ -88,7 +88,7 @@ impl Retry {
         let verdict = self.spend();
         if verdict == Verdict::Again {
             self.resent_from = Some(psn);
-            self.deadline = self.timeout.map(|timeout| now.plus(timeout));
+            self.put_off(now);
         }
         verdict
     }

@@ -31,8 +31,8 @@ pub(super) fn open(address: IpAddr, interface: u32, count: usize) -> Vec<FlowSoc
     // processes that share an address begin at different ones
     let begin = std::process::id().wrapping_mul(64);
     let mut candidates = (0..COUNT.into())
-        .map(|index: u32| FIRST + (begin.wrapping_add(index) % u32::from(COUNT)) as u16);
-    let mut candidates = candidates.by_ref().take(TRIES);
+        .map(|index: u32| FIRST + (begin.wrapping_add(index) % u32::from(COUNT)) as u16)
+        .take(TRIES);
     let mut flows = Vec::new();
     while flows.len() < count {
         let Ok(socket) = unbound(address, interface) else { break };
