@@ -3,6 +3,7 @@
 //! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
 
 use alloc::sync::Arc;
+use core::mem::replace;
 
 use super::{
     attr::MAX_MESSAGE,
@@ -105,6 +106,13 @@ impl Responder {
             _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
         }
         Self::check_length(place, packet.payload.len(), common)?;
+        let invalidated = match packet.headers.ext() {
+            Ext::Ieth(InvalidateEth(key)) => Some(*key),
+            _ => None,
+        };
+        if invalidated.is_some_and(|key| self.is_being_read(key)) {
+            return Err(Refused::BehindRead);
+        }
         if place.starts() {
             let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
             let allowed = wqe.check();
@@ -118,21 +126,31 @@ impl Responder {
         if end > wqe.length || end > u64::from(MAX_MESSAGE) {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
-        wqe.write(*received, packet.payload).map_err(|error| {
+        let mut kept = true;
+        let looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
+            kept &= self.behind.keep(&self.replies, (region, address, length as u64), common);
+            Ok(())
+        });
+        if !kept {
+            if place.starts()
+                && let Message::Send { wqe, .. } = replace(&mut self.message, Message::None)
+            {
+                self.receives(common, env).put_back(wqe);
+            }
+            return Err(Refused::BehindRead);
+        }
+        looked.and_then(|()| wqe.write(*received, packet.payload)).map_err(|error| {
             Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
         })?;
         *received = end;
         if place.ends() {
-            let invalidated = match packet.headers.ext() {
-                Ext::Ieth(InvalidateEth(key)) => Some(*key),
-                _ => None,
-            };
+            let id = wqe.id;
             if let Some(key) = invalidated {
                 env.regions.invalidate(key, common.user()).map_err(Refused::Invalidate)?;
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
-            common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+            self.complete(id, ok, packet.headers.bth().solicited, common, env);
             self.message = Message::None;
         }
         Ok(())
@@ -167,6 +185,12 @@ impl Responder {
         if !adds_up {
             return Err(Refused::invalid(Refusal::Length));
         }
+        if !self.keep_behind_write(payload.len() as u64, common) {
+            if place.starts() {
+                self.message = Message::None;
+            }
+            return Err(Refused::BehindRead);
+        }
         // With immediate data the last packet needs a receive request; without one it is not
         // carried out at all.
         let immediate = packet.headers.ext().immediate();
@@ -191,7 +215,7 @@ impl Responder {
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
                 let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
-                common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+                self.complete(wqe.id, ok, packet.headers.bth().solicited, common, env);
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {
@@ -248,6 +272,11 @@ impl Responder {
             8,
             Access::REMOTE_ATOMIC,
         );
+        if let Ok(region) = region
+            && !self.behind.keep(&self.replies, (region, eth.virtual_address, 8), common)
+        {
+            return Err(Refused::BehindRead);
+        }
         let operation = bth.opcode.operation();
         let found = region
             .and_then(|region| match operation {
@@ -288,6 +317,11 @@ impl Responder {
         }
         let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
         let value = u64::from_ne_bytes(*value);
+        if let Some(region) = &region
+            && !self.behind.keep(&self.replies, (region, reth.virtual_address, 8), common)
+        {
+            return Err(Refused::BehindRead);
+        }
         let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
         stored.map_err(Refused::access)?;
         self.placement_ack(psn);

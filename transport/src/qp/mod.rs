@@ -6,6 +6,7 @@
 //! turns them into bytes.
 
 mod attr;
+mod behind;
 mod common;
 mod completer;
 mod congestion;
@@ -331,6 +332,7 @@ impl Qp {
                 Ok(length) => {
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
+                        self.responder.complete_answered(&self.common, env);
                     }
                     return Some(Built::new(length, path));
                 }
@@ -340,6 +342,8 @@ impl Qp {
                     {
                         env.events.push_back(event);
                         self.enter_error(env);
+                    } else {
+                        self.responder.complete_answered(&self.common, env);
                     }
                 }
             }
@@ -425,6 +429,7 @@ impl Qp {
         self.rate = Rate::default();
         self.common.state = State::Err;
         self.flush_sends(env);
+        self.responder.flush_behind(&self.common, env);
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }
