@@ -184,6 +184,8 @@ impl Dev {
             let mut options = OpenOptions::from_environment()
                 .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
             options.cm.listen_grace = LISTEN_GRACE;
+            let distinct = environment::value(environment::DISTINCT_KEYS);
+            options.equal_keys = distinct.is_none_or(|value| value == "0");
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {

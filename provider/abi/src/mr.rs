@@ -98,16 +98,12 @@ fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// `EINVAL` where the kernel has it: for no bytes, and for an address for peers whose offset in its
-/// page is not that of the memory.
+/// `EINVAL` where the kernel has it: for an address for peers whose offset in its page is not that
+/// of the memory.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
-    if length == 0 || wraps || address as u64 % PAGE != iova % PAGE {
-        Err(Errno::INVAL)
-    } else {
-        Ok(())
-    }
+    if wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 impl Mr {

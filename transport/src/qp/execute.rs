@@ -16,7 +16,7 @@ use crate::{
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{Placement, WcOk, WcOpcode},
+    work::{Placement, RecvWqe, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -171,7 +171,13 @@ impl Responder {
         let payload = packet.payload;
         Self::check_length(place, payload.len(), common)?;
         if let Some(reth) = reth {
-            let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
+            let region = match Self::target(&reth, Access::REMOTE_WRITE, common, env) {
+                Err(refused) if packet.headers.ext().immediate().is_some() => {
+                    let wqe = self.take(common, env);
+                    return Err(self.refuse_immediate(wqe, refused));
+                }
+                region => region?,
+            };
             self.message = Message::Write {
                 region,
                 address: reth.virtual_address,
@@ -219,16 +225,22 @@ impl Responder {
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {
-                if let Some(wqe) = receive {
-                    self.receives(common, env).put_back(wqe);
-                }
-                return Err(Refused::access(error));
+                return Err(self.refuse_immediate(receive, Refused::access(error)));
             }
         }
         if place.ends() {
             self.message = Message::None;
         }
         Ok(())
+    }
+
+    /// A WRITE is refused at the packet with its immediate data. The receive request that this
+    /// would have completed, if there is one, fails with it.
+    fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
+        if let Some(wqe) = wqe {
+            self.message = Message::Send { wqe, received: 0 };
+        }
+        refused
     }
 
     fn read(

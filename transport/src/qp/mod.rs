@@ -47,7 +47,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{Data, RecvWr, SendOp, SendWqe, SendWr, UdDestination, WcError},
+    work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -97,22 +97,19 @@ impl Qp {
         if matches!(state, State::Reset | State::Init | State::Rtr) {
             return Err(PostError::State(state));
         }
+        // other operations that the service does not have fail in their turn, as on adapters
         let fits = match wr.op {
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
-            SendOp::Send { .. } | SendOp::Write { .. } => qp_type != QpType::Ud,
-            SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => qp_type != QpType::Ud,
-            _ => qp_type.is_reliable(),
+            SendOp::Send { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => {
+                qp_type != QpType::Ud
+            }
+            _ => true,
         };
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
         }
         if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
             return Err(PostError::RemoteSrq);
-        }
-        if let SendOp::SendTo { to: UdDestination { pd: Some(pd), .. }, .. } = wr.op
-            && pd != self.common.pd
-        {
-            return Err(PostError::ForeignAddressHandle);
         }
         match &wr.data {
             data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),

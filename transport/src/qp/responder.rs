@@ -600,7 +600,8 @@ impl Responder {
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
-            (_, NakCode::RemoteAccessError) => WcStatus::RemAccessErr,
+            // of a WRITE with immediate data
+            (Refusal::Access(_), _) => WcStatus::LocAccessErr,
             _ => WcStatus::RemInvReqErr,
         };
         common.complete_recv(
