@@ -48,7 +48,7 @@ impl Refused {
         pair.post_send(a, &SendWr::send(4, local.all()));
         pair.post_recv(a, &RecvWr::new(5, []));
         pair.post_recv(b, &RecvWr::new(6, []));
-        pair.allow(roce_transport::event::DropReason::QpState);
+        pair.allow(DropReason::QpState);
         pair.run();
         let expected = expected(&pair);
         let answer = pair.trace.from(Side::B).last().unwrap();
@@ -324,7 +324,7 @@ fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
         let mut pair = Pair::new();
         let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
-        pair.allow(roce_transport::event::DropReason::QpState);
+        pair.allow(DropReason::QpState);
         let (near, far) = (pair.a.buffer(length), pair.b.buffer(4096));
         pair.post_recv(&b, &RecvWr::new(5, [far.sge(0, 60), far.sge(60, 40)]));
         pair.post_recv(&b, &RecvWr::new(6, [far.all()]));

@@ -4,7 +4,7 @@
 //! Each file holds the functions of one kind of object. A function only translates: the structures
 //! and masks of C into the calls of [`roce_provider`], their errors into numbers. All functions are
 //! `unsafe` for the same reason: they take pointers from programs, and trust them as the libraries
-//! that they replace do. The contract of each is that of C: pointers lead to objects of their
+//! that they replace do, but for those to objects, which are looked up where that costs nothing. The contract of each is that of C: pointers lead to objects of their
 //! types, and objects are not used after they are destroyed.
 
 #![allow(
@@ -31,6 +31,7 @@ mod event;
 mod export;
 mod import;
 mod kernel;
+mod latest_time;
 mod layout;
 mod list;
 mod load;

@@ -18,7 +18,7 @@ use roce_provider::{
 use crate::{
     errno::{self, Errno, Result},
     layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
-    object::{Object, User},
+    object::{Identity, Object, User},
     pd::Pd,
     qp::Qp,
     translate::{rights, wr},
@@ -36,6 +36,10 @@ pub(crate) struct Mw {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mw {
     type C = ibv_mw;
+
+    unsafe fn identity(c: *const ibv_mw) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
@@ -81,7 +85,7 @@ pub(crate) unsafe fn bind(
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
     Ok(WindowBind {
-        rkey: Mw::get(mw)?.key_like(rkey),
+        rkey: Mw::trust(mw)?.key_like(rkey),
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
@@ -97,7 +101,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     mw: *mut ibv_mw,
     request: *mut ibv_mw_bind,
 ) -> c_int {
-    errno::status(Qp::get(qp).and_then(|qp| {
+    errno::status(Qp::trust(qp).and_then(|qp| {
         if request.is_null() || mw.is_null() {
             return Err(Errno::INVAL);
         }

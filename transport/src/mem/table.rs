@@ -71,8 +71,8 @@ pub enum RegisterError {
 }
 
 /// Every region of an adapter, and every memory window. A region has an entry for each of its keys,
-/// which are random, and differ unless they are to be equal. A window owns all 256 keys that differ from its own in the last
-/// eight bits, which its owner may choose.
+/// which are random, and differ unless they are to be equal. A window owns all 256 keys that differ
+/// from its own in the last eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
     by_key: HashMap<u32, Arc<Region>, IdHasher>,
     pub(super) windows: HashMap<WindowId, Window, IdHasher>,

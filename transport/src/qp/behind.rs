@@ -181,9 +181,9 @@ impl Responder {
 
     /// Completes the receive requests that waited for READs that are answered now.
     pub(super) fn complete_answered(&mut self, common: &Common, env: &mut Env<'_>) {
-        let answered = self.behind.answered;
-        while let Some(next) =
-            self.behind.completions.pop_front_if(|completion| completion.after <= answered)
+        let Behind { answered, completions, .. } = &mut self.behind;
+        while completions.front().is_some_and(|next| next.after <= *answered)
+            && let Some(next) = completions.pop_front()
         {
             next.complete(common, env);
         }
