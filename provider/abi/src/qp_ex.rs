@@ -273,11 +273,13 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
+    let mut key = None;
     push(qp, || {
         let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?;
-        requests(object(qp)).keys.push((mw, bind.rkey));
+        key = Some((mw, bind.rkey));
         Ok(SendOp::BindWindow(bind))
     });
+    requests(object(qp)).keys.extend(key);
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {

@@ -20,7 +20,7 @@ use alloc::{
 
 use super::{
     common::{Common, Env},
-    responder::{Message, ReadReply, Reply, Responder},
+    reply::{ReadReply, Reply},
 };
 use crate::{
     ids::RKey,
@@ -143,23 +143,14 @@ impl Behind {
             self.kept.retain(|&psn, _| waits(Psn::new(psn)));
         }
     }
-}
 
-impl Responder {
     /// True if a READ that is not answered has used this key.
-    pub(super) fn is_being_read(&self, key: RKey) -> bool {
-        let reads = |reply: &Reply| matches!(reply, Reply::Read(ReadReply { region: Some(region), .. }) if region.rkey() == key);
-        !self.behind.is_empty() && self.replies.iter().any(reads)
-    }
-
-    /// Keeps what a packet of the WRITE under way will change of what unanswered READs have yet to
-    /// send. Returns whether there is room for it.
-    pub(super) fn keep_behind_write(&mut self, bytes: u64, common: &Common) -> bool {
-        let Message::Write { region: Some(region), address, done, .. } = &self.message else {
-            return true;
+    pub(super) fn is_being_read(&self, replies: &VecDeque<Reply>, key: RKey) -> bool {
+        let reads = |reply: &Reply| match reply {
+            Reply::Read(ReadReply { region: Some(region), .. }) => region.rkey() == key,
+            _ => false,
         };
-        let address = address.wrapping_add(u64::from(*done));
-        self.behind.keep(&self.replies, (region, address, bytes), common)
+        !self.is_empty() && replies.iter().any(reads)
     }
 
     /// Completes a receive request, when all that came before is answered.
@@ -171,19 +162,18 @@ impl Responder {
         common: &Common,
         env: &mut Env<'_>,
     ) {
-        if self.behind.is_empty() {
+        if self.is_empty() {
             common.complete_recv(wr_id, Ok(ok), solicited, env);
         } else {
-            let (after, cq) = (self.behind.queued, common.recv_cq.clone());
-            self.behind.completions.push_back(Completion { after, cq, wr_id, ok, solicited });
+            let (after, cq) = (self.queued, common.recv_cq.clone());
+            self.completions.push_back(Completion { after, cq, wr_id, ok, solicited });
         }
     }
 
     /// Completes the receive requests that waited for READs that are answered now.
     pub(super) fn complete_answered(&mut self, common: &Common, env: &mut Env<'_>) {
-        let Behind { answered, completions, .. } = &mut self.behind;
-        while completions.front().is_some_and(|next| next.after <= *answered)
-            && let Some(next) = completions.pop_front()
+        while self.completions.front().is_some_and(|next| next.after <= self.answered)
+            && let Some(next) = self.completions.pop_front()
         {
             next.complete(common, env);
         }
@@ -191,14 +181,14 @@ impl Responder {
 
     /// Completes all of them: an error that comes behind them is about to be told.
     pub(super) fn complete_all(&mut self, common: &Common, env: &mut Env<'_>) {
-        for next in core::mem::take(&mut self.behind.completions) {
+        for next in core::mem::take(&mut self.completions) {
             next.complete(common, env);
         }
     }
 
     /// Completes all of them as flushed: the READs before them are not answered.
-    pub(super) fn flush_behind(&mut self, common: &Common, env: &mut Env<'_>) {
-        for Completion { cq, wr_id, .. } in core::mem::take(&mut self.behind.completions) {
+    pub(super) fn flush(&mut self, common: &Common, env: &mut Env<'_>) {
+        for Completion { cq, wr_id, .. } in core::mem::take(&mut self.completions) {
             common.complete_recv_in(cq.as_ref(), wr_id, Err(WcError::FLUSHED), false, env);
         }
     }

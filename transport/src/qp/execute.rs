@@ -9,7 +9,8 @@ use super::{
     attr::MAX_MESSAGE,
     common::{Common, Env},
     replay::{Remembered, RememberedOp},
-    responder::{Attempt, Message, ReadReply, Refused, Responder},
+    reply::{Attempt, ReadReply},
+    responder::{Message, Refused, Responder},
 };
 use crate::{
     event::Refusal,
@@ -110,7 +111,7 @@ impl Responder {
             Ext::Ieth(InvalidateEth(key)) => Some(*key),
             _ => None,
         };
-        if invalidated.is_some_and(|key| self.is_being_read(key)) {
+        if invalidated.is_some_and(|key| self.behind.is_being_read(&self.replies, key)) {
             return Err(Refused::BehindRead);
         }
         if place.starts() {
@@ -150,7 +151,7 @@ impl Responder {
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
-            self.complete(id, ok, packet.headers.bth().solicited, common, env);
+            self.behind.complete(id, ok, packet.headers.bth().solicited, common, env);
             self.message = Message::None;
         }
         Ok(())
@@ -185,13 +186,19 @@ impl Responder {
                 length: reth.dma_length,
             };
         }
-        let Message::Write { done, length, .. } = &self.message else { return Ok(()) };
+        let Message::Write { region, address, done, length } = &self.message else {
+            return Ok(());
+        };
         let left = (*length - *done) as usize;
         let adds_up = if place.ends() { payload.len() == left } else { payload.len() < left };
         if !adds_up {
             return Err(Refused::invalid(Refusal::Length));
         }
-        if !self.keep_behind_write(payload.len() as u64, common) {
+        let address = address.wrapping_add(u64::from(*done));
+        let changing = region.as_ref().map(|region| (&**region, address, payload.len() as u64));
+        if let Some(changing) = changing
+            && !self.behind.keep(&self.replies, changing, common)
+        {
             if place.starts() {
                 self.message = Message::None;
             }
@@ -221,7 +228,7 @@ impl Responder {
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
                 let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
-                self.complete(wqe.id, ok, packet.headers.bth().solicited, common, env);
+                self.behind.complete(wqe.id, ok, packet.headers.bth().solicited, common, env);
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {

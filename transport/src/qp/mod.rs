@@ -20,6 +20,7 @@ mod probe;
 mod read;
 mod reliability;
 mod replay;
+mod reply;
 mod requester;
 mod responder;
 mod retry;
@@ -329,7 +330,7 @@ impl Qp {
                 Ok(length) => {
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
-                        self.responder.complete_answered(&self.common, env);
+                        self.responder.behind.complete_answered(&self.common, env);
                     }
                     return Some(Built::new(length, path));
                 }
@@ -340,7 +341,7 @@ impl Qp {
                         env.events.push_back(event);
                         self.enter_error(env);
                     } else {
-                        self.responder.complete_answered(&self.common, env);
+                        self.responder.behind.complete_answered(&self.common, env);
                     }
                 }
             }
@@ -426,7 +427,7 @@ impl Qp {
         self.rate = Rate::default();
         self.common.state = State::Err;
         self.flush_sends(env);
-        self.responder.flush_behind(&self.common, env);
+        self.responder.behind.flush(&self.common, env);
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }

@@ -12,6 +12,7 @@ use super::{
     error::PostError,
     packet::OutgoingPacket,
     replay::{PLACED, Placements, Remembered, RememberedOp, ReplayRing},
+    reply::{Attempt, ReadReply, Reply},
 };
 use crate::{
     event::{Disposition, DropReason, Event, Refusal},
@@ -40,48 +41,6 @@ pub(super) enum Message {
         done: u32,
         length: u32,
     },
-}
-
-/// An answer that waits to be sent.
-#[derive(Debug)]
-pub(super) enum Reply {
-    Acknowledge {
-        psn: Psn,
-        aeth: Aeth,
-    },
-    Read(ReadReply),
-    Atomic {
-        psn: Psn,
-        aeth: Aeth,
-        found: u64,
-        attempt: Attempt,
-    },
-    /// To an ATOMIC WRITE or a FLUSH.
-    Placed {
-        psn: Psn,
-        aeth: Aeth,
-    },
-}
-
-/// Place of an answer with data: first to its request or not. What was agreed on limits the first
-/// ones; the repeats have a limit of their own, so that they take no place from a new request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Attempt {
-    First,
-    Repeat,
-}
-
-/// The answer to a READ, sent up to packet `next`.
-#[derive(Debug)]
-pub(super) struct ReadReply {
-    pub(super) first_psn: Psn,
-    packets: u32,
-    pub(super) next: u32,
-    pub(super) region: Option<Arc<Region>>,
-    pub(super) address: u64,
-    pub(super) length: u32,
-    msn: Msn,
-    attempt: Attempt,
 }
 
 /// The receive queue of a queue pair and how far its peer has come.
@@ -388,7 +347,7 @@ impl Responder {
             self.acknowledge(bth.psn, self.msn);
         }
         let refusal = Refusal::Invalidate(error);
-        self.complete_all(common, env);
+        self.behind.complete_all(common, env);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
@@ -580,7 +539,7 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
-        self.complete_all(common, env);
+        self.behind.complete_all(common, env);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
@@ -701,24 +660,6 @@ impl Responder {
         self.forget_replies();
         self.push_nak(response.psn, Syndrome::Nak(code));
         Some(event_of(code, common.qpn, Refusal::Access(error)))
-    }
-}
-
-impl ReadReply {
-    pub(super) fn new(
-        first_psn: Psn,
-        reth: &Reth,
-        packets: u32,
-        region: Option<Arc<Region>>,
-        msn: Msn,
-        attempt: Attempt,
-    ) -> Self {
-        let (address, length) = (reth.virtual_address, reth.dma_length);
-        Self { first_psn, packets, next: 0, region, address, length, msn, attempt }
-    }
-
-    pub(super) fn holds(&self, psn: Psn) -> bool {
-        psn.after(self.first_psn).is_some_and(|n| n < self.packets)
     }
 }
 
