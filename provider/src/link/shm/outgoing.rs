@@ -47,6 +47,23 @@ impl ShmLink {
         false
     }
 
+    /// Requests channels for connections that have no other use for one: at its end, a peer on this
+    /// host is seen to have ended.
+    pub(super) fn request_wanted(&mut self, now: Instant) {
+        if self.wanted.is_empty() {
+            return;
+        }
+        let mut due = Vec::new();
+        self.wanted.retain(|ends, at| {
+            due.extend((*at <= now).then_some(*ends));
+            *at > now
+        });
+        for (src, dst) in due {
+            // once is enough: a process that has a connection can be found
+            self.reaches(now, src, dst, self.addresses.interface(src));
+        }
+    }
+
     /// Looks for readers that are stopped, and asks whether another process has their address by
     /// now.
     pub(super) fn check_readers(&mut self, now: Instant) {

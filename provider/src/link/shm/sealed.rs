@@ -17,16 +17,23 @@ pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
     Ok(memory.into())
 }
 
-/// Maps memory that this process or another has made.
+/// Maps the first bytes of memory that this process or another has made.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if it has another length, or one that may change.
+/// [`io::ErrorKind::InvalidData`] if it has fewer, or a length that may change.
 pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
-    let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
-    if !is_sealed || memory.metadata()?.len() != length {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
+    check(memory, length)?;
     MmapMemory::shared(memory, length as usize)
+}
+
+/// Checks that it is such memory, and has so many bytes.
+pub(super) fn check(memory: &File, length: u64) -> io::Result<()> {
+    let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
+    if is_sealed && memory.metadata()?.len() >= length {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
 }
 
 #[cfg(test)]
