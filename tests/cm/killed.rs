@@ -208,7 +208,11 @@ fn another_at_the_address_tells_its_peers() {
             let mut ids: Vec<_> = (0..20).map(|_| client.connect(&mut process)).collect();
             ids.truncate(15); // the others end before
             let start = Instant::now();
-            if exits { process.exit() } else { process.kill() }
+            if exits {
+                process.exit()
+            } else {
+                process.kill()
+            }
             let what = format!("owner: {is_owner}, exit: {exits}");
             client.assert_told(&what, &ids, start);
             process = Process::start(test, address);
@@ -228,7 +232,11 @@ fn peers_on_the_same_host_know_it_themselves() {
         let mut process = Process::start(test, address);
         let ids = clients.each_ref().map(|client| [(); 5].map(|()| client.connect(&mut process)));
         let start = Instant::now();
-        if exits { process.exit() } else { process.kill() }
+        if exits {
+            process.exit()
+        } else {
+            process.kill()
+        }
         for (client, ids) in clients.iter().zip(&ids) {
             client.assert_told(&format!("exit: {exits}"), ids, start);
         }
@@ -251,9 +259,9 @@ fn one_that_is_left_speaks_for_all() {
     let survivor = Program::at(address, false);
     let client = Program::at(far, true);
     let mut connect = |program: &Program| {
-        let ids = processes[..3].iter_mut().flat_map(|process| {
-            [(); 4].map(|()| program.connect(process))
-        });
+        let ids = processes[..3]
+            .iter_mut()
+            .flat_map(|process| [(); 4].map(|()| program.connect(process)));
         ids.collect::<Vec<_>>()
     };
     let (to_client, to_survivor) = (connect(&client), connect(&survivor));

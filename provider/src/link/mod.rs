@@ -28,6 +28,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
+pub(crate) use shm::{Left, Members};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are

@@ -182,9 +182,8 @@ impl SharedAddresses {
             let is_left = |shared: &SharedAddress| {
                 record::used_partitions(shared.claims.file()).contains(&partition)
             };
-            let is_taken = |shared: &SharedAddress| {
-                is_left(shared) || shared.claims.take(entry).is_err()
-            };
+            let is_taken =
+                |shared: &SharedAddress| is_left(shared) || shared.claims.take(entry).is_err();
             let Some(taken) = self.addresses.iter().position(is_taken) else {
                 self.partition = Some(partition);
                 let addresses: Vec<_> =
@@ -261,9 +260,11 @@ impl SharedAddresses {
         for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
             let address = shared.address;
             let left = shared.take_left(self.partition).into_iter();
-            ended.extend(
-                left.map(|(partition, records)| Ended::Here { address, partition, records }),
-            );
+            ended.extend(left.map(|(partition, records)| Ended::Here {
+                address,
+                partition,
+                records,
+            }));
         }
         ended
     }

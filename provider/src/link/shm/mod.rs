@@ -25,6 +25,7 @@ mod look;
 mod outgoing;
 mod owner;
 mod peer;
+mod reaper;
 mod record;
 mod ring;
 mod sealed;
@@ -56,6 +57,7 @@ use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners};
 use owner::{Change, HANDOVER, Place};
+pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
 use socket::{Readable, send_with, watch};
 use witness::Witnesses;
@@ -91,6 +93,8 @@ pub(super) struct ShmLink {
     wanted: BTreeMap<(IpAddr, IpAddr), Instant>,
     /// News of processes that have ended.
     ended: VecDeque<Ended>,
+    /// Connections to the reaper, one for each address. They end when this link does.
+    reaper: Vec<OwnedFd>,
     /// Time of the next look for processes that come and go.
     look_at: Instant,
     /// Time from which pairs without a channel may be forgotten.
@@ -125,6 +129,7 @@ impl ShmLink {
             witnesses: Witnesses::default(),
             wanted: BTreeMap::new(),
             ended: VecDeque::new(),
+            reaper: Vec::new(),
             look_at: Instant::ZERO,
             sweep_at: Instant::ZERO,
             sleepers: 0,
@@ -149,6 +154,7 @@ impl ShmLink {
     pub(super) fn absorb(&mut self, part: Self) {
         self.listeners.absorb(part.listeners);
         self.addresses.absorb(part.addresses);
+        self.reaper.extend(part.reaper);
         for incoming in part.incoming {
             incoming.reader.set_asleep(self.sleepers > 0);
             if !incoming.reader.is_empty() {
@@ -302,8 +308,7 @@ impl ShmLink {
             match hello {
                 Hello::Ring(src, reader) => {
                     let claims = self.addresses.claims(pending.dst);
-                    let answer: Vec<_> =
-                        [self.wakeup.as_fd()].into_iter().chain(claims).collect();
+                    let answer: Vec<_> = [self.wakeup.as_fd()].into_iter().chain(claims).collect();
                     if self.incoming.len() < MAX_PAIRS
                         && !self.is_peer(pending.dst)
                         && send_with(&pending.socket, &[0], &answer).is_ok()
