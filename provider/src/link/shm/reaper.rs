@@ -38,7 +38,11 @@ const HELLO_LEN: usize = HELLO.len() + 16;
 /// connection that this returns is closed.
 pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
     let name = variables::value(variables::REAPER)?;
-    let socket = connect_by_name(name.to_str()?.as_bytes()).ok()?;
+    tell_by_name(name.to_str()?, address, claims)
+}
+
+fn tell_by_name(name: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+    let socket = connect_by_name(name.as_bytes()).ok()?;
     let mut hello = [0; HELLO_LEN];
     let (first, rest) = hello.split_at_mut(HELLO.len());
     first.copy_from_slice(&HELLO);
@@ -170,5 +174,108 @@ impl Member {
         };
         let records = used.iter().flat_map(read).collect();
         Some(Left { address: self.address, partitions: used, records })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::{addr::PKey, ids::Qpn};
+
+    use super::{super::record::OwnRecords, *};
+
+    fn partition(number: u8) -> IdPartition {
+        IdPartition::new(number).unwrap()
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO.plus(Duration::from_millis(millis))
+    }
+
+    fn join(claims: &ClaimTable) -> ClaimTable {
+        ClaimTable::join(&claims.as_fd().try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    /// A process at the address: its claim table, with a partition and a record.
+    fn process(claims: ClaimTable, number: u8) -> (ClaimTable, ConnRecord) {
+        let own = partition(number);
+        claims.take(Entry::Partition(own)).unwrap();
+        let record = ConnRecord {
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
+            pkey: PKey::DEFAULT,
+            local_id: *own.ids().start() + 1,
+            remote_id: 7,
+            local_qpn: Qpn::new(2),
+            remote_qpn: Qpn::new(3),
+        };
+        OwnRecords::default().keep(claims.file(), own, &record).unwrap();
+        (claims, record)
+    }
+
+    /// Those that are left to the reaper in this time.
+    fn attend(
+        members: &mut Members,
+        from: u64,
+        time: u64,
+    ) -> Vec<(Vec<IdPartition>, Vec<ConnRecord>)> {
+        let left = (from..from + time).flat_map(|now| members.attend(at(now)));
+        left.map(|left| (left.partitions, left.records)).collect()
+    }
+
+    #[test]
+    fn the_last_at_an_address_leaves_what_all_have_left() {
+        let mut members = Members::new().unwrap();
+        let address = [10, 0, 0, 1].into();
+        let (first, first_record) = process(ClaimTable::new().unwrap(), 3);
+        let (second, second_record) = process(join(&first), 5);
+        let connections =
+            [&first, &second].map(|claims| tell_by_name(members.name(), address, claims).unwrap());
+        assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
+        assert_eq!(members.descriptors().len(), 3);
+        let [first_connection, second_connection] = connections;
+        // the second one is there, and sees to what the first has left
+        drop((first, first_connection));
+        assert!(attend(&mut members, 10, 2000).is_empty() && !members.is_busy());
+        // its descriptors are closed one after another
+        drop(second_connection);
+        assert!(attend(&mut members, 3000, 3).is_empty() && members.is_busy());
+        drop(second);
+        let left = (vec![partition(3), partition(5)], vec![first_record, second_record]);
+        assert_eq!(attend(&mut members, 3003, 1000), [left]);
+        assert!(!members.is_busy() && members.descriptors().len() == 1);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_its_connections_leaves_nothing() {
+        let mut members = Members::new().unwrap();
+        let (claims, _) = process(ClaimTable::new().unwrap(), 3);
+        record::clear(claims.file(), partition(3));
+        let connection = tell_by_name(members.name(), [10, 0, 0, 1].into(), &claims).unwrap();
+        assert!(attend(&mut members, 0, 1).is_empty());
+        drop((connection, claims));
+        assert!(attend(&mut members, 1, 1).is_empty() && !members.is_busy());
+    }
+
+    #[test]
+    fn a_greeting_that_makes_no_sense_is_refused() {
+        let mut members = Members::new().unwrap();
+        let claims = ClaimTable::new().unwrap();
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(&HELLO);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let say = |bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
+            let socket = connect_by_name(members.name().as_bytes()).unwrap();
+            send_with(&socket, bytes, descriptors).unwrap();
+            socket
+        };
+        let _sockets = [
+            say(&hello, &[]),
+            say(&hello, &[file.as_fd()]),
+            say(&hello[..HELLO_LEN - 1], &[claims.as_fd()]),
+            say(b"x", &[claims.as_fd()]),
+            connect_by_name(members.name().as_bytes()).unwrap(), // says nothing
+        ];
+        assert!(attend(&mut members, 0, 2).is_empty());
+        assert_eq!(members.descriptors().len(), 1);
     }
 }
