@@ -304,3 +304,75 @@ fn nobody_is_left() {
     std::thread::sleep(SILENCE);
     assert_eq!(client.poll(), None);
 }
+
+/// Runs the test of this name in a network namespace of its own, which has a cable to another one.
+/// Returns the process that holds the other one if this is inside.
+fn two_hosts(test: &str) -> Option<Child> {
+    const NAMESPACE: &str = "ROCE_TEST_NAMESPACE";
+    let unshared = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net"]).args(arguments).env(NAMESPACE, "1");
+        command
+    };
+    if env::var_os(NAMESPACE).is_none() {
+        let possible =
+            unshared(&["ip", "link", "add", "v0", "type", "veth", "peer", "v1"]).output();
+        if !possible.as_ref().is_ok_and(|output| output.status.success()) {
+            let must = env::var_os("ROCE_NAMESPACES").is_some();
+            assert!(!must, "no network namespace can be made: {possible:?}");
+            eprintln!("no network namespace can be made here: {test} is left to CI");
+            return None;
+        }
+        let own = env::current_exe().unwrap();
+        let test = format!("killed::{test}");
+        let status = unshared(&[own.to_str().unwrap(), "--exact", &test, "--nocapture"]).status();
+        assert!(status.unwrap().success(), "inside the namespace");
+        return None;
+    }
+    let holder = Command::new("unshare")
+        .args(["--net", "sh", "-c", "echo; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut holder = holder.unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let script = format!(
+        "ip link add v0 type veth peer v1
+         ip link set v1 netns {0}
+         ip address add 10.9.0.1/24 dev v0
+         ip link set v0 up
+         nsenter --target {0} --net ip address add 10.9.0.2/24 dev v1
+         nsenter --target {0} --net ip link set v1 up",
+        holder.id()
+    );
+    assert!(Command::new("sh").args(["-ec", &script]).status().unwrap().success());
+    Some(holder)
+}
+
+#[test]
+fn between_two_hosts() {
+    let test = "between_two_hosts";
+    let [] = addresses(5);
+    let Some(mut holder) = two_hosts(test) else { return };
+    let target = holder.id().to_string();
+    let start = || {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &target, "--net"]).arg(env::current_exe().unwrap());
+        Process::start_by(command, test, [10, 9, 0, 2].into())
+    };
+    let client = Program::at([10, 9, 0, 1].into(), false);
+    let mut processes = [start(), start(), start()];
+    for (index, what) in ["the owner", "the next owner"].into_iter().enumerate() {
+        let ids: Vec<_> = (0..10).map(|_| client.connect(&mut processes[index])).collect();
+        let start = Instant::now();
+        processes[index].kill();
+        client.assert_told(what, &ids, start);
+    }
+    let _id = client.connect(&mut processes[2]);
+    processes[2].kill();
+    std::thread::sleep(SILENCE);
+    assert_eq!(client.poll(), None, "nobody is left who could tell");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
