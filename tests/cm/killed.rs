@@ -293,6 +293,18 @@ fn a_forked_child_changes_nothing() {
     }
 }
 
+/// A process that may make no large files has connections all the same.
+#[test]
+fn a_limit_on_files() {
+    let [address, far, near] = addresses(6);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 40; exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());
+    let mut process = Process::start_by(command, "a_limit_on_files", address);
+    for client in [Program::at(far, true), Program::at(near, false)] {
+        let _id = client.connect(&mut process);
+    }
+}
+
 /// Of a process that is alone at its address, nobody on another host hears anything.
 #[test]
 fn nobody_is_left() {

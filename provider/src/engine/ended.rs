@@ -144,7 +144,7 @@ mod tests {
 
         fn release(&mut self, _: ServiceId, _: IpAddr) {}
 
-        fn keep_record(&mut self, _: ConnId, _: &ConnRecord) {}
+        fn keep_record(&mut self, _: Instant, _: ConnId, _: &ConnRecord) {}
 
         fn discard_record(&mut self, _: ConnId) {}
 

@@ -315,7 +315,7 @@ impl Shard {
             let _uncancelled = Uncancelled::begin();
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
-        self.keep_records();
+        self.keep_records(now);
         if self.outgoing.build(now, &mut self.adapter) {
             if let Some(observer) = &mut self.observer {
                 let _uncancelled = Uncancelled::begin();
@@ -338,12 +338,12 @@ impl Shard {
     }
 
     /// Has the link keep the records of connections, should this process end.
-    fn keep_records(&mut self) {
+    fn keep_records(&mut self, now: Instant) {
         while let Some((conn, record)) = self.adapter.poll_cm_record() {
             let Some(sharing) = self.link.sharing() else { continue };
             let _uncancelled = Uncancelled::begin();
             match record {
-                Some(record) => sharing.keep_record(conn, &record),
+                Some(record) => sharing.keep_record(now, conn, &record),
                 None => sharing.discard_record(conn),
             }
         }

@@ -220,7 +220,7 @@ pub trait SharingLink {
 
     /// Keeps the record of an own connection where others at its address find it when this process
     /// has ended, however that ends.
-    fn keep_record(&mut self, conn: ConnId, record: &ConnRecord);
+    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord);
 
     /// Erases such a record, and has nothing more to tell of the connection.
     fn discard_record(&mut self, conn: ConnId);

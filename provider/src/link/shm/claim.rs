@@ -37,7 +37,9 @@ pub(super) struct ClaimTable(File);
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(sealed::create("roce claims", record::SIZE)?))
+        let length =
+            if sealed::is_allowed(record::SIZE) { record::SIZE } else { record::LEAST_SIZE };
+        Ok(Self(sealed::create("roce claims", length)?))
     }
 
     /// The table that another process has open. Its descriptor stands for the same opening,
@@ -45,7 +47,7 @@ impl ClaimTable {
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
         let table = OpenOptions::new().read(true).write(true).open(path)?;
-        sealed::check(&table, record::SIZE)?;
+        sealed::check(&table, record::LEAST_SIZE)?;
         Ok(Self(table))
     }
 

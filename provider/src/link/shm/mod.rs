@@ -88,9 +88,6 @@ pub(super) struct ShmLink {
     trusted: bool,
     addresses: SharedAddresses,
     witnesses: Witnesses,
-    /// Pairs of addresses with connections that have no witness, and when to request a channel, which
-    /// brings one.
-    wanted: BTreeMap<(IpAddr, IpAddr), Instant>,
     /// News of processes that have ended.
     ended: VecDeque<Ended>,
     /// Connections to the reaper, one for each address. They end when this link does.
@@ -127,7 +124,6 @@ impl ShmLink {
             trusted: false,
             addresses: SharedAddresses::default(),
             witnesses: Witnesses::default(),
-            wanted: BTreeMap::new(),
             ended: VecDeque::new(),
             reaper: Vec::new(),
             look_at: Instant::ZERO,
@@ -215,8 +211,7 @@ impl ShmLink {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let Self { addresses, listeners, witnesses, write_at, check_at, .. } = self;
         let others = [addresses.deadline(), listeners.deadline(), witnesses.deadline()];
-        let wanted = self.wanted.values().min().copied();
-        others.into_iter().chain([*write_at, *check_at, wanted]).flatten().min()
+        others.into_iter().chain([*write_at, *check_at]).flatten().min()
     }
 
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
@@ -237,7 +232,6 @@ impl ShmLink {
             let _uncancelled = Uncancelled::begin();
             self.accept_pending(now);
         }
-        self.request_wanted(now);
         self.look_for_the_ended(now);
         if now < self.look_at && self.sleepers == 0 {
             return;
@@ -445,18 +439,22 @@ impl SharingLink for ShmLink {
         self.addresses.release(service, address);
     }
 
-    fn keep_record(&mut self, conn: ConnId, record: &ConnRecord) {
+    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
         self.addresses.keep_record(record);
         self.witnesses.keep(conn, record);
-        let ends = (record.local, record.remote);
-        match self.outgoing.get_mut(&ends) {
+        let ends = [record.local, record.remote];
+        let has_room = self.outgoing.contains_key(&ends.into()) || self.has_room(now);
+        match self.outgoing.get_mut(&ends.into()) {
             Some(OutgoingChannel::Open(channel)) => {
                 channel.witness.iter_mut().for_each(|witness| witness.watch(conn, record));
+                return;
             }
-            // the answer brings the witness
-            Some(OutgoingChannel::Requested(_)) => {}
-            Some(OutgoingChannel::Absent(until)) => drop(self.wanted.insert(ends, *until)),
-            None => drop(self.wanted.insert(ends, Instant::ZERO)),
+            Some(OutgoingChannel::Requested(_)) => return, // the answer brings the witness
+            // a peer on this host can be found by now, and perhaps nothing more is sent to it
+            Some(OutgoingChannel::Absent(_)) | None => {}
+        }
+        if has_room {
+            self.request(now, ends, self.addresses.interface(record.local));
         }
     }
 

@@ -21,9 +21,11 @@ use roce_transport::{
 };
 use rustix::io::{pread, pwrite};
 
-use super::term;
+use super::{sealed, term};
 
-/// Length of the memory of a claim table.
+/// Length of the memory of a claim table, and of one whose maker may have no larger files: without
+/// slots.
+pub(super) const LEAST_SIZE: u64 = SLOTS_AT;
 pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
 /// Connections of a partition that are kept in mind; what more there are end without notice.
 const SLOTS: u32 = 4096;
@@ -172,14 +174,18 @@ fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
     if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
 }
 
+/// Fails where the table has no slots.
 fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    if !sealed::is_allowed(at + bytes.len() as u64) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let length = pwrite(table, bytes, at)?;
     if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::sealed, *};
+    use super::*;
 
     const LOCAL: [u8; 4] = [10, 0, 0, 1];
 
@@ -299,7 +305,10 @@ mod tests {
         write(&table, count_at(mine), &[0xFF; 4]).unwrap();
         assert_eq!(left(&table, mine), [good]);
         clear(&table, mine);
-        let short = sealed::create("test", term::SIZE).unwrap();
-        assert!(used_partitions(&short).is_empty() && left(&short, mine).is_empty());
+        let short = sealed::create("test", LEAST_SIZE).unwrap();
+        assert!(OwnRecords::default().keep(&short, mine, &good).is_err());
+        assert_eq!(left(&short, mine), []);
+        clear(&short, mine);
+        assert!(used_partitions(&short).is_empty());
     }
 }

@@ -3,14 +3,26 @@
 
 use std::{fs::File, io, os::fd::AsFd};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    process::{Resource, getrlimit},
+};
 
 use crate::region::MmapMemory;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// True if this process may make files of this length. Who tries although the limit says otherwise
+/// (RLIMIT_FSIZE) is killed (SIGXFSZ).
+pub(super) fn is_allowed(length: u64) -> bool {
+    getrlimit(Resource::Fsize).current.is_none_or(|limit| length <= limit)
+}
+
 /// New memory of this length, all zero. The name is for people who look for it.
 pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
+    if !is_allowed(length) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&memory, length)?;
     rustix::fs::fcntl_add_seals(&memory, SEALS)?;

@@ -62,7 +62,7 @@ fn a_peer_leaves_its_connections_to_the_owner() {
     let of_b = b.partition().unwrap();
     let records = [1, 2, 3].map(|number| {
         let (conn, record) = connection(&b, ends, number);
-        b.keep_record(conn, &record);
+        b.keep_record(ms(0), conn, &record);
         (conn, record)
     });
     b.discard_record(records[1].0);
@@ -86,7 +86,7 @@ fn an_owner_leaves_its_connections_to_the_next() {
     let mut a = owner(address);
     let mut b = peer(&mut a, address).unwrap();
     let (of_a, (conn, record)) = (a.partition().unwrap(), connection(&a, ends, 1));
-    a.keep_record(conn, &record);
+    a.keep_record(ms(0), conn, &record);
     b.park();
     assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
     drop(a);
@@ -155,8 +155,8 @@ fn a_peer_at_another_address() {
             b.attend(ms(0));
             a.attend(ms(0));
         }
-        a.keep_record(one, &first);
-        a.keep_record(other, &stranger);
+        a.keep_record(ms(0), one, &first);
+        a.keep_record(ms(0), other, &stranger);
         for now in 1..5 {
             a.attend(ms(now));
             b.attend(ms(now));
@@ -183,8 +183,8 @@ fn a_connection_that_has_ended_before() {
         let (conn, record) = connection(&a, ends, number);
         (conn, ConnRecord { remote_id: *b.partition().unwrap().ids().start(), ..record })
     });
-    a.keep_record(one, &first);
-    a.keep_record(other, &second);
+    a.keep_record(ms(0), one, &first);
+    a.keep_record(ms(0), other, &second);
     for now in 1..5 {
         a.attend(ms(now));
         b.attend(ms(now));
