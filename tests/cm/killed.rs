@@ -118,6 +118,15 @@ impl Process {
         assert!(self.child.wait().unwrap().success());
     }
 
+    /// Ends in one way or the other.
+    fn end(&mut self, exits: bool) {
+        if exits {
+            self.exit();
+        } else {
+            self.kill();
+        }
+    }
+
     fn fork(&mut self) {
         self.tell("fork");
         self.await_line("forked");
@@ -208,11 +217,7 @@ fn another_at_the_address_tells_its_peers() {
             let mut ids: Vec<_> = (0..20).map(|_| client.connect(&mut process)).collect();
             ids.truncate(15); // the others end before
             let start = Instant::now();
-            if exits {
-                process.exit()
-            } else {
-                process.kill()
-            }
+            process.end(exits);
             let what = format!("owner: {is_owner}, exit: {exits}");
             client.assert_told(&what, &ids, start);
             process = Process::start(test, address);
@@ -232,11 +237,7 @@ fn peers_on_the_same_host_know_it_themselves() {
         let mut process = Process::start(test, address);
         let ids = clients.each_ref().map(|client| [(); 5].map(|()| client.connect(&mut process)));
         let start = Instant::now();
-        if exits {
-            process.exit()
-        } else {
-            process.kill()
-        }
+        process.end(exits);
         for (client, ids) in clients.iter().zip(&ids) {
             client.assert_told(&format!("exit: {exits}"), ids, start);
         }
