@@ -20,4 +20,5 @@ mod input;
 pub mod mad;
 pub mod packets;
 pub mod parse;
+pub mod shm;
 pub mod verbs;

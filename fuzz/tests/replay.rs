@@ -1,14 +1,15 @@
 //! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
 
+mod common;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::RngCore;
 use roce_fuzz::{
     ancillary::ancillary,
     faults::{Reach, faults},
@@ -21,6 +22,8 @@ use roce_transport::{
     event::Counter,
     wire::{Opcode, Packet},
 };
+
+use common::{bytes, each_seed, replay};
 
 #[test]
 fn parse_replays_its_corpus() {
@@ -92,8 +95,26 @@ fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
         "drop read-response qp 0x12 rx",
     ];
     const WORDS: [&str; 20] = [
-        "1%", "every", "3", "nth", "once", "psn", "5..9", "tx", "to", "::1", "send", "first", "byte",
-        "1s", "1bit", "20kb..60kb", "shared", "nan%", "µs", "1e300s",
+        "1%",
+        "every",
+        "3",
+        "nth",
+        "once",
+        "psn",
+        "5..9",
+        "tx",
+        "to",
+        "::1",
+        "send",
+        "first",
+        "byte",
+        "1s",
+        "1bit",
+        "20kb..60kb",
+        "shared",
+        "nan%",
+        "µs",
+        "1e300s",
     ];
     let mut any = |most: usize| rng.next_u32() as usize % most;
     let mut text = String::new();
@@ -381,35 +402,4 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
         }
     }
     program
-}
-
-fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {
-    let length = lengths.start + rng.next_u32() % (lengths.end - lengths.start);
-    let mut bytes = vec![0; length as usize];
-    rng.fill_bytes(&mut bytes);
-    bytes
-}
-
-fn replay(target: &str, body: fn(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let mut files: Vec<_> =
-        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} holds no inputs", directory.display());
-    for file in files {
-        let bytes = fs::read(&file).unwrap();
-        run(&file.display().to_string(), || body(&bytes));
-    }
-}
-
-/// Runs `body` with so many random number generators, always the same ones.
-fn each_seed(count: u64, mut body: impl FnMut(&mut ChaCha8Rng)) {
-    for seed in 0..count {
-        run(&format!("seed {seed}"), || body(&mut ChaCha8Rng::seed_from_u64(seed)));
-    }
-}
-
-/// Says which input it was if `body` panics.
-fn run(what: &str, body: impl FnOnce()) {
-    assert!(catch_unwind(AssertUnwindSafe(body)).is_ok(), "failed on {what}");
 }

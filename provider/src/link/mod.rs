@@ -28,9 +28,9 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
-pub use udp::{Locality, SocketOptions, UdpLink};
 #[doc(hidden)] // for the fuzz targets
 pub use udp::{Ancillary, read_ancillary};
+pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
 /// so many.

@@ -102,7 +102,7 @@ def perftest(tool, place):
     )
 
 
-# Servers that run all the time, and serve one client after the other and several at once.
+# Servers that run all the time, and serve one client after the other.
 SURVIVORS = {
     "hosts": ("{roce}", "rping", "-s", "-P", "-a", "{own}", "-p", 7001),
     "loopback": ("rping", "-s", "-P", "-a", "{own}", "-p", 7002),

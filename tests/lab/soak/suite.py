@@ -113,28 +113,38 @@ class Soak:
         # A survivor is warm when it has had a client of each kind.
         time.sleep(SURVIVOR_SECONDS)
         for exchange in [exchange for exchange in exchanges() if exchange.survivor]:
+            self.drain()
             self.begin(exchange, UNDISTURBED)
         self.look()
         seconds = int(self.options.minutes * 60)
         for look in [*range(LOOK_SECONDS, seconds, LOOK_SECONDS), seconds]:
             while time.monotonic() < self.began + look:
                 while len(self.running) < self.options.jobs:
-                    exchange = self.rng.choice(self.chosen)
-                    fate = choose_fate(self.rng, exchange)
-                    self.begin(exchange, fate, choose_faults(self.rng, exchange))
+                    self.begin_any()
                 self.weather.step(time.monotonic())
                 self.step()
             self.look()
 
+    def drain(self):
+        while self.running:
+            self.step()
+
     def look(self):
         """Looks at the survivors, when nothing is under way and what has ended is forgotten."""
         self.weather.settle(time.monotonic())
-        while self.running:
-            self.step()
+        self.drain()
         time.sleep(min(FORGET_SECONDS, self.options.minutes * 6))
         for survivor in self.survivors:
             survivor.sample()
             self.log(f"{survivor.name}: {survivor.samples[-1] if survivor.samples else 'gone'}")
+
+    def begin_any(self):
+        # The stock rping mixes up clients that come at the same moment.
+        busy = {run.exchange.survivor for run in self.running} - {""}
+        free = [exchange for exchange in self.chosen if exchange.survivor not in busy]
+        exchange = self.rng.choice(free or self.chosen)
+        fate = choose_fate(self.rng, exchange)
+        self.begin(exchange, fate, choose_faults(self.rng, exchange))
 
     def begin(self, exchange, fate, faults=()):
         number = next(self.numbers)

@@ -81,7 +81,8 @@ class Weather:
         # stopped, but nothing can be begun then.
         connected = run.connected(now)
         suffers = {
-            "link": exchange.place in ("hosts", "moving") and not connected,
+            # Both ends of the link are down then.
+            "link": exchange.place != "loopback" and not connected,
             "address": exchange.place == "moving",
             # Where it was alone, nobody lets others in while it is stopped.
             "survivor": exchange.survivor or (exchange.place != "loopback" and not connected),

@@ -8,7 +8,7 @@ use super::{
     peer::ForwardHeader,
     ring::{Reader, RunHeader, Writer},
     sender::ShmSender,
-    socket::{is_closed, receive_with},
+    socket::{is_closed, receive_with, wakeup},
 };
 use crate::link::{Datagram, DatagramMeta};
 
@@ -78,7 +78,9 @@ impl Request {
     /// The descriptor that wakes the reader, once it has answered.
     fn answer(&self) -> io::Result<Option<OwnedFd>> {
         match receive_with(&self.socket, &mut [0]) {
-            Ok((1.., mut descriptors)) if descriptors.len() == 1 => Ok(descriptors.pop()),
+            Ok((1.., mut descriptors)) if descriptors.len() == 1 => {
+                descriptors.pop().map(wakeup).transpose()
+            }
             Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
