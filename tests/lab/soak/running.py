@@ -26,8 +26,7 @@ class Running:
         self.stem, self.port = stem, port
         self.programs, self.ended = {}, {}
         # Nobody sends again what is lost when the owner of an address ends or is stopped.
-        is_lossy = not exchange.reliable and exchange.place != "loopback"
-        self.excuse = "unreliable" if is_lossy else ""
+        self.excuse = "" if exchange.reliable else "unreliable"
         self.fated = self.stopped = None
         self.waited = False  # for a peer that had gone
         self.problems, self.report = [], []
@@ -111,7 +110,7 @@ class Running:
         self.fated = now
         if program is None or fate.whom in self.ended:
             return
-        if fate.excuses or not self.exchange.reliable:
+        if fate.excuses:
             self.excuse = fate.what
         if fate.what == "kill":
             program.process.kill()

@@ -85,7 +85,7 @@ class Weather:
             "link": exchange.place != "loopback" and not connected,
             "address": exchange.place == "moving",
             # Where it was alone, nobody lets others in while it is stopped.
-            "survivor": exchange.survivor or (exchange.place != "loopback" and not connected),
+            "survivor": exchange.survivor or not connected,
         }
         return next((what for what in suffers if suffers[what] and now < self.until[what]), "")
 

@@ -1,0 +1,86 @@
+//! Random calls of the C interface, with structures that are right, wrong and inconsistent, by two
+//! threads at once that share some of the objects.
+//!
+//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test random` tries others than usual. With
+//! AddressSanitizer, which sees what the library does to memory that is not its own (`.ci/sanitizer`):
+//!
+//! ```sh
+//! RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p roce-abi --test random \
+//!     --target x86_64-unknown-linux-gnu --target-dir target/asan
+//! ```
+
+use std::{
+    env,
+    io::Write as _,
+    process::{Command, Stdio},
+    thread,
+};
+
+mod calls;
+#[path = "../common/mod.rs"]
+mod common;
+mod connections;
+#[path = "../programs/library.rs"]
+#[allow(dead_code, reason = "not all who share this file need all of it")]
+mod library;
+mod requests;
+mod rng;
+mod world;
+
+use rng::Rng;
+use world::{Shared, World};
+
+const SEEDS: &str = "RANDOM_SEEDS";
+const INSIDE: &str = "RANDOM_INSIDE";
+/// Calls of each thread for each seed.
+const CALLS: usize = 400;
+const THREADS: u64 = 2;
+
+/// In a process of its own, which says with which seed it ended.
+#[test]
+fn any_calls_leave_everything_whole() {
+    let seeds = env::var(SEEDS).unwrap_or("0..40".to_owned());
+    if env::var_os(INSIDE).is_some() {
+        return play(&seeds);
+    }
+    let directory = common::Directory::new();
+    let done = Command::new("timeout")
+        .args(["300", env::current_exe().unwrap().to_str().unwrap()])
+        .args(["--exact", "any_calls_leave_everything_whole", "--nocapture"])
+        .env(SEEDS, &seeds)
+        .env(INSIDE, "1")
+        .env("XDG_RUNTIME_DIR", directory.file(""))
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let begun = said.lines().rev().find(|line| line.starts_with("seed ")).unwrap_or_default();
+    assert!(done.status.success(), "{}, after it began with {begun}:\n{said}", done.status);
+}
+
+fn play(seeds: &str) {
+    let (first, end) = seeds.split_once("..").expect("FIRST..END");
+    let mut total = 0;
+    for seed in first.parse::<u64>().unwrap()..end.parse().unwrap() {
+        writeln!(std::io::stderr(), "seed {seed}").unwrap();
+        let shared = Shared::open();
+        total += thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|number| {
+                    let shared = &shared;
+                    scope.spawn(move || {
+                        let mut world = World::new(shared, Rng::new(seed * THREADS + number));
+                        let done = (0..CALLS).filter(|_| world.call()).count();
+                        world.close();
+                        done
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        shared.close();
+        if seed == 40 {
+            assert!(total > 5000, "of all calls only {total} did something");
+        }
+    }
+}
