@@ -35,7 +35,7 @@ class Exchange:
 def exchanges():
     for place in PLACES:
         for tool, command in [("stock", ("rping",)), ("tool", ("{roce}", "rping"))]:
-            for size, count in [(64, 2000), (60_000, 400)]:
+            for size, count in [(64, 1000), (60_000, 200)]:
                 yield rping(f"rping-{tool}-{size}", place, command, size, count)
         for tool, command in [("stock", ("ucmatose",)), ("tool", ("{roce}", "ucmatose"))]:
             yield ucmatose(f"ucmatose-{tool}", place, command)
@@ -77,8 +77,8 @@ def ucmatose(kind, place, command):
 
 
 def pingpong(service, tool, place, *command):
-    size = {"ud": 2000, "uc": 3000, "srq": 4096}.get(service, 20_000)
-    count = 5000 if service == "srq" else 2000
+    size = {"ud": 2000, "uc": 3000, "srq": 4096}.get(service, 9000)
+    count = 2000 if service == "srq" else 1000
     both = (*command, "-d", "{device}", "-g", "{gid}", "-p", "{port}", "-n", count, "-s", size)
     return Exchange(
         f"{service}-pingpong-{tool}",
@@ -92,7 +92,7 @@ def pingpong(service, tool, place, *command):
 
 def perftest(tool, place):
     size = () if tool.startswith("atomic") else ("-s", 2 if tool.endswith("lat") else 65536)
-    both = ("-F", "-d", "{device}", "-x", "{gid}", "-p", "{port}", "-n", 2000, *size)
+    both = ("-F", "-d", "{device}", "-x", "{gid}", "-p", "{port}", "-n", 1000, *size)
     return Exchange(
         f"perftest-{tool}",
         place,

@@ -42,7 +42,7 @@ UNDISTURBED = Fate("none")
 def choose_fate(rng, exchange):
     whom = "client" if exchange.server is None else rng.choice(["client", "server"])
     at = rng.uniform(0, LATEST)
-    what = rng.choices(["none", "kill", "short", "long"], [50, 20, 20, 10])[0]
+    what = rng.choices(["none", "kill", "short", "long"], [50, 22, 22, 6])[0]
     # A server that runs all the time is not told that a client was killed, and keeps its
     # connection, as it would in a cluster: its descriptors would grow rightly.
     if exchange.survivor and what in ("kill", "long"):

@@ -1,4 +1,4 @@
-"""An exchange under way: its programs, what is done to them, and whether they end as they should."""
+"""An exchange under way: its programs, what is done to them, and how they are judged."""
 
 import re
 import signal
@@ -8,7 +8,7 @@ from lab.dropin.runner import missing, refused
 from lab.programs import EXIT_SECONDS
 
 # Time that an undisturbed exchange has: far more than it needs on a busy machine.
-SECONDS = 60
+SECONDS = 120
 # Time that a program has to notice that the other one failed, or was killed.
 NOTICE_SECONDS = 15
 # Time from a server's start to that of its client, where nothing shows that it listens.
@@ -88,6 +88,10 @@ class Running:
     def connected(self, now):
         """True if it has had time to connect."""
         return "client" in self.programs and now > self.client_begun + CONNECT_SECONDS
+
+    @property
+    def is_stopped_for_long(self):
+        return self.stopped and self.fate.excuses
 
     def refused_client(self, now):
         """True if the client came before the server listened."""

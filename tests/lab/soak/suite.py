@@ -158,6 +158,8 @@ class Soak:
 
     def step(self):
         now = time.monotonic()
+        if any(run.is_stopped_for_long for run in self.running):
+            self.weather.note_stop(now)
         for run in list(self.running):
             run.excuse = run.excuse or self.weather.excuse(now, run)
             if run.step(now):
@@ -215,10 +217,10 @@ class Soak:
     def left_over(self):
         """What is left where programs ran: files, sockets, processes."""
         for side, host in enumerate(self.pair.hosts):
-            yield Place(f"left-over/host{side}"), [
-                *left_in(self.pair.namespaces[side]),
-                *files_left(host.sandbox),
-            ]
+            yield (
+                Place(f"left-over/host{side}"),
+                [*left_in(self.pair.namespaces[side]), *files_left(host.sandbox)],
+            )
 
 
 class Place:

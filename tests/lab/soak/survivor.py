@@ -65,9 +65,7 @@ class Survivor:
         if last.kib > warm.kib + GROWTH_KIB:
             problems.append(f"its memory grew from {warm.kib} KiB to {last.kib} KiB")
         if last.descriptors > warm.descriptors:
-            problems.append(
-                f"its descriptors grew from {warm.descriptors} to {last.descriptors}"
-            )
+            problems.append(f"its descriptors grew from {warm.descriptors} to {last.descriptors}")
         if last.threads > warm.threads:
             problems.append(f"its threads grew from {warm.threads} to {last.threads}")
         return problems, f"warm: {warm}; at the end: {last}"

@@ -11,6 +11,8 @@ LINK_DOWN, ADDRESS_GONE = (0.02, 0.15), (0.1, 3.0)
 # Time after which what it did is over for the programs, too.
 AFTERMATH = 3.0
 
+CHANGES = ["link", "address", "survivor"]
+
 
 class Weather:
     """Has the link of the two hosts go down and up, and an address of each go and come, and stops
@@ -23,8 +25,8 @@ class Weather:
         self.undo = None
         self.due = 0.0
         # Until when each counts. A survivor counts if it is stopped for long.
-        self.until = dict.fromkeys(("link", "address", "survivor"), 0.0)
-        self.counts = dict.fromkeys(self.until, 0)
+        self.until = dict.fromkeys((*CHANGES, "stop"), 0.0)
+        self.counts = dict.fromkeys(CHANGES, 0)
 
     def step(self, now):
         if now < self.due:
@@ -35,7 +37,7 @@ class Weather:
             self.change(now)
 
     def change(self, now):
-        what = self.rng.choice([*self.until])
+        what = self.rng.choice(CHANGES)
         side = self.rng.randrange(2)
         lengths = {
             "link": LINK_DOWN,
@@ -74,18 +76,23 @@ class Weather:
             self.undo = None
             self.due = now + self.rng.uniform(*PAUSE)
 
+    def note_stop(self, now):
+        """A program is stopped for long."""
+        self.until["stop"] = now + AFTERMATH
+
     def excuse(self, now, run):
         """What an exchange may fail of now."""
         exchange = run.exchange
-        # Connections bear that the link is down for a moment, and that the owner of their address is
+        # Connections bear that the link is down for a moment, and that their address's owner is
         # stopped, but nothing can be begun then.
         connected = run.connected(now)
         suffers = {
             # Both ends of the link are down then.
             "link": exchange.place != "loopback" and not connected,
             "address": exchange.place == "moving",
-            # Where it was alone, nobody lets others in while it is stopped.
             "survivor": exchange.survivor or not connected,
+            # A process that is stopped where it is alone lets nobody in.
+            "stop": not connected,
         }
         return next((what for what in suffers if suffers[what] and now < self.until[what]), "")
 

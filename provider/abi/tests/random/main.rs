@@ -18,6 +18,7 @@ use std::{
 
 mod calls;
 #[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "not all who share this file need all of it")]
 mod common;
 mod connections;
 #[path = "../programs/library.rs"]
