@@ -271,15 +271,22 @@ impl Requester {
         Some(request)
     }
 
-    /// The last packet that was sent, again, if its answer is overdue.
+    /// A packet that was sent, again, if an answer is overdue: the last one, or the oldest one if
+    /// the responder may be silent for any other.
     fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if !self.probe.take(env.now) || self.outstanding() == 0 {
             return None;
         }
-        let last = self.sent_end.previous();
-        let (number, wqe) = self.queue.find(last)?;
+        let oldest = self.oldest_unacked;
+        let repeated = if self.probe.is_first() && !self.retry.is_resent(oldest) {
+            self.sent_end.previous()
+        } else {
+            self.probe.note_repeated(oldest);
+            oldest
+        };
+        let (number, wqe) = self.queue.find(repeated)?;
         // a READ is asked for again from what has not arrived
-        let from = if wqe.awaits_data() { self.oldest_unacked } else { last };
+        let from = if wqe.awaits_data() { oldest } else { repeated };
         let packet = from.after(wqe.first_psn).unwrap_or(0);
         let psn = wqe.first_psn.plus(packet);
         let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
