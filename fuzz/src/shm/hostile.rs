@@ -4,7 +4,7 @@ use std::{
     fs::File,
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
-    net::{IpAddr, Ipv4Addr, Ipv6Addr},
+    net::{IpAddr, Ipv4Addr},
     os::{
         fd::{AsFd, BorrowedFd, OwnedFd},
         unix::fs::FileExt,
@@ -94,7 +94,7 @@ impl Connection {
     pub(super) fn greet(&mut self, input: &mut Input<'_>) {
         let (kind, damage) = (input.byte(), input.byte());
         let mut bytes = if kind & 1 == 0 {
-            let src = Ipv6Addr::from(Ipv4Addr::new(10, 0, 0, damage).to_ipv6_mapped());
+            let src = Ipv4Addr::new(10, 0, 0, damage).to_ipv6_mapped();
             [&HELLO_RING[..], &src.octets()].concat()
         } else {
             HELLO_SHARE.to_vec()

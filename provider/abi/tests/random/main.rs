@@ -11,7 +11,6 @@
 
 use std::{
     env,
-    io::Write as _,
     process::{Command, Stdio},
     thread,
 };
@@ -40,7 +39,7 @@ const THREADS: u64 = 2;
 /// In a process of its own, which says with which seed it ended.
 #[test]
 fn any_calls_leave_everything_whole() {
-    let seeds = env::var(SEEDS).unwrap_or("0..40".to_owned());
+    let seeds = env::var(SEEDS).unwrap_or("0..20".to_owned());
     if env::var_os(INSIDE).is_some() {
         return play(&seeds);
     }
@@ -61,11 +60,10 @@ fn any_calls_leave_everything_whole() {
 
 fn play(seeds: &str) {
     let (first, end) = seeds.split_once("..").expect("FIRST..END");
-    let mut total = 0;
     for seed in first.parse::<u64>().unwrap()..end.parse().unwrap() {
-        writeln!(std::io::stderr(), "seed {seed}").unwrap();
+        eprintln!("seed {seed}");
         let shared = Shared::open();
-        total += thread::scope(|scope| {
+        let done = thread::scope(|scope| {
             let threads: Vec<_> = (0..THREADS)
                 .map(|number| {
                     let shared = &shared;
@@ -80,8 +78,6 @@ fn play(seeds: &str) {
             threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
         });
         shared.close();
-        if seed == 40 {
-            assert!(total > 5000, "of all calls only {total} did something");
-        }
+        assert!(done > 100, "with seed {seed} only {done} calls did something");
     }
 }

@@ -406,7 +406,7 @@ mod tests {
     fn a_reader_that_says_it_was_ahead_is_noticed() {
         for tail in [HOT * 2, u64::MAX] {
             let (mut writer, _reader) = ring();
-            let mut push = |writer: &mut Writer| writer.push(header(5000), &bytes(5000, 0));
+            let push = |writer: &mut Writer| writer.push(header(5000), &bytes(5000, 0));
             while writer.head < HOT {
                 assert_eq!(push(&mut writer), Ok(true));
             }
