@@ -1,13 +1,8 @@
 //! Random calls of the C interface, with structures that are right, wrong and inconsistent, by two
 //! threads at once that share some of the objects.
 //!
-//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test random` tries others than usual. With
-//! AddressSanitizer, which sees what the library does to memory that is not its own (`.ci/sanitizer`):
-//!
-//! ```sh
-//! RUSTC_BOOTSTRAP=1 RUSTFLAGS=-Zsanitizer=address cargo test -p roce-abi --test random \
-//!     --target x86_64-unknown-linux-gnu --target-dir target/asan
-//! ```
+//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test random` tries others than usual; `.ci/asan`
+//! runs them under AddressSanitizer, which sees what the library does to memory that is not its own.
 
 use std::{
     env,
@@ -56,6 +51,22 @@ fn any_calls_leave_everything_whole() {
     let said = String::from_utf8_lossy(&done.stderr);
     let begun = said.lines().rev().find(|line| line.starts_with("seed ")).unwrap_or_default();
     assert!(done.status.success(), "{}, after it began with {begun}:\n{said}", done.status);
+}
+
+/// Found under AddressSanitizer, which also looks for memory that is left.
+#[test]
+fn a_queue_pair_that_is_refused_leaves_no_descriptor() {
+    let counters = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let link = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.path().read_link().ok();
+        open.filter_map(link).filter(|link| link.ends_with("anon_inode:[eventfd]")).count()
+    };
+    let shared = Shared::open();
+    let mut world = World::new(&shared, Rng::new(1));
+    let before = world.refused_queue_pair(counters);
+    assert_eq!(world.refused_queue_pair(counters), before);
+    world.close();
+    shared.close();
 }
 
 fn play(seeds: &str) {
