@@ -67,7 +67,7 @@ fn faults_holds_for_random_text() {
     };
     each_seed(1000, |rng| add(faults(&bytes(rng, 0..200))));
     each_seed(3000, |rng| add(faults(&plan(rng))));
-    assert!(total.understood > 5_000 && total.sent > 20_000, "{total:?}");
+    assert!(total.understood > 3_000 && total.sent > 20_000, "{total:?}");
 }
 
 /// Clauses, of which some have more words of the grammar than they should, and datagrams.
