@@ -87,7 +87,8 @@ impl World<'_> {
         }
         let id = self.objects[ID][0];
         let mut address = [0u8; 128];
-        address[..8].copy_from_slice(&[2, 0, 0, 0, 127, 0, 0, 1]);
+        address[0] = 2;
+        address[4..8].copy_from_slice(&self.shared.gid.0[12..]);
         let bind: unsafe extern "C" fn(Pointer, *mut u8) -> c_int = self.function("rdma_bind_addr");
         unsafe { bind(id.0, address.as_mut_ptr()) };
         assert!(!unsafe { get::<Pointer>("rdma_cm_id", id.0, "verbs") }.is_null());

@@ -200,11 +200,12 @@ impl Writer {
 
     /// Looks where the reader stands.
     fn look(&mut self) -> Result<(), Broken> {
-        self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
-        match self.head.checked_sub(self.tail) {
-            Some(filled) if filled <= CAPACITY => Ok(()),
-            _ => Err(Broken),
+        let tail = self.ring.word(TAIL).load(Ordering::Acquire);
+        if self.head.checked_sub(tail).is_none_or(|filled| filled > CAPACITY) {
+            return Err(Broken);
         }
+        self.tail = tail;
+        Ok(())
     }
 
     /// Where the reader stands, if it has not read everything.
