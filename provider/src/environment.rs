@@ -12,6 +12,7 @@
 //! | `ROCE_RECEIVE_BUFFER` | the size in bytes of each socket's receive buffer, instead of 4 MiB; the kernel grants at most `net.core.rmem_max`. With 212992, a machine with a large limit behaves as one with the usual limit |
 //! | `ROCE_SOURCE_PORTS` | the number of UDP source ports of each address, up to 64, see [`OpenOptions::source_ports`] |
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
+//! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
 //! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
 //! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
@@ -31,8 +32,8 @@ use thiserror::Error;
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
-    DCQCN, DEVICES, ECN, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY,
-    SOURCE_PORTS, value,
+    DCQCN, DEVICES, DISTINCT_KEYS, ECN, FAULT, FAULT_SEED, LOG, PCAP, RECEIVE_BUFFER, SEGMENTS,
+    SOCKETS_ONLY, SOURCE_PORTS, value,
 };
 use crate::{
     device::{self, Device, OpenError, OpenOptions},

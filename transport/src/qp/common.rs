@@ -195,7 +195,19 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
+        self.complete_recv_in(self.recv_cq.as_ref(), wr_id, result, solicited, env);
+    }
+
+    /// The same in a completion queue that may have been another when the request was taken.
+    pub(super) fn complete_recv_in(
+        &self,
+        cq: Option<&Arc<CompletionQueue>>,
+        wr_id: u64,
+        result: Result<WcOk, WcError>,
+        solicited: bool,
+        env: &mut Env<'_>,
+    ) {
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.recv_cq.as_ref(), wc, &self.validity, solicited);
+        env.complete(cq, wc, &self.validity, solicited);
     }
 }

@@ -114,7 +114,9 @@ impl Requester {
             }
             _ => None,
         };
-        let stored = data.map(|data| wqe.write(u64::from(offset), data));
+        // Like an adapter, it looks at the list only now: the peer has carried the request out.
+        let allowed = if index == 0 { wqe.check_local(common.pd) } else { Ok(()) };
+        let stored = data.map(|data| allowed.and_then(|()| wqe.write(u64::from(offset), data)));
         match stored {
             Some(Ok(())) => {}
             Some(Err(error)) => self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error)),

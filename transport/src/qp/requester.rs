@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     congestion::{OVERHEAD, WindowConfig},
-    ids::PdId,
     mem::AccessError,
     psn::Psn,
     time::{Instant, ack_timeout},
@@ -371,7 +370,7 @@ impl Requester {
         if waits {
             return false;
         }
-        if let Err(error) = check(wqe, max_reads, common.pd) {
+        if let Err(error) = check(wqe, max_reads, common) {
             wqe.failed = Some(error);
             return false;
         }
@@ -458,7 +457,18 @@ impl Requester {
 }
 
 /// Checks a request before anything of it is sent.
-fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
+fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
+    let Common { qp_type, pd, .. } = *common;
+    let unreliable = matches!(
+        wqe.op,
+        SendOp::Send { .. }
+            | SendOp::Write { .. }
+            | SendOp::BindWindow(_)
+            | SendOp::LocalInvalidate { .. }
+    );
+    if !unreliable && !qp_type.is_reliable() {
+        return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::WrongOperation });
+    }
     if wqe.op.takes_slot() && max_reads == 0 {
         return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
     }
@@ -471,6 +481,10 @@ fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
             status: WcStatus::LocLenErr,
             cause: Cause::NotAWord { length: wqe.length },
         });
+    }
+    // what an answer is written to is looked at when it comes
+    if wqe.awaits_data() {
+        return Ok(());
     }
     wqe.check_local(pd)
         .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })
