@@ -7,12 +7,18 @@
 //! * [`parse`]: bytes as one packet.
 //! * [`packets`]: bytes as a script of packets, commands and time for an adapter with queue pairs
 //!   in every state.
+//! * [`faults`]: text as a plan of faults, and datagrams that meet them.
+//! * [`ancillary`]: bytes as the ancillary data of a received message.
+//! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
 //!   them.
 //! * [`verbs`]: bytes as a program for two adapters, with every verb and packets between them.
 
+pub mod ancillary;
+pub mod faults;
 mod input;
 pub mod mad;
 pub mod packets;
 pub mod parse;
+pub mod shm;
 pub mod verbs;

@@ -1,15 +1,18 @@
 //! Every target on its corpus, and on as many random inputs as an ordinary test run has time for.
 
+mod common;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
-    panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
 };
 
 use rand_chacha::ChaCha8Rng;
-use rand_core::{RngCore, SeedableRng};
+use rand_core::RngCore;
 use roce_fuzz::{
+    ancillary::ancillary,
+    faults::{Reach, faults},
     mad::mad,
     packets::packets,
     parse::parse,
@@ -19,6 +22,8 @@ use roce_transport::{
     event::Counter,
     wire::{Opcode, Packet},
 };
+
+use common::{bytes, each_seed, replay};
 
 #[test]
 fn parse_replays_its_corpus() {
@@ -44,6 +49,108 @@ fn mad_replays_its_corpus() {
     replay("mad", |bytes| {
         mad(bytes);
     });
+}
+
+#[test]
+fn faults_replays_its_corpus() {
+    replay("faults", |bytes| {
+        faults(bytes);
+    });
+}
+
+#[test]
+fn faults_holds_for_random_text() {
+    let mut total = Reach::default();
+    let mut add = |Reach { understood, sent }| {
+        total.understood += understood;
+        total.sent += sent;
+    };
+    each_seed(1000, |rng| add(faults(&bytes(rng, 0..200))));
+    each_seed(3000, |rng| add(faults(&plan(rng))));
+    assert!(total.understood > 3_000 && total.sent > 20_000, "{total:?}");
+}
+
+/// Clauses, of which some have more words of the grammar than they should, and datagrams.
+fn plan(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    const CLAUSES: [&str; 20] = [
+        "drop 1%",
+        "duplicate 50%",
+        "reorder 100%",
+        "corrupt 50%",
+        "ecn 0%",
+        "delay 2ms",
+        "delay 9e9s",
+        "jitter 18446744073s",
+        "rnr nth 2",
+        "pass cnp",
+        "rate 1gbit shared",
+        "rate 1bit",
+        "rate 1kbit, queue 1kb, mark 100b..300b 10%",
+        "receiver 1s 2kb",
+        "drop psn 16777215..7 twice",
+        "corrupt byte 12 to 10.0.0.2",
+        "delay 1e10s write last every 2",
+        "duplicate ack times 5",
+        "mark from ::1 tx",
+        "drop read-response qp 0x12 rx",
+    ];
+    const WORDS: [&str; 20] = [
+        "1%",
+        "every",
+        "3",
+        "nth",
+        "once",
+        "psn",
+        "5..9",
+        "tx",
+        "to",
+        "::1",
+        "send",
+        "first",
+        "byte",
+        "1s",
+        "1bit",
+        "20kb..60kb",
+        "shared",
+        "nan%",
+        "µs",
+        "1e300s",
+    ];
+    let mut any = |most: usize| rng.next_u32() as usize % most;
+    let mut text = String::new();
+    for _ in 0..=any(4) {
+        text += CLAUSES[any(CLAUSES.len())];
+        while any(6) == 0 {
+            text.push(' ');
+            text += WORDS[any(WORDS.len())];
+        }
+        text += ", ";
+    }
+    let mut plan = text.into_bytes();
+    plan.push(0);
+    for _ in 0..any(20) {
+        let opcode = [4, 6, 7, 8, 10, 12, 16, 17, 0x81, any(256)][any(10)] as u8;
+        plan.extend([16, opcode, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, any(12) as u8]);
+        plan.extend([0, 0, 0, any(4) as u8]);
+        if any(3) == 0 {
+            plan.push(128 + any(128) as u8);
+        }
+    }
+    plan
+}
+
+#[test]
+fn ancillary_replays_its_corpus() {
+    replay("ancillary", |bytes| {
+        ancillary(bytes);
+    });
+}
+
+#[test]
+fn ancillary_holds_for_random_bytes() {
+    let mut items = 0;
+    each_seed(5000, |rng| items += ancillary(&bytes(rng, 0..120)));
+    assert!(items > 10_000, "{items}");
 }
 
 #[test]
@@ -295,35 +402,4 @@ fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
         }
     }
     program
-}
-
-fn bytes(rng: &mut ChaCha8Rng, lengths: std::ops::Range<u32>) -> Vec<u8> {
-    let length = lengths.start + rng.next_u32() % (lengths.end - lengths.start);
-    let mut bytes = vec![0; length as usize];
-    rng.fill_bytes(&mut bytes);
-    bytes
-}
-
-fn replay(target: &str, body: fn(&[u8])) {
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
-    let mut files: Vec<_> =
-        fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
-    files.sort();
-    assert!(!files.is_empty(), "{} holds no inputs", directory.display());
-    for file in files {
-        let bytes = fs::read(&file).unwrap();
-        run(&file.display().to_string(), || body(&bytes));
-    }
-}
-
-/// Runs `body` with so many random number generators, always the same ones.
-fn each_seed(count: u64, mut body: impl FnMut(&mut ChaCha8Rng)) {
-    for seed in 0..count {
-        run(&format!("seed {seed}"), || body(&mut ChaCha8Rng::seed_from_u64(seed)));
-    }
-}
-
-/// Says which input it was if `body` panics.
-fn run(what: &str, body: impl FnOnce()) {
-    assert!(catch_unwind(AssertUnwindSafe(body)).is_ok(), "failed on {what}");
 }

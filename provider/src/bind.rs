@@ -10,9 +10,9 @@ use thiserror::Error;
 pub enum BindError {
     /// Another program has the port.
     #[error(
-        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device that does not share it has \
-         this address; unload it (rmmod rdma_rxe), close the other, or choose another address \
-         (udp:ADDRESS) or device, such as roce_lo"
+        "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device has this address that does \
+         not share it, or whose process is stopped; unload it (rmmod rdma_rxe), close the other or \
+         have it go on, or choose another address (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
     /// The address is not (or not yet) one of this host's.

@@ -13,8 +13,9 @@ from lab.interop import suite as interop
 from lab.load import suite as load
 from lab.report import keep_logs, say
 from lab.requirements import MissingError, require
+from lab.soak import suite as soak
 
-SUITES = {"interop": interop, "dropin": dropin, "load": load}
+SUITES = {"interop": interop, "dropin": dropin, "load": load, "soak": soak}
 
 
 def main():

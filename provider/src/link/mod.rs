@@ -29,6 +29,8 @@ pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
 pub(crate) use shm::{Left, Members};
+#[doc(hidden)] // for the fuzz targets
+pub use udp::{Ancillary, read_ancillary};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are

@@ -42,8 +42,8 @@ unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
 ) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
-    let channel = check(ibv_create_comp_channel((*id).verbs))?;
     let size = c_int::try_from(size).map_err(|_| Errno::INVAL)?;
+    let channel = check(ibv_create_comp_channel((*id).verbs))?;
     match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
         Ok(cq) => Ok((cq, channel)),
         Err(error) => {

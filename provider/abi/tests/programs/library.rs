@@ -89,6 +89,18 @@ impl Structure {
         self
     }
 
+    /// Fills it with any words.
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub(crate) fn fill(&mut self, mut word: impl FnMut() -> u64) {
+        self.words.fill_with(&mut word);
+    }
+
+    /// Several in a row, whose size is a number of words.
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub(crate) fn array(structures: Vec<Self>) -> Vec<u64> {
+        structures.into_iter().flat_map(|structure| structure.words).collect()
+    }
+
     pub(crate) fn pointer(&mut self) -> *mut c_void {
         self.words.as_mut_ptr().cast()
     }

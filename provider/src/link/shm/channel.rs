@@ -8,7 +8,7 @@ use super::{
     peer::ForwardHeader,
     ring::{Reader, RunHeader, Writer},
     sender::ShmSender,
-    socket::{is_closed, receive_with},
+    socket::{is_closed, receive_with, wakeup},
     witness::{Witness, Witnesses},
 };
 use crate::link::{Datagram, DatagramMeta};
@@ -101,8 +101,8 @@ impl Request {
         match receive_with(&self.socket, &mut [0]) {
             Ok((1.., descriptors)) => {
                 let mut descriptors = descriptors.into_iter();
-                let wakeup = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
-                Ok(Some(Answer { wakeup, claims: descriptors.next() }))
+                let first = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
+                Ok(Some(Answer { wakeup: wakeup(first)?, claims: descriptors.next() }))
             }
             Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),

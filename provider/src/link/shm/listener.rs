@@ -176,7 +176,7 @@ impl Pending {
                 Ok(Some(Hello::Ring(Ipv6Addr::from(address).to_canonical(), Reader::new(memory)?)))
             }
             (Some((&HELLO_SHARE, _)), Some(wakeup)) if length == HELLO_SHARE.len() => {
-                Ok(Some(Hello::Share(wakeup)))
+                Ok(Some(Hello::Share(socket::wakeup(wakeup)?)))
             }
             _ => Err(io::ErrorKind::InvalidData.into()),
         }

@@ -163,17 +163,14 @@ impl Writer {
     pub(super) fn push(&mut self, header: RunHeader, bytes: &[u8]) -> Result<bool, Broken> {
         debug_assert!(bytes.len() == header.length, "the header says how long it is");
         let position = self.head % CAPACITY;
-        let skipped = if position + header.size() > CAPACITY || self.may_restart(position) {
+        let skipped = if position + header.size() > CAPACITY || self.may_restart(position)? {
             CAPACITY - position
         } else {
             0
         };
         let end = self.head + skipped + header.size();
         if end - self.tail > CAPACITY {
-            self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
-            if self.head.checked_sub(self.tail).is_none_or(|filled| filled > CAPACITY) {
-                return Err(Broken);
-            }
+            self.look()?;
             if end - self.tail > CAPACITY {
                 return Ok(false);
             }
@@ -192,13 +189,23 @@ impl Writer {
 
     /// True if the hot part is full and the reader has read it all, which is looked at only once a
     /// page.
-    fn may_restart(&mut self, position: u64) -> bool {
+    fn may_restart(&mut self, position: u64) -> Result<bool, Broken> {
         if position < HOT || position / PAGE == self.page {
-            return false;
+            return Ok(false);
         }
         self.page = position / PAGE;
-        self.tail = self.ring.word(TAIL).load(Ordering::Acquire);
-        self.tail == self.head
+        self.look()?;
+        Ok(self.tail == self.head)
+    }
+
+    /// Looks where the reader stands.
+    fn look(&mut self) -> Result<(), Broken> {
+        let tail = self.ring.word(TAIL).load(Ordering::Acquire);
+        if self.head.checked_sub(tail).is_none_or(|filled| filled > CAPACITY) {
+            return Err(Broken);
+        }
+        self.tail = tail;
+        Ok(())
     }
 
     /// Where the reader stands, if it has not read everything.
@@ -393,6 +400,21 @@ mod tests {
                 result = writer.push(header(60_000), &bytes(60_000, 0));
             }
             assert_eq!(result, if tail == 8 { Ok(false) } else { Err(Broken) });
+        }
+    }
+
+    #[test]
+    fn a_reader_that_says_it_was_ahead_is_noticed() {
+        for tail in [HOT * 2, u64::MAX] {
+            let (mut writer, _reader) = ring();
+            let push = |writer: &mut Writer| writer.push(header(5000), &bytes(5000, 0));
+            while writer.head < HOT {
+                assert_eq!(push(&mut writer), Ok(true));
+            }
+            writer.ring.word(TAIL).store(tail, Ordering::Relaxed);
+            // looked at with the next page at the latest
+            let results = [push(&mut writer), push(&mut writer)];
+            assert!(results.contains(&Err(Broken)), "{results:?}");
         }
     }
 

@@ -1,15 +1,18 @@
 //! Unix sockets in the abstract name space, one name per address, and their messages.
 
 use std::{
+    fs,
     io::{self, IoSlice, IoSliceMut},
     mem::MaybeUninit,
     net::IpAddr,
-    os::fd::{BorrowedFd, OwnedFd},
+    os::fd::{AsRawFd, BorrowedFd, OwnedFd},
+    path::Path,
 };
 
 use roce_transport::addr::ROCE_UDP_PORT;
 use rustix::{
     event::epoll,
+    fs::OFlags,
     net::{
         AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
         SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -135,6 +138,18 @@ pub(super) fn unwatch(epoll: &OwnedFd, descriptor: &OwnedFd) {
     let _ = epoll::delete(epoll, descriptor);
 }
 
+/// What wakes another process, if it is that: a counter that lets no writer wait. A full pipe would
+/// stop this process under its lock, and one that is closed would end it.
+pub(super) fn wakeup(descriptor: OwnedFd) -> io::Result<OwnedFd> {
+    let link = fs::read_link(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))?;
+    let flags = rustix::fs::fcntl_getfl(&descriptor)?;
+    if link == Path::new("anon_inode:[eventfd]") && flags.contains(OFlags::NONBLOCK) {
+        Ok(descriptor)
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
+}
+
 /// Sends bytes, and descriptors with them.
 pub(super) fn send_with(
     socket: &OwnedFd,
@@ -168,4 +183,20 @@ pub(super) fn receive_with(
         _ => Vec::new(),
     });
     Ok((received.bytes, descriptors.collect()))
+}
+
+#[cfg(test)]
+mod tests {
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+
+    #[test]
+    fn only_a_counter_that_lets_nobody_wait_wakes() {
+        let counter = |flags| eventfd(0, EventfdFlags::CLOEXEC | flags).unwrap();
+        assert!(wakeup(counter(EventfdFlags::NONBLOCK)).is_ok());
+        assert!(wakeup(counter(EventfdFlags::empty())).is_err());
+        assert!(wakeup(unix_socket().unwrap()).is_err());
+        assert!(wakeup(fs::File::open("/dev/null").unwrap().into()).is_err());
+    }
 }

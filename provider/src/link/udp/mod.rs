@@ -31,6 +31,7 @@ use groups::Groups;
 use message::SendBuffers;
 pub use options::SocketOptions;
 use port::Port;
+pub use receive::{Ancillary, read_ancillary};
 use receive::{Overflow, ReceiveBuffers};
 
 /// Greatest sum of the payloads of one call: as much as both IPv4 and IPv6 carry in one piece to

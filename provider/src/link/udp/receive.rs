@@ -44,6 +44,19 @@ pub(super) struct Meta {
     pub(super) congested: bool,
 }
 
+/// What the ancillary data of a message says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Ancillary {
+    /// Length of every datagram in it but the last.
+    pub segment: usize,
+    /// Traffic class of its IP header.
+    pub traffic_class: u8,
+    /// Hop limit of its IP header.
+    pub hop_limit: u8,
+    /// The kernel's count of what the socket had no room for when it arrived, if it was not zero.
+    pub drops: Option<u32>,
+}
+
 /// Receive buffer of a socket: what it has lost for want of room.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Overflow {
@@ -243,15 +256,15 @@ impl ReceiveBuffers {
                 )
             };
             let Some(source) = source_address(name) else { continue };
-            let mut meta =
-                Meta { source, segment: length, traffic_class: 0, hop_limit: 0, congested: false };
             let control = &control[..message.msg_controllen.min(CONTROL)];
-            if read_ancillary(control, &mut meta).is_some_and(|drops| overflow.note(drops)) {
+            let Ancillary { segment, traffic_class, hop_limit, drops } =
+                read_ancillary(control, length);
+            if drops.is_some_and(|drops| overflow.note(drops)) {
                 *fills = Some(true);
             }
-            meta.congested = fills.unwrap_or(false);
+            let congested = fills.unwrap_or(false);
             longest = longest.max(length);
-            each(&meta, payload);
+            each(&Meta { source, segment, traffic_class, hop_limit, congested }, payload);
         }
         let wanted = if count == asked { 2 * asked } else { asked };
         self.ask = wanted.min(HOT / longest).clamp(FEW, MANY);
@@ -278,10 +291,10 @@ fn source_address(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Reads the items of ancillary data; unknown ones are passed over. Returns the kernel's count of
-/// what the socket had no room for when the message arrived, if it was not zero.
-fn read_ancillary(mut rest: &[u8], meta: &mut Meta) -> Option<u32> {
-    let mut drops = None;
+/// Reads the items of ancillary data of a message of so many bytes; unknown ones are passed over.
+#[must_use]
+pub fn read_ancillary(mut rest: &[u8], length: usize) -> Ancillary {
+    let mut said = Ancillary { segment: length, ..Ancillary::default() };
     while let Some((header, _)) = rest.split_first_chunk::<HEADER>() {
         let (size, kinds) = header.split_at(size_of::<usize>());
         let length = usize::from_ne_bytes(size.try_into().unwrap_or_default());
@@ -290,27 +303,27 @@ fn read_ancillary(mut rest: &[u8], meta: &mut Meta) -> Option<u32> {
         let Some(value) = rest.get(HEADER..length) else { break };
         match (level, kind, value) {
             (libc::SOL_UDP, libc::UDP_GRO, value) if value.len() >= 4 => {
-                meta.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
+                said.segment = usize::try_from(int(&value[..4])).unwrap_or(0).max(1);
             }
-            (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => meta.traffic_class = *class,
+            (libc::IPPROTO_IP, libc::IP_TOS, [class, ..]) => said.traffic_class = *class,
             (libc::IPPROTO_IP, libc::IP_TTL, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8;
+                said.hop_limit = int(&value[..4]) as u8;
             }
             (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, value) if value.len() >= 4 => {
-                meta.traffic_class = int(&value[..4]) as u8;
+                said.traffic_class = int(&value[..4]) as u8;
             }
             (libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, value) if value.len() >= 4 => {
-                meta.hop_limit = int(&value[..4]) as u8;
+                said.hop_limit = int(&value[..4]) as u8;
             }
             (libc::SOL_SOCKET, libc::SO_RXQ_OVFL, value) if value.len() >= 4 => {
-                drops = Some(int(&value[..4]).cast_unsigned());
+                said.drops = Some(int(&value[..4]).cast_unsigned());
             }
             _ => {}
         }
         let Some(next) = rest.get(length.next_multiple_of(8)..) else { break };
         rest = next;
     }
-    drops
+    said
 }
 
 #[cfg(test)]

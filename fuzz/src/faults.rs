@@ -1,0 +1,123 @@
+//! Target: text as a plan of faults, and datagrams that meet them.
+//!
+//! What is in front of the first byte 0 is the text. Behind it are steps: 0 to 127: a datagram of
+//! so many bytes follows, of which the first are a packet's; 128 to 255: so much time goes by, by
+//! powers of two.
+
+use std::{net::IpAddr, time::Duration};
+
+use roce_provider::fabric::{Direction, FaultPlan, FaultSyntaxError, Network, Rule};
+use roce_transport::{
+    time::Instant,
+    wire::{Ident, NetHeader},
+};
+
+use crate::input::Input;
+
+const STEPS: usize = 500;
+
+/// What a run has got to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// Clauses that were understood.
+    pub understood: usize,
+    /// Datagrams that were sent through the plan.
+    pub sent: usize,
+}
+
+/// Panics when the text of a plan is refused by more than one line, or with a clause that is not in
+/// it; when a chance is none; or when a plan makes datagrams, changes one without saying so, or
+/// keeps one for ever.
+pub fn faults(bytes: &[u8]) -> Reach {
+    let mut parts = bytes.splitn(2, |byte| *byte == 0);
+    let text = String::from_utf8_lossy(parts.next().unwrap_or_default());
+    let mut reach = Reach::default();
+    for clause in text.split([',', ';']) {
+        match clause.parse::<Rule>() {
+            Ok(_) => reach.understood += 1,
+            Err(error) => check_error(&error, clause),
+        }
+    }
+    match text.parse::<FaultPlan>() {
+        Err(error) => check_error(&error, &text),
+        Ok(plan) => {
+            let script = parts.next().unwrap_or_default();
+            for direction in [Direction::Sent, Direction::Received] {
+                reach.sent += deliver(plan.toward(direction), Input::new(script));
+            }
+        }
+    }
+    reach
+}
+
+fn check_error(error: &FaultSyntaxError, text: &str) {
+    let shown = error.to_string();
+    assert_eq!(shown.lines().count(), 1, "{shown:?}");
+    let words: Vec<_> = text.split_whitespace().collect();
+    assert!(words.join(" ").contains(&error.clause), "{error:?} of {text:?}");
+    assert!(!error.problem.is_empty(), "{error:?}");
+}
+
+/// Sends datagrams through a plan; returns their number.
+fn deliver(plan: FaultPlan, mut script: Input<'_>) -> usize {
+    let conditions = plan.conditions;
+    for chance in [
+        conditions.loss,
+        conditions.duplication,
+        conditions.reordering,
+        conditions.corruption,
+        conditions.ecn,
+    ] {
+        assert!((0.0..=1.0).contains(&chance), "{conditions:?}");
+    }
+    let mut network = Network::with_plan(plan, 1);
+    let mut now = Instant::ZERO;
+    let mut sent: Vec<Sent> = Vec::new();
+    script.play(STEPS, |script| match script.byte() {
+        length @ 0..=127 => {
+            let payload = script.bytes(length.into()).to_vec();
+            let to = payload.last().map_or(2, |byte| byte % 4);
+            let [src, dst] = [1, to].map(|host| IpAddr::from([10, 0, 0, host]));
+            let net = NetHeader {
+                src,
+                dst,
+                src_port: 49_152,
+                traffic_class: 2,
+                hop_limit: 64,
+                ident: Ident::Known { id: 0, dont_fragment: true },
+            };
+            let verdict = network.send(now, &net, &payload);
+            let changed = verdict.corruption.is_some();
+            sent.push(Sent { payload, lost: verdict.lost, changed, arrived: 0 });
+        }
+        time => {
+            now = now.plus(Duration::from_nanos(1 << (time & 63)));
+            take(&mut network, now, &mut sent);
+        }
+    });
+    // all are due at last: of each at most two copies, each before and behind a receive buffer
+    for _ in 0..=4 * sent.len() {
+        let Some(due) = network.poll_timeout() else { break };
+        now = now.max(due);
+        take(&mut network, now, &mut sent);
+    }
+    assert_eq!(network.in_flight(), 0, "datagrams are kept for ever");
+    sent.len()
+}
+
+struct Sent {
+    payload: Vec<u8>,
+    lost: bool,
+    changed: bool,
+    arrived: usize,
+}
+
+fn take(network: &mut Network, now: Instant, sent: &mut [Sent]) {
+    while let Some(delivery) = network.poll_deliver(now) {
+        let sent = &mut sent[delivery.number as usize];
+        sent.arrived += 1;
+        assert!(!sent.lost && sent.arrived <= 2, "a datagram out of nothing");
+        assert_eq!(delivery.bytes.len(), sent.payload.len());
+        assert!(sent.changed || delivery.bytes == sent.payload, "changed in silence");
+    }
+}

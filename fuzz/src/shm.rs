@@ -1,0 +1,324 @@
+//! Target: bytes as a program for a process that shares memory or an address with a device.
+//!
+//! That process can do what a process can: greet, and say and write whatever it likes, whenever it
+//! likes, with any descriptors. An honest device beside it sends numbered datagrams to the same
+//! device all the time. The steps are those of [`World::step`]; the first byte says whether the
+//! hostile process has the address first, and what it grants then.
+
+mod hammer;
+mod hostile;
+
+use std::{
+    fs::File,
+    net::{IpAddr, Ipv4Addr, UdpSocket},
+    os::fd::OwnedFd,
+    thread,
+    time::Duration,
+};
+
+use roce_provider::link::{Datagram, Link, Locality, SocketOptions, UdpLink};
+use roce_transport::{adapter::Transmit, cm::ServiceId, share::IdPartition, time::Instant};
+
+use self::{
+    hammer::Hammer,
+    hostile::{Connection, RING_SIZE, Ring},
+};
+use crate::input::Input;
+
+const STEPS: usize = 300;
+const MAX_CONNECTIONS: usize = 12;
+/// Start of the honest device's datagrams, of which the number follows.
+const HONEST: [u8; 4] = *b"true";
+
+/// What a run has got to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Reach {
+    /// Datagrams that came out of the hostile process's rings.
+    pub received: usize,
+    /// Datagrams of the honest device that have arrived.
+    pub honest: usize,
+    /// Rings that the hostile process was given.
+    pub granted: usize,
+    /// Datagrams that were forwarded to it.
+    pub forwarded: u64,
+}
+
+/// Panics when the device does, when it hands over what cannot be, or when a datagram of the honest
+/// device is lost, damaged or out of order though nobody has taken the address away.
+pub fn shm(bytes: &[u8]) -> Reach {
+    play(bytes, |_| {})
+}
+
+/// The same while a thread writes to all that is shared with the device, without a pause: also
+/// between two reads of the device. What it writes and when is not the same the next time.
+pub fn shm_with_hammer(bytes: &[u8]) -> Reach {
+    let hammer = Hammer::start();
+    play(bytes, |connections| {
+        let rings = connections.iter().filter_map(|connection| connection.ring.as_ref());
+        hammer.write_to(rings.map(|ring| &ring.memory));
+    })
+}
+
+fn play(bytes: &[u8], each_step: impl Fn(&[Connection])) -> Reach {
+    let mut input = Input::new(bytes);
+    let Some(mut world) = World::new(&mut input) else { return Reach::default() };
+    input.play(STEPS, |input| {
+        world.step(input);
+        each_step(&world.connections);
+    });
+    world.finish()
+}
+
+/// A device, an honest one and a hostile process.
+struct World {
+    link: UdpLink,
+    honest: UdpLink,
+    /// Addresses of the three.
+    addresses: [IpAddr; 3],
+    now: Instant,
+    connections: Vec<Connection>,
+    /// The socket with the hostile process's own name.
+    listener: OwnedFd,
+    /// Outside of the host's memory: UDP datagrams to the device.
+    outside: UdpSocket,
+    /// It has written where all at the address see who its owner is, or was the owner itself.
+    has_meddled: bool,
+    /// Numbers of the honest datagrams: sent, and received.
+    sent: u32,
+    received: u32,
+    parked: u32,
+    reach: Reach,
+}
+
+impl World {
+    /// `None`: the hostile process has kept the device from its address.
+    fn new(input: &mut Input<'_>) -> Option<Self> {
+        let addresses = addresses();
+        let [own, other, theirs] = addresses;
+        let partition = 7;
+        let bind = |address| {
+            let locality = Locality::SharedAddress { partition };
+            UdpLink::bind(&[(address, 0)], locality, SocketOptions::default())
+        };
+        let mode = input.byte();
+        let mut connections = Vec::new();
+        let link = if mode < 192 {
+            bind(own).ok()?
+        } else {
+            let owner = hostile::listen(own);
+            let grant = Ring::new();
+            let memory = grant.memory.try_clone().unwrap();
+            let script = input.bytes(12).to_vec();
+            let granting = thread::spawn(move || hostile::grant(&owner, &memory, &script, own));
+            let link = bind(own);
+            let socket = granting.join().unwrap();
+            let mut connection = Connection::new(socket?);
+            connection.ring = Some(grant);
+            connections.push(connection);
+            link.ok()?
+        };
+        Some(Self {
+            link,
+            honest: bind(other).unwrap(),
+            addresses,
+            now: Instant::from_nanos(1),
+            connections,
+            listener: hostile::listen(theirs),
+            outside: UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).unwrap(),
+            has_meddled: mode >= 192,
+            sent: 0,
+            received: 0,
+            parked: 0,
+            reach: Reach::default(),
+        })
+    }
+
+    /// One step of the program: a byte that says what, and bytes that say how.
+    fn step(&mut self, input: &mut Input<'_>) {
+        let what = input.byte();
+        match what % 16 {
+            0 if self.connections.len() < MAX_CONNECTIONS => {
+                self.connections.extend(hostile::connect(self.addresses[0]).map(Connection::new));
+            }
+            1 => self.with(input, |connection, input| connection.greet(input)),
+            2 => {
+                let index = usize::from(input.byte());
+                if !self.connections.is_empty() {
+                    let index = index % self.connections.len();
+                    self.connections.swap_remove(index);
+                }
+            }
+            3 => self.with(input, |connection, input| connection.write_word(input)),
+            4 | 5 => self.with(input, |connection, input| connection.push_run(input)),
+            6 => self.with(input, |connection, input| {
+                let length = usize::from(input.byte());
+                connection.say(input.bytes(length), &[]);
+            }),
+            7 => self.with(input, |connection, input| {
+                let partition = 1 + input.byte() % IdPartition::COUNT;
+                let service = input.array::<8>();
+                connection.say(&[&[partition][..], &service].concat(), &[]);
+            }),
+            8 => self.take_grants(),
+            9 => self.meddle(input),
+            10 => self.outside(input),
+            11 => self.send_to_hostile(input),
+            12 => self.accept(input),
+            13 => self.share(input),
+            14 => self.now = self.now.plus(Duration::from_micros(1 << (input.byte() % 22))),
+            _ => {}
+        }
+        self.exchange();
+    }
+
+    fn with(&mut self, input: &mut Input<'_>, act: impl FnOnce(&mut Connection, &mut Input<'_>)) {
+        let index = usize::from(input.byte());
+        if !self.connections.is_empty() {
+            let index = index % self.connections.len();
+            act(&mut self.connections[index], input);
+        }
+    }
+
+    /// Takes what the device grants: the hostile process reads rings then, too.
+    fn take_grants(&mut self) {
+        for connection in &mut self.connections {
+            let descriptors = connection.take();
+            self.reach.granted += descriptors.len();
+            connection.granted.extend(descriptors.into_iter().map(File::from));
+        }
+    }
+
+    /// Writes to the memory that came with a grant: positions of the ring that the device writes, or
+    /// the terms of the address's owners.
+    fn meddle(&mut self, input: &mut Input<'_>) {
+        let (which, at, value) = (input.byte(), input.byte(), u64::from_le_bytes(input.array()));
+        let granted = self.connections.iter().flat_map(|connection| &connection.granted);
+        let files: Vec<_> = granted.collect();
+        let Some(file) = files.get(usize::from(which) % files.len().max(1)) else { return };
+        let length = file.metadata().map_or(0, |metadata| metadata.len());
+        self.has_meddled |= length != RING_SIZE;
+        hostile::write_word(file, u64::from(at % 24) * 8, value);
+    }
+
+    /// Sends a datagram from elsewhere: to a queue pair of any partition, or any bytes.
+    fn outside(&mut self, input: &mut Input<'_>) {
+        let (length, partition) = (usize::from(input.byte()), input.byte());
+        let partition = IdPartition::new(1 + partition % IdPartition::COUNT);
+        let mut packet = vec![4, 0x40, 0xFF, 0xFF];
+        packet.extend(partition.map_or(0, |partition| *partition.qpns().start()).to_be_bytes());
+        packet.resize(16 + 4 * length, 0);
+        let payload = if length < 200 { &packet[..] } else { input.bytes(length) };
+        let _ = self.outside.send_to(payload, (self.addresses[0], 4791));
+    }
+
+    /// Sends to the hostile process through memory, if that has answered.
+    fn send_to_hostile(&mut self, input: &mut Input<'_>) {
+        let [own, _, theirs] = self.addresses;
+        let segment = 1 + usize::from(input.byte()) * 16;
+        let bytes = vec![7; segment * (1 + usize::from(input.byte()) % 16)];
+        for _ in 0..1 + input.byte() % 64 {
+            let _ = self.link.send(self.now, &bytes, &[run([own, theirs], segment, bytes.len())]);
+        }
+    }
+
+    /// Accepts a request of the device for a ring, and answers.
+    fn accept(&mut self, input: &mut Input<'_>) {
+        let Some(socket) = hostile::accept(&self.listener) else { return };
+        let mut connection = Connection::new(socket);
+        connection.granted.extend(connection.take().into_iter().map(File::from));
+        self.reach.granted += connection.granted.len();
+        connection.answer(input);
+        if self.connections.len() < MAX_CONNECTIONS {
+            self.connections.push(connection);
+        }
+    }
+
+    /// What the device does itself: sleeps and wakes, listens for services.
+    fn share(&mut self, input: &mut Input<'_>) {
+        let (what, service) = (input.byte(), ServiceId(u64::from(input.byte())));
+        let address = self.addresses[0];
+        match what % 5 {
+            0 => {
+                self.link.park();
+                self.parked += 1;
+            }
+            1 if self.parked > 0 => {
+                self.link.unpark();
+                self.parked -= 1;
+            }
+            what => {
+                let Some(sharing) = self.link.sharing() else { return };
+                match what {
+                    2 => drop(sharing.claim(service, address)),
+                    3 => sharing.release(service, address),
+                    _ => drop(sharing.is_claimed(service, address)),
+                }
+            }
+        }
+    }
+
+    /// An honest datagram, and whatever has come.
+    fn exchange(&mut self) {
+        let [own, other, _] = self.addresses;
+        let payload = [HONEST, self.sent.to_le_bytes()].concat();
+        let sent = self.honest.send(self.now, &payload, &[run([other, own], 8, 8)]);
+        self.sent += u32::from(sent.is_ok_and(|taken| taken == 1));
+        self.receive();
+        let _ = self.honest.receive(self.now, &mut |_| {});
+        self.now = self.now.plus(Duration::from_micros(100));
+    }
+
+    fn receive(&mut self) {
+        let [own, other, _] = self.addresses;
+        let Self { received, reach, has_meddled, sent, .. } = self;
+        let mut sink = |datagram: &Datagram<'_>| {
+            assert_eq!(datagram.net.dst, own);
+            assert!(datagram.bytes.len() <= 65_536);
+            let Some(number) = honest_number(datagram, other) else {
+                reach.received += 1;
+                return;
+            };
+            reach.honest += 1;
+            assert!(number < *sent || *has_meddled);
+            assert!(number == *received || *has_meddled, "{number} instead of {received}");
+            *received = number + 1;
+        };
+        // an error is one of the sockets that a hostile owner has granted
+        let result = self.link.receive(self.now, &mut sink);
+        assert!(result.is_ok() || self.has_meddled, "{result:?}");
+    }
+
+    /// What was sent arrives. Then everything is closed.
+    fn finish(mut self) -> Reach {
+        for _ in 0..40 {
+            self.exchange();
+        }
+        for _ in 0..8 {
+            self.receive();
+        }
+        let lost = self.sent - self.received.min(self.sent);
+        assert!(lost == 0 || self.has_meddled, "{lost} of {} honest datagrams are lost", self.sent);
+        let sharing = self.link.sharing();
+        self.reach.forwarded = sharing.map_or(0, |sharing| sharing.forwarded());
+        self.reach
+    }
+}
+
+/// Number of a datagram of the honest device. The hostile process can write such ones itself, but
+/// not with its address.
+fn honest_number(datagram: &Datagram<'_>, other: IpAddr) -> Option<u32> {
+    let (&HONEST, number) = datagram.bytes.split_first_chunk()? else { return None };
+    (datagram.net.src == other).then_some(())?;
+    number.try_into().ok().map(u32::from_le_bytes)
+}
+
+fn run([src, dst]: [IpAddr; 2], segment: usize, length: usize) -> Transmit {
+    let range = 0..length;
+    Transmit { src, dst, src_port: 4791, traffic_class: 0, hop_limit: 64, segment, range }
+}
+
+/// Addresses that no other test has.
+fn addresses() -> [IpAddr; 3] {
+    let [.., high, low] = std::process::id().to_be_bytes();
+    [1, 2, 3].map(|host| Ipv4Addr::new(127, 128 | high, low, host).into())
+}

@@ -1,0 +1,72 @@
+//! The target `shm` on its corpus and on random programs, in a process of its own: it uses the
+//! sockets and the names of the host.
+
+mod common;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::RngCore;
+use roce_fuzz::shm::{Reach, shm, shm_with_hammer};
+
+use common::{bytes, each_seed, replay};
+
+#[test]
+fn shm_holds() {
+    replay("shm", |bytes| {
+        shm(bytes);
+    });
+    let mut total = Reach::default();
+    let mut add = |Reach { received, honest, granted, forwarded }| {
+        total.received += received;
+        total.honest += honest;
+        total.granted += granted;
+        total.forwarded += forwarded;
+    };
+    each_seed(30, |rng| add(shm(&bytes(rng, 0..600))));
+    each_seed(90, |rng| add(shm(&program(rng))));
+    assert!(
+        total.received > 1_000
+            && total.honest > 3_000
+            && total.granted > 300
+            && total.forwarded > 20,
+        "{total:?}"
+    );
+    each_seed(30, |rng| {
+        shm_with_hammer(&program(rng));
+    });
+}
+
+/// A program that gets on: two rings to the device, two processes at its address, and a ring from it;
+/// then what a process does, mostly as it should.
+fn program(rng: &mut ChaCha8Rng) -> Vec<u8> {
+    let mut any = || rng.next_u32() as u8;
+    // mostly a device that has its address itself, and greetings that are accepted
+    let mut program = vec![if any() < 230 { any() % 192 } else { any() }];
+    for connection in 0..4 {
+        let kind = if any() < 240 { connection / 2 } else { any() };
+        program.extend([0, 1, connection, kind, any() % 250]);
+        program.extend([7, connection, connection, 0, 0, 0, 0, 0, 0, 0, 0]);
+    }
+    program.extend([11, 9, 9, 9, 12, if any() < 230 { 0 } else { any() }, 1, 8]);
+    for _ in 0..10 + any() % 90 {
+        match any() % 12 {
+            0 => program.push(0),
+            1..=2 => program.extend([1, any(), any(), any() % 250]),
+            3..=4 => {
+                let how = if any() < 250 { any() & 0xE4 } else { any() };
+                program.extend([4, any() & 1, how, any(), any() & 3, any(), any() & 3]);
+            }
+            5 => program.extend([10, any() % 210, 2 + any() % 2]),
+            6 => program.extend([7, any(), any(), 0, 0, 0, 0, 0, 0, 0, 0]),
+            7 => program.push(8),
+            8 => program.extend([11, any(), any(), any()]),
+            9 => program.extend([12, any() % 160, 1]),
+            10 => {
+                let at = if any() < 128 { 8 } else { any() };
+                let high = if any() < 64 { 0xFF } else { 0 };
+                program.extend([9, any(), at, any(), any(), any() & 31, high, 0, 0, 0, 0]);
+            }
+            _ => program.extend((0..any() % 12).map(|_| any())),
+        }
+    }
+    program
+}

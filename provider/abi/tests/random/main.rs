@@ -1,0 +1,94 @@
+//! Random calls of the C interface, with structures that are right, wrong and inconsistent, by two
+//! threads at once that share some of the objects.
+//!
+//! `RANDOM_SEEDS=100..2000 cargo test -p roce-abi --test random` tries others than usual; `.ci/asan`
+//! runs them under AddressSanitizer, which sees what the library does to memory that is not its own.
+
+use std::{
+    env,
+    process::{Command, Stdio},
+    thread,
+};
+
+mod calls;
+#[path = "../common/mod.rs"]
+#[allow(dead_code, reason = "not all who share this file need all of it")]
+mod common;
+mod connections;
+#[path = "../programs/library.rs"]
+#[allow(dead_code, reason = "not all who share this file need all of it")]
+mod library;
+mod requests;
+mod rng;
+mod world;
+
+use rng::Rng;
+use world::{Shared, World};
+
+const SEEDS: &str = "RANDOM_SEEDS";
+const INSIDE: &str = "RANDOM_INSIDE";
+/// Calls of each thread for each seed.
+const CALLS: usize = 400;
+const THREADS: u64 = 2;
+
+/// In a process of its own, which says with which seed it ended.
+#[test]
+fn any_calls_leave_everything_whole() {
+    let seeds = env::var(SEEDS).unwrap_or("0..20".to_owned());
+    if env::var_os(INSIDE).is_some() {
+        return play(&seeds);
+    }
+    let directory = common::Directory::new();
+    let done = Command::new("timeout")
+        .args(["300", env::current_exe().unwrap().to_str().unwrap()])
+        .args(["--exact", "any_calls_leave_everything_whole", "--nocapture"])
+        .env(SEEDS, &seeds)
+        .env(INSIDE, "1")
+        .env("XDG_RUNTIME_DIR", directory.file(""))
+        .stdout(Stdio::null())
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&done.stderr);
+    let begun = said.lines().rev().find(|line| line.starts_with("seed ")).unwrap_or_default();
+    assert!(done.status.success(), "{}, after it began with {begun}:\n{said}", done.status);
+}
+
+/// Found under AddressSanitizer, which also looks for memory that is left.
+#[test]
+fn a_queue_pair_that_is_refused_leaves_no_descriptor() {
+    let counters = || {
+        let open = std::fs::read_dir("/proc/self/fd").unwrap();
+        let link = |entry: std::io::Result<std::fs::DirEntry>| entry.ok()?.path().read_link().ok();
+        open.filter_map(link).filter(|link| link.ends_with("anon_inode:[eventfd]")).count()
+    };
+    let shared = Shared::open();
+    let mut world = World::new(&shared, Rng::new(1));
+    let before = world.refused_queue_pair(counters);
+    assert_eq!(world.refused_queue_pair(counters), before);
+    world.close();
+    shared.close();
+}
+
+fn play(seeds: &str) {
+    let (first, end) = seeds.split_once("..").expect("FIRST..END");
+    for seed in first.parse::<u64>().unwrap()..end.parse().unwrap() {
+        eprintln!("seed {seed}");
+        let shared = Shared::open();
+        let done = thread::scope(|scope| {
+            let threads: Vec<_> = (0..THREADS)
+                .map(|number| {
+                    let shared = &shared;
+                    scope.spawn(move || {
+                        let mut world = World::new(shared, Rng::new(seed * THREADS + number));
+                        let done = (0..CALLS).filter(|_| world.call()).count();
+                        world.close();
+                        done
+                    })
+                })
+                .collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).sum::<usize>()
+        });
+        shared.close();
+        assert!(done > 100, "with seed {seed} only {done} calls did something");
+    }
+}
