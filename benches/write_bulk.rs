@@ -137,7 +137,7 @@ struct Pump {
 
 impl Pump {
     fn new() -> Result<Self, Box<dyn Error>> {
-        let bind = || UdpLink::bind_loopback(Locality::Network, SocketOptions::default());
+        let bind = || UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default());
         let (sender, receiver) = (bind()?, bind()?);
         let addresses = [sender.addresses()[0], receiver.addresses()[0]];
         Ok(Self { sender, receiver, addresses, bytes: vec![0xA5; RUN * DATAGRAM] })

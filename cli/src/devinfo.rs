@@ -3,7 +3,7 @@
 
 mod counters;
 
-use roce::{Device, DeviceAttr, Gid, Limits, PKey, devices};
+use roce::{Device, DeviceAttr, Limits, PKey, devices};
 use serde_json::{Value, json};
 
 use crate::{failure::Failure, output::outln};
@@ -110,8 +110,8 @@ fn print(device: &Device, verbose: bool) {
         item("phys_state", &if port.active { "LINK_UP (5)" } else { "DISABLED (3)" });
         item("PKey[  0]", &format_args!("{:#06x}", PKey::DEFAULT.0));
     }
-    for (index, address) in device.addresses().iter().enumerate() {
-        item(&format!("GID[{index:3}]"), &format_args!("{}, RoCE v2", Gid::from(address.ip)));
+    for (index, gid) in device.gids().iter().enumerate() {
+        item(&format!("GID[{index:3}]"), &format_args!("{gid}, RoCE v2"));
     }
     outln!("");
 }
@@ -179,7 +179,7 @@ fn attributes(attr: &DeviceAttr) -> Vec<(&'static str, Number)> {
 
 fn to_json(device: &Device) -> Value {
     let (port, attr) = (device.port(), device.attributes(Limits::default()));
-    let gids = device.addresses().iter().enumerate();
+    let gids = device.gids().into_iter().enumerate();
     let number = |(name, value): (&str, Number)| {
         let (Number::Decimal(value) | Number::Hex(value)) = value;
         (name.to_owned(), value.into())
@@ -208,11 +208,11 @@ fn to_json(device: &Device) -> Value {
             "gid_table_len": port.gid_table_len,
             "pkeys": [format!("{:#06x}", PKey::DEFAULT.0)],
             "gids": gids
-                .map(|(index, address)| {
+                .map(|(index, gid)| {
                     json!({
                         "index": index,
-                        "gid": Gid::from(address.ip).to_string(),
-                        "address": address.ip,
+                        "gid": gid.to_string(),
+                        "address": gid.to_ip(),
                         "type": "RoCE v2",
                     })
                 })

@@ -1,6 +1,7 @@
 //! `roce run`: starts a program that is linked with libibverbs or librdmacm, so that it finds this
 //! adapter in their place.
 
+mod bundled;
 mod library;
 mod mounts;
 mod program;
@@ -68,6 +69,11 @@ pub(crate) struct Args {
     /// libroce_abi.so beside this command, or in ../lib/roce
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
+    /// Another name by which the program asks for libibverbs or librdmacm, as those that bring a copy
+    /// of their own do (libibverbs-1de1263b.so.1.14.48.0); again for more. Names in the Python
+    /// environment that the program belongs to are found without it
+    #[arg(long, value_name = "NAME")]
+    also: Vec<OsString>,
     /// The program, and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "PROGRAM")]
     command: Vec<OsString>,
@@ -87,12 +93,20 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let devices = devices(args)?;
     let mut configured = configured(args)?;
     let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
-    let directory = library::directory(&library).map_err(Refusal::new)?;
     let path = program::find(name)?;
+    let mut also = bundled::names(&path);
+    for name in &args.also {
+        let checked = bundled::check(name);
+        also.insert(checked.map_err(|error| Refusal::new(format!("--also: {error}")))?);
+    }
+    let directory = library::directory(&library, &also).map_err(Refusal::new)?;
     if args.sysfs {
         mounts::enter(&devices).map_err(Refusal::new)?;
     }
     configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
+    if !also.is_empty() {
+        configured.env("LD_PRELOAD", bundled::preloading(&also, env::var_os("LD_PRELOAD")));
+    }
     let mut command = configured.command(&path, name, arguments);
     let result = if args.reaper { stay::run(command) } else { Err(command.exec()) };
     result.map_err(|error| Refusal {

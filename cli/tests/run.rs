@@ -65,6 +65,10 @@ impl Scratch {
             "ROCE_FAULT_SEED",
             "ROCE_LIBRARY",
             "LD_LIBRARY_PATH",
+            "LD_PRELOAD",
+            "VIRTUAL_ENV",
+            "CONDA_PREFIX",
+            "PYTHONPATH",
         ] {
             command.env_remove(variable);
         }
@@ -100,6 +104,50 @@ fn refused(output: &Output, status: i32) -> String {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(status), 0), "{output:?}");
     assert!(line.starts_with("roce: ") && line.lines().count() == 1, "{line}");
     line
+}
+
+/// A wheel's own copy of the library has another name, and the place where it is may come before
+/// all that a variable says.
+#[test]
+fn copies_that_wheels_bring_lead_to_the_library() {
+    let scratch = Scratch::new("wheels");
+    let copy = "libibverbs-1de1263b.so.1.14.48.0";
+    let packages = scratch.join("venv/lib/python3.11/site-packages");
+    for (libs, file) in
+        [("nixl.libs", copy), ("nixl.libs", "libz-5.so.1"), ("other", "libibverbs-2.so")]
+    {
+        fs::create_dir_all(packages.join(libs)).unwrap();
+        fs::write(packages.join(libs).join(file), "").unwrap();
+    }
+    let loaded = |command: &mut Command| {
+        let output = command.env("HOME", scratch.join("home")).output().unwrap();
+        assert!(output.status.success(), "{output:?}"); // what stands for the library cannot be loaded
+        let environment = String::from_utf8(output.stdout).unwrap();
+        let links = PathBuf::from(variable(&environment, "LD_LIBRARY_PATH").unwrap());
+        let names = variable(&environment, "LD_PRELOAD").map(str::to_owned);
+        for name in names.iter().flat_map(|names| names.split(':')) {
+            assert_eq!(fs::read_link(links.join(name)).unwrap(), scratch.join("open/library"));
+        }
+        names
+    };
+    assert_eq!(loaded(&mut scratch.run(&["--", "env"])), None);
+    let active = &mut scratch.run(&["--", "env"]);
+    assert_eq!(loaded(active.env("VIRTUAL_ENV", scratch.join("venv"))).as_deref(), Some(copy));
+    let named = &mut scratch.run(&["--also", "librdmacm-7.so.1", "--also", copy, "--", "env"]);
+    assert_eq!(loaded(named), Some(format!("{copy}:librdmacm-7.so.1")));
+    // a program in the environment needs no variable, nor does a script of its interpreter
+    fs::create_dir(scratch.join("venv/bin")).unwrap();
+    let interpreter = scratch.join("venv/bin/python3");
+    symlink("/bin/sh", &interpreter).unwrap();
+    let program = &mut scratch.run(&["--", "venv/bin/python3", "-c", "env"]);
+    assert_eq!(loaded(program).as_deref(), Some(copy));
+    let script = scratch.join("script");
+    fs::write(&script, format!("#!{}\nenv\n", interpreter.display())).unwrap();
+    fs::set_permissions(&script, PermissionsExt::from_mode(0o755)).unwrap();
+    assert_eq!(loaded(&mut scratch.run(&["--", "./script"])).as_deref(), Some(copy));
+    // nothing else becomes roce
+    let line = refused(&scratch.run(&["--also", "libc.so.6", "--", "env"]).output().unwrap(), 2);
+    assert!(line.contains("--also: libc.so.6"), "{line}");
 }
 
 fn variable<'a>(environment: &'a str, name: &str) -> Option<&'a str> {
@@ -423,8 +471,11 @@ fn devices_are_shown_where_the_kernel_shows_them() {
         let script = "cd /sys/class/infiniband/udp:127.0.0.9/ports/1; cat gids/0 gids/1 gids/255 gid_attrs/types/0 gid_attrs/ndevs/0 \
                       pkeys/0 state link_layer; ls ../../device/net; cat ../../device/net/lo/ifindex";
         let none = "0000:0000:0000:0000:0000:0000:0000:0000\n";
-        let gids = format!("0000:0000:0000:0000:0000:ffff:7f00:0009\n{none}{none}");
-        assert_eq!(look(&two, script), gids + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n");
+        let gids = "0000:0000:0000:0000:0000:ffff:7f00:0009\n";
+        assert_eq!(
+            look(&two, script),
+            gids.repeat(2) + none + "RoCE v2\nlo\n0xffff\n4: ACTIVE\nEthernet\nlo\n1\n"
+        );
 
         // everything else is as it is: what is in the directories, who the user is, which network
         // and processes there are

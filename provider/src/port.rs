@@ -174,22 +174,46 @@ impl Follows {
         let has = |address: &&IpAddr| !table.contains(&Gid::from(**address));
         let new = addresses.iter().filter(|address| wanted(address)).filter(has).copied().collect();
         let used = table.iter().filter(|gid| !gid.is_zero()).map(|gid| gid.to_ip());
-        let gone = used.filter(|ip| !addresses.contains(ip)).collect();
+        let mut gone: Vec<IpAddr> = used.filter(|ip| !addresses.contains(ip)).collect();
+        gone.dedup(); // the first two entries may be one address
         TableChange { gone, new }
     }
 }
 
+/// The table of a device that is opened with these addresses.
+pub(crate) fn table(addresses: impl IntoIterator<Item = IpAddr>) -> Vec<Gid> {
+    let mut table = Vec::new();
+    for address in addresses {
+        insert(&mut table, address); // more than a table holds are left out
+    }
+    table
+}
+
 /// Puts an address into a table: at its first unused entry, so that all others keep their index.
 /// `false`: the table is full.
+///
+/// In the kernel's tables a link-local address is the first, and the IPv4 address has index 1, where
+/// programs that were made for them look. Where there is no link-local address, the IPv4 address has
+/// both entries.
 pub(crate) fn insert(table: &mut Vec<Gid>, address: IpAddr) -> bool {
-    if let Some(unused) = table.iter_mut().find(|gid| gid.is_zero()) {
-        *unused = address.into();
-    } else if table.len() < usize::from(GID_TABLE_LEN) {
-        table.push(address.into());
-    } else {
-        return false;
+    let mut enter = || {
+        let unused = table.iter().position(|gid| gid.is_zero()).unwrap_or(table.len());
+        if unused < usize::from(GID_TABLE_LEN) {
+            table.resize(table.len().max(unused + 1), Gid::default());
+            table[unused] = address.into();
+        }
+        unused
+    };
+    match enter() {
+        0 if address.is_ipv4() => {
+            if table.get(1).is_none_or(|gid| gid.is_zero()) {
+                table.resize(table.len().max(2), Gid::default());
+                table[1] = address.into();
+            }
+            true
+        }
+        entry => entry < usize::from(GID_TABLE_LEN),
     }
-    true
 }
 
 /// Takes an address out of a table and leaves its entry unused.
@@ -282,9 +306,28 @@ mod tests {
     }
 
     #[test]
+    fn an_ipv4_address_has_index_one() {
+        let open = |addresses: &[&str]| super::table(ips(addresses));
+        assert_eq!(open(&["fe80::1", "10.0.0.1"]), table(&["fe80::1", "10.0.0.1"]));
+        assert_eq!(open(&["10.0.0.1"]), table(&["10.0.0.1", "10.0.0.1"]));
+        assert_eq!(open(&["fd00::1"]), table(&["fd00::1"]));
+        let mut gids = open(&["10.0.0.1", "10.0.0.2", "fd00::1"]);
+        assert_eq!(gids, table(&["10.0.0.1", "10.0.0.1", "10.0.0.2", "fd00::1"]));
+        // both entries come and go together
+        let now = ips(&["10.0.0.2", "fd00::1"]);
+        let change = Follows::All.compare(&gids, &now);
+        assert_eq!(change, TableChange { gone: ips(&["10.0.0.1"]), new: vec![] });
+        remove(&mut gids, ips(&["10.0.0.1"])[0]);
+        assert_eq!(gids, table(&["::", "::", "10.0.0.2", "fd00::1"]));
+        insert(&mut gids, ips(&["10.0.0.3"])[0]);
+        assert_eq!(gids, table(&["10.0.0.3", "10.0.0.3", "10.0.0.2", "fd00::1"]));
+    }
+
+    #[test]
     fn a_full_table_takes_no_more() {
         let mut gids = Vec::new();
-        for last in 0..=255 {
+        assert!(insert(&mut gids, ips(&["fe80::1"])[0]));
+        for last in 1..=255 {
             assert!(insert(&mut gids, [10, 0, 0, last].into()));
         }
         assert!(!insert(&mut gids, [10, 0, 1, 0].into()));

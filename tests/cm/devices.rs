@@ -3,13 +3,17 @@
 use std::{
     net::{IpAddr, SocketAddr},
     sync::OnceLock,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use roce::{
     Context, Device, OpenOptions, Progress, SendFlags,
-    cm::{CmError, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace},
+    cm::{
+        CmError, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace, RejectReason,
+        Status,
+    },
     link::Fabric,
+    transport::cm::CmConfig,
 };
 
 use super::{PATIENCE, accept, eventually, expect, resolve};
@@ -65,6 +69,52 @@ fn an_own_address_that_is_not_open_stays_free() {
         (id.local_addr().unwrap().ip(), id.context().unwrap().gids()),
         (address, other.gids())
     );
+}
+
+/// A peer on loopback that is not there refuses, as the kernel does, after the time that it has to
+/// come.
+#[test]
+fn nobody_is_there() {
+    let open = |grace| {
+        let cm = CmConfig { listen_grace: grace, ..CmConfig::default() };
+        Device::named("roce_lo")
+            .unwrap()
+            .open(OpenOptions { cm, ..OpenOptions::default() })
+            .unwrap()
+    };
+    let peer: IpAddr = format!("127.82.{}.1", std::process::id() as u8).parse().unwrap();
+    let to = SocketAddr::new(peer, super::port());
+    let channel = EventChannel::new().unwrap();
+    let call = |space, context: &Context| {
+        let id = channel.create_id(space);
+        id.set_context(context).unwrap();
+        resolve(&channel, &id, to);
+        id.create_qp(None, &CmQpAttr::default()).unwrap();
+        id.connect(&ConnParam::default()).unwrap();
+        id
+    };
+    let (impatient, patient) = (open(Duration::ZERO), open(PATIENCE));
+    let id = call(PortSpace::Tcp, &impatient);
+    let event = expect(&channel, EventKind::Rejected);
+    assert_eq!(
+        (event.id(), event.status()),
+        (&id, Status::Rejected(RejectReason::INVALID_SERVICE_ID))
+    );
+    let id = call(PortSpace::Udp, &impatient);
+    let event = expect(&channel, EventKind::Unreachable);
+    assert_eq!((event.id(), event.status(), id.state()), (&id, Status::Sidr(1), IdState::Closed));
+
+    let own_channel = EventChannel::new().unwrap();
+    let listener = own_channel.create_id(PortSpace::Tcp);
+    std::thread::scope(|scope| {
+        let client = scope.spawn(|| call(PortSpace::Tcp, &patient));
+        std::thread::sleep(Duration::from_millis(50)); // it waits by now, or will find the listener
+        listener.bind_addr(to).unwrap();
+        listener.listen(1).unwrap();
+        let request = expect(&own_channel, EventKind::ConnectRequest);
+        accept(&request);
+        assert_eq!(expect(&channel, EventKind::Established).id(), &client.join().unwrap());
+    });
 }
 
 /// A device that an id opens is closed with the channel, not with the id.
@@ -124,7 +174,7 @@ fn everywhere_at_once() {
     let second = channel.create_id(PortSpace::Tcp);
     assert!(matches!(
         second.bind_addr(SocketAddr::new(own(device()), listener.src_port())),
-        Err(CmError::PortInUse(_))
+        Err(CmError::PortOverlap(_))
     ));
 }
 
@@ -155,18 +205,51 @@ fn both_families() {
     accept(&request);
     expect(&channel, EventKind::Established);
     expect(&channel, EventKind::Established);
-    // all addresses of IPv6 are those of IPv4, too, unless they are not to be
-    for (afonly, takes_v4) in [(false, true), (true, false)] {
+}
+
+/// All addresses of IPv6 are those of IPv4, too, unless they are not to be; that there is none is no
+/// error.
+#[test]
+fn all_of_a_family() {
+    let channel = EventChannel::new().unwrap();
+    let (v4, v6) = ("10.1.0.1", "fd00::1");
+    let table = [
+        ("[::]:0", Some(false), v4, true),
+        ("[::]:0", Some(true), v4, false),
+        ("[::]:0", Some(true), v6, true),
+        ("0.0.0.0:0", None, v4, true),
+        ("0.0.0.0:0", None, v6, false),
+    ];
+    for (all, afonly, device, hears) in table {
         let fabric = Fabric::new("".parse().unwrap(), 1);
-        let only_v4 = fabric.open("10.1.0.1".parse().unwrap(), OpenOptions::default()).unwrap();
-        let all = channel.create_id(PortSpace::Tcp);
-        all.set_context(&only_v4).unwrap();
-        all.set_afonly(afonly).unwrap();
-        all.bind_addr("[::]:0".parse().unwrap()).unwrap();
-        let result = all.listen(1);
-        assert_eq!(result.is_ok(), takes_v4, "{result:?}");
-        assert_eq!(all.listening_addrs().len(), usize::from(takes_v4));
+        let context = fabric.open(device.parse().unwrap(), OpenOptions::default()).unwrap();
+        let id = channel.create_id(PortSpace::Tcp);
+        id.set_context(&context).unwrap();
+        if let Some(afonly) = afonly {
+            id.set_afonly(afonly).unwrap();
+        }
+        id.bind_addr(all.parse().unwrap()).unwrap();
+        id.listen(1).unwrap();
+        assert_eq!(id.listening_addrs().len(), usize::from(hears), "{all} {afonly:?} {device}");
     }
+}
+
+/// One program serves all addresses of either family, each by an id of its own.
+#[test]
+fn a_listener_for_each_family() {
+    let channel = EventChannel::new().unwrap();
+    let port = super::port();
+    let listen = |all: &str, afonly| {
+        let id = channel.create_id(PortSpace::Tcp);
+        id.set_afonly(afonly).unwrap();
+        let address = SocketAddr::new(all.parse().unwrap(), port);
+        id.bind_addr(address).and_then(|()| id.listen(1)).map(|()| id)
+    };
+    let v4 = listen("0.0.0.0", true).unwrap();
+    assert!(matches!(listen("::", false), Err(CmError::PortOverlap(_))));
+    let v6 = listen("::", true).unwrap();
+    assert!(v4.listening_addrs().iter().all(SocketAddr::is_ipv4));
+    assert!(v6.listening_addrs().iter().all(SocketAddr::is_ipv6));
 }
 
 /// A program that serves its devices itself: polling a channel is enough, for both sides.
@@ -223,7 +306,12 @@ fn ports_are_shared_if_both_agree() {
     assert!(matches!(first.listen(1), Err(CmError::PortInUse(_))));
     drop(second);
     first.listen(1).unwrap();
+    assert!(matches!(first.set_reuse_addr(true), Err(CmError::State(IdState::Listening))));
     assert!(matches!(id(true).bind_addr(address), Err(CmError::PortInUse(_))));
     drop(first);
     third.bind_addr(address).unwrap();
+    // it may be said later, but not be taken back
+    third.set_reuse_addr(true).unwrap();
+    assert!(matches!(third.set_reuse_addr(false), Err(CmError::State(IdState::Bound))));
+    id(true).bind_addr(address).unwrap();
 }

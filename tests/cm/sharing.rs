@@ -119,13 +119,24 @@ fn other_process(mut told: PipeReader, to: SocketAddr) -> i32 {
         return 2;
     };
     let program = Program { context, channel: EventChannel::new().unwrap() };
-    let id = program.id(PortSpace::Tcp);
-    id.bind_addr(to).unwrap();
-    match id.listen(1) {
-        Err(error) if error.errno() == libc::EADDRINUSE => {}
-        _ => return 3,
+    // the port is taken here, as it would be in one process; another one and another space are free
+    let all = SocketAddr::new([0, 0, 0, 0].into(), to.port());
+    let next = SocketAddr::new(to.ip(), port());
+    let table = [
+        (PortSpace::Tcp, to, false, libc::EADDRINUSE),
+        (PortSpace::Tcp, to, true, libc::EADDRINUSE),
+        (PortSpace::Tcp, all, false, libc::EADDRNOTAVAIL),
+        (PortSpace::Tcp, all, true, libc::EADDRNOTAVAIL),
+        (PortSpace::Tcp, next, false, 0),
+        (PortSpace::Udp, to, false, 0),
+    ];
+    for (space, address, reuse, wanted) in table {
+        let id = program.id(space);
+        id.set_reuse_addr(reuse).unwrap();
+        let result = id.bind_addr(address).and_then(|()| id.listen(1));
+        let got = result.err().map_or(0, |error| error.errno());
+        assert_eq!(got, wanted, "{space:?} {address} {reuse}");
     }
-    drop(id);
     let _id = program.call(PortSpace::Tcp, to);
     expect(&program.channel, EventKind::Established);
     0

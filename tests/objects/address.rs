@@ -72,8 +72,8 @@ fn a_handle_of_another_domain_is_refused() {
         Err(Cause::ForeignAddressHandle)
     );
     assert_eq!(
-        other.create_ah(AddressVector::new(context.gids()[0], 1)).err(),
-        Some(ObjectError::GidIndex(1))
+        other.create_ah(AddressVector::new(context.gids()[0], 2)).err(),
+        Some(ObjectError::GidIndex(2))
     );
 }
 

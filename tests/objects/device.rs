@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use roce::{Gid, GidType, Limits, OpenOptions, PKey, link::Fabric};
+use roce::{Device, Gid, GidType, Limits, OpenOptions, PKey, link::Fabric};
 
 use crate::{loopback, open};
 
@@ -35,12 +35,17 @@ fn tables_of_a_port() {
     let port = context.query_port();
     assert!(port.active && port.bad_pkeys == 0);
     let table = context.query_gid_table();
-    assert_eq!(table.len(), 1);
-    assert_eq!((table[0].gid, table[0].index, table[0].port), (context.gids()[0], 0, 1));
-    assert_eq!(table[0].gid_type, GidType::RoceV2);
+    assert_eq!(table.len(), 2, "its one address at index 0, and at index 1 as with rxe");
+    assert_eq!(context.gids()[0], context.gids()[1]);
+    for (entry, index) in table.iter().zip(0..) {
+        assert_eq!((entry.gid, entry.index, entry.port), (context.gids()[0], index, 1));
+        assert_eq!(entry.gid_type, GidType::RoceV2);
+    }
     let index = fs::read_to_string("/sys/class/net/lo/ifindex").unwrap();
     assert_eq!(table[0].interface, index.trim().parse::<u32>().unwrap());
     assert_eq!(context.query_gid(0), Some(context.gids()[0]));
+    let named = Device::named("roce_lo").unwrap().gids();
+    assert_eq!((named.len(), named[0]), (2, named[1]));
     assert_eq!(context.query_gid(port.gid_table_len - 1), Some(Gid::default()), "unused");
     assert_eq!(context.query_gid(port.gid_table_len), None);
     assert_eq!(

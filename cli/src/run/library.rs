@@ -2,6 +2,7 @@
 //! find it.
 
 use std::{
+    collections::BTreeSet,
     env,
     fs::{self, DirBuilder, File},
     hash::{DefaultHasher, Hash, Hasher},
@@ -69,19 +70,19 @@ fn check(path: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// A directory in which the library has the names of those that it stands for: beside the library,
-/// or in the user's cache where that cannot be written or others could. It belongs to this library
+/// A directory in which the library has the names of those that it stands for, and `also` these:
+/// beside the library, or in the user's cache where that cannot be written or others could. It belongs to this library
 /// only, and stays from one run to the next: a program that runs may still load from it.
 ///
 /// The dynamic linker executes what it finds there, at any time. So nobody but this user and root
 /// may be able to put something there, now or when the directory has been cleaned away: /tmp will
 /// not do.
-pub(super) fn directory(library: &Path) -> Result<PathBuf, String> {
+pub(super) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let beside = beside(library);
-    if !has_colon(&beside) && named(&beside, library).is_ok() {
+    if !has_colon(&beside) && named(&beside, library, also).is_ok() {
         return Ok(beside);
     }
-    let directory = cached(library)
+    let directory = cached(library, also)
         .map_err(|problem| format!("cannot give the library its names: {problem}"))?;
     if has_colon(&directory) {
         return Err(format!(
@@ -103,7 +104,7 @@ fn has_colon(path: &Path) -> bool {
 }
 
 /// The directory in the user's cache.
-fn cached(library: &Path) -> Result<PathBuf, String> {
+fn cached(library: &Path, also: &BTreeSet<String>) -> Result<PathBuf, String> {
     let absolute = |variable| {
         let value = environment::value(variable).map(PathBuf::from);
         value.filter(|path| path.is_absolute())
@@ -135,7 +136,7 @@ fn cached(library: &Path) -> Result<PathBuf, String> {
         .map_err(|error| problem(error.into()))?;
     let place = fs::canonicalize(place).map_err(|error| problem(error.into()))?;
     let directory = place.join(format!("lib-{:016x}", hasher.finish()));
-    named(&directory, library).map_err(problem)?;
+    named(&directory, library, also).map_err(problem)?;
     Ok(directory)
 }
 
@@ -159,14 +160,15 @@ impl From<io::Error> for Unfit {
 }
 
 /// Makes the directory, in one that there is, and the links in it, where they are missing.
-fn named(directory: &Path, library: &Path) -> Result<(), Unfit> {
+fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<(), Unfit> {
     check_path(directory.parent().unwrap_or(directory))?;
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(error) if fs::symlink_metadata(directory).is_err() => return Err(error.into()),
         _ => {}
     }
     check_path(directory)?;
-    Ok(LINKS.iter().try_for_each(|name| link(&directory.join(name), library))?)
+    let mut names = LINKS.into_iter().chain(also.iter().map(String::as_str));
+    Ok(names.try_for_each(|name| link(&directory.join(name), library))?)
 }
 
 /// Looks whether this user and root alone can change what a path without links leads to: nobody

@@ -4,7 +4,6 @@
 
 use std::{
     fs, io,
-    net::IpAddr,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
@@ -111,23 +110,24 @@ fn port(tree: &Tree, device: &Device) -> io::Result<()> {
     if let Some(interface) = device.interface() {
         attrs.below("ndevs").table(port.gid_table_len, interface)?;
     }
-    for (index, ip) in addresses(device).into_iter().enumerate() {
+    for (index, gid) in own_gids(device).into_iter().enumerate() {
         // it is one with all that are unused
         let _ = fs::remove_file(gids.0.join(index.to_string()));
-        gids.file(&index.to_string(), &words(ip.into()))?;
+        gids.file(&index.to_string(), &words(gid))?;
     }
     Ok(())
 }
 
-/// The addresses that a device has when it is opened now. The loopback device takes the first that
+/// The GID table that a device has when it is opened now. The loopback device takes the first that
 /// is free: if another program is faster, its GID differs from the one that is shown.
-fn addresses(device: &Device) -> Vec<IpAddr> {
+fn own_gids(device: &Device) -> Vec<Gid> {
+    let gids = device.gids();
     if device.name() == "roce_lo"
-        && let Ok(link) = UdpLink::bind_loopback(Locality::Network, SocketOptions::default())
+        && let Ok(link) = UdpLink::bind_loopback(None, Locality::Network, SocketOptions::default())
     {
-        return link.addresses();
+        return link.addresses().into_iter().map(Gid::from).cycle().take(gids.len()).collect();
     }
-    device.addresses().iter().map(|address| address.ip).collect()
+    gids
 }
 
 /// A GID as the kernel shows it: eight words, none left out.

@@ -19,6 +19,7 @@ use crate::{
     layout::{consts::*, ibv_device},
     list, message,
     object::Object,
+    second,
     sync::Mutex,
 };
 
@@ -219,6 +220,7 @@ impl Dev {
 
 unsafe extern "C" fn ibv_get_device_list(number: *mut c_int) -> *mut *mut ibv_device {
     let _call = Call::begin();
+    second::warn();
     let devices = all();
     if !number.is_null() {
         // SAFETY: The caller gives a place for the number.

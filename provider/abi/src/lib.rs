@@ -50,6 +50,7 @@ mod post;
 mod qp;
 mod qp_create;
 mod qp_ex;
+mod second;
 mod srq;
 mod sync;
 mod table;

@@ -2,6 +2,8 @@
 
 use roce_provider::survive_forks;
 
+use crate::second;
+
 /// A thread may fork while another makes the first call.
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -9,4 +11,5 @@ static AT_LOAD: extern "C" fn() = at_load;
 
 extern "C" fn at_load() {
     survive_forks();
+    second::warn();
 }

@@ -9,9 +9,10 @@ use roce_transport::{
 };
 
 use super::{
-    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, UDP_QKEY, id::IdInner,
-    options::ACK_TIMEOUT, route::Routes, shared::RequestInfo,
+    CmError, CmId, ConnParam, EventKind, IdState, RejectReason, Status, UDP_QKEY, id::IdInner,
+    options::ACK_TIMEOUT, param::Param, presence, route::Routes, shared::RequestInfo,
 };
+use crate::Context;
 
 /// Maximum number of READs and atomics that a queue pair has outstanding, in either direction.
 const MOST: u8 = 128;
@@ -27,7 +28,9 @@ impl CmId {
     /// service (SIDR). An event reports the result: [`Established`](EventKind::Established),
     /// [`Rejected`](EventKind::Rejected), [`Unreachable`](EventKind::Unreachable) or
     /// [`ConnectError`](EventKind::ConnectError). The adapter itself moves the id's queue pair when
-    /// the peer accepts. Without a queue pair, the parameters name a queue pair that the program moves after
+    /// the peer accepts. While nobody has the address of a peer on loopback, this call waits for
+    /// somebody as long as the device's `CmConfig::listen_grace` says, and then the peer refuses.
+    /// Without a queue pair, the parameters name a queue pair that the program moves after
     /// [`ConnectResponse`](EventKind::ConnectResponse).
     ///
     /// # Errors
@@ -81,6 +84,11 @@ impl CmId {
             })
         };
         let connect = if is_ud { None } else { Some(connect(&inner)?) };
+        if context.inner.host_grace.is_some_and(|grace| !presence::wait_for(peer.ip(), grace)) {
+            self.refuse(context, is_ud);
+            drop(inner);
+            return self.finish(&[EventKind::Established, EventKind::ConnectResponse]);
+        }
         context.inner.engine.command_shard(|shard, now| -> Result<(), CmError> {
             let (adapter, routes) = shard.adapter_and_sink::<Routes>();
             let mut state = self.shared().state();
@@ -97,6 +105,23 @@ impl CmId {
         })?;
         drop(inner);
         self.finish(&[EventKind::Established, EventKind::ConnectResponse])
+    }
+
+    /// Ends the attempt to connect as a peer would at which no program listens.
+    fn refuse(&self, context: &Context, is_ud: bool) {
+        context.inner.engine.command_shard(|shard, now| {
+            let mut state = self.shared().state();
+            state.state = IdState::Closed;
+            if let Some(qpn) = state.qpn {
+                let _ = shard.adapter().to_error(now, qpn); // it may be in ERR
+            }
+        });
+        let (kind, status) = if is_ud {
+            (EventKind::Unreachable, Status::Sidr(SidrRep::NO_SERVICE))
+        } else {
+            (EventKind::Rejected, Status::Rejected(RejectReason::INVALID_SERVICE_ID))
+        };
+        self.shared().emit(kind, status, Param::None);
     }
 
     /// Accepts a request (`rdma_accept`): the adapter moves the id's queue pair to RTS, and

@@ -132,7 +132,7 @@ fn is_link_local(ip: IpAddr) -> bool {
 pub(super) fn towards(peer: SocketAddr) -> Result<DeviceAddr, Unroutable> {
     let local = route(peer).map_err(Unroutable::NoRoute)?;
     if local.is_loopback() && local.is_ipv4() {
-        return loopback().map_err(Unroutable::NoDevice);
+        return loopback(peer.ip()).map_err(Unroutable::NoDevice);
     }
     from(local, peer.ip()).map_err(Unroutable::NoDevice)
 }
@@ -143,11 +143,13 @@ pub(super) fn from(local: IpAddr, peer: IpAddr) -> Result<DeviceAddr, OpenError>
     // A listener on an address of this host that is not open here is in another program. The path
     // from loopback is shorter than from an address that both would share.
     if local.is_ipv4() && local == peer && !is_open() {
-        return loopback();
+        return loopback(peer);
     }
     match at(local) {
         // another program of this host has the address, and the peer is on this host, too
-        Err(OpenError::Bind(BindError::Taken(_))) if peer.is_ipv4() && is_own(peer) => loopback(),
+        Err(OpenError::Bind(BindError::Taken(_))) if peer.is_ipv4() && is_own(peer) => {
+            loopback(peer)
+        }
         other => other,
     }
 }
@@ -160,8 +162,9 @@ pub(super) enum Unroutable {
     NoDevice(OpenError),
 }
 
-/// The loopback device: one that is open, or else a new one.
-fn loopback() -> Result<DeviceAddr, OpenError> {
+/// The loopback device: one that is open, or else a new one, which leaves the peer's address to the
+/// peer, who may come later.
+fn loopback(peer: IpAddr) -> Result<DeviceAddr, OpenError> {
     let _one_at_a_time = opening();
     let own = |context: &Context| {
         context.gids().into_iter().map(Gid::to_ip).find(|ip| ip.is_ipv4() && ip.is_loopback())
@@ -175,8 +178,8 @@ fn loopback() -> Result<DeviceAddr, OpenError> {
         device.addresses().iter().any(|own| own.ip.is_ipv4() && own.ip.is_loopback())
     };
     let of_source = SOURCE.get().and_then(|source| source.devices().into_iter().find(is_lo));
-    let context =
-        open(&of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?)?;
+    let device = of_source.map_or_else(|| Device::for_local(Ipv4Addr::LOCALHOST.into()), Ok)?;
+    let context = open(&device.avoiding(peer))?;
     let ip = own(&context).unwrap_or(Ipv4Addr::LOCALHOST.into());
     Ok(DeviceAddr { context, ip, opened: true })
 }

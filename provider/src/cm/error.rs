@@ -35,9 +35,13 @@ pub enum CmError {
     /// Not with this transport service (`EINVAL`).
     #[error("not possible for {0} queue pairs")]
     WrongService(QpType),
-    /// The port is in use in this process (`EADDRINUSE`).
+    /// Another id has the port at this address, in this process or, if it listens, in another one
+    /// that has the address, too (`EADDRINUSE`).
     #[error("port {0} is in use")]
     PortInUse(u16),
+    /// The port is in use, and one of the two ids is bound to all addresses (`EADDRNOTAVAIL`).
+    #[error("port {0} is in use at one of all addresses")]
+    PortOverlap(u16),
     /// Every ephemeral port is in use (`EADDRNOTAVAIL`).
     #[error("all ports from 32768 to 60999 are in use")]
     NoPort,
@@ -133,7 +137,9 @@ impl CmError {
             Self::PortInUse(_) | Self::Joined(_) | Self::Protocol(ConnError::InUse) => {
                 libc::EADDRINUSE
             }
-            Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => libc::EADDRNOTAVAIL,
+            Self::PortOverlap(_) | Self::NoPort | Self::NotOfDevice(_) | Self::NotJoined(_) => {
+                libc::EADDRNOTAVAIL
+            }
             Self::Family(_) => libc::EAFNOSUPPORT,
             Self::NoListenDevice(_) => libc::ENODEV,
             Self::Open(error) => open_errno(error),

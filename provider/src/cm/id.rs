@@ -134,7 +134,7 @@ impl IdInner {
             .context
             .inner
             .engine
-            .command_shard(|shard, _| shard.adapter_and_sink::<Routes>().1.attach(shared, ip));
+            .command_shard(|shard, _| shard.adapter_and_sink::<Routes>().1.attach(shared, ip, 0));
         self.device_addr = Some(device_addr);
     }
 }

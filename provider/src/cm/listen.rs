@@ -1,10 +1,14 @@
 //! Listening.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 
 use roce_transport::addr::Gid;
 
-use super::{CmError, CmId, IdState, devices, route::Routes, shared::Listening};
+use super::{
+    CmError, CmId, IdState, devices,
+    route::{Listened, Routes},
+    shared::Listening,
+};
 use crate::Context;
 
 /// Number of requests that may wait by default.
@@ -17,16 +21,17 @@ impl CmId {
     /// dropped, so that their senders send them again.
     ///
     /// An id that is bound to no device listens on every device of this host that is open or can be
-    /// opened, loopback included. An id that is not bound at all gets a free port.
+    /// opened, loopback included, and on the addresses that these get later; it need not have any
+    /// yet. An id that is not bound at all gets a free port.
     ///
     /// # Errors
     /// [`CmError::State`]; [`CmError::PortInUse`] when another id of the process has the port, or
-    /// one of another process that has the same address; [`CmError::NoListenDevice`]; those of
-    /// [`bind_addr`](Self::bind_addr).
+    /// one of another process that has the same address; [`CmError::PortOverlap`] when it is so at
+    /// one of all addresses; [`CmError::NoListenDevice`]; those of [`bind_addr`](Self::bind_addr).
     pub fn listen(&self, backlog: usize) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;
-        self.bind_any(&mut inner, Ipv4Addr::UNSPECIFIED.into())?;
+        self.bind_any(&mut inner, None)?;
         let (Some(lease), Some(local)) = (&inner.lease, inner.local) else {
             return Err(CmError::NoDevice);
         };
@@ -40,46 +45,44 @@ impl CmId {
             qp_type: inner.options.qp_type,
             service_id: self.port_space().service(local.port()),
             address: local.ip(),
-            afonly: inner.options.afonly,
+            afonly: inner.options.afonly == Some(true),
             backlog: if backlog == 0 { BACKLOG } else { backlog },
         };
         self.shared().state().listening = Some(listening);
         let mut contexts: Vec<Context> = Vec::new();
-        let mut in_use = false;
+        let (mut heard, mut taken) = (Vec::new(), Vec::new());
+        let own = (!local.ip().is_unspecified()).then_some(local.ip());
+        let mut result = Ok(());
         for (context, opened) in devices {
-            if !context.gids().into_iter().any(|gid| !gid.is_zero() && listening.takes(gid.to_ip()))
-            {
-                continue;
-            }
+            // one without such an address may get it later
             inner.channel.attach(&context, opened);
             let index = contexts.len();
-            let own = (!local.ip().is_unspecified()).then_some(local.ip());
-            let result = context.inner.engine.command_shard(|shard, _| {
+            let listened = context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();
-                routes.attach(self.shared(), own);
-                let result = routes.listen(self.shared(), index, adapter, link);
-                if result.is_err() && own.is_none() {
-                    routes.detach(self.shared());
-                }
-                result
+                routes.attach(self.shared(), own, index);
+                routes.listen(self.shared(), adapter, link)
             });
-            // another process that has the same addresses listens, or a listener of this process
-            // that is not in the table of ports
-            if result == Err(roce_transport::cm::ConnError::InUse) && own.is_none() {
-                in_use = true;
-                continue;
-            }
             contexts.push(context);
-            if let Err(error) = result {
-                self.unlisten(&contexts, inner.device_addr.is_some());
-                return Err(error.into());
+            match listened {
+                Ok(Listened { on, in_use }) => {
+                    heard.extend(on);
+                    taken.extend(in_use);
+                }
+                Err(error) => {
+                    result = Err(error.into());
+                    break;
+                }
             }
         }
-        if contexts.is_empty() && in_use {
-            return Err(CmError::PortInUse(local.port()));
+        // another process that has the address listens, or a listener of this process that is not in
+        // the table of ports
+        if taken.iter().any(|ip| !heard.contains(ip)) {
+            let port = local.port();
+            result = Err(own.map_or(CmError::PortOverlap(port), |_| CmError::PortInUse(port)));
         }
-        if contexts.is_empty() {
-            return Err(CmError::NoListenDevice("none has an address of this family".into()));
+        if let Err(error) = result {
+            self.unlisten(&contexts, inner.device_addr.is_some());
+            return Err(error);
         }
         inner.listening = contexts;
         self.shared().state().state = IdState::Listening;
@@ -96,19 +99,18 @@ impl CmId {
         else {
             return Vec::new();
         };
-        let own = inner
-            .listening
-            .iter()
-            .flat_map(Context::gids)
-            .filter(|gid| !gid.is_zero())
-            .map(Gid::to_ip);
-        own.filter(|&ip| listening.takes(ip))
-            .map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16))
-            .collect()
+        let mut own = Vec::new();
+        for ip in inner.listening.iter().flat_map(Context::gids).map(Gid::to_ip) {
+            if !ip.is_unspecified() && listening.takes(ip) && !own.contains(&ip) {
+                own.push(ip);
+            }
+        }
+        own.into_iter().map(|ip| SocketAddr::new(ip, listening.service_id.0 as u16)).collect()
     }
 
     /// `keep`: it belongs to the device all the same.
     fn unlisten(&self, contexts: &[Context], keep: bool) {
+        self.shared().state().listening = None;
         for context in contexts {
             context.inner.engine.command_shard(|shard, _| {
                 let (adapter, link, routes) = shard.parts::<Routes>();

@@ -54,6 +54,7 @@ mod options;
 mod param;
 mod ports;
 mod post;
+mod presence;
 mod queue;
 mod queues;
 mod resolve;

@@ -14,7 +14,8 @@ pub(super) struct Options {
     pub(super) ack_timeout: Option<u8>,
     pub(super) min_rnr_timer: u8,
     pub(super) reuse_addr: bool,
-    pub(super) afonly: bool,
+    /// If the program has said so; else it is settled by the address that the id is bound to.
+    pub(super) afonly: Option<bool>,
 }
 
 impl Options {
@@ -25,7 +26,7 @@ impl Options {
             ack_timeout: None,
             min_rnr_timer: 12,
             reuse_addr: false,
-            afonly: false,
+            afonly: None,
         }
     }
 }

@@ -1,7 +1,13 @@
 //! Port numbers of this process. Another process has other addresses, so its ports are its own; if
-//! it has the same ones, a listener claims the port on the link besides.
+//! it has the same ones, a listener claims the port on the link besides. Who may share a port is as
+//! with the kernel's connection management.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
+use std::{
+    collections::BTreeMap,
+    fs,
+    net::{IpAddr, SocketAddr},
+    sync::MutexGuard,
+};
 
 use roce_transport::cm::PortSpace;
 
@@ -11,11 +17,47 @@ use crate::sync::Mutex;
 /// Range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
 
-struct Use {
-    serial: u64,
-    address: IpAddr,
-    reuse: bool,
-    listening: bool,
+/// What an id has of its port.
+#[derive(Clone, Copy)]
+pub(super) struct Binding {
+    /// Its own address, or one that stands for all.
+    pub(super) address: IpAddr,
+    /// "All" are those of the address's family only.
+    pub(super) afonly: bool,
+    /// It shares the port with others that do so.
+    pub(super) reuse: bool,
+    /// Its peer, once it has one.
+    pub(super) peer: Option<SocketAddr>,
+}
+
+impl Binding {
+    /// Looks whether it may have `port` beside `other`.
+    fn check(&self, other: &Self, port: u16) -> Result<(), CmError> {
+        let one_family = self.address.is_ipv4() == other.address.is_ipv4();
+        if self.reuse && other.reuse || self.afonly && other.afonly && !one_family {
+            return Ok(());
+        }
+        if self.address.is_unspecified() || other.address.is_unspecified() {
+            return Err(CmError::PortOverlap(port));
+        }
+        if self.address == other.address { Err(CmError::PortInUse(port)) } else { Ok(()) }
+    }
+
+    /// True if the two cannot have the same connection, though they have one port.
+    fn is_apart_from(&self, other: &Self) -> bool {
+        let differ = |one: IpAddr, other: IpAddr| {
+            !one.is_unspecified() && !other.is_unspecified() && one != other
+        };
+        differ(self.address, other.address)
+            || self.peer.zip(other.peer).is_some_and(|(one, other)| {
+                one.port() != other.port() || differ(one.ip(), other.ip())
+            })
+    }
+}
+
+/// True if `::` stands for the addresses of IPv6 only, unless a program says otherwise.
+pub(super) fn bindv6only() -> bool {
+    fs::read("/proc/sys/net/ipv6/bindv6only").is_ok_and(|text| text.starts_with(b"1"))
 }
 
 #[derive(Default)]
@@ -24,7 +66,8 @@ struct Table {
     /// Start of the search for the next ephemeral port. Random at first, since processes may share
     /// an address.
     hint: Option<u16>,
-    uses: BTreeMap<(PortSpace, u16), Vec<Use>>,
+    /// Each with a serial number.
+    uses: BTreeMap<(PortSpace, u16), Vec<(u64, Binding)>>,
 }
 
 static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
@@ -42,23 +85,18 @@ pub(super) struct PortLease {
 
 impl PortLease {
     /// Takes `port`, or with 0 a free one.
-    pub(super) fn take(
-        space: PortSpace,
-        address: IpAddr,
-        port: u16,
-        reuse: bool,
-    ) -> Result<Self, CmError> {
+    pub(super) fn take(space: PortSpace, port: u16, binding: Binding) -> Result<Self, CmError> {
         let mut table = table();
-        let port = if port == 0 { table.free(space)? } else { port };
-        let serial = table.next;
-        let uses = table.uses.entry((space, port)).or_default();
-        let clash = |other: &Use| {
-            overlap(address, other.address) && !(reuse && other.reuse && !other.listening)
+        let port = if port == 0 {
+            table.free(space, &binding)?
+        } else {
+            // that of the last one to come tells the reason, as in the kernel
+            let mut others = table.of(space, port).iter().rev();
+            others.try_for_each(|(_, other)| binding.check(other, port))?;
+            port
         };
-        if uses.iter().any(clash) {
-            return Err(CmError::PortInUse(port));
-        }
-        uses.push(Use { serial, address, reuse, listening: false });
+        let serial = table.next;
+        table.uses.entry((space, port)).or_default().push((serial, binding));
         table.next += 1;
         Ok(Self { space, port, serial })
     }
@@ -70,27 +108,19 @@ impl PortLease {
     /// Makes the port one that is not shared, for a listener.
     pub(super) fn listen(&self) -> Result<(), CmError> {
         let mut table = table();
-        let uses = table.uses.entry((self.space, self.port)).or_default();
-        let Some(own) = uses.iter().position(|one| one.serial == self.serial) else {
-            return Ok(());
-        };
-        let address = uses[own].address;
-        if uses.iter().any(|other| other.serial != self.serial && overlap(address, other.address)) {
-            return Err(CmError::PortInUse(self.port));
-        }
-        uses[own].listening = true;
+        let uses = table.of(self.space, self.port);
+        let own = uses.iter().find(|(serial, _)| *serial == self.serial);
+        let Some(own) = own.map(|(_, own)| *own).filter(|own| own.reuse) else { return Ok(()) };
+        let alone = Binding { reuse: false, ..own };
+        let mut others = uses.iter().rev().filter(|(serial, _)| *serial != self.serial);
+        others.try_for_each(|(_, other)| alone.check(other, self.port))?;
+        table.change(self, |own| *own = alone);
         Ok(())
     }
 
-    /// The address became known.
-    pub(super) fn set_address(&self, address: IpAddr) {
-        let mut table = table();
-        let uses = table.uses.get_mut(&(self.space, self.port));
-        if let Some(own) =
-            uses.and_then(|uses| uses.iter_mut().find(|one| one.serial == self.serial))
-        {
-            own.address = address;
-        }
+    /// Notes what has become known of the id, or what its program has chosen.
+    pub(super) fn change(&self, change: impl FnOnce(&mut Binding)) {
+        table().change(self, change);
     }
 }
 
@@ -98,7 +128,7 @@ impl Drop for PortLease {
     fn drop(&mut self) {
         let mut table = table();
         if let Some(uses) = table.uses.get_mut(&(self.space, self.port)) {
-            uses.retain(|one| one.serial != self.serial);
+            uses.retain(|(serial, _)| *serial != self.serial);
             if uses.is_empty() {
                 table.uses.remove(&(self.space, self.port));
             }
@@ -107,70 +137,143 @@ impl Drop for PortLease {
 }
 
 impl Table {
-    fn free(&mut self, space: PortSpace) -> Result<u16, CmError> {
+    fn of(&self, space: PortSpace, port: u16) -> &[(u64, Binding)] {
+        self.uses.get(&(space, port)).map_or(&[], Vec::as_slice)
+    }
+
+    fn change(&mut self, lease: &PortLease, change: impl FnOnce(&mut Binding)) {
+        let uses = self.uses.get_mut(&(lease.space, lease.port));
+        let own = uses.and_then(|uses| uses.iter_mut().find(|(serial, _)| *serial == lease.serial));
+        if let Some((_, own)) = own {
+            change(own);
+        }
+    }
+
+    /// An ephemeral port that no other has, or only others that are apart.
+    fn free(&mut self, space: PortSpace, binding: &Binding) -> Result<u16, CmError> {
         let (first, last) = (*EPHEMERAL.start(), *EPHEMERAL.end());
         let count = last - first + 1;
         let hint =
             *self.hint.get_or_insert_with(|| getrandom::u32().unwrap_or_default() as u16 % count);
-        for step in 0..count {
-            let port = first + (hint + step) % count;
-            if !self.uses.contains_key(&(space, port)) {
-                self.hint = Some((hint + step + 1) % count);
-                return Ok(port);
-            }
-        }
-        Err(CmError::NoPort)
+        let ports = || (0..count).map(|step| first + (hint + step) % count);
+        let unused = ports().find(|&port| self.of(space, port).is_empty());
+        let is_apart = |&port: &u16| {
+            self.of(space, port).iter().all(|(_, other)| binding.is_apart_from(other))
+        };
+        let port = unused.or_else(|| ports().find(is_apart)).ok_or(CmError::NoPort)?;
+        self.hint = Some((port - first + 1) % count);
+        Ok(port)
     }
-}
-
-/// True if two addresses have a port in common: the same address, or one that stands for all.
-fn overlap(one: IpAddr, other: IpAddr) -> bool {
-    let all = |address: IpAddr| address.is_unspecified();
-    one == other || all(one) || all(other)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::net::{Ipv4Addr, Ipv6Addr};
-
     use super::*;
 
-    const ANY: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
-    const ONE: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 1));
-    const TWO: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
+    const TWO: &str = "10.0.0.2";
 
+    /// An address, `4` or `6` for all of a family, with `only` and `reuse` behind it.
+    fn binding(text: &str) -> Binding {
+        let mut words = text.split(' ');
+        let address = match words.next().unwrap() {
+            "4" => "0.0.0.0",
+            "6" => "::",
+            other => other,
+        };
+        let address: IpAddr = address.parse().unwrap();
+        let words: Vec<_> = words.collect();
+        Binding {
+            address,
+            afonly: address.is_ipv4() || words.contains(&"only"),
+            reuse: words.contains(&"reuse"),
+            peer: None,
+        }
+    }
+
+    fn take(port: u16, text: &str) -> Result<PortLease, CmError> {
+        PortLease::take(PortSpace::Ipoib, port, binding(text))
+    }
+
+    /// What the kernel says when the second is bound beside the first.
     #[test]
-    fn a_port_is_used_once_on_an_address() {
-        let space = PortSpace::Ipoib;
-        let first = PortLease::take(space, ONE, 7, false).unwrap();
-        assert!(matches!(PortLease::take(space, ONE, 7, false), Err(CmError::PortInUse(7))));
-        assert!(matches!(PortLease::take(space, ANY, 7, true), Err(CmError::PortInUse(7))));
-        let second = PortLease::take(space, TWO, 7, false).unwrap();
-        let other_space = PortLease::take(PortSpace::Ib, ONE, 7, false).unwrap();
-        drop((first, second, other_space));
-        PortLease::take(space, ANY, 7, false).unwrap();
+    fn two_at_a_port() {
+        const IN_USE: i32 = libc::EADDRINUSE;
+        const OVERLAP: i32 = libc::EADDRNOTAVAIL;
+        let table = [
+            ("10.0.0.1", "10.0.0.1", IN_USE),
+            ("10.0.0.1", TWO, 0),
+            ("10.0.0.1", "4", OVERLAP),
+            ("10.0.0.1", "6", OVERLAP),
+            ("10.0.0.1", "6 only", 0),
+            ("10.0.0.1", "fd00::1", 0),
+            ("4", "4", OVERLAP),
+            ("4", "6", OVERLAP),
+            ("4", "6 only", 0),
+            ("4", "fd00::1 only", 0),
+            // without the option, the address of IPv6 is not known to be apart from all of IPv4
+            ("4", "fd00::1", OVERLAP),
+            ("fd00::1", "fd00::1", IN_USE),
+            ("fd00::1", "fd00::2", 0),
+            ("fd00::1", "6", OVERLAP),
+            ("fd00::1 only", "6 only", OVERLAP),
+            ("6", "6", OVERLAP),
+            ("6 only", "6 only", OVERLAP),
+            ("10.0.0.1 reuse", "10.0.0.1 reuse", 0),
+            ("10.0.0.1 reuse", "10.0.0.1", IN_USE),
+            ("10.0.0.1 reuse", "4 reuse", 0),
+            ("10.0.0.1 reuse", "4", OVERLAP),
+            ("4 reuse", "6 reuse", 0),
+            ("6 only reuse", "6", OVERLAP),
+        ];
+        for (port, &(one, other, wanted)) in (100..).zip(&table) {
+            for (first, second) in [(one, other), (other, one)] {
+                let _first = take(port, first).unwrap();
+                let got = take(port, second).err().map_or(0, |error| error.errno());
+                assert_eq!(got, wanted, "{first}, then {second}");
+            }
+        }
     }
 
     #[test]
     fn a_listener_does_not_share() {
-        let space = PortSpace::Ipoib;
-        let first = PortLease::take(space, ONE, 8, true).unwrap();
-        let second = PortLease::take(space, ONE, 8, true).unwrap();
+        let first = take(8, "10.0.0.1 reuse").unwrap();
+        let (second, third) = (take(8, "10.0.0.1 reuse").unwrap(), take(8, TWO).unwrap());
         assert!(matches!(first.listen(), Err(CmError::PortInUse(8))));
+        second.change(|binding| binding.address = binding_of_all());
+        assert!(matches!(first.listen(), Err(CmError::PortOverlap(8))));
         drop(second);
         first.listen().unwrap();
-        assert!(matches!(PortLease::take(space, ONE, 8, true), Err(CmError::PortInUse(8))));
+        first.listen().unwrap();
+        assert!(matches!(take(8, "10.0.0.1 reuse"), Err(CmError::PortInUse(8))));
+        drop((first, third));
+        take(8, "4").unwrap();
+    }
+
+    fn binding_of_all() -> IpAddr {
+        binding("4").address
     }
 
     #[test]
-    fn ephemeral_ports_differ() {
-        let any = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
-        let leases: Vec<_> =
-            (0..100).map(|_| PortLease::take(PortSpace::Ib, any, 0, false).unwrap()).collect();
+    fn spaces_have_ports_of_their_own() {
+        let _first = take(7, "4").unwrap();
+        PortLease::take(PortSpace::Ib, 7, binding("4")).unwrap();
+    }
+
+    /// More connections than ports, as long as they lead to different places.
+    #[test]
+    fn ephemeral_ports_run_out_for_one_peer_only() {
+        let to = |peer: &str| Binding { peer: Some(peer.parse().unwrap()), ..binding("10.0.0.1") };
+        let take = |binding| PortLease::take(PortSpace::Ib, 0, binding);
+        let leases: Vec<_> = EPHEMERAL.map(|_| take(to("10.0.0.9:7")).unwrap()).collect();
         let mut ports: Vec<_> = leases.iter().map(PortLease::port).collect();
         ports.sort_unstable();
-        ports.dedup();
-        assert_eq!(ports.len(), 100);
-        assert!(ports.iter().all(|port| EPHEMERAL.contains(port)));
+        assert!(ports.into_iter().eq(EPHEMERAL));
+        let refused = [to("10.0.0.9:7"), binding("10.0.0.1"), binding("4")];
+        for binding in refused {
+            assert!(matches!(take(binding), Err(CmError::NoPort)));
+        }
+        for binding in [to("10.0.0.9:8"), to("10.0.0.8:7"), binding(TWO)] {
+            take(binding).unwrap();
+        }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     error::open_errno,
     id::IdInner,
     param::Param,
-    ports::PortLease,
+    ports::{self, Binding, PortLease},
 };
 
 impl CmId {
@@ -22,16 +22,22 @@ impl CmId {
     /// of 32768 to 60999. The address 0.0.0.0, or ::, stands for all.
     ///
     /// # Errors
-    /// [`CmError::State`]; [`CmError::PortInUse`]; [`CmError::NoPort`]; [`CmError::NotOfDevice`];
+    /// [`CmError::State`]; [`CmError::PortInUse`], also when another process that has the address
+    /// listens there; [`CmError::PortOverlap`]; [`CmError::NoPort`]; [`CmError::NotOfDevice`];
     /// [`CmError::Open`], also for an address that is not this host's; [`CmError::Address`] for a
     /// multicast address.
     pub fn bind_addr(&self, address: SocketAddr) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle])?;
-        self.bind_to(&mut inner, address)
+        self.bind_to(&mut inner, address, None)
     }
 
-    fn bind_to(&self, inner: &mut IdInner, address: SocketAddr) -> Result<(), CmError> {
+    fn bind_to(
+        &self,
+        inner: &mut IdInner,
+        address: SocketAddr,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), CmError> {
         if address.ip().is_multicast() {
             return Err(CmError::Address(address.ip()));
         }
@@ -40,7 +46,7 @@ impl CmId {
             Some(context) => Some(devices::of(context, Some(address.ip()), address.ip())?),
             None => Some(devices::at(address.ip())?),
         };
-        self.bind(inner, address, device_addr)
+        self.bind(inner, address, device_addr, peer)
     }
 
     fn bind(
@@ -48,21 +54,28 @@ impl CmId {
         inner: &mut IdInner,
         address: SocketAddr,
         device_addr: Option<DeviceAddr>,
+        peer: Option<SocketAddr>,
     ) -> Result<(), CmError> {
         let space = self.port_space();
-        let take =
-            || PortLease::take(space, address.ip(), address.port(), inner.options.reuse_addr);
+        let ip = address.ip();
+        let afonly = inner.options.afonly.unwrap_or_else(|| ip.is_ipv4() || ports::bindv6only());
+        let binding = Binding { address: ip, afonly, reuse: inner.options.reuse_addr, peer };
+        let take = || PortLease::take(space, address.port(), binding);
         let mut lease = take()?;
-        if let Some(device_addr) = device_addr.as_ref().filter(|_| address.port() == 0) {
+        if let Some(device_addr) = &device_addr {
             let is_claimed = |port| {
                 device_addr.context.inner.engine.command_shard(|shard, _| {
-                    shard.adapter_and_link().1.is_claimed(space.service(port), address.ip())
+                    shard.adapter_and_link().1.is_claimed(space.service(port), ip)
                 })
             };
             while is_claimed(lease.port()) {
+                if address.port() != 0 {
+                    return Err(CmError::PortInUse(address.port()));
+                }
                 lease = take()?;
             }
         }
+        inner.options.afonly = Some(afonly);
         let mut local = address;
         local.set_port(lease.port());
         inner.local = Some(local);
@@ -74,17 +87,21 @@ impl CmId {
         Ok(())
     }
 
-    /// Binds to all addresses of `peer`'s family, if it is not bound to any.
-    pub(super) fn bind_any(&self, inner: &mut IdInner, family_of: IpAddr) -> Result<(), CmError> {
+    /// Binds to all addresses of the peer's family, without one to those of IPv4, if it is not
+    /// bound to any.
+    pub(super) fn bind_any(
+        &self,
+        inner: &mut IdInner,
+        peer: Option<SocketAddr>,
+    ) -> Result<(), CmError> {
         if inner.lease.is_some() {
             return Ok(());
         }
-        let any: IpAddr = if family_of.is_ipv4() {
-            Ipv4Addr::UNSPECIFIED.into()
-        } else {
-            Ipv6Addr::UNSPECIFIED.into()
+        let any: IpAddr = match peer {
+            Some(SocketAddr::V6(_)) => Ipv6Addr::UNSPECIFIED.into(),
+            _ => Ipv4Addr::UNSPECIFIED.into(),
         };
-        self.bind(inner, SocketAddr::new(any, 0), None)
+        self.bind(inner, SocketAddr::new(any, 0), None, peer)
     }
 
     /// Resolves `dst` to the device that leads there (`rdma_resolve_addr`):
@@ -117,17 +134,18 @@ impl CmId {
                 return Err(CmError::Family(dst.ip()));
             }
             if inner.context.is_some() || src.ip().is_unspecified() || src.ip().is_multicast() {
-                self.bind_to(&mut inner, src)?;
+                self.bind_to(&mut inner, src, Some(dst))?;
             } else {
                 let device_addr = devices::from(src.ip(), dst.ip())?;
                 self.bind(
                     &mut inner,
                     SocketAddr::new(device_addr.ip, src.port()),
                     Some(device_addr),
+                    Some(dst),
                 )?;
             }
         }
-        self.bind_any(&mut inner, dst.ip())?;
+        self.bind_any(&mut inner, Some(dst))?;
         if inner.local.is_some_and(|local| local.is_ipv4() != dst.is_ipv4()) {
             return Err(CmError::Family(dst.ip()));
         }
@@ -155,7 +173,7 @@ impl CmId {
                 },
             };
             if let Some(lease) = &inner.lease {
-                lease.set_address(device_addr.ip);
+                lease.change(|binding| binding.address = device_addr.ip);
             }
             if let Some(local) = &mut inner.local {
                 local.set_ip(device_addr.ip);
@@ -163,6 +181,9 @@ impl CmId {
             inner.attach(self.shared(), device_addr);
         }
         inner.peer = Some(dst);
+        if let Some(lease) = &inner.lease {
+            lease.change(|binding| binding.peer = Some(dst));
+        }
         self.shared().state().state = IdState::AddrResolved;
         Ok(Ok(()))
     }

@@ -33,8 +33,24 @@ use crate::{engine::EventSink, link::Link};
 pub(crate) struct Routes {
     listeners: BTreeMap<ListenerId, Listener>,
     conns: BTreeMap<ConnId, Arc<Shared>>,
-    /// Ids that belong to this device, with their own address here.
-    ids: BTreeMap<usize, (Arc<Shared>, Option<IpAddr>)>,
+    /// Ids that belong to this device.
+    ids: BTreeMap<usize, Attached>,
+}
+
+struct Attached {
+    id: Arc<Shared>,
+    /// Its own address here.
+    ip: Option<IpAddr>,
+    /// Index of this device among those of a listener.
+    device: usize,
+}
+
+/// What has become of the addresses that a listener wants of a device.
+#[derive(Default)]
+pub(super) struct Listened {
+    pub(super) on: Vec<IpAddr>,
+    /// Others listen for the same there.
+    pub(super) in_use: Vec<IpAddr>,
 }
 
 /// An id that listens on one address of this device.
@@ -117,9 +133,10 @@ impl Routes {
         self.listeners.is_empty() && self.conns.is_empty() && self.ids.is_empty()
     }
 
-    /// Adds an id that belongs to this device from now on.
-    pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>) {
-        self.ids.insert(Arc::as_ptr(id).addr(), (id.clone(), ip));
+    /// Adds an id that belongs to this device from now on; `device` is the device's index among
+    /// those of a listener.
+    pub(super) fn attach(&mut self, id: &Arc<Shared>, ip: Option<IpAddr>, device: usize) {
+        self.ids.insert(Arc::as_ptr(id).addr(), Attached { id: id.clone(), ip, device });
     }
 
     /// Removes an id: no more events go to it.
@@ -131,16 +148,17 @@ impl Routes {
     /// listen on yet. Addresses on which another id listens for the same are left out.
     ///
     /// # Errors
-    /// [`ConnError::InUse`] when that is so everywhere.
+    /// Those of [`Adapter::cm_listen`].
     pub(super) fn listen(
         &mut self,
         id: &Arc<Shared>,
-        device: usize,
         adapter: &mut Adapter,
         link: &mut dyn Link,
-    ) -> Result<(), ConnError> {
-        let Some(listening) = id.state().listening else { return Ok(()) };
+    ) -> Result<Listened, ConnError> {
+        let mut listened = Listened::default();
+        let Some(listening) = id.state().listening else { return Ok(listened) };
         let Listening { service_id, backlog, .. } = listening;
+        let device = self.ids.get(&Arc::as_ptr(id).addr()).map_or(0, |attached| attached.device);
         let own: Vec<IpAddr> = adapter
             .gids()
             .entries()
@@ -148,7 +166,6 @@ impl Routes {
             .filter(|gid| !gid.is_zero())
             .map(|gid| gid.to_ip())
             .collect();
-        let (mut listens, mut in_use) = (false, false);
         for address in own.into_iter().filter(|&ip| listening.takes(ip)) {
             let claimed = link.claim(service_id, address);
             if self
@@ -156,24 +173,24 @@ impl Routes {
                 .values()
                 .any(|other| Arc::ptr_eq(&other.id, id) && other.address == address)
             {
-                listens = true;
+                listened.on.push(address);
                 continue;
             }
             if claimed.is_err_and(|error| error.kind() == io::ErrorKind::AddrInUse) {
-                in_use = true;
+                listened.in_use.push(address);
                 continue;
             }
             match adapter.cm_listen(Listen { service_id, address: Some(address), backlog }) {
                 Ok(name) => {
                     self.listeners
                         .insert(name, Listener { id: id.clone(), device, address, service_id });
-                    listens = true;
+                    listened.on.push(address);
                 }
-                Err(ConnError::InUse) => in_use = true,
+                Err(ConnError::InUse) => listened.in_use.push(address),
                 Err(error) => return Err(error),
             }
         }
-        if in_use && !listens { Err(ConnError::InUse) } else { Ok(()) }
+        Ok(listened)
     }
 
     pub(super) fn unlisten(
@@ -297,21 +314,20 @@ impl EventSink for Routes {
     fn on_event(&mut self, event: Event, adapter: &mut Adapter, link: &mut dyn Link) {
         match event {
             Event::DeviceFatal => {
-                for (id, _) in self.ids.values() {
+                for Attached { id, .. } in self.ids.values() {
                     id.emit(EventKind::DeviceRemoval, Status::Errno(libc::ENODEV), Param::None);
                 }
             }
             Event::GidChange => {
                 let gone = |ip: IpAddr| !adapter.gids().entries().contains(&ip.into());
-                for (id, _) in self.ids.values().filter(|(_, ip)| ip.is_some_and(gone)) {
+                for Attached { id, .. } in self.ids.values().filter(|one| one.ip.is_some_and(gone))
+                {
                     id.emit(EventKind::AddrChange, Status::Errno(libc::EADDRNOTAVAIL), Param::None);
                 }
                 // those that listen on all addresses listen on the new ones, too
-                let mut devices: Vec<_> =
-                    self.listeners.values().map(|one| (one.id.clone(), one.device)).collect();
-                devices.dedup_by(|one, other| Arc::ptr_eq(&one.0, &other.0));
-                for (id, device) in devices {
-                    let _ = self.listen(&id, device, adapter, link); // another listener may be there already
+                let ids: Vec<_> = self.ids.values().map(|one| one.id.clone()).collect();
+                for id in ids {
+                    let _ = self.listen(&id, adapter, link); // another listener may be there already
                 }
             }
             _ => {}

@@ -75,23 +75,33 @@ impl CmId {
     /// (`RDMA_OPTION_ID_REUSEADDR`), unless one listens. False by default.
     ///
     /// # Errors
-    /// [`CmError::State`] once it is bound.
+    /// [`CmError::State`] once it listens; `false` is possible only before it is bound.
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), CmError> {
         let mut inner = self.inner();
-        self.check(&[IdState::Idle])?;
+        let state = self.state();
+        if state == IdState::Listening || !reuse && state != IdState::Idle {
+            return Err(CmError::State(state));
+        }
         inner.options.reuse_addr = reuse;
+        if let Some(lease) = &inner.lease {
+            lease.change(|binding| binding.reuse = reuse);
+        }
         Ok(())
     }
 
-    /// True if an id that is bound to all IPv6 addresses is not bound to the IPv4 ones as well
-    /// (`RDMA_OPTION_ID_AFONLY`). False by default.
+    /// True if an id that is bound to all addresses is bound to those of its own family only
+    /// (`RDMA_OPTION_ID_AFONLY`). By default `0.0.0.0` stands for the addresses of IPv4, and `::`
+    /// for those of both families, unless the system's `net.ipv6.bindv6only` says otherwise.
     ///
     /// # Errors
     /// [`CmError::State`] once it listens or is resolved.
     pub fn set_afonly(&self, afonly: bool) -> Result<(), CmError> {
         let mut inner = self.inner();
         self.check(&[IdState::Idle, IdState::Bound])?;
-        inner.options.afonly = afonly;
+        inner.options.afonly = Some(afonly);
+        if let Some(lease) = &inner.lease {
+            lease.change(|binding| binding.afonly = afonly);
+        }
         Ok(())
     }
 }

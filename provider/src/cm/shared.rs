@@ -85,10 +85,10 @@ pub(super) struct PendingRequest {
 impl Listening {
     /// True if requests to this address are wanted.
     pub(super) fn takes(&self, ip: IpAddr) -> bool {
-        match self.address {
-            IpAddr::V4(all) if all.is_unspecified() => ip.is_ipv4(),
-            IpAddr::V6(all) if all.is_unspecified() => ip.is_ipv6() || !self.afonly,
-            own => ip == own,
+        if self.address.is_unspecified() {
+            !self.afonly || ip.is_ipv4() == self.address.is_ipv4()
+        } else {
+            ip == self.address
         }
     }
 }

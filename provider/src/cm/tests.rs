@@ -163,12 +163,25 @@ fn an_address_comes_and_goes() {
     );
     let other = World::new(PortSpace::Udp);
     let service_id = world.listener.port_space().service(world.to().port());
-    let listens = |address: IpAddr| {
-        let listen = roce_transport::cm::Listen { service_id, address: Some(address), backlog: 1 };
-        world.b.inner.engine.command(|adapter, _| adapter.cm_listen(listen).is_err())
+    let listens = |context: &Context, service_id, address: &str| {
+        let address = Some(address.parse().unwrap());
+        let listen = roce_transport::cm::Listen { service_id, address, backlog: 1 };
+        context.inner.engine.command(|adapter, _| adapter.cm_listen(listen).is_err())
     };
-    assert!(listens("10.9.0.2".parse().unwrap()) && listens("10.9.0.22".parse().unwrap()));
-    assert!(!listens("fd00::1".parse().unwrap()));
+    assert!(listens(&world.b, service_id, "10.9.0.2"));
+    assert!(listens(&world.b, service_id, "10.9.0.22"));
+    assert!(!listens(&world.b, service_id, "fd00::1"));
+    // so does one that had no address of its family
+    let waiting = world.channel.create_id(PortSpace::Tcp);
+    waiting.set_context(&world.a).unwrap();
+    waiting.set_afonly(true).unwrap();
+    waiting.bind_addr("[::]:0".parse().unwrap()).unwrap();
+    waiting.listen(1).unwrap();
+    let service_id = PortSpace::Tcp.service(waiting.src_port());
+    assert!(waiting.listening_addrs().is_empty());
+    set(&world.a, &["10.9.0.1", "fd00::2"]);
+    assert!(listens(&world.a, service_id, "fd00::2"));
+    assert!(!listens(&world.a, service_id, "10.9.0.1"));
     drop(other);
 }
 

@@ -23,7 +23,7 @@ use crate::{
     engine::Progress,
     fabric::FaultPlan,
     link::{Link, Locality, NullLink, UdpLink},
-    port::{Follows, InterfaceState, PortAttr, Watch},
+    port::{self, Follows, InterfaceState, PortAttr, Watch},
     publish::Publisher,
     variables,
     verbs::{Context, DeviceAttr, Guid},
@@ -47,12 +47,20 @@ pub struct Device {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Kind {
-    /// Takes the first free address of 127.0.0.0/24 when it is opened, or this one.
-    Loopback(Option<IpAddr>),
+    /// Takes an address of 127.0.0.0/24 when it is opened.
+    Loopback(Choice),
     /// Uses one address.
     Address,
     /// Uses every address of its interface, as they come and go.
     Interface,
+}
+
+/// Choice of a loopback address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Choice {
+    /// The first that is free, but for this one, which another program is to have.
+    Free(Option<IpAddr>),
+    This(IpAddr),
 }
 
 /// An address of a device.
@@ -102,7 +110,12 @@ impl Device {
     }
 
     fn loopback(interface: Option<&NetworkInterface>) -> Self {
-        Self::on(interface, "roce_lo".into(), Kind::Loopback(None), &[Ipv4Addr::LOCALHOST.into()])
+        Self::on(
+            interface,
+            "roce_lo".into(),
+            Kind::Loopback(Choice::Free(None)),
+            &[Ipv4Addr::LOCALHOST.into()],
+        )
     }
 
     fn of_interface(interface: &NetworkInterface) -> Self {
@@ -163,7 +176,17 @@ impl Device {
         match self.kind {
             Kind::Loopback(_) if ip.is_ipv4() && ip.is_loopback() => {
                 let addresses = vec![DeviceAddress { ip, interface: self.index }];
-                Self { kind: Kind::Loopback(Some(ip)), addresses, ..self }
+                Self { kind: Kind::Loopback(Choice::This(ip)), addresses, ..self }
+            }
+            _ => self,
+        }
+    }
+
+    /// The same device, which leaves this address to others if it has a choice.
+    pub(crate) fn avoiding(self, ip: IpAddr) -> Self {
+        match self.kind {
+            Kind::Loopback(Choice::Free(_)) => {
+                Self { kind: Kind::Loopback(Choice::Free(Some(ip))), ..self }
             }
             _ => self,
         }
@@ -186,11 +209,19 @@ impl Device {
         self.interface.as_deref()
     }
 
-    /// The addresses that it will have, which are its GIDs. The loopback device takes the first
-    /// free one of 127.0.0.0/24 when it is opened.
+    /// The addresses that it will have. The loopback device takes the first free one of
+    /// 127.0.0.0/24 when it is opened.
     #[must_use]
     pub fn addresses(&self) -> &[DeviceAddress] {
         &self.addresses
+    }
+
+    /// The GID table that it will have (`ibv_query_gid`): a link-local address, if it has one, then
+    /// the IPv4 addresses, then the other IPv6 ones. An IPv4 address that would be the first has the
+    /// second entry, too.
+    #[must_use]
+    pub fn gids(&self) -> Vec<Gid> {
+        port::table(self.addresses.iter().map(|address| address.ip))
     }
 
     /// Its port as it was when the device was listed (`ibv_query_port`); [`Context::query_port`]
@@ -250,8 +281,10 @@ impl Device {
         };
         let sockets = options.sockets();
         let (mut link, follows) = match self.kind {
-            Kind::Loopback(None) => (UdpLink::bind_loopback(locality, sockets)?, Follows::State),
-            Kind::Loopback(Some(ip)) => {
+            Kind::Loopback(Choice::Free(but)) => {
+                (UdpLink::bind_loopback(but, locality, sockets)?, Follows::State)
+            }
+            Kind::Loopback(Choice::This(ip)) => {
                 (UdpLink::bind(&[(ip, 0)], locality, sockets)?, Follows::State)
             }
             Kind::Address | Kind::Interface => {
@@ -273,9 +306,11 @@ impl Device {
             warn!(device = self.name, bytes, "the receive buffer is {advice}");
         }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
-        let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
-        let publisher = Publisher::new(&self.name, gids).map(|publisher| Box::new(publisher) as _);
-        let surroundings = Surroundings { watch, publisher, sys_image_guid: self.sys_image_guid };
+        let gids = port::table(link.addresses());
+        let shown = gids.iter().map(Gid::to_string).collect();
+        let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);
+        let sys_image_guid = self.sys_image_guid;
+        let surroundings = Surroundings { watch, publisher, sys_image_guid, gids: Some(gids) };
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 

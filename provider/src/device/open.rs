@@ -30,6 +30,8 @@ pub(super) struct Surroundings {
     pub(super) watch: Option<Watch>,
     pub(super) publisher: Option<Box<dyn CounterSink>>,
     pub(super) sys_image_guid: Guid,
+    /// The GID table; without it, the link's addresses.
+    pub(super) gids: Option<Vec<Gid>>,
 }
 
 /// Opens an adapter on a link of the caller's choice.
@@ -57,7 +59,7 @@ pub(super) fn open_link(
         cm,
         seed,
     } = options;
-    let Surroundings { watch, publisher, sys_image_guid } = surroundings;
+    let Surroundings { watch, publisher, sys_image_guid, gids } = surroundings;
     let mut link = if faults == FaultPlan::default() {
         link
     } else {
@@ -72,6 +74,7 @@ pub(super) fn open_link(
         }
         None => observer,
     };
+    let host_grace = watch.is_some().then_some(cm.listen_grace);
     let partition = link.sharing().and_then(|sharing| sharing.partition());
     let addresses = format!("{:?}", link.addresses());
     let mut config = AdapterConfig {
@@ -92,7 +95,8 @@ pub(super) fn open_link(
     let node_guid = Guid(config.guid.to_be_bytes());
     let mut adapter = Adapter::new(config);
     adapter.set_port(port.active, port.active_mtu);
-    adapter.set_gids(link.addresses().into_iter().map(Gid::from).collect());
+    let own = || link.addresses().into_iter().map(Gid::from).collect();
+    adapter.set_gids(gids.unwrap_or_else(own));
     for address in link.addresses() {
         adapter.set_flow_ports(address, link.flow_ports(address));
     }
@@ -120,6 +124,7 @@ pub(super) fn open_link(
             port,
             attr,
             device_memory: AtomicUsize::new(0),
+            host_grace,
         }),
     };
     let mut open = OPEN.lock();

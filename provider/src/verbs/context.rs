@@ -4,6 +4,7 @@ use std::{
     fmt,
     os::fd::BorrowedFd,
     sync::{Arc, atomic::AtomicUsize},
+    time::Duration,
 };
 
 use roce_transport::{
@@ -46,6 +47,9 @@ pub(crate) struct ContextInner {
     pub(crate) attr: DeviceAttr,
     /// Bytes of device memory in use.
     pub(crate) device_memory: AtomicUsize,
+    /// Of a device on an interface: the time that a peer on this host has to come
+    /// (`CmConfig::listen_grace`).
+    pub(crate) host_grace: Option<Duration>,
 }
 
 impl Drop for ContextInner {
@@ -194,7 +198,7 @@ impl Context {
     /// is not readable, for an event loop with [`Progress::Manual`](crate::Progress::Manual).
     /// `None`: no timer runs.
     #[must_use]
-    pub fn progress_timeout(&self) -> Option<std::time::Duration> {
+    pub fn progress_timeout(&self) -> Option<Duration> {
         let deadline: Option<Instant> = self.inner.engine.deadline();
         deadline.map(|deadline| deadline.since(clock::now()))
     }

@@ -38,6 +38,7 @@ def devices():
         r"link_layer:\s+Ethernet",
         r"active_mtu:\s+4096 \(5\)",
         r"GID\[\s*0\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2",
+        r"GID\[\s*1\]:\s+::ffff:127\.0\.0\.\d+, RoCE v2",
     )
     yield Case(
         "devices/nonsense",
@@ -124,6 +125,14 @@ def options():
         yield pingpong("rc", "loopback", name, 300, 4096, "-c", *words, lines=lines)
     yield pingpong("srq", "loopback", "on-demand", 300, 4096, "-c", "-o")
     yield pingpong("rc", "loopback", "long", 20_000, 64)
+    # The address has the index that it has in rxe, too: each side uses another one.
+    common = ("ibv_rc_pingpong", "-d", "{device}", "-c", "-g")
+    yield Case(
+        "pingpong/rc/loopback/gid1",
+        "loopback",
+        Program((*common, 1, "{server}"), (r"1000 iters .*",), FORBIDDEN),
+        Program((*common, 0), (r"1000 iters .*",), FORBIDDEN),
+    )
     for name, words in {"plain": [], "events": ["-e"], "on-demand": ["-o"]}.items():
         common = ("ibv_xsrq_pingpong", "-d", "{device}", "-g", "{gid}", "-n", 20, *words)
         yield Case(

@@ -124,7 +124,10 @@ def refused():
         "loopback",
         Program(
             ("rping", "-c", "-a", "{server}", "-p", 4000),
-            ("cma event RDMA_CM_EVENT_REJECTED, error 8",),
+            (
+                "cma event RDMA_CM_EVENT_REJECTED, error 8",
+                r"roce: nothing listens on port 4000 of 127.0.0.1, which rping \(.*\) has;.*",
+            ),
             status=None,
         ),
         Program(("rping", "-s", "-a", "{own}"), endless=True),

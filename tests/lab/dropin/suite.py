@@ -8,13 +8,16 @@ from lab import binaries
 from lab.dropin import middleware
 from lab.dropin.examples import example_cases
 from lab.dropin.hosts import GuestBridge, GuestHost, HostPair, place_library, place_ours
+from lab.dropin.memcheck import memcheck_cases
 from lab.dropin.middleware import middleware_cases
 from lab.dropin.perftest import perftest_cases
 from lab.dropin.pyverbs import PyverbsCase, PyverbsRunner, pyverbs_cases
+from lab.dropin.qperf import qperf_cases
 from lab.dropin.ratios import RatioCase, RatioRunner, ratio_cases
 from lab.dropin.rdmacm import rdmacm_cases
 from lab.dropin.runner import CaseRunner
 from lab.dropin.sharing import sharing_cases
+from lab.dropin.wheel import build_wheel, wheel_cases
 from lab.guest import Guest
 from lab.image import GUEST_PACKAGES, prepare, with_files
 from lab.programs import describe_guest
@@ -27,6 +30,7 @@ PACKAGES = [
     *("ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "rdma-core"),
     *("libibverbs-dev", "librdmacm-dev", "ucx-utils", "libucx-dev", "libfabric-bin"),
     *("openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev", "iproute2", "util-linux"),
+    *("qperf", "valgrind"),
 ]
 
 
@@ -35,8 +39,11 @@ def cases():
         *example_cases(),
         *rdmacm_cases(),
         *perftest_cases(),
+        *qperf_cases(),
         *sharing_cases(),
         *middleware_cases(),
+        *memcheck_cases(),
+        *wheel_cases(),
         *pyverbs_cases(),
         *ratio_cases(),
     ]
@@ -104,7 +111,7 @@ class Lab:
         self.table = CaseTable(chosen)
         self.library = binaries.library()
         self.roce = place_ours(binaries.roce(), self.library, logs)
-        self.runner = CaseRunner(logs, middleware.build(logs))
+        self.runner = CaseRunner(logs, {**middleware.build(logs), **build_wheel(logs)})
         self.pyverbs = PyverbsRunner(logs)
         self.ratios = [case for case in chosen if isinstance(case, RatioCase)]
         self.with_guest = [case for case in chosen if case.in_guest and case not in self.ratios]

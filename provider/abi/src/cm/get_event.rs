@@ -15,7 +15,7 @@ use super::{
     channel::Channel,
     event::{Event, acknowledge_last},
     id::Id,
-    lifecycle,
+    lifecycle, refusal,
     registry::TakenEvent,
 };
 use crate::{
@@ -89,6 +89,7 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
         };
         c.param = EventParam { ud };
     }
+    refusal::explain(event);
     follow(event, &mut c, &taken);
     Some(Event::create_raw(c, private_data, taken))
 }

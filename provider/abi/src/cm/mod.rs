@@ -19,6 +19,7 @@ mod lifecycle;
 mod multicast;
 mod options;
 mod queues;
+mod refusal;
 mod registry;
 mod resolve;
 mod route;

@@ -112,13 +112,18 @@ impl UdpLink {
         }
     }
 
-    /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254.
+    /// A link on the first loopback address that is free, from 127.0.0.1 to 127.0.0.254, but for
+    /// `but`.
     ///
     /// # Errors
     /// [`BindError::LoopbackFull`] or [`BindError::System`].
-    pub fn bind_loopback(locality: Locality, options: SocketOptions) -> Result<Self, BindError> {
-        for last in 1..255 {
-            let address = Ipv4Addr::new(127, 0, 0, last).into();
+    pub fn bind_loopback(
+        but: Option<IpAddr>,
+        locality: Locality,
+        options: SocketOptions,
+    ) -> Result<Self, BindError> {
+        let addresses = (1..255).map(|last| IpAddr::from([127, 0, 0, last]));
+        for address in addresses.filter(|&address| Some(address) != but) {
             match Self::on(&[(address, 0)], locality, true, options) {
                 Err(BindError::Taken(_)) => {}
                 other => return other,
@@ -415,6 +420,17 @@ impl AddressSetLink for UdpLink {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_loopback_address_is_left_to_others() {
+        let bind = |but| {
+            let options = SocketOptions::default();
+            UdpLink::bind_loopback(but, Locality::Network, options).unwrap().addresses()
+        };
+        let free = bind(None);
+        assert!(free[0].is_loopback());
+        assert_ne!(bind(Some(free[0])), free);
+    }
 
     /// An address that comes later has ports of its own, and none when it is gone.
     #[test]

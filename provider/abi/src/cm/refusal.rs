@@ -1,0 +1,40 @@
+//! Why a connection on loopback is refused, in a line on stderr. There each program has an address
+//! of its own, which none but `roce devinfo --counters` shows.
+
+use std::sync::Once;
+
+use roce_provider::{
+    cm::{CmEvent, RejectReason, Status},
+    published_counters,
+    transport::addr::Gid,
+};
+
+use crate::message;
+
+/// Says who has the address at which no program listens; once, for a program may try again and
+/// again.
+pub(super) fn explain(event: &CmEvent) {
+    static ONCE: Once = Once::new();
+    let peer = event.id().peer_addr().filter(|peer| peer.ip().to_canonical().is_loopback());
+    let refused = Status::Rejected(RejectReason::INVALID_SERVICE_ID);
+    if let Some(peer) = peer.filter(|_| event.status() == refused) {
+        ONCE.call_once(|| {
+            let gid = Gid::from(peer.ip()).to_string();
+            let open = published_counters().unwrap_or_default();
+            let holders = open.iter().filter(|device| device.gids.contains(&gid));
+            let holders: Vec<_> = holders
+                .map(|device| format!("{} (process {})", device.program, device.pid))
+                .collect();
+            let holders = match holders.is_empty() {
+                true => "no program of this user".to_owned(),
+                false => holders.join(", "),
+            };
+            message::print(&format!(
+                "nothing listens on port {} of {}, which {holders} has; `roce devinfo --counters` \
+                 shows who has which address",
+                peer.port(),
+                peer.ip()
+            ));
+        });
+    }
+}

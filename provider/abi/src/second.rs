@@ -1,0 +1,63 @@
+//! A second libibverbs in the process, which knows nothing of this adapter. Software that brings a
+//! copy of its own loads it, by another name or from a place of its own, and finds no device there.
+
+use std::{fs, path::Path, sync::Once};
+
+use crate::message;
+
+/// Says so, once, if there is one.
+pub(crate) fn warn() {
+    static ONCE: Once = Once::new();
+    let own = warn as fn() as usize;
+    if let Some(second) =
+        fs::read_to_string("/proc/self/maps").ok().and_then(|maps| find(&maps, own))
+    {
+        ONCE.call_once(|| {
+            message::print(&format!(
+                "{second} is loaded, too: what uses that one does not find roce; start the program \
+                 with `roce run --also {}`",
+                Path::new(&second).file_name().unwrap_or_default().display()
+            ));
+        });
+    }
+}
+
+/// The path of a libibverbs other than the one that has the address `own`.
+fn find(maps: &str, own: usize) -> Option<String> {
+    let own = maps.lines().find(|line| range(line).is_some_and(|range| range.contains(&own)));
+    let own = own.and_then(path);
+    let mut paths = maps.lines().filter_map(path).filter(|path| Some(*path) != own);
+    let is_libibverbs = |path: &&str| {
+        let name = path.rsplit('/').next().unwrap_or_default();
+        name.starts_with("libibverbs") && name.contains(".so")
+    };
+    paths.find(is_libibverbs).map(str::to_owned)
+}
+
+/// The addresses of a line: `start-end rwxp offset device inode path`.
+fn range(line: &str) -> Option<std::ops::Range<usize>> {
+    let (start, end) = line.split(' ').next()?.split_once('-')?;
+    let number = |text| usize::from_str_radix(text, 16).ok();
+    Some(number(start)?..number(end)?)
+}
+
+fn path(line: &str) -> Option<&str> {
+    line.find('/').map(|start| &line[start..])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_copy_is_found_and_the_own_one_is_not() {
+        let own = "7f00000000-7f00001000 r-xp 00000000 08:01 7 /opt/my libs/libibverbs.so.1\n";
+        let other = "7f00002000-7f00003000 r--p 00000000 08:01 8 /venv/n.libs/libibverbs-1d.so.1\n";
+        let rest = "7f00004000-7f00005000 rw-p 00000000 00:00 0\n7f00006000-7f00007000 r--p 0 08:01 9 \
+                    /usr/lib/libibverbs/libmlx5-rdmav34.so\n";
+        let found = |maps: &[&str]| find(&maps.concat(), 0x7f_0000_0123);
+        assert_eq!(found(&[own, rest]), None);
+        let path = Some("/venv/n.libs/libibverbs-1d.so.1".to_owned());
+        assert_eq!((found(&[own, rest, other]), found(&[other, rest])), (path.clone(), path));
+    }
+}
