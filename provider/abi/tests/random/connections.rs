@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    library::{Structure, constant, get},
+    library::{constant, get},
     world::{ID, Object, Pointer, World},
 };
 
@@ -78,27 +78,6 @@ impl World<'_> {
         };
         assert!(matches!(result, 0 | -1), "{what}: {result}");
         result == 0
-    }
-
-    /// Asks for a queue pair with more requests than there can be, and has something counted then.
-    pub(crate) fn refused_queue_pair<T>(&mut self, count: impl Fn() -> T) -> T {
-        while self.objects[ID].is_empty() {
-            self.create_id();
-        }
-        let id = self.objects[ID][0];
-        let mut address = [0u8; 128];
-        address[0] = 2;
-        address[4..8].copy_from_slice(&self.shared.gid.0[12..]);
-        let bind: unsafe extern "C" fn(Pointer, *mut u8) -> c_int = self.function("rdma_bind_addr");
-        unsafe { bind(id.0, address.as_mut_ptr()) };
-        assert!(!unsafe { get::<Pointer>("rdma_cm_id", id.0, "verbs") }.is_null());
-        let mut attr = Structure::new("ibv_qp_init_attr");
-        attr.set("qp_type", constant("IBV_QPT_RC"));
-        attr.set("cap: ibv_qp_cap.max_send_wr", u32::MAX);
-        let create: unsafe extern "C" fn(Pointer, Pointer, Pointer) -> c_int =
-            self.function("rdma_create_qp");
-        assert_eq!(unsafe { create(id.0, null_mut(), attr.pointer()) }, -1);
-        count()
     }
 
     fn create_id(&mut self) -> bool {
