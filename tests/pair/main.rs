@@ -10,6 +10,7 @@ mod attacks;
 mod attributes;
 mod capture;
 mod completion;
+mod completion_counters;
 mod congestion;
 mod cq;
 mod duplicates;

@@ -15,7 +15,7 @@ use crate::{
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{Placement, WcOk, WcOpcode},
+    work::{CountedOps, Placement, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -203,6 +203,7 @@ impl Responder {
         }
         if place.ends() {
             self.message = Message::None;
+            common.completion_counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())
     }
