@@ -7,7 +7,6 @@
 use std::{env, fs, os::unix::fs::PermissionsExt, path::Path};
 
 fn main() {
-    println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-changed=exports.map");
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("exports.map");
     let map = format!("--version-script={}", map.display());
