@@ -211,6 +211,10 @@ symbol that came later. Functions in *italics* refuse (`EOPNOTSUPP`; `EBADF` on 
 rsocket; `ENODATA` for the descriptor of a buffer that has none). Names that are struck out are those
 of the interface of 2006, which nothing has been linked with since; the same names are in 1.1.
 
+Programs of rdma-core 65.0 that were tried, by hand, as Debian's unstable ships them, on Debian 12
+with their own libc: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`, and `ib_write_bw` of
+perftest 25.01, which is linked with the providers' libraries of that release.
+
 ## Programs
 ";
 
