@@ -7,6 +7,7 @@ mod datagrams;
 mod devices;
 mod failures;
 mod guid;
+mod killed;
 mod life;
 mod many;
 mod random;

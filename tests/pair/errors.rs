@@ -5,14 +5,16 @@ use std::time::Duration;
 
 use roce_transport::{
     addr::Mtu,
-    event::{Disposition, Event, Refusal},
+    event::{Disposition, DropReason, Event, Refusal},
     mem::{Access, AccessError, LKey, RKey},
     qp::State,
     wire::{NakCode, Operation as Op, Syndrome},
-    work::{Cause, Data, RecvWr, Remote, SendWr, Sge, WcStatus},
+    work::{Cause, Data, RecvWr, Remote, SendWr, Sge, WcError, WcStatus},
 };
 
-use crate::common::{Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, pkt};
+use crate::common::{
+    ALL_RIGHTS, Buffer, Half, Options, Outcome, Pair, Pkt, Side, nak, outcomes, pkt,
+};
 
 const FLUSHED: Result<u32, WcStatus> = Err(WcStatus::WrFlushErr);
 
@@ -46,7 +48,7 @@ impl Refused {
         pair.post_send(a, &SendWr::send(4, local.all()));
         pair.post_recv(a, &RecvWr::new(5, []));
         pair.post_recv(b, &RecvWr::new(6, []));
-        pair.allow(roce_transport::event::DropReason::QpState);
+        pair.allow(DropReason::QpState);
         pair.run();
         let expected = expected(&pair);
         let answer = pair.trace.from(Side::B).last().unwrap();
@@ -322,7 +324,7 @@ fn a_message_longer_than_the_buffer() {
     for length in [101, 300, 600] {
         let mut pair = Pair::new();
         let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
-        pair.allow(roce_transport::event::DropReason::QpState);
+        pair.allow(DropReason::QpState);
         let (near, far) = (pair.a.buffer(length), pair.b.buffer(4096));
         pair.post_recv(&b, &RecvWr::new(5, [far.sge(0, 60), far.sge(60, 40)]));
         pair.post_recv(&b, &RecvWr::new(6, [far.all()]));
@@ -370,47 +372,133 @@ fn a_receive_buffer_that_cannot_be_written() {
 /// A bad local buffer fails its request when the requests before it are done, and not before.
 #[test]
 fn a_bad_send_buffer_fails_in_its_turn() {
-    for read in [false, true] {
-        let mut pair = Pair::new();
-        let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
-        let (near, far) = (pair.a.buffer(2000).fill(1), pair.b.buffer(2000));
-        let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
-        pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
-        pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
-        pair.post_send(
-            &a,
-            &if read {
-                SendWr::read(3, far.remote(0), bad)
-            } else {
-                SendWr::write(3, far.remote(0), bad)
-            },
-        );
-        pair.post_send(&a, &SendWr::write(4, far.remote(0), near.all()));
-        pair.run();
-        let failed = Err(WcStatus::LocProtErr);
-        assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000)), (3, failed), (4, FLUSHED)]);
-        assert_eq!(
-            (pair.state(&a), pair.state(&b)),
-            (State::Err, State::Rts),
-            "nothing of it was sent"
-        );
-        assert_eq!(pair.trace.count(Side::A, Op::ReadRequest), 1);
+    let mut pair = Pair::new();
+    let (a, b) = pair.connect(Options { mtu: Mtu::B256, ..Options::default() });
+    let (near, far) = (pair.a.buffer(2000).fill(1), pair.b.buffer(2000));
+    let bad = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
+    pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
+    pair.post_send(&a, &SendWr::read(2, far.remote(0), near.all()));
+    pair.post_send(&a, &SendWr::write(3, far.remote(0), bad));
+    pair.post_send(&a, &SendWr::write(4, far.remote(0), near.all()));
+    pair.run();
+    let failed = Err(WcStatus::LocProtErr);
+    assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, Ok(2000)), (3, failed), (4, FLUSHED)]);
+    assert_eq!(
+        (pair.state(&a), pair.state(&b)),
+        (State::Err, State::Rts),
+        "nothing of it was sent"
+    );
+}
+
+/// Where the answer to a READ or an atomic goes is looked at when it comes, as on adapters: the
+/// peer has carried it out.
+#[test]
+fn a_bad_list_of_an_answer_fails_when_that_comes() {
+    type Bad = fn(&mut Pair) -> (Sge, AccessError);
+    let cases: [(&str, Bad); 4] = [
+        ("no such key", |_| {
+            (Sge { lkey: LKey(0xBAD), address: 0, length: 8 }, AccessError::UnknownKey(0xBAD))
+        }),
+        ("another protection domain", |pair| {
+            let pd = pair.a.adapter.alloc_pd().unwrap();
+            let sge = pair.a.buffer_in(pd, 8, Access::LOCAL_WRITE).all();
+            (sge, AccessError::ProtectionDomain(sge.lkey.0))
+        }),
+        ("no right", |pair| {
+            let sge = pair.a.buffer_with(8, Access::REMOTE_READ).all();
+            (sge, AccessError::Rights { key: sge.lkey.0, needed: Access::LOCAL_WRITE })
+        }),
+        ("past the end", |pair| {
+            let sge = Sge { length: 8, ..pair.a.buffer(7).all() };
+            let Sge { lkey: LKey(key), address, length } = sge;
+            (sge, AccessError::Bounds { key, address, length: length.into() })
+        }),
+    ];
+    for (what, bad) in cases {
+        for op in ["read", "fetch_add", "compare_swap"] {
+            let mut pair = Pair::new();
+            let (a, b) = pair.connect(Options { access: ALL_RIGHTS, ..Options::default() });
+            let (near, far) = (pair.a.buffer(8), pair.b.buffer(16));
+            let (bad, error) = bad(&mut pair);
+            let wr = match op {
+                "read" => SendWr::read(2, far.remote(0), bad),
+                "fetch_add" => SendWr::fetch_add(2, far.remote(0), 5, bad),
+                _ => SendWr::compare_swap(2, far.remote(0), 0, 5, bad),
+            };
+            pair.post_send(&a, &SendWr::read(1, far.remote(0), near.all()));
+            pair.post_send(&a, &wr);
+            pair.post_send(&a, &SendWr::write(3, far.remote(8), near.all()));
+            pair.allow(DropReason::QpState); // its acknowledgement
+            pair.run();
+            let sent = a.sent();
+            let error = WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) };
+            assert_eq!(sent[1].result, Err(error), "{what}, {op}");
+            assert_eq!(outcomes(sent)[2], (3, FLUSHED), "{what}, {op}");
+            assert_eq!((pair.state(&a), pair.state(&b)), (State::Err, State::Rts));
+            let carried_out = if op == "read" { [0; 8] } else { 5u64.to_ne_bytes() };
+            assert_eq!(far.part(0, 8), carried_out, "{what}, {op}");
+        }
     }
 }
 
-/// A READ needs a local buffer that can be written.
+/// With both keys bad it is the peer who finds it.
 #[test]
-fn a_read_into_a_read_only_buffer_fails() {
-    let mut half = Half::new(Options::default());
-    let to = half.node.buffer_with(8, Access::REMOTE_READ);
-    half.post_send(&SendWr::read(1, to.remote(0), to.all()));
-    half.expect_nothing();
-    let failed = half.qp.sent()[0].result.unwrap_err();
-    let needed = Access::LOCAL_WRITE;
-    assert_eq!(
-        failed.cause,
-        Cause::Access(AccessError::Rights { key: to.region.lkey().0, needed })
-    );
+fn both_keys_of_a_read_are_bad() {
+    for op in ["read", "fetch_add"] {
+        let mut pair = Pair::new();
+        let (a, _b) = pair.connect(Options { access: ALL_RIGHTS, ..Options::default() });
+        let near = Sge { lkey: LKey(0xBAD), address: 0, length: 8 };
+        let far = Remote { address: 0x1000, rkey: RKey(0xBAD) };
+        let wr = match op {
+            "read" => SendWr::read(1, far, near),
+            _ => SendWr::fetch_add(1, far, 1, near),
+        };
+        pair.post_send(&a, &wr);
+        pair.run();
+        assert_eq!(a.send_outcomes(), [(1, Err(WcStatus::RemAccessErr))], "{op}");
+    }
+}
+
+/// A WRITE with immediate data that is refused takes the receive request with it that it would have
+/// completed.
+#[test]
+fn a_refused_write_with_immediate_data() {
+    for (length, tells) in [(8, true), (0, false), (600, false)] {
+        let mut pair = Pair::new();
+        let options = Options { mtu: Mtu::B256, access: ALL_RIGHTS, ..Options::default() };
+        let (a, b) = pair.connect(options);
+        let near = pair.a.buffer(600);
+        let far = Remote { address: 0x1000, rkey: RKey(0xBAD) };
+        pair.post_recv(&b, &RecvWr::new(1, []));
+        pair.post_recv(&b, &RecvWr::new(2, []));
+        let wr = SendWr::write(3, far, near.sge(0, length)).with_immediate([1; 4]);
+        pair.post_send(&a, &wr);
+        pair.allow(DropReason::QpState); // packets behind the first
+        pair.run();
+        let events = pair.events(Side::B);
+        if length == 0 {
+            assert_eq!(a.send_outcomes(), [(3, Ok(0))], "no bytes need no key");
+            continue;
+        }
+        assert_eq!(a.send_outcomes(), [(3, Err(WcStatus::RemAccessErr))]);
+        // of a longer one, the first packet is refused, which completes nothing
+        let first = if tells { Err(WcStatus::LocAccessErr) } else { FLUSHED };
+        assert_eq!(b.recv_outcomes(), [(1, first), (2, FLUSHED)]);
+        assert_eq!(events.is_empty(), tells, "{events:?}");
+    }
+}
+
+/// The same in its last packet.
+#[test]
+fn a_target_deregistered_before_the_immediate_data() {
+    let mut half = Half::new(Options { mtu: Mtu::B256, ..Options::default() });
+    let to = half.buffer(300);
+    half.post_recv(&RecvWr::new(1, []));
+    half.send(&pkt(Op::WriteFirst, 0x200).reth(to.remote(0), 300).payload(&[1; 256]));
+    half.node.adapter.deregister(&to.region).unwrap();
+    half.send(&pkt(Op::WriteLastImm, 0x201).imm([1; 4]).payload(&[1; 44]));
+    half.expect(&[nak(NakCode::RemoteAccessError, 0x201, 0)]);
+    assert_eq!(half.qp.recv_outcomes(), [(1, Err(WcStatus::LocAccessErr))]);
 }
 
 /// A source whose key becomes invalid in the middle of its message: the message stops, and is an

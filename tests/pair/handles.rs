@@ -4,9 +4,9 @@
 use roce_transport::{
     adapter::ObjectError,
     addr::{AddressVector, Gid},
-    qp::PostError,
+    qp::State,
     wire::{GRH_LEN, Grh},
-    work::{AhId, Cause, Data, RecvWr, SendWr, UdDestination, WcStatus},
+    work::{AhId, Cause, Data, RecvWr, SendWr, UdDestination, WcError, WcStatus},
 };
 
 use crate::common::{Options, Pair, QKEY, all_ok};
@@ -53,17 +53,18 @@ fn a_handle_is_for_its_own_domain() {
     let (a, b) = pair.datagrams(Options::default());
     let (own, other) = (pair.a.pd, pair.a.adapter.alloc_pd().unwrap());
     let to = pair.b.destination(b.qpn);
-    pair.post_recv(&b, &RecvWr::new(1, [])); // too small, but never reached
     let foreign = SendWr::send_to(1, UdDestination { pd: Some(other), ..to }, Data::empty());
-    assert_eq!(pair.try_post_send(&a, &foreign), Err(PostError::ForeignAddressHandle));
-    pair.run();
-    assert_eq!((a.sent(), pair.trace.records.len()), (vec![], 0), "nothing was posted");
     let near = pair.b.buffer(64);
     pair.post_recv(&b, &RecvWr::new(2, [near.all()]));
-    pair.allow(roce_transport::event::DropReason::TooLong);
     pair.post_send(&a, &SendWr::send_to(2, UdDestination { pd: Some(own), ..to }, Data::empty()));
     pair.run();
     assert_eq!(a.send_outcomes(), all_ok([2], 0));
+    let sent = pair.trace.records.len();
+    pair.post_send(&a, &foreign);
+    pair.run();
+    let error = WcError { status: WcStatus::LocQpOpErr, cause: Cause::ForeignAddressHandle };
+    assert_eq!(a.sent().first().map(|wc| wc.result), Some(Err(error)));
+    assert_eq!((pair.state(&a), pair.trace.records.len()), (State::Sqe, sent), "nothing is sent");
 }
 
 /// A handle is a copy: the request that was posted with it needs it no more.

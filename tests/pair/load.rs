@@ -212,7 +212,7 @@ fn marks_reach_the_senders() {
     run(&mut star, &mut bulks, ms(20));
     star.run_for(ms(5)); // what is under way arrives
     let QueueCounters { marked, dropped, .. } = star.network.port(Some(star.nodes[0].ip));
-    let of = |node: usize| star.nodes[node].adapter.counters();
+    let of = |node: usize| star.nodes[node].adapter.counters().clone();
     assert!(marked > 100, "{marked}");
     assert_eq!((of(0).ecn_marked, dropped), (marked, 0));
     let told: u64 = (1..33).map(|node| of(node).cnp_received).sum();
@@ -247,6 +247,26 @@ fn a_lost_tail_costs_no_timeout() {
         let messages = shares(&mut star, &mut bulks, time)[0] >> 14;
         assert_eq!(timeouts(&star), 0, "{plan}");
         assert!(messages >= 100, "{plan}: {messages} messages in {time:?}");
+    }
+}
+
+/// Now and then what is sent again is lost, too, or the NAK: the responder is silent then.
+#[test]
+fn a_loss_twice_costs_no_timeout() {
+    for kind in [Kind::Write, Kind::Read] {
+        let plan = "rate 1gbit, queue 256kb, delay 5us, drop 3%";
+        let mut star = Star::with_config(2, plan, 1, |config| AdapterConfig {
+            read_budget: 212_992 / 2,
+            ..config
+        });
+        star.allow_all(AFTER_LOSS);
+        let mut bulks = [Bulk::new(&mut star, 1, 0, kind, 64 << 10, 8)];
+        let time = ms(200);
+        let bytes = shares(&mut star, &mut bulks, time)[0];
+        assert!(star.count(|counters| counters.tail_probes) > 0);
+        assert_eq!(timeouts(&star), 0);
+        let percent = percent_of_gigabit(bytes, time);
+        assert!(percent >= 30, "{percent}% of the rate");
     }
 }
 
@@ -297,32 +317,31 @@ fn a_small_read_passes_long_ones() {
     assert_eq!((dropped(&star), timeouts(&star)), (0, 0));
 }
 
-/// 32 senders, each with more to send than the queue holds. Once they have settled, nothing is lost
-/// any more, and the port is used.
-fn settles(plan: &str) {
+/// 32 senders, each with more to send than the queue holds. Once they have settled, no more than so
+/// many packets in a thousand are lost, and the port is used.
+fn settles(plan: &str, lost: u64) {
     let (mut star, mut bulks) = incast(plan, 32, 64 << 10, 4);
     run(&mut star, &mut bulks, ms(100)); // the timer of 67 ms among it
     let (at_start, timeouts_at_start) = (dropped(&star), timeouts(&star));
     let time = ms(100);
     let bytes: u64 = shares(&mut star, &mut bulks, time).iter().sum();
     let percent = percent_of_gigabit(bytes, time);
-    assert_eq!(
-        (dropped(&star) - at_start, timeouts(&star) - timeouts_at_start),
-        (0, 0),
-        "{plan}; {at_start} dropped at the start, {percent}% of the rate"
-    );
+    let what = format!("{plan}; {at_start} dropped at the start, {percent}% of the rate");
+    let dropped = dropped(&star) - at_start;
+    assert!(dropped * 1000 <= bytes / 4096 * lost, "{what}, {dropped} dropped later");
+    assert_eq!(timeouts(&star) - timeouts_at_start, 0, "{what}");
     assert!(percent >= 75, "{plan}: {percent}%");
 }
 
 #[test]
 fn an_incast_settles_at_a_switch() {
-    settles(SWITCH);
+    settles(SWITCH, 0);
 }
 
-/// A socket marks nothing: what may be under way must fit by itself.
+/// One packet of each sender takes most of the buffer.
 #[test]
 fn an_incast_settles_at_a_socket() {
-    settles(SOCKET);
+    settles(SOCKET, 1);
 }
 
 /// The second of two flows begins when the first has the whole port. Both come to half of it.

@@ -8,6 +8,7 @@ mod acks;
 mod atomics;
 mod attacks;
 mod attributes;
+mod behind;
 mod capture;
 mod completion;
 mod completion_counters;

@@ -3,7 +3,7 @@
 use roce_transport::{
     addr::Mtu,
     event::DropReason,
-    qp::{PostError, QpType, State},
+    qp::State,
     wire::Service,
     work::{Data, RecvWr, SendWr, Sge, WcStatus},
 };
@@ -176,12 +176,18 @@ fn a_bad_local_buffer_ends_sending() {
 
 #[test]
 fn reads_and_atomics_do_not_exist() {
-    let (mut pair, a, _b) = pair();
-    let near = pair.a.buffer(8);
-    for wr in [
-        SendWr::read(1, near.remote(0), near.all()),
-        SendWr::fetch_add(1, near.remote(0), 1, near.all()),
-    ] {
-        assert_eq!(pair.try_post_send(&a, &wr), Err(PostError::WrongOperation(QpType::Uc)));
+    for op in ["read", "fetch_add"] {
+        let (mut pair, a, _b) = pair();
+        let near = pair.a.buffer(8);
+        let wr = match op {
+            "read" => SendWr::read(1, near.remote(0), near.all()),
+            _ => SendWr::fetch_add(1, near.remote(0), 1, near.all()),
+        };
+        pair.post_send(&a, &wr);
+        pair.post_send(&a, &SendWr::send(2, Data::empty()));
+        pair.run();
+        let outcomes = [(1, Err(WcStatus::LocQpOpErr)), (2, Err(WcStatus::WrFlushErr))];
+        assert_eq!(a.send_outcomes(), outcomes, "{op}");
+        assert_eq!((pair.state(&a), pair.trace.records.len()), (State::Sqe, 0), "{op}");
     }
 }

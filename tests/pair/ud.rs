@@ -159,6 +159,30 @@ fn as_long_as_the_port_carries_it_arrives() {
     assert_eq!(far.part(40, 4096), near.bytes());
 }
 
+/// As on adapters, it can be posted, and fails in its turn.
+#[test]
+fn other_operations_do_not_exist() {
+    for op in ["write", "read", "fetch_add"] {
+        let mut pair = Pair::new();
+        let (a, b) = pair.datagrams(Options::default());
+        let near = pair.a.buffer(8);
+        let wr = match op {
+            "write" => SendWr::write(2, near.remote(0), near.all()),
+            "read" => SendWr::read(2, near.remote(0), near.all()),
+            _ => SendWr::fetch_add(2, near.remote(0), 1, near.all()),
+        };
+        let to = pair.b.destination(b.qpn);
+        pair.allow(DropReason::NoReceiveRequest);
+        for wr in [&SendWr::send_to(1, to, near.all()), &wr, &SendWr::send_to(3, to, near.all())] {
+            pair.post_send(&a, wr);
+        }
+        pair.run();
+        let [failed, flushed] = [Err(WcStatus::LocQpOpErr), Err(WcStatus::WrFlushErr)];
+        assert_eq!(a.send_outcomes(), [(1, Ok(0)), (2, failed), (3, flushed)], "{op}");
+        assert_eq!((pair.state(&a), pair.trace.records.len()), (State::Sqe, 1), "{op}");
+    }
+}
+
 #[test]
 fn a_bad_local_buffer_ends_sending() {
     let (mut pair, a, _b, to) = pair();

@@ -373,10 +373,11 @@ fn which_services_have_them() {
         assert_eq!(pair.try_post_send(&ud, &wr), Err(PostError::WrongOperation(QpType::Ud)));
     }
     let (uc, _) = pair.connect_unreliably(Options::default());
-    let invalidate = SendWr::send_invalidate(1, RKey(0), Data::empty());
-    assert_eq!(pair.try_post_send(&uc, &invalidate), Err(PostError::WrongOperation(QpType::Uc)));
     let with_bytes = SendWr { data: far.all().into(), ..SendWr::local_invalidate(1, RKey(0)) };
     assert_eq!(pair.try_post_send(&uc, &with_bytes), Err(PostError::NoBytes));
+    pair.post_send(&uc, &SendWr::send_invalidate(2, RKey(0), Data::empty()));
+    pair.run();
+    assert_eq!(uc.send_outcomes(), [(2, Err(WcStatus::LocQpOpErr))]);
 }
 
 // Invalidation.

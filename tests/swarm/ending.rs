@@ -54,7 +54,9 @@ fn make(
             (Op::new(kind, program.allocate(side, 8, dice)), INVALID)
         }
         3 => {
-            let op = Op::new(Kind::Send { invalidate: None }, program.allocate(side, 1, dice));
+            let read = Kind::Read(Target::at(word));
+            let kind = if dice.one_in(2) { read } else { Kind::Send { invalidate: None } };
+            let op = Op::new(kind, program.allocate(side, 1, dice));
             (Op { bad_list: true, ..op }, local(WcStatus::LocProtErr))
         }
         4 => {

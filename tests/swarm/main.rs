@@ -139,6 +139,7 @@ const OFTEN: &[&str] = &[
     "completed LocalInv",
     "completed Recv",
     "completed RecvRdmaWithImm",
+    "READs with a WRITE behind them",
     "invalidated by a message",
     "refused a window's key",
     "failed RemAccessErr",

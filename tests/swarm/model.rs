@@ -1,5 +1,7 @@
 //! The outcome of a program, worked out without running it.
 
+use std::collections::BTreeMap;
+
 use roce_transport::{
     wire::Immediate,
     work::{SendFlags, WcOk, WcOpcode},
@@ -28,6 +30,9 @@ pub struct ExpectedTalk {
     pub word: [Vec<u64>; 2],
     /// Per side, the receive buffer of a message that fails: what it holds then is not said.
     pub vague: [Pieces; 2],
+    /// Bytes of each side's memory that a READ may have brought if it was repeated: those of a
+    /// WRITE behind it.
+    pub newer: [BTreeMap<usize, u8>; 2],
 }
 
 pub struct Received {
@@ -84,6 +89,11 @@ fn run_half(
         }
         let bytes = gather(&memory[side], &op.local);
         execute(op, &bytes, side, memory);
+        for read in &talk.halves[side].ops[..index] {
+            if matches!(read.kind, Kind::Read(source) if op.is_write_to(source.at)) {
+                expected.newer[side].extend(places(&read.local).zip(bytes.iter().copied()));
+            }
+        }
         expected.word[side].push(value(memory));
         if op.consumes() {
             let opcode = if matches!(op.kind, Kind::Send { .. }) {
@@ -152,6 +162,10 @@ fn execute(op: &Op, bytes: &[u8], side: usize, memory: &mut [Vec<u8>; 2]) {
 
 pub fn gather(memory: &[u8], pieces: &Pieces) -> Vec<u8> {
     pieces.iter().flat_map(|&(at, length)| memory[at..at + length].iter().copied()).collect()
+}
+
+fn places(pieces: &Pieces) -> impl Iterator<Item = usize> {
+    pieces.iter().flat_map(|&(at, length)| at..at + length)
 }
 
 fn scatter(memory: &mut [u8], pieces: &Pieces, mut bytes: &[u8]) {

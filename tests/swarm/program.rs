@@ -1,9 +1,10 @@
 //! Programs: what both ends of some connections do, as values.
 //!
 //! A connection's life is a [`Talk`]. No two operations of a program touch the same bytes (but for
-//! READs of what the same queue pair wrote before, and for the one word of each end that its
-//! atomics work on), so that what has to come out does not depend on how operations of different
-//! ends interleave. Where order matters, an operation says [after](Op::after) which it comes.
+//! READs of what the same queue pair wrote before, WRITEs over what it has read before, and for the
+//! one word of each end that its atomics work on), so that what has to come out does not depend on
+//! how operations of different ends interleave. Where order matters, an operation says
+//! [after](Op::after) which it comes.
 
 use std::{ops::Range, time::Duration};
 
@@ -145,6 +146,23 @@ impl Op {
     /// The operation consumes a receive request of the peer.
     pub fn consumes(&self) -> bool {
         matches!(self.kind, Kind::Send { .. }) || self.immediate.is_some()
+    }
+
+    /// The source of a READ by the key of the node's region, if it has so many bytes or more.
+    fn is_read_of(&self, length: usize) -> Option<usize> {
+        match self.kind {
+            Kind::Read(Target { at, key: Key::Region })
+                if self.fails.is_none() && length > 0 && self.length() >= length =>
+            {
+                Some(at)
+            }
+            _ => None,
+        }
+    }
+
+    /// True if it is a WRITE to there by the key of the node's region.
+    pub fn is_write_to(&self, at: usize) -> bool {
+        matches!(self.kind, Kind::Write(Target { at: its, key: Key::Region }) if its == at)
     }
 
     pub fn is_request(&self) -> bool {
@@ -351,9 +369,7 @@ impl Program {
         } as usize;
         let kind = match if self.mostly_reads { dice.below(12) } else { dice.below(5) } {
             0 => Kind::Send { invalidate: None },
-            1 => Kind::Write(Target::at(
-                self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0),
-            )),
+            1 => Kind::Write(Target::at(self.write_target(&talk.halves[side], side, length, dice))),
             2 => Kind::AtomicWrite(Target::at(self.allocate_words(1 - side, 8))),
             3 => Kind::Flush {
                 target: Target::at(self.memory[1 - side] - 1),
@@ -446,6 +462,16 @@ impl Program {
                 self.memory[1 - side] += length + dice.below(4) as usize;
                 start
             }
+        }
+    }
+
+    /// Where a WRITE goes: memory of its own, or what an earlier READ of the same queue pair reads.
+    fn write_target(&mut self, half: &Half, side: usize, length: usize, dice: &mut Dice) -> usize {
+        let read = half.ops.iter().rev().find_map(|op| op.is_read_of(length));
+        let is_written = |at| half.ops.iter().any(|op| op.is_write_to(at));
+        match read.filter(|&at| !is_written(at) && dice.one_in(2)) {
+            Some(at) => at,
+            None => self.allocate(1 - side, length, dice).first().map_or(0, |first| first.0),
         }
     }
 

@@ -9,7 +9,7 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
-    object::{Object, User},
+    object::{Identity, Object, User},
     pd::Pd,
     translate::address,
 };
@@ -25,6 +25,10 @@ pub(crate) struct Ah {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Ah {
     type C = ibv_ah;
+
+    unsafe fn identity(c: *const ibv_ah) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {

@@ -18,7 +18,7 @@ use crate::{
     export::export,
     layout::{ibv_context, verbs_context},
     message,
-    object::Object,
+    object::{self, Identity, Object},
     sync::{Changes, Mutex},
     wait::blocking,
 };
@@ -53,6 +53,11 @@ pub(crate) struct Objects {
 }
 
 impl ContextInner {
+    /// True if both number their objects together: they are one context, or imports of one.
+    pub(crate) fn is_one_with(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.command_file, &other.command_file)
+    }
+
     /// Number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
         self.command_file.new_handle()
@@ -93,11 +98,10 @@ impl ContextInner {
 }
 
 impl Ctx {
-    /// The context behind a program's pointer; `EINVAL` for null.
+    /// The context behind a program's pointer: `EINVAL` for null, `ENOENT` for what is no context, or
+    /// none any more.
     pub(crate) unsafe fn get<'a>(pointer: *const ibv_context) -> Result<&'a Self> {
-        if pointer.is_null() {
-            return Err(Errno::INVAL);
-        }
+        object::find::<Self>(pointer.cast())?;
         Ok(&*pointer.byte_sub(offset_of!(verbs_context, context)).cast::<Self>())
     }
 
@@ -154,7 +158,9 @@ impl Ctx {
             inner: Arc::new(inner),
             _imported_by,
         });
-        Ok(Box::leak(context).c())
+        let context = Box::leak(context).c();
+        object::add::<Self>(context.cast(), Identity::default());
+        Ok(context)
     }
 }
 
@@ -164,6 +170,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
         Err(error) => return errno::status(Err(error)),
     };
+    object::remove(context.cast());
     let Ctx { dev, inner, .. } = *Box::from_raw(ctx);
     drop(inner);
     dev.close();

@@ -18,8 +18,9 @@ use crate::{
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
     export::export,
+    latest_time::LatestTime,
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
-    object::{Object, User, Users},
+    object::{Identity, Object, User, Users},
     translate::wc,
 };
 
@@ -35,13 +36,27 @@ pub(crate) struct Cq {
     _channel: Option<User>,
     /// The parent domain that it was made with.
     pub(crate) parent: Option<User>,
-    /// The completion that the program is at between `ibv_start_poll` and `ibv_end_poll`.
-    pub(crate) batch: Batch<Wc>,
+    /// Where the program is between `ibv_start_poll` and `ibv_end_poll`.
+    pub(crate) batch: Batch<Visit>,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
 unsafe impl Object for Cq {
     type C = ibv_cq;
+
+    unsafe fn identity(c: *const ibv_cq) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+/// The completion that the program is at, and the latest time of day that it was told.
+pub(crate) struct Visit {
+    pub(crate) wc: Wc,
+    pub(crate) wall: LatestTime,
+}
+
+impl Visit {
+    pub(crate) const NONE: Self = Self { wc: Wc::UNUSED, wall: LatestTime::NONE };
 }
 
 impl Cq {
@@ -57,7 +72,7 @@ impl Cq {
         if comp_vector >= vectors {
             return Err(Errno::INVAL);
         }
-        let told = Channel::get_optional(channel);
+        let told = Channel::get_optional(channel)?;
         if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
             return Err(Errno(libc::EBADF));
         }
@@ -74,7 +89,7 @@ impl Cq {
         };
         let _channel = told.map(|told| told.users.add());
         let (ctx, users, batch) =
-            (ctx.inner.clone(), Users::default(), Batch::single_threaded(Wc::UNUSED));
+            (ctx.inner.clone(), Users::default(), Batch::single_threaded(Visit::NONE));
         Ok(Self { c: UnsafeCell::new(c), cq, ctx, users, _channel, parent: None, batch })
     }
 
@@ -135,7 +150,7 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
 /// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
 /// `EOVERFLOW`: there will be no more.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
-    let Ok(object) = Cq::get(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
+    let Ok(object) = Cq::trust(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
     let limit = usize::try_from(number).unwrap_or(0);
     let mut next = wcs;
     let taken = object.cq.poll_each(limit, |wc| {
@@ -157,7 +172,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             NotifyKind::Solicited
         });
     };
-    errno::status(Cq::get(cq).map(arm))
+    errno::status(Cq::trust(cq).map(arm))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {

@@ -14,7 +14,7 @@ use roce_provider::{
 
 use crate::{
     batch::Batch,
-    cq::Cq,
+    cq::{Cq, Visit},
     errno::{self, Errno, Result},
     layout::{
         consts::*, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex, ibv_modify_cq_attr,
@@ -73,7 +73,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     }
     let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
     if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
-        cq.batch = Batch::new(Wc::UNUSED);
+        cq.batch = Batch::new(Visit::NONE);
     }
     cq.parent = parent.map(|parent| parent.users.add());
     set_functions(cq.functions());
@@ -104,7 +104,7 @@ unsafe fn object<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
 
 /// The completion that the batch is at.
 unsafe fn at<'a>(cq: *mut ibv_cq_ex) -> &'a Wc {
-    &*object(cq).batch.state()
+    &(*object(cq).batch.state()).wc
 }
 
 unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
@@ -119,7 +119,7 @@ unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
         return if object.cq.has_overrun() { libc::EOVERFLOW } else { libc::ENOENT };
     };
     ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
-    *object.batch.state() = wc;
+    (*object.batch.state()).wc = wc;
     0
 }
 
@@ -191,8 +191,11 @@ unsafe extern "C" fn read_completion_ts(cq: *mut ibv_cq_ex) -> u64 {
 
 /// In nanoseconds since 1970.
 unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
-    let wall = object(cq).ctx.context.query_clock().wall_time(at(cq).timestamp);
-    wall.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
+    let object = object(cq);
+    let timestamp = at(cq).timestamp;
+    let wall = object.ctx.context.query_clock().wall_time(timestamp);
+    let wall = wall.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    (*object.batch.state()).wall.of(timestamp, wall).as_nanos() as u64
 }
 
 /// `ibv_modify_cq`.

@@ -184,6 +184,8 @@ impl Dev {
             let mut options = OpenOptions::from_environment()
                 .map_err(|_| OpenError::NoSuchDevice(device.name().into()))?;
             options.cm.listen_grace = LISTEN_GRACE;
+            let distinct = environment::value(environment::DISTINCT_KEYS);
+            options.equal_keys = distinct.is_none_or(|value| value == "0");
             Ok::<_, OpenError>(options)
         };
         let (context, taken) = match device.open(options()?) {
@@ -233,7 +235,7 @@ unsafe extern "C" fn ibv_free_device_list(list: *mut *mut ibv_device) {
 
 unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_char {
     // SAFETY: A device of a list.
-    match unsafe { Dev::get(device) } {
+    match unsafe { Dev::trust(device) } {
         // SAFETY: Its structure is never written again.
         Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
         Err(Errno(errno)) => {
@@ -246,13 +248,13 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
 unsafe extern "C" fn ibv_get_device_guid(device: *mut ibv_device) -> u64 {
     let _call = Call::begin();
     // SAFETY: A device of a list.
-    unsafe { Dev::get(device) }.map_or(0, Dev::guid)
+    unsafe { Dev::trust(device) }.map_or(0, Dev::guid)
 }
 
 unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) -> c_int {
     let _call = Call::begin();
     // SAFETY: A device of a list.
-    unsafe { Dev::get(device) }.map_or(-1, |dev| dev.index)
+    unsafe { Dev::trust(device) }.map_or(-1, |dev| dev.index)
 }
 
 export!(

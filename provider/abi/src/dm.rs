@@ -17,7 +17,7 @@ use crate::{
     export::export,
     layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
     mr::{Mr, Region},
-    object::{Object, Users},
+    object::{Identity, Object, Users},
     pd::Pd,
     translate::rights,
 };
@@ -45,6 +45,10 @@ pub(crate) struct Dm {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Dm {
     type C = ibv_dm;
+
+    unsafe fn identity(c: *const ibv_dm) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 impl Dm {

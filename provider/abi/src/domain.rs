@@ -89,7 +89,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         {
             return Err(Errno::INVAL);
         }
-        let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td));
+        let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td)?);
         if !Arc::ptr_eq(&pd.ctx, &ctx.inner)
             || td.is_some_and(|td| !Arc::ptr_eq(&td.ctx, &ctx.inner))
         {

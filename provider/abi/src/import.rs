@@ -41,7 +41,7 @@ unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *m
 
 unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
     let _call = Call::begin();
-    if !pd.is_null() {
+    if Pd::get(pd).is_ok() {
         drop(Pd::from_raw(pd));
     }
 }
@@ -64,7 +64,7 @@ unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
 
 unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
     let _call = Call::begin();
-    if !mr.is_null() {
+    if Mr::get(mr).is_ok() {
         drop(Mr::from_raw(mr));
     }
 }
@@ -83,7 +83,7 @@ unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *m
 
 unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {
     let _call = Call::begin();
-    if !dm.is_null() {
+    if Dm::get(dm).is_ok() {
         drop(Dm::from_raw(dm));
     }
 }

@@ -4,8 +4,9 @@
 //! Each file holds the functions of one kind of object. A function only translates: the structures
 //! and masks of C into the calls of [`roce_provider`], their errors into numbers. All functions are
 //! `unsafe` for the same reason: they take pointers from programs, and trust them as the libraries
-//! that they replace do. The contract of each is that of C: pointers lead to objects of their
-//! types, and objects are not used after they are destroyed.
+//! that they replace do (pointers to objects are looked up first, but for calls that move data). The
+//! contract of each is that of C: pointers lead to objects of their types, and objects are not used
+//! after they are destroyed.
 
 #![allow(
     unsafe_op_in_unsafe_fn,
@@ -34,6 +35,7 @@ mod event;
 mod export;
 mod import;
 mod kernel;
+mod latest_time;
 mod layout;
 mod list;
 mod load;

@@ -16,7 +16,7 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_mr, ibv_pd},
-    object::{Object, User},
+    object::{Identity, Object, User},
     pd::Pd,
     sync::Mutex,
     translate::rights,
@@ -52,6 +52,10 @@ pub(crate) enum Region {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mr {
     type C = ibv_mr;
+
+    unsafe fn identity(c: *const ibv_mr) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 impl Region {
@@ -71,7 +75,7 @@ impl Region {
             if (*mr).lkey != lkey {
                 return None;
             }
-            let same_domain = (*(*mr).pd).handle == pd_handle;
+            let same_domain = Pd::get((*mr).pd).is_ok() && (*(*mr).pd).handle == pd_handle;
             Some(if same_domain { Mr::get(mr).map(Mr::shared) } else { Err(Errno(libc::EPERM)) })
         };
         command_file.find(find).unwrap_or(Err(Errno(libc::ENOENT)))
@@ -98,16 +102,12 @@ fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
     access & IBV_ACCESS_ON_DEMAND != 0 && address.is_null() && length == usize::MAX
 }
 
-/// `EINVAL` where the kernel has it: for no bytes, and for an address for peers whose offset in its
-/// page is not that of the memory.
+/// `EINVAL` where the kernel has it: for an address for peers whose offset in its page is not that
+/// of the memory.
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
-    if length == 0 || wraps || address as u64 % PAGE != iova % PAGE {
-        Err(Errno::INVAL)
-    } else {
-        Ok(())
-    }
+    if wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 impl Mr {

@@ -9,7 +9,7 @@ use roce_provider::{
     MemoryWindow,
     calls::Call,
     transport::{
-        mem::{Access, LKey, RKey, WindowBind, WindowId, WindowType},
+        mem::{Access, LKey, RKey, WindowBind, WindowType},
         qp::QpType,
         work::SendWr,
     },
@@ -18,7 +18,7 @@ use roce_provider::{
 use crate::{
     errno::{self, Errno, Result},
     layout::{consts::*, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_pd, ibv_qp},
-    object::{Object, User},
+    object::{Identity, Object, User},
     pd::Pd,
     qp::Qp,
     translate::{rights, wr},
@@ -29,13 +29,17 @@ use crate::{
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
     /// Deallocated when dropped.
-    _window: MemoryWindow,
+    window: MemoryWindow,
     _pd: User,
 }
 
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mw {
     type C = ibv_mw;
+
+    unsafe fn identity(c: *const ibv_mw) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mut ibv_mw {
@@ -55,7 +59,7 @@ pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, number: c_uint) -> *mu
             handle,
             r#type: number,
         };
-        Ok(Mw { c: UnsafeCell::new(c), _window: window, _pd: pd.users.add() }.into_raw())
+        Ok(Mw { c: UnsafeCell::new(c), window, _pd: pd.users.add() }.into_raw())
     }))
 }
 
@@ -65,17 +69,23 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     errno::status(free.map(|()| drop(Mw::from_raw(mw))))
 }
 
-/// Parameters of a bind request. `rkey` is the window's next key, one of its own.
+impl Mw {
+    /// The key of this window that has the low eight bits of `key`. They are all that a program
+    /// chooses; mlx5 and rxe do not look at the others either, and programs count keys up from
+    /// anywhere.
+    fn key_like(&self, key: u32) -> RKey {
+        RKey(self.window.rkey().0 & !0xFF | key & 0xFF)
+    }
+}
+
+/// Parameters of a bind request, by which the window gets a key with the low eight bits of `rkey`.
 pub(crate) unsafe fn bind(
     mw: *const ibv_mw,
     rkey: u32,
     info: &ibv_mw_bind_info,
 ) -> Result<WindowBind> {
-    if mw.is_null() || WindowId::of(RKey(rkey)) != WindowId::of(RKey((*mw).rkey)) {
-        return Err(Errno::INVAL);
-    }
     Ok(WindowBind {
-        rkey: RKey(rkey),
+        rkey: Mw::trust(mw)?.key_like(rkey),
         region: LKey(if info.mr.is_null() { 0 } else { (*info.mr).lkey }),
         address: info.addr,
         length: info.length,
@@ -91,7 +101,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
     mw: *mut ibv_mw,
     request: *mut ibv_mw_bind,
 ) -> c_int {
-    errno::status(Qp::get(qp).and_then(|qp| {
+    errno::status(Qp::trust(qp).and_then(|qp| {
         if request.is_null() || mw.is_null() {
             return Err(Errno::INVAL);
         }
@@ -102,6 +112,7 @@ pub(crate) unsafe extern "C" fn bind_mw(
             return Err(Errno::INVAL);
         }
         let bind = bind(mw, rkey, &bind_info)?;
+        let rkey = bind.rkey.0;
         let wr = SendWr::bind_window(wr_id, bind).with_flags(wr::flags(send_flags)?);
         qp.qp.post_send(&[wr]).map_err(|failed| failed.error)?;
         (*mw).rkey = rkey;

@@ -1,8 +1,54 @@
 //! Objects that programs hold by pointer.
 
-use std::{cell::UnsafeCell, sync::Arc};
+use std::{any::TypeId, cell::UnsafeCell, collections::BTreeMap, ffi::c_void, sync::Arc};
 
-use crate::errno::{Errno, Result};
+use crate::{
+    errno::{Errno, Result},
+    sync::Mutex,
+};
+
+/// Every object that the program holds, by its pointer: what is in no list is not looked at.
+static LIVE: Mutex<BTreeMap<usize, Live>> = Mutex::new(BTreeMap::new());
+
+struct Live {
+    kind: TypeId,
+    identity: Identity,
+}
+
+/// Members by which the kernel finds an object. A program that has overwritten one of them is told
+/// that there is no such object, as the kernel does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Identity {
+    context: usize,
+    handle: u32,
+}
+
+impl Identity {
+    pub(crate) fn new<C>(context: *mut C, handle: u32) -> Self {
+        Self { context: context.addr(), handle }
+    }
+}
+
+/// Notes an object that the program holds from now on.
+pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity) {
+    LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity });
+}
+
+/// Forgets one that it has given back.
+pub(crate) fn remove(pointer: *const c_void) {
+    LIVE.lock().remove(&pointer.addr());
+}
+
+/// Identity of an object that the program holds: `EINVAL` for null, `ENOENT` for what is none, or
+/// not one of this kind.
+pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
+    if pointer.is_null() {
+        return Err(Errno::INVAL);
+    }
+    let live = LIVE.lock();
+    let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
+    found.map(|live| live.identity).ok_or(Errno(libc::ENOENT))
+}
 
 /// An object that starts with the structure that programs see of it.
 ///
@@ -11,9 +57,17 @@ use crate::errno::{Errno, Result};
 ///
 /// # Safety
 /// `Self` is `repr(C)` and starts with `UnsafeCell<Self::C>`.
-pub(crate) unsafe trait Object: Sized {
+pub(crate) unsafe trait Object: Sized + 'static {
     /// Structure that programs see.
     type C;
+
+    /// What stands in the structure now.
+    ///
+    /// # Safety
+    /// The pointer is to such a structure.
+    unsafe fn identity(_: *const Self::C) -> Identity {
+        Identity::default()
+    }
 
     /// The structure that programs see.
     fn c(&self) -> *mut Self::C {
@@ -22,34 +76,61 @@ pub(crate) unsafe trait Object: Sized {
 
     /// Pointer for the program, which owns the object from then on.
     fn into_raw(self) -> *mut Self::C {
-        Box::into_raw(Box::new(self)).cast()
+        let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
+        // SAFETY: The object starts with its structure.
+        add::<Self>(pointer.cast(), unsafe { Self::identity(pointer) });
+        pointer
     }
 
-    /// The object behind a program's pointer; `EINVAL` for null.
+    /// The object behind a program's pointer: `EINVAL` for null; `ENOENT` for a pointer that is no
+    /// such object, or not any more, and for one whose [identity](Self::identity) the program has
+    /// overwritten.
     ///
     /// # Safety
-    /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
-    /// back](Self::from_raw). The reference is not used beyond the call that the program has made:
-    /// destroying an object during another call on it is as wrong as with any other library.
+    /// The reference is not used beyond the call that the program has made: destroying an object
+    /// during another call on it is as wrong as with any other library.
     unsafe fn get<'a>(pointer: *const Self::C) -> Result<&'a Self> {
-        // SAFETY: By the contract above; the object starts where its structure does.
-        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)
+        let identity = find::<Self>(pointer.cast())?;
+        // SAFETY: It is in the list, and so an object of this type.
+        if unsafe { Self::identity(pointer) } == identity {
+            // SAFETY: As above; the object starts where its structure does.
+            Ok(unsafe { &*pointer.cast::<Self>() })
+        } else {
+            Err(Errno(libc::ENOENT))
+        }
     }
 
     /// The same for a pointer that may be null.
     ///
+    /// # Errors
+    /// `ENOENT`, as above.
+    ///
     /// # Safety
     /// As for [`get`](Self::get).
-    unsafe fn get_optional<'a>(pointer: *const Self::C) -> Option<&'a Self> {
-        // SAFETY: As above.
-        unsafe { pointer.cast::<Self>().as_ref() }
+    unsafe fn get_optional<'a>(pointer: *const Self::C) -> Result<Option<&'a Self>> {
+        if pointer.is_null() {
+            return Ok(None);
+        }
+        // SAFETY: The same contract.
+        unsafe { Self::get(pointer) }.map(Some)
+    }
+
+    /// The same without a look at the list, for calls that move data; `EINVAL` for null.
+    ///
+    /// # Safety
+    /// The pointer is null, or [`into_raw`](Self::into_raw) gave it and it has not been [taken
+    /// back](Self::from_raw); and as for [`get`](Self::get).
+    unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
+        // SAFETY: By the contract above; the object starts where its structure does.
+        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)
     }
 
     /// Takes the object back from the program.
     ///
     /// # Safety
-    /// As for [`get`](Self::get), and the pointer, not null, is not used again.
+    /// [`get`](Self::get) has found the object, and the pointer is not used again.
     unsafe fn from_raw(pointer: *mut Self::C) -> Box<Self> {
+        remove(pointer.cast());
         // SAFETY: By the contract above, it came from `Box::into_raw` in `into_raw`.
         unsafe { Box::from_raw(pointer.cast()) }
     }

@@ -10,7 +10,7 @@ use crate::{
     errno::{self, Result},
     export::export,
     layout::{ibv_context, ibv_pd},
-    object::{Object, User, Users},
+    object::{Identity, Object, User, Users},
 };
 
 /// A protection domain as programs hold it.
@@ -28,6 +28,10 @@ pub(crate) struct Pd {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Pd {
     type C = ibv_pd;
+
+    unsafe fn identity(c: *const ibv_pd) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 impl Pd {

@@ -21,7 +21,7 @@ use crate::{
 };
 
 unsafe fn destination(ud: UdPart) -> Result<UdDestination> {
-    Ok(Ah::get(ud.ah)?.handle.to(Qpn::new(ud.remote_qpn), QKey(ud.remote_qkey)))
+    Ok(Ah::trust(ud.ah)?.handle.to(Qpn::new(ud.remote_qpn), QKey(ud.remote_qkey)))
 }
 
 /// Operation of a request, by its opcode (`enum ibv_wr_opcode`).
@@ -107,10 +107,14 @@ pub(crate) unsafe extern "C" fn post_send(
     bad_wr: *mut *mut ibv_send_wr,
 ) -> c_int {
     let mut next = wr;
-    let result = Qp::get(qp).and_then(|qp| {
+    let result = Qp::trust(qp).and_then(|qp| {
         qp.qp.post_send_with(|post| {
             while !next.is_null() {
-                post(&send_wr(qp, next)?)?;
+                let wr = send_wr(qp, next)?;
+                post(&wr)?;
+                if let SendOp::BindWindow(bind) = wr.op {
+                    (*(*next).bind_mw.mw).rkey = bind.rkey.0;
+                }
                 next = (*next).next;
             }
             Ok(())
@@ -125,7 +129,7 @@ pub(crate) unsafe extern "C" fn post_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let mut next = wr;
-    let result = Qp::get(qp).and_then(|qp| {
+    let result = Qp::trust(qp).and_then(|qp| {
         qp.qp.post_recv_with(|post| {
             while !next.is_null() {
                 post(&recv_wr(next, qp.caps.max_recv_sge)?)?;
@@ -143,7 +147,7 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
     bad_wr: *mut *mut ibv_recv_wr,
 ) -> c_int {
     let mut next = wr;
-    let result = Srq::get(srq).and_then(|srq| {
+    let result = Srq::trust(srq).and_then(|srq| {
         srq.srq.post_recv_with(|post| {
             while !next.is_null() {
                 post(&recv_wr(next, srq.max_sge)?)?;

@@ -7,6 +7,7 @@ use roce_provider::{
     calls::Call,
     transport::{
         addr::Gid,
+        mem::RKey,
         qp::{QpCaps, QpInfo, QpType},
         work::SendWr,
     },
@@ -18,10 +19,10 @@ use crate::{
     errno::{self, Errno},
     export::export,
     layout::{
-        consts::*, copy_sized, ibv_context, ibv_qp, ibv_qp_attr, ibv_qp_ex, ibv_qp_init_attr,
-        ibv_qp_init_attr_ex,
+        consts::*, copy_sized, ibv_context, ibv_mw, ibv_qp, ibv_qp_attr, ibv_qp_ex,
+        ibv_qp_init_attr, ibv_qp_init_attr_ex,
     },
-    object::{Object, User},
+    object::{Identity, Object, User},
     sync::Mutex,
     translate::qp::{QP_ATTR, attributes, type_to_c},
     xrc::Target,
@@ -50,12 +51,18 @@ pub(crate) struct Qp {
 // one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
+
+    unsafe fn identity(c: *const ibv_qp) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
 }
 
 /// Requests that have been made. After an error no more are.
 #[derive(Default)]
 pub(crate) struct Requests {
     pub(crate) wrs: Vec<SendWr>,
+    /// Windows that they bind, and the keys that those get.
+    pub(crate) keys: Vec<(*mut ibv_mw, RKey)>,
     pub(crate) error: Option<Errno>,
 }
 

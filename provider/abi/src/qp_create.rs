@@ -60,7 +60,12 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let send_cq = Cq::get(attr.send_cq)?;
     let is_initiator = qp_type == QpType::XrcInitiator;
     let recv_cq = if is_initiator { send_cq } else { Cq::get(attr.recv_cq)? };
-    let srq = Srq::get_optional(attr.srq);
+    let srq = Srq::get_optional(attr.srq)?;
+    // the kernel finds them by numbers that mean something in one context alone
+    let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
+    if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
+        return Err(Errno::INVAL);
+    }
     let mut caps = caps_from_c(&attr.cap);
     // Room for elements is room for as many bytes of inline data. Other devices give it, and there
     // are programs that send inline without having requested it.

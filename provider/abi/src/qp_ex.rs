@@ -113,7 +113,7 @@ pub(crate) fn set_operations(c: &mut ibv_qp_ex, qp_type: QpType, send_ops: u64) 
 }
 
 unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
-    Qp::get(qp).map_or(std::ptr::null_mut(), |object| {
+    Qp::trust(qp).map_or(std::ptr::null_mut(), |object| {
         if object.is_extended { qp.cast() } else { std::ptr::null_mut() }
     })
 }
@@ -136,11 +136,15 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = object(qp);
-    let Requests { wrs, error } = requests(object);
+    let Requests { wrs, keys, error } = requests(object);
     let result = match error.take() {
         Some(error) => Err(error),
         None => object.qp.post_send_all(wrs).map_err(|failed| failed.error.into()),
     };
+    if result.is_ok() {
+        keys.iter().for_each(|&(mw, rkey)| (*mw).rkey = rkey.0);
+    }
+    keys.clear();
     wrs.clear();
     object.batch.end();
     errno::status(result)
@@ -148,7 +152,8 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
     let object = object(qp);
-    let Requests { wrs, error } = requests(object);
+    let Requests { wrs, keys, error } = requests(object);
+    keys.clear();
     wrs.clear();
     *error = None;
     object.batch.end();
@@ -268,12 +273,18 @@ unsafe extern "C" fn wr_bind_mw(
     rkey: u32,
     info: *const ibv_mw_bind_info,
 ) {
-    push(qp, || Ok(SendOp::BindWindow(mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?)));
+    let mut key = None;
+    push(qp, || {
+        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?;
+        key = Some((mw, bind.rkey));
+        Ok(SendOp::BindWindow(bind))
+    });
+    requests(object(qp)).keys.extend(key);
 }
 
 unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u32, qkey: u32) {
     amend(qp, |_, wr| {
-        let to = Ah::get(ah)?.handle.to(Qpn::new(qpn), QKey(qkey));
+        let to = Ah::trust(ah)?.handle.to(Qpn::new(qpn), QKey(qkey));
         let (SendOp::Send { immediate } | SendOp::SendTo { immediate, .. }) = wr.op else {
             return Err(Errno::INVAL);
         };

@@ -18,7 +18,7 @@ use crate::{
         consts::*, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr, ibv_srq_init_attr,
         ibv_srq_init_attr_ex, read_sized,
     },
-    object::{Object, User, Users},
+    object::{Identity, Object, User, Users},
     pd::Pd,
     xrc::Xrcd,
 };
@@ -38,6 +38,17 @@ pub(crate) struct Srq {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Srq {
     type C = ibv_srq;
+
+    unsafe fn identity(c: *const ibv_srq) -> Identity {
+        Identity::new((*c).context, (*c).handle)
+    }
+}
+
+impl Srq {
+    /// The context that it was made in.
+    pub(crate) const fn context(&self) -> &Arc<ContextInner> {
+        &self.ctx
+    }
 }
 
 /// Makes one, and writes its sizes back. The limit is none of its beginnings, and has to be set

@@ -69,7 +69,7 @@ pub(crate) fn open(
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     let _call = Call::begin();
-    errno::pointer(Dev::get(device).and_then(|dev| {
+    errno::pointer(Dev::trust(device).and_then(|dev| {
         let command_file = CommandFile::new(dev)?;
         open(dev.open_or_down(), command_file, None)
     }))

@@ -47,6 +47,7 @@ pub(super) fn open_link(
         receive_buffer: _,
         source_ports: _,
         segments: _,
+        equal_keys,
         congestion,
         observer,
         faults,
@@ -77,12 +78,14 @@ pub(super) fn open_link(
         port_mtu: port.active_mtu,
         source_port: link.source_port(),
         read_budget: link.receive_buffer().map_or(u64::MAX, |bytes| bytes as u64 / 2),
+        equal_keys,
         congestion,
         pkeys,
         limits,
         cm,
         ..AdapterConfig::new(seed)
     };
+    config.cm.tells_records = link.sharing().is_some();
     if let Some(partition) = partition {
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }

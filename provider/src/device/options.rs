@@ -53,6 +53,11 @@ pub struct OpenOptions {
     ///
     /// [environment]: Self::from_environment
     pub congestion: CongestionConfig,
+    /// The L_Key and the R_Key of a region are equal, as on network cards and rxe. By default they
+    /// differ, so that who mixes them up notices, and who learns the one does not know the other.
+    /// In the C libraries they are equal unless the variable `ROCE_DISTINCT_KEYS` of the environment
+    /// is anything but empty or 0.
+    pub equal_keys: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets

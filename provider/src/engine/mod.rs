@@ -7,6 +7,7 @@
 //! polling has stopped, and takes over when it has.
 
 mod background;
+mod ended;
 mod failures;
 mod follow;
 mod fork;

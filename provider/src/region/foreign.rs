@@ -84,6 +84,10 @@ impl Memory for ForeignMemory {
         self.len as u64
     }
 
+    fn origin(&self) -> u64 {
+        self.address as u64
+    }
+
     fn read_at(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
         guard::read(self.at(offset, to.len())?, to)
     }

@@ -99,6 +99,9 @@ pub struct AdapterConfig {
     /// half of it leaves as several requests. Half of what the receiving socket holds is right: data
     /// that it does not hold is lost.
     pub read_budget: u64,
+    /// The L_Key and the R_Key of a region are equal, as on network cards and rxe: programs that
+    /// tell their peers the wrong one of the two work. By default they differ.
+    pub equal_keys: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
     /// Sizes.
@@ -122,6 +125,7 @@ impl AdapterConfig {
             pkeys: PKeyTable::default(),
             qpns: 2..=0xFF_FFFE,
             read_budget: u64::MAX,
+            equal_keys: false,
             congestion: CongestionConfig::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),

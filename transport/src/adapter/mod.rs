@@ -132,7 +132,7 @@ impl Adapter {
             srqs: SrqTable::default(),
             xrcds: Slab::new(),
             users: Users::default(),
-            regions: RegionTable::new(config.limits.max_mr),
+            regions: RegionTable::new(config.limits.max_mr, config.equal_keys),
             qps: Slab::new(),
             by_qpn: HashMap::default(),
             groups: Groups::default(),

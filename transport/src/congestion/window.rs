@@ -2,8 +2,8 @@
 //!
 //! Read first: RFC 5681 (slow start, congestion avoidance). It differs in what it counts (packets
 //! with their overhead in a receive buffer) and in how much a loss costs: the receiver goes back to
-//! what was lost, so that a loss is dearer than in TCP, and a window that was too large once grows
-//! slowly towards the size that was.
+//! what was lost, so that a loss is dearer than in TCP, and a window that a notification showed to be
+//! too large grows slowly towards the size that was.
 
 use super::LARGEST;
 
@@ -11,7 +11,7 @@ use super::LARGEST;
 const AFTER_LOSS: u64 = 7;
 /// Part of a window that is left after a notification, in tenths.
 const AFTER_NOTIFICATION: u64 = 8;
-/// Growth near the size at which something was lost, as a part of ordinary growth: one in so many.
+/// Growth near the size at which a notification came, as a part of ordinary growth: one in so many.
 const CAREFULLY: u64 = 8;
 
 /// See the [module's documentation](self).
@@ -22,7 +22,8 @@ pub(crate) struct Window {
     most: u64,
     /// Up to here it doubles with each round trip.
     threshold: u64,
-    /// Size at which something was lost last.
+    /// Size at which the last notification came. A loss alone says nothing of the size: a network
+    /// may lose packets whatever is under way.
     ceiling: u64,
     /// Growth that is too little for a byte yet.
     rest: u64,
@@ -78,8 +79,7 @@ impl Window {
 
     /// Something was lost while so many bytes were under way.
     pub(crate) fn on_loss(&mut self, taken: u64) {
-        self.ceiling = self.limit.min(taken).max(self.least);
-        self.shrink(self.ceiling * AFTER_LOSS / 10);
+        self.shrink(self.limit.min(taken) * AFTER_LOSS / 10);
     }
 
     /// Nothing has been acknowledged for so long that all that was under way counts as lost.
@@ -90,6 +90,7 @@ impl Window {
 
     /// The receiver, or a switch on the way, is about to lose something.
     pub(crate) fn on_notification(&mut self) {
+        self.ceiling = self.limit;
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
     }
 
@@ -131,12 +132,12 @@ mod tests {
     #[test]
     fn it_grows_carefully_near_the_size_that_was_too_large() {
         let mut window = Window::new(START, LARGEST, MOST);
-        window.on_loss(START);
+        window.on_notification();
         let rounds = (0..).take_while(|_| {
             round(&mut window);
             window.limit() < START
         });
-        // 14 to 17.5 packets one by one, and the rest eight times as slowly
+        // 16 to 17.5 packets one by one, and the rest eight times as slowly
         let rounds = rounds.count();
         assert!((15..40).contains(&rounds), "{rounds}");
     }

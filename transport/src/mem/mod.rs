@@ -51,6 +51,14 @@ pub trait Memory: Send + Sync {
         None
     }
 
+    /// A number for the first byte, which those after it follow: where it lies. Memory that shows
+    /// the same bytes says the same of them, so that a READ is known to be of what a WRITE changes.
+    /// By default of the [`words`](Memory::words), or else one that no other memory has.
+    fn origin(&self) -> u64 {
+        let own = || core::ptr::from_ref(self).addr();
+        self.words().map_or_else(own, |words| words.as_ptr().addr()) as u64
+    }
+
     /// The word at `offset`.
     ///
     /// # Errors

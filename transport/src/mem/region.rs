@@ -202,6 +202,14 @@ impl Region {
         if inside { Ok(()) } else { Err(AccessError::Bounds { key, address, length }) }
     }
 
+    /// A number for the byte at `address`, whose range was checked, that it has in every region and
+    /// window that shows it.
+    pub(crate) fn origin(&self, address: u64) -> u64 {
+        let inside = self.inside.as_ref().map_or(0, |inside| inside.offset);
+        let offset = address.wrapping_sub(self.address).wrapping_add(inside);
+        self.memory.origin().wrapping_add(offset)
+    }
+
     /// Reads bytes whose range was checked when the request was taken; the region may have been
     /// deregistered since.
     pub(crate) fn read(&self, address: u64, to: &mut [u8]) -> Result<(), AccessError> {

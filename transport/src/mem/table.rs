@@ -70,25 +70,29 @@ pub enum RegisterError {
     InUse,
 }
 
-/// Every region of an adapter, and every memory window. A region has two entries, one a key; the
-/// keys differ and are random. A window owns all 256 keys that differ from its own in the last
-/// eight bits, which its owner may choose.
+/// Every region of an adapter, and every memory window. A region has an entry for each of its keys,
+/// which are random, and differ unless they are to be equal. A window owns all 256 keys that differ
+/// from its own in the last eight bits, which its owner may choose.
 pub(crate) struct RegionTable {
     by_key: HashMap<u32, Arc<Region>, IdHasher>,
     pub(super) windows: HashMap<WindowId, Window, IdHasher>,
     quarantine: VecDeque<u32>,
     quarantined: HashMap<u32, (), IdHasher>,
+    regions: usize,
     max: usize,
+    equal_keys: bool,
 }
 
 impl RegionTable {
-    pub(crate) fn new(max: usize) -> Self {
+    pub(crate) fn new(max: usize, equal_keys: bool) -> Self {
         Self {
             by_key: HashMap::default(),
             windows: HashMap::default(),
             quarantine: VecDeque::new(),
             quarantined: HashMap::default(),
+            regions: 0,
             max,
+            equal_keys,
         }
     }
 
@@ -99,11 +103,12 @@ impl RegionTable {
         rng: &mut ChaCha12Rng,
     ) -> Result<Arc<Region>, RegisterError> {
         check(&attr)?;
-        if self.by_key.len() / 2 >= self.max {
+        if self.regions >= self.max {
             return Err(RegisterError::TooMany(self.max));
         }
         let lkey = self.fresh_key(rng, 0);
-        let rkey = self.fresh_key(rng, lkey);
+        let rkey = if self.equal_keys { lkey } else { self.fresh_key(rng, lkey) };
+        self.regions += 1;
         Ok(self.insert(pd, attr, LKey(lkey), RKey(rkey)))
     }
 
@@ -155,9 +160,11 @@ impl RegionTable {
             return false;
         }
         region.revoke();
+        self.regions -= 1;
         for key in [region.lkey.0, region.rkey.0] {
-            self.by_key.remove(&key);
-            self.quarantine(key);
+            if self.by_key.remove(&key).is_some() {
+                self.quarantine(key);
+            }
         }
         true
     }
@@ -257,7 +264,7 @@ mod tests {
     const PD: PdId = PdId(0);
 
     fn table() -> (RegionTable, ChaCha12Rng) {
-        (RegionTable::new(2), ChaCha12Rng::from_seed([7; 32]))
+        (RegionTable::new(2, false), ChaCha12Rng::from_seed([7; 32]))
     }
 
     fn attr(address: u64, access: Access) -> MrAttr {
@@ -300,6 +307,27 @@ mod tests {
                 check(key, PD, address, length, Access::REMOTE_READ),
                 Err(AccessError::Bounds { key: key.0, address, length })
             );
+        }
+    }
+
+    #[test]
+    fn equal_keys_serve_both_sides() {
+        let (_, mut rng) = table();
+        let mut table = RegionTable::new(2, true);
+        let user = User { pd: PD, qpn: Qpn::new(2) };
+        for _ in 0..3 {
+            let all = [0, 1]
+                .map(|_| table.register(PD, attr(0x1000, Access::REMOTE_READ), &mut rng).unwrap());
+            let full = table.register(PD, attr(0, Access::empty()), &mut rng).map(|_| ());
+            assert_eq!(full, Err(RegisterError::TooMany(2)));
+            for region in all {
+                let (lkey, rkey) = (region.lkey(), region.rkey());
+                assert_eq!(lkey.0, rkey.0);
+                assert!(table.local(lkey).is_some());
+                assert!(table.remote(rkey, user, 0x1000, 1, Access::REMOTE_READ).is_ok());
+                assert!(table.deregister(&region));
+                assert!(table.local(lkey).is_none() && !table.is_free(lkey.0));
+            }
         }
     }
 

@@ -199,9 +199,21 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
+        self.complete_recv_in(self.recv_cq.as_ref(), wr_id, result, solicited, env);
+    }
+
+    /// The same in a completion queue that may have been another when the request was taken.
+    pub(super) fn complete_recv_in(
+        &self,
+        cq: Option<&Arc<CompletionQueue>>,
+        wr_id: u64,
+        result: Result<WcOk, WcError>,
+        solicited: bool,
+        env: &mut Env<'_>,
+    ) {
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
         self.completion_counters.count(CountedOps::RECV, bytes);
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.recv_cq.as_ref(), wc, &self.validity, solicited);
+        env.complete(cq, wc, &self.validity, solicited);
     }
 }

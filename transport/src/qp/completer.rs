@@ -33,10 +33,18 @@ impl Requester {
             return Disposition::Dropped(reason);
         }
         match aeth.syndrome {
-            Syndrome::Ack { .. } => match self.acknowledge(psn.plus(1), common, env) {
-                (completed, Gap::No) => Disposition::Acknowledged { completed },
-                (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
-            },
+            Syndrome::Ack { .. } => {
+                let was_repeated = self.probe.has_repeated(psn);
+                match self.acknowledge(psn.plus(1), common, env) {
+                    (completed, Gap::No) => {
+                        if was_repeated {
+                            self.repeat_rest(env);
+                        }
+                        Disposition::Acknowledged { completed }
+                    }
+                    (_, Gap::Yes) => self.on_gap(Disposition::Acknowledged { completed: 0 }, env),
+                }
+            }
             // the latter belongs to the reliable datagram service, which does not exist in RoCE;
             // both say nothing, not even that something arrived
             Syndrome::Reserved(_) | Syndrome::Nak(NakCode::InvalidRdRequest) => {
@@ -106,7 +114,9 @@ impl Requester {
             }
             _ => None,
         };
-        let stored = data.map(|data| wqe.write(u64::from(offset), data));
+        // Like an adapter, it looks at the list only now: the peer has carried the request out.
+        let allowed = if index == 0 { wqe.check_local(common.pd) } else { Ok(()) };
+        let stored = data.map(|data| allowed.and_then(|()| wqe.write(u64::from(offset), data)));
         match stored {
             Some(Ok(())) => {}
             Some(Err(error)) => self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error)),
@@ -184,6 +194,17 @@ impl Requester {
         let waits = outstanding && self.retry.is_running();
         self.probe.on_progress(self.oldest_unacked, waits, env.now);
         self.lift_cursor();
+    }
+
+    /// The acknowledgement of a repeated packet goes no further: what was sent behind it has been
+    /// dropped behind a gap.
+    fn repeat_rest(&mut self, env: &Env<'_>) {
+        let psn = self.oldest_unacked;
+        if psn.is_before(self.sent_end) {
+            self.flight.on_loss();
+            self.retry.note_resent(psn, env.now);
+            self.recover(Verdict::Again, psn);
+        }
     }
 
     /// An answer to something later shows that the oldest READ's data, or a part of it, was lost:

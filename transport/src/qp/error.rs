@@ -143,10 +143,9 @@ pub enum PostError {
     /// Longer than any message may be.
     #[error("a message of more than 2^30 bytes")]
     TooLong,
-    /// The address handle belongs to another protection domain than the queue pair.
-    #[error("the address handle is of another protection domain than the queue pair")]
-    ForeignAddressHandle,
-    /// The operation does not exist in this service.
+    /// A message without a destination to a datagram queue pair, one with a destination to another,
+    /// or a window for a datagram queue pair. Other operations that the service does not have
+    /// complete in error.
     #[error("a {0} queue pair has no such operation")]
     WrongOperation(QpType),
 }

@@ -3,19 +3,21 @@
 //! Read first: InfiniBand volume 1, 9.4 (transport functions), 9.7.4.1 (responder checks).
 
 use alloc::sync::Arc;
+use core::mem::replace;
 
 use super::{
     attr::MAX_MESSAGE,
     common::{Common, Env},
     replay::{Remembered, RememberedOp},
-    responder::{Attempt, Message, ReadReply, Refused, Responder},
+    reply::{Attempt, ReadReply},
+    responder::{Message, Refused, Responder},
 };
 use crate::{
     event::Refusal,
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{CountedOps, Placement, WcOk, WcOpcode},
+    work::{CountedOps, Placement, RecvWqe, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -105,6 +107,13 @@ impl Responder {
             _ => return Err(Refused::invalid(Refusal::OpcodeOrder)),
         }
         Self::check_length(place, packet.payload.len(), common)?;
+        let invalidated = match packet.headers.ext() {
+            Ext::Ieth(InvalidateEth(key)) => Some(*key),
+            _ => None,
+        };
+        if invalidated.is_some_and(|key| self.behind.is_being_read(&self.replies, key)) {
+            return Err(Refused::BehindRead);
+        }
         if place.starts() {
             let wqe = self.take(common, env).ok_or(Refused::NotReady)?;
             let allowed = wqe.check();
@@ -118,21 +127,31 @@ impl Responder {
         if end > wqe.length || end > u64::from(MAX_MESSAGE) {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
-        wqe.write(*received, packet.payload).map_err(|error| {
+        let mut kept = true;
+        let looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
+            kept &= self.behind.keep(&self.replies, (region, address, length as u64), common);
+            Ok(())
+        });
+        if !kept {
+            if place.starts()
+                && let Message::Send { wqe, .. } = replace(&mut self.message, Message::None)
+            {
+                self.receives(common, env).put_back(wqe);
+            }
+            return Err(Refused::BehindRead);
+        }
+        looked.and_then(|()| wqe.write(*received, packet.payload)).map_err(|error| {
             Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
         })?;
         *received = end;
         if place.ends() {
-            let invalidated = match packet.headers.ext() {
-                Ext::Ieth(InvalidateEth(key)) => Some(*key),
-                _ => None,
-            };
+            let id = wqe.id;
             if let Some(key) = invalidated {
                 env.regions.invalidate(key, common.user()).map_err(Refused::Invalidate)?;
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
-            common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+            self.behind.complete(id, ok, packet.headers.bth().solicited, common, env);
             self.message = Message::None;
         }
         Ok(())
@@ -153,7 +172,13 @@ impl Responder {
         let payload = packet.payload;
         Self::check_length(place, payload.len(), common)?;
         if let Some(reth) = reth {
-            let region = Self::target(&reth, Access::REMOTE_WRITE, common, env)?;
+            let region = match Self::target(&reth, Access::REMOTE_WRITE, common, env) {
+                Err(refused) if packet.headers.ext().immediate().is_some() => {
+                    let wqe = self.take(common, env);
+                    return Err(self.refuse_immediate(wqe, refused));
+                }
+                region => region?,
+            };
             self.message = Message::Write {
                 region,
                 address: reth.virtual_address,
@@ -161,11 +186,23 @@ impl Responder {
                 length: reth.dma_length,
             };
         }
-        let Message::Write { done, length, .. } = &self.message else { return Ok(()) };
+        let Message::Write { region, address, done, length } = &self.message else {
+            return Ok(());
+        };
         let left = (*length - *done) as usize;
         let adds_up = if place.ends() { payload.len() == left } else { payload.len() < left };
         if !adds_up {
             return Err(Refused::invalid(Refusal::Length));
+        }
+        let address = address.wrapping_add(u64::from(*done));
+        let changing = region.as_ref().map(|region| (&**region, address, payload.len() as u64));
+        if let Some(changing) = changing
+            && !self.behind.keep(&self.replies, changing, common)
+        {
+            if place.starts() {
+                self.message = Message::None;
+            }
+            return Err(Refused::BehindRead);
         }
         // With immediate data the last packet needs a receive request; without one it is not
         // carried out at all.
@@ -191,14 +228,11 @@ impl Responder {
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
                 let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
-                common.complete_recv(wqe.id, Ok(ok), packet.headers.bth().solicited, env);
+                self.behind.complete(wqe.id, ok, packet.headers.bth().solicited, common, env);
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {
-                if let Some(wqe) = receive {
-                    self.receives(common, env).put_back(wqe);
-                }
-                return Err(Refused::access(error));
+                return Err(self.refuse_immediate(receive, Refused::access(error)));
             }
         }
         if place.ends() {
@@ -206,6 +240,15 @@ impl Responder {
             common.completion_counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())
+    }
+
+    /// A WRITE is refused at the packet with its immediate data. The receive request that this
+    /// would have completed, if there is one, fails with it.
+    fn refuse_immediate(&mut self, wqe: Option<RecvWqe>, refused: Refused) -> Refused {
+        if let Some(wqe) = wqe {
+            self.message = Message::Send { wqe, received: 0 };
+        }
+        refused
     }
 
     fn read(
@@ -249,6 +292,11 @@ impl Responder {
             8,
             Access::REMOTE_ATOMIC,
         );
+        if let Ok(region) = region
+            && !self.behind.keep(&self.replies, (region, eth.virtual_address, 8), common)
+        {
+            return Err(Refused::BehindRead);
+        }
         let operation = bth.opcode.operation();
         let found = region
             .and_then(|region| match operation {
@@ -289,6 +337,11 @@ impl Responder {
         }
         let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
         let value = u64::from_ne_bytes(*value);
+        if let Some(region) = &region
+            && !self.behind.keep(&self.replies, (region, reth.virtual_address, 8), common)
+        {
+            return Err(Refused::BehindRead);
+        }
         let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
         stored.map_err(Refused::access)?;
         self.placement_ack(psn);

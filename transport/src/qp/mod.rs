@@ -6,6 +6,7 @@
 //! turns them into bytes.
 
 mod attr;
+mod behind;
 mod common;
 mod completer;
 mod congestion;
@@ -19,6 +20,7 @@ mod probe;
 mod read;
 mod reliability;
 mod replay;
+mod reply;
 mod requester;
 mod responder;
 mod retry;
@@ -46,7 +48,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{CountedOps, Data, RecvWr, SendOp, SendWqe, SendWr, UdDestination, WcError},
+    work::{CountedOps, Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -96,22 +98,19 @@ impl Qp {
         if matches!(state, State::Reset | State::Init | State::Rtr) {
             return Err(PostError::State(state));
         }
+        // other operations that the service does not have fail in their turn, as on adapters
         let fits = match wr.op {
             SendOp::SendTo { .. } => qp_type == QpType::Ud,
-            SendOp::Send { .. } | SendOp::Write { .. } => qp_type != QpType::Ud,
-            SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => qp_type != QpType::Ud,
-            _ => qp_type.is_reliable(),
+            SendOp::Send { .. } | SendOp::BindWindow(_) | SendOp::LocalInvalidate { .. } => {
+                qp_type != QpType::Ud
+            }
+            _ => true,
         };
         if !fits {
             return Err(PostError::WrongOperation(qp_type));
         }
         if wr.remote_srq.is_some() != (qp_type == QpType::XrcInitiator && !wr.op.is_local()) {
             return Err(PostError::RemoteSrq);
-        }
-        if let SendOp::SendTo { to: UdDestination { pd: Some(pd), .. }, .. } = wr.op
-            && pd != self.common.pd
-        {
-            return Err(PostError::ForeignAddressHandle);
         }
         match &wr.data {
             data if wr.op.is_bare() && data.length() > 0 => return Err(PostError::NoBytes),
@@ -331,6 +330,7 @@ impl Qp {
                 Ok(length) => {
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
+                        self.responder.behind.complete_answered(&self.common, env);
                     }
                     if let Some(bytes) = response.ends_read {
                         let counters = &self.common.completion_counters;
@@ -345,6 +345,8 @@ impl Qp {
                         self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
                         env.events.push_back(event);
                         self.enter_error(env);
+                    } else {
+                        self.responder.behind.complete_answered(&self.common, env);
                     }
                 }
             }
@@ -430,6 +432,7 @@ impl Qp {
         self.rate = Rate::default();
         self.common.state = State::Err;
         self.flush_sends(env);
+        self.responder.behind.flush(&self.common, env);
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }

@@ -7,6 +7,11 @@
 //! neither the retry counter nor the acknowledge timer, so that the errors of 9.9.2.4.1 come when
 //! they did.
 //!
+//! A responder that has sent a NAK sends no other for the same gap (9.7.5.2.8): when the NAK is
+//! lost, or what was sent again for it, it drops a repeat of the last packet in silence. So where
+//! a gap is known, and after a probe without an answer, it is the oldest packet that is repeated.
+//! If its acknowledgement goes no further, what was sent behind it has been dropped.
+//!
 //! The round-trip time is smoothed as in RFC 6298; a packet that was sent twice is not measured
 //! (Karn's rule): the wait stays as long as the last probe's until one is.
 
@@ -36,6 +41,8 @@ pub(crate) struct Probe {
     deadline: Option<Instant>,
     /// The deadline has passed, and the probe has not left yet.
     is_due: bool,
+    /// The oldest packet, which the last probe repeated.
+    repeated: Option<Psn>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +71,7 @@ impl Probe {
             self.doubled = 0;
         }
         self.sent = 0;
+        self.repeated = None;
         self.stop();
         if waits {
             self.start(now);
@@ -104,6 +112,21 @@ impl Probe {
         self.doubled = (self.doubled + 1).min(LONGEST);
         self.start(now);
         true
+    }
+
+    /// True if the probe that was taken is the first one since the last progress.
+    pub(crate) const fn is_first(&self) -> bool {
+        self.sent == 1
+    }
+
+    /// The probe that was taken repeats the oldest packet.
+    pub(crate) const fn note_repeated(&mut self, oldest: Psn) {
+        self.repeated = Some(oldest);
+    }
+
+    /// True if `psn` is the oldest packet and a probe has repeated it.
+    pub(crate) fn has_repeated(&self, psn: Psn) -> bool {
+        self.repeated == Some(psn)
     }
 
     fn start(&mut self, now: Instant) {

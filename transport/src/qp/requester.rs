@@ -24,7 +24,6 @@ use super::{
 };
 use crate::{
     congestion::{OVERHEAD, WindowConfig},
-    ids::PdId,
     mem::AccessError,
     psn::Psn,
     time::{Instant, ack_timeout},
@@ -271,15 +270,22 @@ impl Requester {
         Some(request)
     }
 
-    /// The last packet that was sent, again, if its answer is overdue.
+    /// A packet that was sent, again, if an answer is overdue: the last one, or the oldest one if
+    /// the responder may be silent for any other.
     fn next_probe(&mut self, common: &Common, env: &mut Env<'_>) -> Option<RequestPacket> {
         if !self.probe.take(env.now) || self.outstanding() == 0 {
             return None;
         }
-        let last = self.sent_end.previous();
-        let (number, wqe) = self.queue.find(last)?;
+        let oldest = self.oldest_unacked;
+        let repeated = if self.probe.is_first() && !self.retry.is_resent(oldest) {
+            self.sent_end.previous()
+        } else {
+            self.probe.note_repeated(oldest);
+            oldest
+        };
+        let (number, wqe) = self.queue.find(repeated)?;
         // a READ is asked for again from what has not arrived
-        let from = if wqe.awaits_data() { self.oldest_unacked } else { last };
+        let from = if wqe.awaits_data() { oldest } else { repeated };
         let packet = from.after(wqe.first_psn).unwrap_or(0);
         let psn = wqe.first_psn.plus(packet);
         let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
@@ -364,7 +370,7 @@ impl Requester {
         if waits {
             return false;
         }
-        if let Err(error) = check(wqe, max_reads, common.pd) {
+        if let Err(error) = check(wqe, max_reads, common) {
             wqe.failed = Some(error);
             return false;
         }
@@ -451,7 +457,18 @@ impl Requester {
 }
 
 /// Checks a request before anything of it is sent.
-fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
+fn check(wqe: &SendWqe, max_reads: u32, common: &Common) -> Result<(), WcError> {
+    let Common { qp_type, pd, .. } = *common;
+    let unreliable = matches!(
+        wqe.op,
+        SendOp::Send { .. }
+            | SendOp::Write { .. }
+            | SendOp::BindWindow(_)
+            | SendOp::LocalInvalidate { .. }
+    );
+    if !unreliable && !qp_type.is_reliable() {
+        return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::WrongOperation });
+    }
     if wqe.op.takes_slot() && max_reads == 0 {
         return Err(WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoReadsAllowed });
     }
@@ -464,6 +481,10 @@ fn check(wqe: &SendWqe, max_reads: u32, pd: PdId) -> Result<(), WcError> {
             status: WcStatus::LocLenErr,
             cause: Cause::NotAWord { length: wqe.length },
         });
+    }
+    // what an answer is written to is looked at when it comes
+    if wqe.awaits_data() {
+        return Ok(());
     }
     wqe.check_local(pd)
         .map_err(|error| WcError { status: WcStatus::LocProtErr, cause: Cause::Access(error) })

@@ -3,14 +3,16 @@
 //! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.7.5.1
 //! (generating responses), 9.9.3 (responder error behaviour).
 
-use alloc::{collections::VecDeque, sync::Arc};
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
 
 use super::{
     attr::ResponderAttr,
+    behind::Behind,
     common::{Common, Env},
     error::PostError,
     packet::OutgoingPacket,
     replay::{PLACED, Placements, Remembered, RememberedOp, ReplayRing},
+    reply::{Attempt, ReadReply, Reply},
 };
 use crate::{
     event::{Disposition, DropReason, Event, Refusal},
@@ -41,48 +43,6 @@ pub(super) enum Message {
     },
 }
 
-/// An answer that waits to be sent.
-#[derive(Debug)]
-enum Reply {
-    Acknowledge {
-        psn: Psn,
-        aeth: Aeth,
-    },
-    Read(ReadReply),
-    Atomic {
-        psn: Psn,
-        aeth: Aeth,
-        found: u64,
-        attempt: Attempt,
-    },
-    /// To an ATOMIC WRITE or a FLUSH.
-    Placed {
-        psn: Psn,
-        aeth: Aeth,
-    },
-}
-
-/// Place of an answer with data: first to its request or not. What was agreed on limits the first
-/// ones; the repeats have a limit of their own, so that they take no place from a new request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Attempt {
-    First,
-    Repeat,
-}
-
-/// The answer to a READ, sent up to packet `next`.
-#[derive(Debug)]
-pub(super) struct ReadReply {
-    first_psn: Psn,
-    packets: u32,
-    next: u32,
-    region: Option<Arc<Region>>,
-    address: u64,
-    length: u32,
-    msn: Msn,
-    attempt: Attempt,
-}
-
 /// The receive queue of a queue pair and how far its peer has come.
 #[derive(Debug)]
 pub(crate) struct Responder {
@@ -101,7 +61,8 @@ pub(crate) struct Responder {
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
     pub(super) placements: Placements,
-    replies: VecDeque<Reply>,
+    pub(super) replies: VecDeque<Reply>,
+    pub(super) behind: Behind,
     pub(super) min_rnr_timer: u8,
 }
 
@@ -121,10 +82,18 @@ pub(super) enum Outcome {
 pub(super) struct Response {
     outgoing: OutgoingPacket,
     psn: Psn,
-    source: Option<(Arc<Region>, u64)>,
+    source: Source,
     attempt: Attempt,
     /// Length of the READ that this is the last answer to, if that was not given before.
     pub(super) ends_read: Option<u32>,
+}
+
+/// Data of a response packet.
+enum Source {
+    Nothing,
+    Memory(Arc<Region>, u64),
+    /// As it was before something behind the READ changed it.
+    Kept(Box<[u8]>),
 }
 
 /// Reason why a request in sequence is not carried out.
@@ -132,6 +101,9 @@ pub(super) enum Refused {
     NotReady,
     /// Too many answers wait; the peer will ask again.
     Busy,
+    /// It would change what a READ before it has yet to send; the peer is asked for it again when
+    /// that has left.
+    BehindRead,
     /// All of it was carried out but the invalidation of a key: the peer gets its acknowledgement,
     /// and then no more.
     Invalidate(AccessError),
@@ -179,6 +151,7 @@ impl Responder {
             replay: ReplayRing::default(),
             placements: Placements::default(),
             replies: VecDeque::new(),
+            behind: Behind::default(),
             min_rnr_timer: 0,
         }
     }
@@ -206,6 +179,7 @@ impl Responder {
         self.nak_sent = false;
         self.ahead = None;
         self.replies.clear();
+        self.behind = Behind::default();
     }
 
     pub(crate) const fn expected(&self) -> Psn {
@@ -271,6 +245,7 @@ impl Responder {
     /// Nothing more is answered: the owner has put the queue pair into the error state.
     pub(crate) fn forget_replies(&mut self) {
         self.replies.clear();
+        self.behind.forget_reads();
     }
 
     // Requests.
@@ -300,6 +275,11 @@ impl Responder {
                         self.nak_sent = waiting.is_some();
                         self.replies.extend(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
+                    }
+                    Err(Refused::BehindRead) => {
+                        env.counters.sequence_naks_sent += 1;
+                        let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+                        Outcome::Done(self.nak(syndrome, Refusal::UnansweredRead))
                     }
                     Err(Refused::Invalidate(error)) => {
                         self.fail_invalidation(packet, error, common, env)
@@ -374,6 +354,7 @@ impl Responder {
             self.acknowledge(bth.psn, self.msn);
         }
         let refusal = Refusal::Invalidate(error);
+        self.behind.complete_all(common, env);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
@@ -442,9 +423,7 @@ impl Responder {
         // an answer to the same READ that is still being sent starts over instead of being sent
         // twice
         let under_way = self.replies.iter().enumerate().find_map(|(at, reply)| match reply {
-            Reply::Read(read) if psn.after(read.first_psn).is_some_and(|n| n < read.packets) => {
-                Some((at, read.attempt))
-            }
+            Reply::Read(read) if read.holds(psn) => Some((at, read.attempt)),
             _ => None,
         });
         match under_way {
@@ -522,6 +501,7 @@ impl Responder {
 
     pub(super) fn push_read(&mut self, reply: ReadReply) {
         self.replies.push_back(Reply::Read(reply));
+        self.behind.queued += 1;
     }
 
     /// Everything before `expected` can be acknowledged: the last request was no READ.
@@ -566,6 +546,7 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
+        self.behind.complete_all(common, env);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
@@ -585,7 +566,8 @@ impl Responder {
         let status = match (refusal, code) {
             (Refusal::BufferTooSmall, _) => WcStatus::LocLenErr,
             (Refusal::LocalBuffer(_), _) => WcStatus::LocProtErr,
-            (_, NakCode::RemoteAccessError) => WcStatus::RemAccessErr,
+            // of a WRITE with immediate data
+            (Refusal::Access(_), _) => WcStatus::LocAccessErr,
             _ => WcStatus::RemInvReqErr,
         };
         common.complete_recv(
@@ -611,17 +593,17 @@ impl Responder {
             Reply::Acknowledge { psn, aeth } => {
                 let (psn, aeth) = (*psn, *aeth);
                 self.replies.pop_front();
-                (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, None)
+                (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, Source::Nothing)
             }
             Reply::Atomic { psn, aeth, found, .. } => {
                 let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
                 self.replies.pop_front();
-                (psn, Operation::AtomicAcknowledge, ext, 0, None)
+                (psn, Operation::AtomicAcknowledge, ext, 0, Source::Nothing)
             }
             Reply::Placed { psn, aeth } => {
                 let (psn, aeth) = (*psn, *aeth);
                 self.replies.pop_front();
-                (psn, Operation::ReadResponseOnly, Ext::Aeth(aeth), 0, None)
+                (psn, Operation::ReadResponseOnly, Ext::Aeth(aeth), 0, Source::Nothing)
             }
             Reply::Read(read) => {
                 let index = read.next;
@@ -634,16 +616,21 @@ impl Responder {
                     PacketPosition::Only => (Operation::ReadResponseOnly, aeth),
                 };
                 let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
-                let source = read
-                    .region
-                    .clone()
-                    .map(|region| (region, read.address.wrapping_add(u64::from(offset))));
                 let psn = read.first_psn.plus(index);
+                let source = match (self.behind.take(psn, payload), &read.region) {
+                    (Some(bytes), _) => Source::Kept(bytes),
+                    (None, Some(region)) => {
+                        let address = read.address.wrapping_add(u64::from(offset));
+                        Source::Memory(region.clone(), address)
+                    }
+                    (None, None) => Source::Nothing,
+                };
                 attempt = read.attempt;
                 read.next += 1;
                 if read.next == read.packets {
                     ends_read = (attempt == Attempt::First).then_some(read.length);
                     self.replies.pop_front();
+                    self.behind.on_answered(&self.replies);
                 }
                 (psn, operation, ext, payload, source)
             }
@@ -673,36 +660,27 @@ impl Responder {
             // only the foremost is ever begun and not ended
             if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
                 self.replies.pop_front();
+                self.behind.on_answered(&self.replies);
             }
             let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: self.msn };
             self.replies.push_front(Reply::Acknowledge { psn: response.psn, aeth });
             return None;
         }
-        self.replies.clear();
+        self.forget_replies();
         self.push_nak(response.psn, Syndrome::Nak(code));
         Some(event_of(code, common.qpn, Refusal::Access(error)))
-    }
-}
-
-impl ReadReply {
-    pub(super) fn new(
-        first_psn: Psn,
-        reth: &Reth,
-        packets: u32,
-        region: Option<Arc<Region>>,
-        msn: Msn,
-        attempt: Attempt,
-    ) -> Self {
-        let (address, length) = (reth.virtual_address, reth.dma_length);
-        Self { first_psn, packets, next: 0, region, address, length, msn, attempt }
     }
 }
 
 impl Response {
     pub(super) fn write(&self, slot: &mut [u8]) -> Result<usize, AccessError> {
         self.outgoing.write(slot, |payload| match &self.source {
-            Some((region, address)) => region.read(*address, payload),
-            None => Ok(()),
+            Source::Nothing => Ok(()),
+            Source::Memory(region, address) => region.read(*address, payload),
+            Source::Kept(bytes) => {
+                payload.copy_from_slice(bytes);
+                Ok(())
+            }
         })
     }
 }

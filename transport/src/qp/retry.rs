@@ -87,10 +87,20 @@ impl Retry {
         }
         let verdict = self.spend();
         if verdict == Verdict::Again {
-            self.resent_from = Some(psn);
-            self.put_off(now);
+            self.note_resent(psn, now);
         }
         verdict
+    }
+
+    /// All from `psn` on is being sent again.
+    pub(crate) fn note_resent(&mut self, psn: Psn, now: Instant) {
+        self.resent_from = Some(psn);
+        self.put_off(now);
+    }
+
+    /// True if `psn` was sent again because it was lost, and is the oldest since.
+    pub(crate) fn is_resent(&self, psn: Psn) -> bool {
+        self.resent_from == Some(psn)
     }
 
     /// Data arrived that was not asked for any more, or comes behind a gap. The peer is alive, and

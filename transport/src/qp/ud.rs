@@ -51,12 +51,17 @@ fn write(
     slot: &mut [u8],
     env: &Env<'_>,
 ) -> Result<Built, WcError> {
-    let no_route = WcError { status: WcStatus::LocQpOpErr, cause: Cause::NoRoute };
+    let error = |cause| WcError { status: WcStatus::LocQpOpErr, cause };
+    let no_route = error(Cause::NoRoute);
     let Some(wqe @ SendWqe { op: SendOp::SendTo { to, immediate }, length, .. }) =
         requester.queue.oldest()
     else {
-        return Err(no_route); // posting lets nothing else in
+        return Err(error(Cause::WrongOperation));
     };
+    // C10-10
+    if to.pd.is_some_and(|pd| pd != common.pd) {
+        return Err(error(Cause::ForeignAddressHandle));
+    }
     let limit = env.gids.port_mtu().bytes();
     if *length > limit {
         return Err(WcError {

@@ -205,6 +205,10 @@ pub enum Cause {
     Refused(Refusal),
     /// The address handle names a GID index that does not exist, or one of another address family.
     NoRoute,
+    /// The address handle belongs to another protection domain than the queue pair.
+    ForeignAddressHandle,
+    /// The operation does not exist in this service.
+    WrongOperation,
 }
 
 impl fmt::Display for Cause {
@@ -225,6 +229,12 @@ impl fmt::Display for Cause {
                 "the queue pair was connected with max_rd_atomic 0: no READs and no atomics",
             ),
             Self::ResponseMismatch => f.write_str("a READ response does not fit its request"),
+            Self::ForeignAddressHandle => f.write_str(
+                "the address handle is of another protection domain than the queue pair",
+            ),
+            Self::WrongOperation => {
+                f.write_str("the queue pair's transport service has no such operation")
+            }
             Self::Refused(refusal) => write!(f, "the peer's request was refused: {refusal}"),
             Self::NoRoute => f.write_str(
                 "the address handle's GID index does not exist or is of another address family",

@@ -264,6 +264,16 @@ impl RecvWqe {
         self.gather.check(self.pd, Access::LOCAL_WRITE)
     }
 
+    /// Calls `each` with the places where a part of a message goes.
+    pub(crate) fn visit(
+        &self,
+        offset: u64,
+        length: usize,
+        each: impl FnMut(&Region, u64, usize) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
+        self.gather.walk(offset, length, each)
+    }
+
     /// Copies a part of a message to `offset`; the caller stays inside the length.
     pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
         self.gather.write(offset, from)

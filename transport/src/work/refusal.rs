@@ -9,6 +9,9 @@ use crate::mem::AccessError;
 pub enum Refusal {
     /// An earlier packet is missing.
     MissingPacket,
+    /// It would change memory that a READ before it has yet to send; it is asked for again behind
+    /// that.
+    UnansweredRead,
     /// No receive request is posted.
     NoReceiveRequest,
     /// The packet does not continue the message under way.
@@ -44,6 +47,7 @@ impl fmt::Display for Refusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MissingPacket => f.write_str("an earlier packet is missing"),
+            Self::UnansweredRead => f.write_str("a READ of that memory is not answered yet"),
             Self::NoReceiveRequest => f.write_str("no receive request is posted"),
             Self::OpcodeOrder => f.write_str("the packet does not continue the message under way"),
             Self::Length => f.write_str("the payload's length is wrong for the packet"),

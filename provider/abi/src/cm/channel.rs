@@ -49,7 +49,7 @@ unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
 
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
     let _call = Call::begin();
-    if !channel.is_null() {
+    if Channel::get(channel).is_ok() {
         destroy(channel);
     }
 }

@@ -9,7 +9,7 @@ use roce_provider::calls::Call;
 
 use super::registry::TakenEvent;
 use crate::{
-    errno::{self, Errno},
+    errno,
     export::export,
     layout::{rdma_cm_event, rdma_cm_id},
     object::Object,
@@ -52,8 +52,8 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
 
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     let _call = Call::begin();
-    if event.is_null() {
-        return errno::minus_one(Err(Errno::INVAL));
+    if let Err(error) = Event::get(event) {
+        return errno::minus_one(Err(error));
     }
     drop(Event::from_raw(event));
     0

@@ -87,6 +87,8 @@ pub(crate) fn vendor_error(error: &WcError) -> u32 {
         Cause::ResponseMismatch => 8,
         Cause::Refused(_) => 9,
         Cause::NoRoute => 10,
+        Cause::ForeignAddressHandle => 11,
+        Cause::WrongOperation => 12,
     }
 }
 

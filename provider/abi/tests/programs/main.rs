@@ -107,6 +107,15 @@ fn queue_pairs() {
     }
 }
 
+#[test]
+fn objects() {
+    for variables in [&[][..], &[("ROCE_DISTINCT_KEYS", "1")]] {
+        if !run_compiled("objects", variables) {
+            println!("no C compiler is installed: nothing was run");
+        }
+    }
+}
+
 /// With every file that a call may write, since it is there that a thread could end.
 #[test]
 fn threads_are_cancelled_where_they_wait_and_nowhere_else() {

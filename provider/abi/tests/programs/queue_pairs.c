@@ -334,9 +334,9 @@ static void windows(void) {
     EXPECT(ibv_bind_mw(qp, mw, &bind) == 0 && mw->rkey == ibv_inc_rkey(key));
     struct ibv_wc wc = next();
     EXPECT(wc.status == IBV_WC_SUCCESS && wc.opcode == IBV_WC_BIND_MW && wc.wr_id == 5);
-    /* a key that is not the window's */
-    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW, .bind_mw = {other, ibv_inc_rkey(mw->rkey), bind.bind_info}}, *bad;
+    struct ibv_send_wr wr = {.opcode = IBV_WR_BIND_MW, .bind_mw = {NULL, 1, bind.bind_info}}, *bad;
     EXPECT(ibv_post_send(qp, &wr, &bad) == EINVAL);
+    wr.bind_mw.mw = other;
     wr.bind_mw.rkey = ibv_inc_rkey(other->rkey);
     EXPECT(ibv_post_send(qp, &wr, &bad) == 0 && (wc = next()).status == IBV_WC_SUCCESS);
     EXPECT(ibv_dereg_mr(mr) == EBUSY && ibv_dealloc_pd(pd) == EBUSY);

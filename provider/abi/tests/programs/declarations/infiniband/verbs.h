@@ -23,18 +23,18 @@ union ibv_gid {
     } global;
 };
 
+struct ibv_cq;
 struct ibv_device;
 struct ibv_mw_bind;
 struct ibv_qp;
 struct ibv_qp_ex;
 struct ibv_recv_wr;
 struct ibv_send_wr;
+struct ibv_srq;
 struct ibv_wc;
 
-struct ibv_cq;
 struct ibv_mw;
 struct ibv_pd;
-struct ibv_srq;
 struct ibv_context;
 
 struct ibv_context_ops {
@@ -66,6 +66,17 @@ struct ibv_context {
 struct ibv_comp_channel {
     struct ibv_context *context;
     int fd, refcnt;
+};
+
+struct ibv_cq {
+    struct ibv_context *context;
+    struct ibv_comp_channel *channel;
+    void *cq_context;
+    uint32_t handle;
+    int cqe;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    uint32_t comp_events_completed, async_events_completed;
 };
 
 struct ibv_async_event {
@@ -139,6 +150,16 @@ struct ibv_ah {
     struct ibv_context *context;
     struct ibv_pd *pd;
     uint32_t handle;
+};
+
+struct ibv_srq {
+    struct ibv_context *context;
+    void *srq_context;
+    struct ibv_pd *pd;
+    uint32_t handle;
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+    uint32_t events_completed;
 };
 
 struct ibv_srq_attr {
@@ -251,6 +272,10 @@ struct ibv_send_wr {
     unsigned opcode, send_flags;
     uint32_t imm_data;
     union {
+        struct {
+            uint64_t remote_addr;
+            uint32_t rkey;
+        } rdma;
         struct {
             uint64_t remote_addr, compare_add, swap;
             uint32_t rkey;

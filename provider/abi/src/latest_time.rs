@@ -1,0 +1,58 @@
+//! The time of day of completions, which must not go back from one to the next.
+//!
+//! Two clocks are read for it one after the other, each time anew, because they drift apart: so the
+//! same distance comes out a little different each time.
+
+use std::time::Duration;
+
+use roce_provider::transport::time::Instant;
+
+/// A clock that was set back by more than this may go back.
+const SET_BACK: Duration = Duration::from_secs(1);
+
+/// The latest time of day that was told, and the timestamp that it was told of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LatestTime {
+    timestamp: Instant,
+    wall: Duration,
+}
+
+impl LatestTime {
+    pub(crate) const NONE: Self = Self { timestamp: Instant::ZERO, wall: Duration::ZERO };
+
+    /// The time of day of a timestamp, by which the clocks say that it is `wall`: not before that
+    /// of an earlier timestamp, and the same again for the same one.
+    pub(crate) fn of(&mut self, timestamp: Instant, wall: Duration) -> Duration {
+        if timestamp < self.timestamp {
+            return wall.min(self.wall);
+        }
+        let was_set_back = wall + SET_BACK < self.wall;
+        if timestamp == self.timestamp && !self.wall.is_zero() && !was_set_back {
+            return self.wall;
+        }
+        let wall = if was_set_back { wall } else { wall.max(self.wall) };
+        *self = Self { timestamp, wall };
+        wall
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_does_not_go_back_unless_the_clock_was_set_back() {
+        let mut latest = LatestTime::NONE;
+        let mut of = |timestamp, wall| {
+            let (timestamp, wall) = (Instant::from_nanos(timestamp), Duration::from_nanos(wall));
+            latest.of(timestamp, wall).as_nanos()
+        };
+        const BASE: u64 = 5_000_000_000;
+        assert_eq!(of(10, BASE + 10), u128::from(BASE) + 10);
+        assert_eq!(of(11, BASE + 9), u128::from(BASE) + 10, "not back by a nanosecond");
+        assert_eq!(of(11, BASE + 13), u128::from(BASE) + 10, "the same again");
+        assert_eq!(of(12, BASE + 12), u128::from(BASE) + 12);
+        assert_eq!(of(11, BASE + 14), u128::from(BASE) + 12, "one before it");
+        assert_eq!(of(13, 1_000), 1_000, "the clock was set back");
+    }
+}
