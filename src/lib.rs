@@ -98,14 +98,15 @@ pub use roce_transport::{
     },
     psn::Psn,
     qp::{
-        Attribute, CongestionCounters, Init, ModifyError, PathMigration, PeerAttr, PostError,
-        QpCaps, QpInfo, QpType, QpUpdate, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts, State,
+        Attribute, CongestionCounters, CountError, Init, ModifyError, PathMigration, PeerAttr,
+        PostError, QpCaps, QpInfo, QpType, QpUpdate, Quirks, RequesterAttr, ResponderAttr, Rtr,
+        Rts, State,
     },
     wire::Immediate,
     work::{
-        CqModeration, Data, GrhArea, NotifyKind, Placement, RecvWr, Remote, SendFlags, SendOp,
-        SendWr, Sge, SrqAttr, SrqError, SrqId, SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode,
-        WcStatus,
+        CompletionCounter, Counted, CountedOps, CqModeration, Data, GrhArea, NotifyKind, Placement,
+        RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId, SrqInfo,
+        UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };
 

@@ -11,6 +11,7 @@ mod attributes;
 mod behind;
 mod capture;
 mod completion;
+mod completion_counters;
 mod congestion;
 mod cq;
 mod duplicates;

@@ -14,6 +14,7 @@ use crate::{
     command_file::Importable,
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
+    export::export,
     layout::{consts::*, ibv_alloc_dm_attr, ibv_context, ibv_dm, ibv_mr, ibv_pd},
     mr::{Mr, Region},
     object::{Identity, Object, Users},
@@ -183,6 +184,13 @@ unsafe fn place<'a>(
     }
     Ok((dm, offset))
 }
+
+/// Device memory is memory of the process, of which there is no descriptor for other devices.
+unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
+    errno::minus_one(Err(Errno::NOTSUPP))
+}
+
+export!(ibv_dm_export_dmabuf_fd);
 
 #[cfg(test)]
 #[allow(

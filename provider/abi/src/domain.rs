@@ -68,7 +68,8 @@ unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_d
     Ok(read_sized(attr, length, ibv_parent_domain_init_attr::zeroed()))
 }
 
-/// `ibv_alloc_parent_domain`. A program's allocators are for the rings of queues that a device
+/// `ibv_alloc_parent_domain`. Leave to allocate memory that a confidential guest shares with its
+/// host is not needed, and so not asked for. A program's allocators are for the rings of queues that a device
 /// reads by itself; here there are no such rings, and so nothing to allocate with them.
 pub(crate) unsafe extern "C" fn alloc_parent_domain(
     context: *mut ibv_context,
@@ -80,7 +81,9 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
         let lacks_allocators = attr.comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0
             && (attr.alloc.is_none() || attr.free.is_none());
         if attr.comp_mask
-            & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT)
+            & !(IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+                | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+                | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC)
             != 0
             || lacks_allocators
         {
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!((td(&context, 1), errno()), (null_mut(), libc::EINVAL));
         for (pd, comp_mask) in [
             (null_mut(), 0),
-            (pd.0, 4),
+            (pd.0, 8),
             (pd.0, IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS),
             (foreign.0, 0),
         ] {
@@ -178,6 +181,9 @@ mod tests {
                 "mask {comp_mask}"
             );
         }
+        let shared = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+        let parent_of = parent(&context, pd.0, null_mut(), shared);
+        assert_eq!(unsafe { ibv_dealloc_pd(parent_of) }, 0);
         let td = td(&other, 0);
         assert_eq!(
             (parent(&context, pd.0, td, 0), errno()),

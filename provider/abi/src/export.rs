@@ -4,27 +4,32 @@
 //! version script of its own, without versions. So each exported name is a jump to its function,
 //! and only `exports.map` lists the names.
 
-/// Exports functions by their names.
+/// The instruction that jumps to a function.
 #[cfg(target_arch = "x86_64")]
-macro_rules! export {
-    ($($name:ident),* $(,)?) => { $crate::export::exports! { "jmp", $($name,)* } };
+macro_rules! jump {
+    () => {
+        "jmp"
+    };
+}
+
+/// The instruction that jumps to a function.
+#[cfg(target_arch = "aarch64")]
+macro_rules! jump {
+    () => {
+        "b"
+    };
 }
 
 /// Exports functions by their names.
-#[cfg(target_arch = "aarch64")]
 macro_rules! export {
-    ($($name:ident),* $(,)?) => { $crate::export::exports! { "b", $($name,)* } };
-}
-
-macro_rules! exports {
-    ($jump:literal, $($name:ident,)*) => {
+    ($($name:ident),* $(,)?) => {
         $(
             core::arch::global_asm!(
                 ".pushsection .text.roce_exports,\"ax\",%progbits",
                 concat!(".globl ", stringify!($name)),
                 concat!(".type ", stringify!($name), ",%function"),
                 concat!(stringify!($name), ":"),
-                concat!($jump, " {function}"),
+                concat!($crate::export::jump!(), " {function}"),
                 concat!(".size ", stringify!($name), ", .-", stringify!($name)),
                 ".popsection",
                 function = sym $name,
@@ -33,4 +38,58 @@ macro_rules! exports {
     };
 }
 
-pub(crate) use {export, exports};
+/// Exports functions that drivers use. Their names have a version for each release of rdma-core
+/// that has changed what it promises to drivers; the release is given since which a name is there.
+macro_rules! export_private {
+    (34: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 57 34 })* };
+    (59: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 59 })* };
+    (64: $($name:ident),* $(,)?) => { $($crate::export::in_releases! { $name 65 64 })* };
+    (65: $($name:ident),* $(,)?) => { $crate::export::export!($($name),*); };
+}
+
+macro_rules! in_releases {
+    ($name:ident $newest:literal $($older:literal)*) => {
+        core::arch::global_asm!(
+            ".pushsection .text.roce_exports,\"ax\",%progbits",
+            $crate::export::symbol!($name "function" "@@" $newest),
+            $($crate::export::symbol!($name "function" "@" $older),)*
+            concat!($crate::export::jump!(), " {function}"),
+            ".popsection",
+            function = sym $name,
+        );
+    };
+}
+
+/// A symbol of one release, at this place: a name of its own, which stays inside, and the exported
+/// one with its version.
+macro_rules! symbol {
+    ($name:ident $kind:literal $at:literal $release:literal) => {
+        concat!(
+            ".globl roce_",
+            $release,
+            "_",
+            stringify!($name),
+            "\n.type roce_",
+            $release,
+            "_",
+            stringify!($name),
+            ",%",
+            $kind,
+            "\nroce_",
+            $release,
+            "_",
+            stringify!($name),
+            ":\n.symver roce_",
+            $release,
+            "_",
+            stringify!($name),
+            ",",
+            stringify!($name),
+            $at,
+            "IBVERBS_PRIVATE_",
+            $release,
+        )
+    };
+}
+
+pub(crate) use {export, export_private, in_releases, jump, symbol};

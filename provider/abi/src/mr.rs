@@ -150,7 +150,8 @@ impl Mr {
     }
 }
 
-unsafe fn register(
+/// Registers memory of the process.
+pub(crate) unsafe fn register(
     pd: *mut ibv_pd,
     address: *mut c_void,
     length: usize,

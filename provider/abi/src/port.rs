@@ -12,7 +12,7 @@ use crate::{
     context::Ctx,
     device::copy_text,
     errno::{self, Errno, Result},
-    export::export,
+    export::{export, export_private},
     layout::{
         consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
         ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
@@ -97,6 +97,24 @@ unsafe extern "C" fn ibv_query_port(
 ) -> c_int {
     let _call = Call::begin();
     query_port(context, port, attr, std::mem::offset_of!(ibv_port_attr, link_layer) + 1)
+}
+
+/// In units of 100 Mbit/s.
+unsafe extern "C" fn ibv_query_port_speed(
+    context: *mut ibv_context,
+    port: u32,
+    to: *mut u64,
+) -> c_int {
+    let _call = Call::begin();
+    errno::status(Ctx::get(context).and_then(|ctx| {
+        if port != 1 || to.is_null() {
+            return Err(Errno::INVAL);
+        }
+        // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
+        let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
+        *to = u64::from(mbps) / 100;
+        Ok(())
+    }))
 }
 
 /// Counts as C has them: signed.
@@ -339,10 +357,11 @@ pub(crate) unsafe extern "C" fn query_rt_values(
 export!(
     ibv_query_device,
     ibv_query_port,
+    ibv_query_port_speed,
     ibv_query_gid,
-    ibv_query_gid_type,
     _ibv_query_gid_ex,
     _ibv_query_gid_table,
     ibv_query_pkey,
     ibv_get_pkey_index,
 );
+export_private!(34: ibv_query_gid_type);

@@ -35,7 +35,7 @@ pub(crate) struct Qp {
     pub(crate) qp: QueuePair,
     pub(crate) qp_type: QpType,
     pub(crate) caps: QpCaps,
-    ctx: Arc<ContextInner>,
+    pub(crate) ctx: Arc<ContextInner>,
     /// Multicast groups that it is attached to. It cannot be destroyed as long as there are any.
     pub(crate) groups: Mutex<Vec<Gid>>,
     /// True if the queue pair was made for `ibv_wr_start` and the calls that follow it.

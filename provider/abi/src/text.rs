@@ -10,7 +10,7 @@ use roce_provider::calls::Call;
 
 use crate::{
     errno,
-    export::export,
+    export::{export, export_private},
     layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
 };
 
@@ -74,8 +74,31 @@ extern "C" fn ibv_event_type_str(event: c_int) -> *const c_char {
         c"client reregistration",
         c"GID table change",
         c"WQ fatal",
+        c"Device link speed change",
     ];
     name(NAMES, event)
+}
+
+extern "C" fn ibv_wr_opcode_str(opcode: c_int) -> *const c_char {
+    const NAMES: &[&CStr] = &[
+        c"rdma-write",
+        c"rdma-write-with-imm",
+        c"send",
+        c"send-with-imm",
+        c"rdma-read",
+        c"atomic-cmp-and-swp",
+        c"atomic-fetch-and-add",
+        c"local-inv",
+        c"bind-mw",
+        c"send-with-inv",
+        c"tso",
+        c"driver1",
+        UNKNOWN,
+        UNKNOWN,
+        c"flush",
+        c"atomic-write",
+    ];
+    name(NAMES, opcode)
 }
 
 extern "C" fn ibv_port_state_str(state: c_int) -> *const c_char {
@@ -247,6 +270,7 @@ export!(
     ibv_query_qp_data_in_order,
     ibv_resolve_eth_l2_from_gid,
 );
+export_private!(34: ibv_wr_opcode_str);
 
 #[cfg(test)]
 mod tests {

@@ -63,12 +63,21 @@ impl CmEvent {
         }
     }
 
+    /// For [`User`](EventKind::User): the value that the program has given.
+    #[must_use]
+    pub const fn user_value(&self) -> Option<u64> {
+        match self.param {
+            Param::User(value) => Some(value),
+            _ => None,
+        }
+    }
+
     /// Private data from the peer's program: as many bytes as the message has room for, zeros after
     /// what the program gave. Empty where no message came.
     #[must_use]
     pub fn private_data(&self) -> &[u8] {
         match &self.param {
-            Param::None => &[],
+            Param::None | Param::User(_) => &[],
             Param::Conn(conn) => &conn.private_data,
             Param::Ud(ud) => &ud.private_data,
             Param::Private(data) => data,
@@ -82,6 +91,7 @@ impl fmt::Debug for CmEvent {
         f.field("kind", &self.kind).field("status", &self.status).field("id", &self.id);
         match &self.param {
             Param::None | Param::Private(_) => {}
+            Param::User(value) => drop(f.field("value", value)),
             Param::Conn(conn) => drop(f.field("conn", conn)),
             Param::Ud(ud) => drop(f.field("ud", ud)),
         }

@@ -283,6 +283,18 @@ impl CmId {
         self.peer_addr().map_or(0, |address| address.port())
     }
 
+    /// Puts an [event](EventKind::User) of the program's own behind those that its channel holds, to
+    /// wake who waits there (`rdma_write_cm_event`).
+    pub fn write_event(&self, status: i32, value: u64) {
+        self.shared().emit(EventKind::User, Status::User(status), Param::User(value));
+    }
+
+    /// Reports that a name has been looked up.
+    #[doc(hidden)] // for the C interface
+    pub fn report_addrinfo(&self) {
+        self.shared().emit(EventKind::AddrinfoResolved, Status::Success, Param::None);
+    }
+
     /// Moves its events to another channel from now on (`rdma_migrate_id`), also those that were
     /// not taken.
     pub fn migrate_id(&self, channel: &EventChannel) {

@@ -58,6 +58,12 @@ event_kinds! {
     AddrChange "RDMA_CM_EVENT_ADDR_CHANGE";
     /// No packet of a connection that is over can be under way any more.
     TimewaitExit "RDMA_CM_EVENT_TIMEWAIT_EXIT";
+    /// The C interface has looked up a name.
+    AddrinfoResolved "RDMA_CM_EVENT_ADDRINFO_RESOLVED";
+    /// The same in vain.
+    AddrinfoError "RDMA_CM_EVENT_ADDRINFO_ERROR";
+    /// The program has [written](super::CmId::write_event) it.
+    User "RDMA_CM_EVENT_USER";
 }
 
 impl fmt::Display for EventKind {
@@ -78,6 +84,8 @@ pub enum Status {
     Rejected(RejectReason),
     /// The peer has no such datagram service, or refuses: the status of its SIDR_REP, 1 to 5.
     Sidr(u8),
+    /// What the program has [written](super::CmId::write_event).
+    User(i32),
 }
 
 impl Status {
@@ -89,6 +97,7 @@ impl Status {
             Self::Errno(errno) => -errno,
             Self::Rejected(reason) => reason.0 as i32,
             Self::Sidr(status) => status as i32,
+            Self::User(status) => status,
         }
     }
 }
@@ -100,6 +109,7 @@ impl fmt::Display for Status {
             Self::Errno(errno) => std::io::Error::from_raw_os_error(*errno).fmt(f),
             Self::Rejected(reason) => reason.fmt(f),
             Self::Sidr(status) => write!(f, "datagram service status {status}"),
+            Self::User(status) => write!(f, "the program's status {status}"),
         }
     }
 }

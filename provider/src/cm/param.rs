@@ -124,4 +124,5 @@ pub(crate) enum Param {
     Conn(ConnParam),
     Ud(UdParam),
     Private(Vec<u8>),
+    User(u64),
 }

@@ -7,11 +7,11 @@ use roce_transport::{
     addr::{Gid, Qpn},
     psn::Psn,
     qp::{
-        Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks, Rtr, Rts,
-        State,
+        CountError, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks,
+        Rtr, Rts, State,
     },
     time::Instant,
-    work::{RecvWr, SendWr},
+    work::{CompletionCounter, CountedOps, RecvWr, SendWr},
 };
 use tracing::debug;
 
@@ -301,6 +301,21 @@ impl QueuePair {
     /// else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
         self.receive(|adapter, now, qpn| post(wrs, |wr| adapter.post_recv(now, qpn, wr)))
+    }
+
+    /// Has a counter count what completes of these operations, signaled or not
+    /// (`ibv_qp_attach_comp_cntr`). The queue pair is in RESET or INIT, and keeps the counter.
+    ///
+    /// # Errors
+    /// [`CountError::Counted`] (`EBUSY`) when another counter counts one of the operations; else
+    /// `EINVAL`.
+    pub fn count_completions(
+        &self,
+        ops: CountedOps,
+        counter: &Arc<CompletionCounter>,
+    ) -> Result<(), CountError> {
+        let mut shard = self.inner.context.inner.engine.lock();
+        shard.adapter().count_completions(self.inner.qpn, ops, counter.clone())
     }
 
     /// Removes the completions of this queue pair that were not polled yet. Drivers of network

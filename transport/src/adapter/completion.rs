@@ -1,4 +1,5 @@
-//! The adapter's completion queues: making and changing them, and what follows from what they took.
+//! The adapter's completion queues and counters: making and changing them, and what follows from
+//! what they took.
 
 use alloc::sync::Arc;
 
@@ -9,10 +10,10 @@ use super::{
 };
 use crate::{
     event::Event,
-    ids::CqId,
-    qp::State,
+    ids::{CqId, Qpn},
+    qp::{CountError, State},
     time::Instant,
-    work::{CompletionQueue, CqModeration},
+    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration},
 };
 
 impl Adapter {
@@ -84,6 +85,29 @@ impl Adapter {
             self.events.push_back(Event::Completion(id));
         }
         Ok(())
+    }
+
+    /// Has a counter count what completes of these operations of a queue pair in RESET or INIT, as
+    /// long as that exists (`ibv_qp_attach_comp_cntr`).
+    ///
+    /// # Errors
+    /// See [`CountError`]. Nothing has changed then.
+    pub fn count_completions(
+        &mut self,
+        qpn: Qpn,
+        ops: CountedOps,
+        counter: Arc<CompletionCounter>,
+    ) -> Result<(), CountError> {
+        let index = *self.by_qpn.get(&qpn).ok_or(CountError::UnknownQp)?;
+        let common = &mut self.qps[index].common;
+        if !matches!(common.state, State::Reset | State::Init) {
+            return Err(CountError::State(common.state));
+        }
+        if ops.is_empty() {
+            return Err(CountError::NoOperation);
+        }
+        let attached = common.completion_counters.attach(ops, counter);
+        if attached { Ok(()) } else { Err(CountError::Counted) }
     }
 
     /// Does what follows from completions: sets the timers of events that were put off, and fails

@@ -20,8 +20,8 @@ use crate::{
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionQueue, Pushed, SendFlags, SendOp, SendWqe, SharedQueue, SrqTable, Validity, Wc,
-        WcError, WcOk, WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, Pushed, SendFlags, SendOp, SendWqe,
+        SharedQueue, SrqTable, Validity, Wc, WcError, WcOk, WcOpcode,
     },
 };
 
@@ -107,6 +107,7 @@ pub(crate) struct Common {
     pub(crate) binds: bool,
     /// Of its completions.
     pub(crate) validity: Validity,
+    pub(crate) completion_counters: CompletionCounters,
 }
 
 impl Common {
@@ -139,6 +140,7 @@ impl Common {
             quirks: Quirks::default(),
             binds: false,
             validity: Validity::default(),
+            completion_counters: CompletionCounters::default(),
         }
     }
 
@@ -166,6 +168,8 @@ impl Common {
         result: Result<u32, WcError>,
         env: &mut Env<'_>,
     ) {
+        self.completion_counters
+            .count(CountedOps::of_send(&wqe.op), result.is_ok().then_some(wqe.length));
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
             return;
         }
@@ -207,6 +211,8 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
+        let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
+        self.completion_counters.count(CountedOps::RECV, bytes);
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
         env.complete(cq, wc, &self.validity, solicited);
     }

@@ -79,6 +79,24 @@ pub enum ModifyError {
     },
 }
 
+/// Reason why a completion counter cannot be attached to a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
+#[non_exhaustive]
+pub enum CountError {
+    /// There is no such queue pair (`EINVAL`).
+    #[error("no such queue pair")]
+    UnknownQp,
+    /// It may have been used already (`EINVAL`).
+    #[error("completion counters are attached in RESET or INIT; the queue pair is in {0}")]
+    State(State),
+    /// None is named (`EINVAL`).
+    #[error("a completion counter counts at least one operation")]
+    NoOperation,
+    /// Another counter counts one of the operations (`EBUSY`).
+    #[error("another completion counter of the queue pair counts one of these operations")]
+    Counted,
+}
+
 /// Reason why a request cannot be posted. Nothing has been posted.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Error)]
 #[non_exhaustive]

@@ -17,7 +17,7 @@ use crate::{
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{Placement, RecvWqe, WcOk, WcOpcode},
+    work::{CountedOps, Placement, RecvWqe, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -237,6 +237,7 @@ impl Responder {
         }
         if place.ends() {
             self.message = Message::None;
+            common.completion_counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())
     }

@@ -35,7 +35,7 @@ pub use attr::{
     ResponderAttr, Rtr, Rts,
 };
 pub(crate) use common::{Common, Env};
-pub use error::{ModifyError, PostError};
+pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
@@ -48,7 +48,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{CountedOps, Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -332,12 +332,17 @@ impl Qp {
                         self.note_data(Kind::Answer, length, env);
                         self.responder.behind.complete_answered(&self.common, env);
                     }
+                    if let Some(bytes) = response.ends_read {
+                        let counters = &self.common.completion_counters;
+                        counters.count(CountedOps::REMOTE_READ, Some(bytes));
+                    }
                     return Some(Built::new(length, path));
                 }
                 Err(error) => {
                     if let Some(event) =
                         self.responder.fail_response(&response, error, &self.common)
                     {
+                        self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
                         env.events.push_back(event);
                         self.enter_error(env);
                     } else {

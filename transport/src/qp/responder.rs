@@ -23,7 +23,7 @@ use crate::{
         Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet,
         PacketPosition, Reth, Syndrome,
     },
-    work::{Cause, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
+    work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
 /// The message that the next packet has to continue.
@@ -84,6 +84,8 @@ pub(super) struct Response {
     psn: Psn,
     source: Source,
     attempt: Attempt,
+    /// Length of the READ that this is the last answer to, if that was not given before.
+    pub(super) ends_read: Option<u32>,
 }
 
 /// Data of a response packet.
@@ -282,7 +284,12 @@ impl Responder {
                     Err(Refused::Invalidate(error)) => {
                         self.fail_invalidation(packet, error, common, env)
                     }
-                    Err(Refused::Fatal(code, refusal)) => self.refuse(code, refusal, common, env),
+                    Err(Refused::Fatal(code, refusal)) => {
+                        let operation = packet.headers.bth().opcode.operation();
+                        let counted = CountedOps::of_request(operation);
+                        common.completion_counters.count(counted, None);
+                        self.refuse(code, refusal, common, env)
+                    }
                 }
             }
             Some(_) if self.nak_sent => {
@@ -581,7 +588,7 @@ impl Responder {
 
     /// The next answer that is due.
     pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
-        let mut attempt = Attempt::First;
+        let (mut attempt, mut ends_read) = (Attempt::First, None);
         let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
             Reply::Acknowledge { psn, aeth } => {
                 let (psn, aeth) = (*psn, *aeth);
@@ -621,6 +628,7 @@ impl Responder {
                 attempt = read.attempt;
                 read.next += 1;
                 if read.next == read.packets {
+                    ends_read = (attempt == Attempt::First).then_some(read.length);
                     self.replies.pop_front();
                     self.behind.on_answered(&self.replies);
                 }
@@ -633,6 +641,7 @@ impl Responder {
             psn,
             source,
             attempt,
+            ends_read,
         })
     }
 

@@ -3,6 +3,7 @@
 //! Read first: InfiniBand volume 1, 10.8 (work requests) and 11.4 (posting and polling).
 
 mod completion;
+mod counter;
 mod cq;
 mod queue;
 mod refusal;
@@ -12,6 +13,8 @@ mod shared;
 
 pub use crate::ids::{AhId, CqId, SrqId, XrcdId};
 pub use completion::{Cause, GrhArea, Wc, WcError, WcOk, WcOpcode, WcStatus};
+pub(crate) use counter::CompletionCounters;
+pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};

@@ -9,7 +9,7 @@ use libc::{addrinfo, sockaddr, socklen_t};
 use roce_provider::cancel::Uncancelled;
 
 use crate::{
-    errno::{self, Errno},
+    errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, rdma_addrinfo},
 };
@@ -76,6 +76,53 @@ unsafe fn append(end: &mut *mut *mut rdma_addrinfo, info: rdma_addrinfo) {
     *end = &raw mut (*place).ai_next;
 }
 
+/// A list of addresses that nobody else has.
+pub(super) struct AddressList(*mut rdma_addrinfo);
+
+// SAFETY: It may be used on any thread.
+unsafe impl Send for AddressList {}
+
+impl AddressList {
+    /// Hands it to the program.
+    pub(super) fn into_raw(self) -> *mut rdma_addrinfo {
+        std::mem::ManuallyDrop::new(self).0
+    }
+}
+
+impl Drop for AddressList {
+    fn drop(&mut self) {
+        // SAFETY: It was made here.
+        unsafe { rdma_freeaddrinfo(self.0) };
+    }
+}
+
+/// What an id has looked up.
+#[derive(Default)]
+pub(super) enum Addresses {
+    #[default]
+    None,
+    /// A look-up is under way.
+    Pending,
+    /// The program has not asked for them yet.
+    Found(AddressList),
+}
+
+/// [`rdma_getaddrinfo`], with its errors as numbers of `errno.h`.
+pub(super) unsafe fn look_up(
+    node: *const c_char,
+    port: *const c_char,
+    hints: *const rdma_addrinfo,
+) -> Result<AddressList> {
+    let mut found = ptr::null_mut();
+    match rdma_getaddrinfo(node, port, hints, &raw mut found) {
+        0 => Ok(AddressList(found)),
+        -1 | libc::EAI_SYSTEM => Err(std::io::Error::last_os_error().into()),
+        libc::EAI_AGAIN => Err(Errno(libc::EAGAIN)),
+        libc::EAI_MEMORY => Err(Errno::NOMEM),
+        _ => Err(Errno(libc::ENOENT)),
+    }
+}
+
 /// 0, or one of the errors of `getaddrinfo`.
 unsafe extern "C" fn rdma_getaddrinfo(
     node: *const c_char,
@@ -136,7 +183,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
     0
 }
 
-unsafe extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
+pub(super) unsafe extern "C" fn rdma_freeaddrinfo(info: *mut rdma_addrinfo) {
     let mut next = info;
     while !next.is_null() {
         let one = *next;

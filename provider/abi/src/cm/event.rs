@@ -50,7 +50,7 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
     }
 }
 
-unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     let _call = Call::begin();
     if let Err(error) = Event::get(event) {
         return errno::minus_one(Err(error));
@@ -60,7 +60,7 @@ unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
 }
 
 /// The names of [`EventKind::ALL`], for C.
-const NAMES: [&CStr; 16] = [
+const NAMES: [&CStr; 19] = [
     c"RDMA_CM_EVENT_ADDR_RESOLVED",
     c"RDMA_CM_EVENT_ADDR_ERROR",
     c"RDMA_CM_EVENT_ROUTE_RESOLVED",
@@ -77,9 +77,12 @@ const NAMES: [&CStr; 16] = [
     c"RDMA_CM_EVENT_MULTICAST_ERROR",
     c"RDMA_CM_EVENT_ADDR_CHANGE",
     c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+    c"RDMA_CM_EVENT_USER",
 ];
 
-unsafe extern "C" fn rdma_event_str(event: c_uint) -> *const c_char {
+pub(super) unsafe extern "C" fn rdma_event_str(event: c_uint) -> *const c_char {
     NAMES.get(event as usize).copied().unwrap_or(c"UNKNOWN EVENT").as_ptr()
 }
 

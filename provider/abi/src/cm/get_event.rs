@@ -78,6 +78,9 @@ unsafe fn translate(event: &CmEvent) -> Option<*mut rdma_cm_event> {
             qp_num: conn.qpn.unwrap_or_default().get(),
         };
     }
+    if let Some(arg) = event.user_value() {
+        c.param = EventParam { arg };
+    }
     if let Some(ud) = event.ud() {
         let ah_attr = address::to_c(&ud.av);
         let ud = rdma_ud_param {

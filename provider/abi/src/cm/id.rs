@@ -17,6 +17,7 @@ use roce_provider::{
 
 use super::{
     address,
+    addrinfo::Addresses,
     device_addr::{self, DeviceAddr},
     registry::{self, Group},
     route,
@@ -50,6 +51,8 @@ pub(super) struct Settings {
     pub(super) connect: Vec<u8>,
     /// Of a listening endpoint.
     pub(super) template: Option<QpTemplate>,
+    /// Addresses that were looked up for it.
+    pub(super) addresses: Addresses,
 }
 
 /// Attributes for the queue pairs of an endpoint's requests.

@@ -62,7 +62,6 @@ calls! {
     fn raccept(*mut sockaddr, *mut socklen_t) -> c_int;
     fn rconnect(*const sockaddr, socklen_t) -> c_int;
     fn rshutdown(c_int) -> c_int;
-    fn rclose() -> c_int;
     fn rrecv(*mut c_void, usize, c_int) -> isize;
     fn rrecvfrom(*mut c_void, usize, c_int, *mut sockaddr, *mut socklen_t) -> isize;
     fn rrecvmsg(*mut msghdr, c_int) -> isize;

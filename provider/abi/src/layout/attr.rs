@@ -317,6 +317,23 @@ layouts! {
         raw_clock: timespec,
     }
 
+    struct ibv_comp_cntr_caps {
+        max_value: u64,
+        max_counters: u32,
+        supported_qp_attach_ops: u32,
+    }
+
+    struct ibv_comp_cntr_init_attr {
+        comp_mask: u32,
+        r#type: c_uint,
+        flags: u32,
+    }
+
+    struct ibv_qp_attach_comp_cntr_attr {
+        comp_mask: u32,
+        op_mask: u32,
+    }
+
     struct ibv_wc {
         wr_id: u64,
         status: c_uint,

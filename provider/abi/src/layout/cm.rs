@@ -135,4 +135,5 @@ layouts! {
 pub(crate) union EventParam {
     pub(crate) conn: rdma_conn_param,
     pub(crate) ud: rdma_ud_param,
+    pub(crate) arg: u64,
 }

@@ -98,6 +98,7 @@ constants! {
     u32 {
         IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS = 1,
         IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT = 1 << 1,
+        IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC = 1 << 2,
         IBV_XRCD_INIT_ATTR_FD = 1,
         IBV_XRCD_INIT_ATTR_OFLAGS = 1 << 1,
     }
@@ -256,6 +257,20 @@ constants! {
         IBV_FLUSH_MR = 1,
     }
 
+    // registering memory whatever it is, and completion counters
+    u64 {
+        IBV_REG_MR_MASK_IOVA = 1,
+        IBV_REG_MR_MASK_ADDR = 1 << 1,
+        IBV_REG_MR_MASK_FD = 1 << 2,
+        IBV_REG_MR_MASK_FD_OFFSET = 1 << 3,
+        IBV_REG_MR_MASK_DMAH = 1 << 4,
+        IBV_REG_MR_MASK_BUF = 1 << 5,
+    }
+    c_uint {
+        IBV_COMP_CNTR_TYPE_WRS = 0,
+        IBV_COMP_CNTR_TYPE_BYTES = 1,
+    }
+
     // enum ibv_event_type
     c_uint {
         IBV_EVENT_CQ_ERR = 0,
@@ -284,6 +299,8 @@ constants! {
     c_int {
         RAI_PASSIVE = 1,
         RAI_NUMERICHOST = 2,
+        RAI_SA = 0x10,
+        RAI_DNS = 0x20,
         RDMA_PS_IPOIB = 0x0002,
         RDMA_PS_TCP = 0x0106,
         RDMA_PS_UDP = 0x0111,

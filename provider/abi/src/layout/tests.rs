@@ -1,22 +1,23 @@
-//! Compares the structures and the constants with a record of what the headers of rdma-core say,
-//! and with the headers themselves where they are installed.
+//! Compares the structures and the constants with records of what the headers of rdma-core say, and
+//! with the headers themselves where they are installed.
 //!
-//! The record, `tests/data/rdma-core-44.0.txt`, holds names and numbers alone. To write it anew
-//! where the headers and the libraries of that version are installed (on Debian 12: libibverbs-dev
-//! and librdmacm-dev):
+//! The records, `tests/data/rdma-core-*.txt`, hold names and numbers alone. To write one anew where
+//! the headers and the libraries of its version are (on Debian 12, libibverbs-dev and
+//! librdmacm-dev; or in a directory in which the packages of another version were unpacked):
 //!
 //! ```sh
 //! cargo test -p roce-abi -- --ignored write_the_record
+//! RDMA_CORE=directory cargo test -p roce-abi -- --ignored write_the_record
 //! ```
 
-use std::{path::Path, process::Command};
+use std::{fs, path::Path, process::Command};
 
 use roce_provider::{
     cm::{EventKind, PortSpace},
     transport::{
         mem::Access,
         qp::State,
-        work::{SendFlags, WcStatus},
+        work::{CountedOps, SendFlags, WcStatus},
     },
 };
 
@@ -36,17 +37,53 @@ const HEADERS: [&str; 5] = [
     "rdma/rdma_cma.h",
 ];
 
-/// Members and constants that came after the recorded version; what lies before them is compared.
-const NEWER_MEMBERS: [(&str, &str); 3] =
-    [("ibv_port_attr", "active_speed_ex"), ("ibv_qp_ex", "wr_flush"), ("verbs_context", "newer")];
-const NEWER_CONSTANTS: [&str; 6] = [
-    "IBV_DEVICE_FLUSH_GLOBAL",
-    "IBV_DEVICE_ATOMIC_WRITE",
+/// What came after the oldest recorded version; of members, what lies before them is compared.
+const NEWER_STRUCTURES: [&str; 5] = [
+    "ibv_comp_cntr",
+    "ibv_comp_cntr_caps",
+    "ibv_comp_cntr_init_attr",
+    "ibv_mr_init_attr",
+    "ibv_qp_attach_comp_cntr_attr",
+];
+const NEWER_MEMBERS: [(&str, &str); 8] = [
+    ("ibv_port_attr", "active_speed_ex"),
+    ("ibv_qp_ex", "wr_flush"),
+    ("verbs_context", "free_buf"),
+    ("verbs_context", "alloc_buf"),
+    ("verbs_context", "dm_export_dmabuf_fd"),
+    ("verbs_context", "reg_mr_ex"),
+    ("verbs_context", "dealloc_dmah"),
+    ("verbs_context", "alloc_dmah"),
+];
+const NEWER_CONSTANTS: [&str; 24] = [
+    "IBV_COMP_CNTR_TYPE_BYTES",
+    "IBV_COMP_CNTR_TYPE_WRS",
+    "IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_RECV",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE",
+    "IBV_QP_ATTACH_COMP_CNTR_OP_SEND",
+    "IBV_REG_MR_MASK_ADDR",
+    "IBV_REG_MR_MASK_BUF",
+    "IBV_REG_MR_MASK_DMAH",
+    "IBV_REG_MR_MASK_FD",
+    "IBV_REG_MR_MASK_FD_OFFSET",
+    "IBV_REG_MR_MASK_IOVA",
+    "RAI_DNS",
+    "RAI_SA",
+    "RDMA_CM_EVENT_ADDRINFO_ERROR",
+    "RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    "RDMA_CM_EVENT_USER",
     "IBV_WC_FLUSH",
     "IBV_QP_EX_WITH_FLUSH",
     "IBV_FLUSH_RANGE",
     "IBV_FLUSH_MR",
 ];
+
+/// Capabilities that the kernel tells of and `infiniband/verbs.h` has no names for.
+const NAMELESS: [&str; 2] = ["IBV_DEVICE_FLUSH_GLOBAL", "IBV_DEVICE_ATOMIC_WRITE"];
 
 /// Members behind which the layout depends on the size of locks, which differs between processors.
 const FIRST_LOCKS: [(&str, &str); 7] = [
@@ -63,41 +100,53 @@ fn layouts() -> impl Iterator<Item = &'static Layout> {
     [attr::LAYOUTS, verbs::LAYOUTS, kernel::LAYOUTS, cm::LAYOUTS].into_iter().flatten()
 }
 
+/// How much of what is declared here a version of rdma-core has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Extent {
+    Oldest,
+    All,
+}
+
 impl Layout {
-    /// Members that the recorded version has, with their offsets.
-    fn old_members(&self) -> impl Iterator<Item = (&'static str, usize)> {
+    /// Members that a version has, with their offsets.
+    fn members(&self, extent: Extent) -> impl Iterator<Item = (&'static str, usize)> {
         let name = self.name;
         self.members
             .iter()
-            .filter(move |(member, _)| !NEWER_MEMBERS.contains(&(name, member)))
+            .filter(move |(member, _)| {
+                extent == Extent::All || !NEWER_MEMBERS.contains(&(name, member))
+            })
             .map(|&(member, offset)| (member.trim_start_matches("r#"), offset))
     }
 
     fn offset(&self, member: &str) -> Option<usize> {
         self.members.iter().find(|(other, _)| *other == member).map(|&(_, offset)| offset)
     }
+
+    fn is_in(&self, extent: Extent) -> bool {
+        extent == Extent::All || !NEWER_STRUCTURES.contains(&self.name)
+    }
 }
 
-/// Every fact that is recorded, without its number.
-fn wanted() -> impl Iterator<Item = String> {
-    let structures = layouts().flat_map(|layout| {
+/// Every fact that a version has, without its number.
+fn wanted(extent: Extent) -> impl Iterator<Item = String> {
+    let structures = layouts().filter(move |layout| layout.is_in(extent)).flat_map(move |layout| {
         let name = layout.name;
         let members =
-            layout.old_members().map(move |(member, _)| format!("member {name} {member}"));
+            layout.members(extent).map(move |(member, _)| format!("member {name} {member}"));
         std::iter::once(format!("struct {name}")).chain(members)
     });
-    let constants = constants().into_iter().map(|(name, _)| format!("constant {name}"));
+    let constants = constants(extent).map(|(name, _)| format!("constant {name}"));
     structures.chain(constants)
 }
 
-/// The constants that the recorded version has: those declared here, and those whose numbers the
-/// adapter has as its own.
-fn constants() -> Vec<(String, i64)> {
-    let declared = consts::CONSTANTS
-        .iter()
-        .filter(|(name, _)| !NEWER_CONSTANTS.contains(name))
-        .map(|&(name, number)| (name.to_owned(), number));
-    declared.chain(shared_numbers().map(|(name, number)| (name.to_owned(), number))).collect()
+/// The constants that a version has: those declared here, and those whose numbers the adapter has
+/// as its own.
+fn constants(extent: Extent) -> impl Iterator<Item = (&'static str, i64)> {
+    let declared = consts::CONSTANTS.iter().copied().chain(shared_numbers());
+    declared
+        .filter(|(name, _)| !NAMELESS.contains(name))
+        .filter(move |(name, _)| extent == Extent::All || !NEWER_CONSTANTS.contains(name))
 }
 
 /// Numbers of the adapter that are handed to programs and taken from them as they are.
@@ -143,11 +192,20 @@ fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
         ("IBV_QPS_SQE", State::Sqe),
         ("IBV_QPS_ERR", State::Err),
     ];
+    let counted = [
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_SEND", CountedOps::SEND),
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_RECV", CountedOps::RECV),
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_READ", CountedOps::READ),
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_READ", CountedOps::REMOTE_READ),
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_RDMA_WRITE", CountedOps::WRITE),
+        ("IBV_QP_ATTACH_COMP_CNTR_OP_REMOTE_RDMA_WRITE", CountedOps::REMOTE_WRITE),
+    ];
     let events = EventKind::ALL.iter().map(|&kind| (kind.name(), kind as i64));
     access
         .map(|(name, access)| (name, access.bits().into()))
         .into_iter()
         .chain(flags.map(|(name, flag)| (name, flag.bits().into())))
+        .chain(counted.map(|(name, ops)| (name, ops.bits().into())))
         .chain(statuses.map(|(name, status)| (name, status as i64)))
         .chain(spaces.map(|(name, space)| (name, space as i64)))
         .chain(states.map(|(name, state)| {
@@ -156,19 +214,35 @@ fn shared_numbers() -> impl Iterator<Item = (&'static str, i64)> {
         .chain(events)
 }
 
-/// Facts to compare with: the record, and the installed headers where there are any.
-fn sources() -> Vec<(&'static str, Facts)> {
-    let mut sources = vec![("the record", common::recorded())];
+/// Facts to compare with: the records, and the installed headers where there are any.
+struct Source {
+    name: String,
+    facts: Facts,
+    extent: Extent,
+    /// True for numbers of x86-64.
+    recorded: bool,
+}
+
+fn sources() -> Vec<Source> {
+    let records = [(common::OLDEST, Extent::Oldest), (common::NEWEST, Extent::All)];
+    let mut sources = Vec::from(records.map(|(record, extent)| Source {
+        name: format!("the record of {}", record.version),
+        facts: record.facts(),
+        extent,
+        recorded: true,
+    }));
     match common::compiler() {
         Some(compiler) if common::has_headers(&compiler) => {
-            let printed = common::print_facts(&compiler, &[], &HEADERS, wanted());
-            sources.push(("the installed headers", common::facts(&printed)));
+            let extent = Extent::Oldest; // at least
+            let printed = common::print_facts(&compiler, &[], &HEADERS, wanted(extent));
+            let (name, facts) = ("the installed headers".into(), common::facts(&printed));
+            sources.push(Source { name, facts, extent, recorded: false });
         }
-        Some(_) => println!("no headers are installed: compared with the record alone"),
-        None => println!("no C compiler is installed: compared with the record alone"),
+        Some(_) => println!("no headers are installed: compared with the records alone"),
+        None => println!("no C compiler is installed: compared with the records alone"),
     }
-    for (source, facts) in &sources {
-        println!("compared with {source}: {} facts", facts.len());
+    for Source { name, facts, .. } in &sources {
+        println!("compared with {name}: {} facts", facts.len());
     }
     sources
 }
@@ -176,10 +250,10 @@ fn sources() -> Vec<(&'static str, Facts)> {
 /// Compares structures with what a source says of them. Structures may be longer here where they
 /// have grown; one of them has grown at its start.
 fn compare(layouts: &[Layout]) {
-    for (source, facts) in &sources() {
-        // numbers of this processor: the record is of another
-        let comparable = *source != "the record" || cfg!(target_arch = "x86_64");
-        for layout in layouts {
+    for Source { name: source, facts, extent, recorded } in &sources() {
+        // numbers of this processor: the records are of another
+        let comparable = !recorded || cfg!(target_arch = "x86_64");
+        for layout in layouts.iter().filter(|layout| layout.is_in(*extent)) {
             let name = layout.name;
             let lock = FIRST_LOCKS
                 .iter()
@@ -190,7 +264,8 @@ fn compare(layouts: &[Layout]) {
                 usize::try_from(*number).unwrap()
             };
             let size = theirs(format!("struct {name}"));
-            if NEWER_MEMBERS.iter().any(|newer| newer.0 == name) {
+            let has_grown = NEWER_MEMBERS.iter().any(|newer| newer.0 == name);
+            if has_grown && *extent == Extent::Oldest {
                 assert!(lock.is_some() || layout.size >= size, "{source}: struct {name}");
             } else {
                 assert!(lock.is_some() || layout.size == size, "{source}: struct {name}");
@@ -202,7 +277,7 @@ fn compare(layouts: &[Layout]) {
             } else {
                 (0, 0)
             };
-            for (member, ours) in layout.old_members() {
+            for (member, ours) in layout.members(*extent) {
                 if lock.is_some_and(|lock| ours > lock) {
                     continue;
                 }
@@ -232,19 +307,21 @@ fn connection_management_has_the_layout_of_c() {
 
 #[test]
 fn constants_have_the_numbers_of_c() {
-    for (source, facts) in &sources() {
-        for (name, number) in constants() {
+    for Source { name: source, facts, extent, .. } in &sources() {
+        for (name, number) in constants(*extent) {
             assert_eq!(facts.get(&format!("constant {name}")), Some(&number), "{source}: {name}");
         }
     }
 }
 
 #[test]
-fn the_record_holds_what_is_compared_and_nothing_else() {
-    let mut wanted: Vec<String> = wanted().collect();
-    wanted.sort_unstable();
-    wanted.dedup();
-    assert_eq!(common::recorded().into_keys().collect::<Vec<_>>(), wanted);
+fn the_records_hold_what_is_compared_and_nothing_else() {
+    for (record, extent) in [(common::OLDEST, Extent::Oldest), (common::NEWEST, Extent::All)] {
+        let mut wanted: Vec<String> = wanted(extent).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        assert_eq!(record.facts().into_keys().collect::<Vec<_>>(), wanted, "{}", record.version);
+    }
 }
 
 /// Symbols that a library defines, as `symbol name@VERSION`.
@@ -266,31 +343,32 @@ fn symbols(library: &str) -> Vec<String> {
 }
 
 #[test]
-#[ignore = "writes the record from installed headers and libraries"]
+#[ignore = "writes a record from headers and libraries"]
 fn write_the_record() {
     let compiler = common::compiler().expect("a C compiler");
-    let installed = Command::new("pkg-config").args(["--modversion", "libibverbs"]).output();
-    let installed = String::from_utf8(installed.expect("pkg-config").stdout).unwrap();
-    assert!(
-        installed.trim().ends_with(common::VERSION),
-        "libibverbs-dev {installed} is not of {}",
-        common::VERSION
-    );
-    let printed = common::print_facts(&compiler, &[], &HEADERS, wanted());
+    let root = std::env::var("RDMA_CORE").unwrap_or_default();
+    let libraries = format!("{root}/usr/lib/{}-linux-gnu", std::env::consts::ARCH);
+    let installed =
+        fs::read_to_string(format!("{libraries}/pkgconfig/libibverbs.pc")).expect("libibverbs-dev");
+    let (record, extent) = [(common::OLDEST, Extent::Oldest), (common::NEWEST, Extent::All)]
+        .into_iter()
+        .find(|(record, _)| installed.contains(&format!(".{}\n", record.version)))
+        .unwrap_or_else(|| panic!("of no recorded version: {installed}"));
+    let include = format!("-isystem{root}/usr/include");
+    let printed = common::print_facts(&compiler, &[&include], &HEADERS, wanted(extent));
     let mut lines: Vec<String> = printed.lines().map(str::to_owned).collect();
     lines.sort_unstable();
     lines.dedup();
     for library in ["libibverbs.so.1", "librdmacm.so.1"] {
-        let path = format!("/usr/lib/{}-linux-gnu/{library}", std::env::consts::ARCH);
-        lines.extend(symbols(&path));
+        lines.extend(symbols(&format!("{libraries}/{library}")));
     }
     let head = format!(
         "# The C interface of rdma-core {} on {} Linux: sizes of structures, offsets of members,\n\
          # constants, symbols with their versions. Written by the test `write_the_record`.\n",
-        common::VERSION,
+        record.version,
         std::env::consts::ARCH,
     );
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join(format!("tests/data/rdma-core-{}.txt", common::VERSION));
-    std::fs::write(path, head + &lines.join("\n") + "\n").unwrap();
+        .join(format!("tests/data/rdma-core-{}.txt", record.version));
+    fs::write(path, head + &lines.join("\n") + "\n").unwrap();
 }

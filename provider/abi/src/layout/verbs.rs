@@ -50,6 +50,18 @@ layouts! {
         rkey: u32,
     }
 
+    struct ibv_mr_init_attr {
+        length: usize,
+        access: c_int,
+        comp_mask: u64,
+        iova: u64,
+        addr: *mut c_void,
+        fd: c_int,
+        fd_offset: u64,
+        dmah: *mut c_void,
+        buf: *mut c_void,
+    }
+
     struct ibv_mw {
         context: *mut ibv_context,
         pd: *mut ibv_pd,
@@ -316,9 +328,19 @@ layouts! {
         context: *mut ibv_context,
     }
 
+    struct ibv_comp_cntr {
+        context: *mut ibv_context,
+        handle: u32,
+    }
+
     struct verbs_context {
-        // since 65, the newest first: alloc_buf and its kin
-        newer: [Unused; 6],
+        // programs reach these by their names alone
+        free_buf: Unused,
+        alloc_buf: Unused,
+        dm_export_dmabuf_fd: Unused,
+        reg_mr_ex: Unused,
+        dealloc_dmah: Unused,
+        alloc_dmah: Unused,
         query_port: Option<
             unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int,
         >,

@@ -10,12 +10,21 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
-/// Version of rdma-core that the record is of: the oldest whose headers programs are compiled with.
-#[allow(dead_code, reason = "not all who share this file need it")]
-pub(crate) const VERSION: &str = "44.0";
+/// What one version of rdma-core says: names and numbers of the C interface, one fact a line.
+#[derive(Clone, Copy)]
+pub(crate) struct Record {
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub(crate) version: &'static str,
+    text: &'static str,
+}
 
-/// Names and numbers of the C interface, one fact a line.
-const RECORD: &str = include_str!("../data/rdma-core-44.0.txt");
+/// Of the oldest version whose headers programs are compiled with.
+pub(crate) const OLDEST: Record =
+    Record { version: "44.0", text: include_str!("../data/rdma-core-44.0.txt") };
+
+/// Of the newest version that the library knows.
+pub(crate) const NEWEST: Record =
+    Record { version: "65.0", text: include_str!("../data/rdma-core-65.0.txt") };
 
 /// Sizes of structures (`struct ibv_qp`), offsets of members (`member ibv_qp handle`) and constants
 /// (`constant IBV_QPT_RC`), with their numbers.
@@ -33,15 +42,17 @@ pub(crate) fn facts(lines: &str) -> Facts {
         .collect()
 }
 
-/// The recorded facts.
-pub(crate) fn recorded() -> Facts {
-    facts(RECORD)
-}
+impl Record {
+    /// The recorded facts.
+    pub(crate) fn facts(self) -> Facts {
+        facts(self.text)
+    }
 
-/// The recorded symbols of the libraries with their versions, as `name@VERSION`.
-#[allow(dead_code, reason = "not all who share this file need it")]
-pub(crate) fn recorded_symbols() -> impl Iterator<Item = &'static str> {
-    RECORD.lines().filter_map(|line| line.strip_prefix("symbol "))
+    /// The symbols of the libraries with their versions, as `name@VERSION`.
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub(crate) fn symbols(self) -> impl Iterator<Item = &'static str> {
+        self.text.lines().filter_map(|line| line.strip_prefix("symbol "))
+    }
 }
 
 /// The C compiler: `$CC`, or the first of the usual names that can be run.

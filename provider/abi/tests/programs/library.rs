@@ -10,7 +10,7 @@ use std::{
 
 use crate::common::{self, Facts};
 
-static FACTS: LazyLock<Facts> = LazyLock::new(common::recorded);
+static FACTS: LazyLock<Facts> = LazyLock::new(|| common::NEWEST.facts());
 
 unsafe extern "C" {
     fn dlvsym(library: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
@@ -43,7 +43,8 @@ impl Library {
     /// # Safety
     /// `F` is a pointer to a function of that kind.
     pub(crate) unsafe fn function<F>(self, name: &str) -> F {
-        let newest = common::recorded_symbols()
+        let newest = common::NEWEST
+            .symbols()
             .filter(|symbol| symbol.split_once('@').unwrap().0 == name)
             .max()
             .unwrap_or_else(|| panic!("{name} is not recorded"));

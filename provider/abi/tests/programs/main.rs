@@ -66,7 +66,7 @@ fn last_lines(text: &[u8]) -> String {
 /// Writes the recorded constants, and how far functions lie in front of a context, as a header.
 /// Options of a compiler that finds it and the declarations.
 fn declarations(directory: &Directory) -> Vec<String> {
-    let facts = common::recorded();
+    let facts = common::OLDEST.facts();
     let base = facts["member verbs_context context"];
     let mut text = String::new();
     for (fact, number) in &facts {
@@ -149,7 +149,7 @@ fn declarations_have_the_recorded_layout() {
     let text = fs::read_to_string(sources().join("declarations/infiniband/verbs.h")).unwrap();
     let declared: Vec<&str> =
         text.lines().filter_map(|line| line.strip_prefix("struct ")?.strip_suffix(" {")).collect();
-    let recorded = common::recorded();
+    let recorded = common::OLDEST.facts();
     assert!(declared.len() > 20, "{declared:?}");
     for name in &declared {
         assert!(recorded.contains_key(&format!("struct {name}")), "{name} is not recorded");

@@ -1,15 +1,63 @@
-//! Symbols of the shared object and their versions, compared with those of rdma-core.
+//! Symbols of the shared object and their versions, compared with those of rdma-core, and the page
+//! that lists them.
 
-use std::{collections::BTreeSet, fs, path::Path};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::c_int,
+    fs, mem,
+    path::{Path, PathBuf},
+};
 
-use crate::{common, library::Library};
+use crate::{
+    common::{self, Record},
+    library::Library,
+};
+
+/// Every symbol of libibverbs and librdmacm, with the release of rdma-core that brought it.
+const HISTORY: &str = include_str!("../data/symbols.txt");
 
 /// A driver's way to announce itself before rdma-core 25, which none uses any more.
 const LEFT_OUT: &str = "ibv_register_driver@IBVERBS_1.1";
 
+/// Functions that programs call, which refuse whatever they are given. Those of drivers do, too.
+const REFUSED: &str = "
+    ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
+    ibv_reg_dmabuf_mr raccept rbind rconnect rfcntl rgetpeername rgetsockname rgetsockopt riomap
+    riounmap riowrite rlisten rread rreadv rrecv rrecvfrom rrecvmsg rsend rsendmsg rsendto
+    rsetsockopt rshutdown rsocket rwrite rwritev
+";
+
+/// A symbol: the number of its version in order, the version, its name, and its release.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct Symbol {
+    order: (u32, Vec<u32>),
+    version: &'static str,
+    name: &'static str,
+    release: u32,
+}
+
+fn history() -> BTreeSet<Symbol> {
+    let parse = |line: &'static str| {
+        let (symbol, release) = line.split_once(' ').unwrap();
+        let (name, version) = symbol.split_once('@').unwrap();
+        let (kind, numbers) = version.rsplit_once('_').unwrap();
+        let kinds = ["IBVERBS", "IBVERBS_PRIVATE", "RDMACM"];
+        let kind = kinds.iter().position(|&other| other == kind).unwrap() as u32;
+        let numbers = numbers.split('.').map(|number| number.parse().unwrap()).collect();
+        Symbol { order: (kind, numbers), version, name, release: release.parse().unwrap() }
+    };
+    HISTORY.lines().filter(|line| !line.starts_with('#')).map(parse).collect()
+}
+
+/// `name@VERSION` of every symbol of a release.
+fn symbols_of(release: u32) -> BTreeSet<String> {
+    let until = history().into_iter().filter(|symbol| symbol.release <= release);
+    until.map(|Symbol { name, version, .. }| format!("{name}@{version}")).collect()
+}
+
 /// True for the symbols that this library does without: those of the interface of 2006, which the
 /// same names replace in a newer version.
-fn is_left_out(symbol: &str, all: &BTreeSet<&str>) -> bool {
+fn is_left_out(symbol: &str, all: &BTreeSet<String>) -> bool {
     let name = symbol.split('@').next().unwrap();
     symbol == LEFT_OUT
         || symbol.ends_with("@IBVERBS_1.0") && all.contains(&*format!("{name}@IBVERBS_1.1"))
@@ -22,7 +70,9 @@ fn exported() -> BTreeSet<String> {
     for line in fs::read_to_string(map).unwrap().lines() {
         if let Some(node) = line.strip_suffix(" {") {
             version = node.to_owned();
-        } else if let Some(name) = line.trim().strip_suffix(';').filter(|_| line.starts_with(' ')) {
+        } else if let Some(name) = line.trim().strip_suffix(';').filter(|_| line.starts_with(' '))
+            && name != "*"
+        {
             symbols.insert(format!("{name}@{version}"));
         }
     }
@@ -31,14 +81,26 @@ fn exported() -> BTreeSet<String> {
 
 #[test]
 fn exports_are_those_of_rdma_core() {
-    let recorded: BTreeSet<&str> = common::recorded_symbols().collect();
-    let wanted: BTreeSet<String> = recorded
-        .iter()
-        .filter(|symbol| !is_left_out(symbol, &recorded))
-        .map(|symbol| (*symbol).to_owned())
-        .collect();
-    assert!(wanted.len() > 200, "{}", wanted.len());
+    let all = symbols_of(u32::MAX);
+    let wanted: BTreeSet<_> =
+        all.iter().filter(|symbol| !is_left_out(symbol, &all)).cloned().collect();
+    assert!(wanted.len() > 550, "{}", wanted.len());
     assert_eq!(exported(), wanted);
+}
+
+/// What the libraries of a release had. Of the versions for drivers each has only its own.
+#[test]
+fn the_history_is_that_of_the_recorded_libraries() {
+    for (record, private) in [(common::OLDEST, "PRIVATE_34"), (common::NEWEST, "PRIVATE_65")] {
+        let Record { version, .. } = record;
+        let release: u32 = version.split('.').next().unwrap().parse().unwrap();
+        let expected: BTreeSet<_> = symbols_of(release)
+            .into_iter()
+            .filter(|symbol| !symbol.contains("PRIVATE_") || symbol.ends_with(private))
+            .collect();
+        let found: BTreeSet<_> = record.symbols().map(str::to_owned).collect();
+        assert_eq!(found, expected, "{version}");
+    }
 }
 
 #[test]
@@ -47,8 +109,134 @@ fn the_library_has_every_export_in_its_version() {
     for symbol in exported() {
         assert!(!library.find(&symbol).is_null(), "no {symbol}");
     }
-    let unknown = ["ibv_open_device@IBVERBS_1.14", "ibv_register_driver@IBVERBS_1.1"];
+    let unknown = [
+        "ibv_open_device@IBVERBS_1.14",
+        "ibv_register_driver@IBVERBS_1.1",
+        "ibv_cmd_alloc_dmah@IBVERBS_PRIVATE_57",
+        "verbs_register_driver_65@IBVERBS_PRIVATE_64",
+    ];
     for symbol in unknown {
         assert!(library.find(symbol).is_null(), "{symbol}");
     }
+}
+
+/// They look at none of their arguments, so any will do.
+#[test]
+fn what_is_said_to_refuse_does() {
+    type Function = extern "C" fn(usize, usize, usize, usize, usize, usize) -> usize;
+    let library = Library::load();
+    let private = ["ibv_cmd_create_cq", "execute_ioctl"].map(|name| ("PRIVATE_57", name));
+    let newest: BTreeMap<_, _> =
+        history().into_iter().map(|symbol| (symbol.name, symbol.version)).collect();
+    for name in REFUSED.split_whitespace() {
+        let function = library.find(&format!("{name}@{}", newest[name]));
+        assert!(!function.is_null(), "{name}");
+        // SAFETY: A function that takes at most so many words; it leaves them alone.
+        let function: Function = unsafe { mem::transmute(function) };
+        // SAFETY: The place is this thread's own.
+        let errno = unsafe { &mut *libc::__errno_location() };
+        *errno = 0;
+        let answer = function(0, 0, 0, 0, 0, 0) as c_int;
+        let refused = match *errno {
+            libc::EOPNOTSUPP => [0, -1, libc::EOPNOTSUPP].contains(&answer),
+            libc::EBADF | libc::ENODATA => answer == -1,
+            _ => false,
+        };
+        assert!(refused, "{name}: {answer}, {errno}");
+    }
+    for (version, name) in private {
+        let function = library.find(&format!("{name}@IBVERBS_{version}"));
+        // SAFETY: As above.
+        let function: Function = unsafe { mem::transmute(function) };
+        assert_eq!(function(0, 0, 0, 0, 0, 0) as c_int, libc::EOPNOTSUPP, "{name}");
+    }
+}
+
+fn page() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/symbols.md")
+}
+
+/// The page about the symbols, whose tables follow from the history.
+fn write_page() -> String {
+    let all = symbols_of(u32::MAX);
+    let refused: BTreeSet<_> = REFUSED.split_whitespace().collect();
+    let mut versions: BTreeMap<(u32, Vec<u32>), Vec<Symbol>> = BTreeMap::new();
+    for symbol in history() {
+        versions.entry(symbol.order.clone()).or_default().push(symbol);
+    }
+    let head = |column: &str| format!("\n| version | release | {column} |\n|---|---|---|\n");
+    let (mut public, mut private) = (head("symbols"), head("symbols that it adds"));
+    let mut known: BTreeSet<&str> = BTreeSet::new();
+    for symbols in versions.values() {
+        let version = symbols[0].version;
+        let release = symbols.iter().map(|symbol| symbol.release).min().unwrap();
+        let for_drivers = version.contains("PRIVATE");
+        let names: Vec<String> = symbols
+            .iter()
+            .filter(|symbol| !for_drivers || known.insert(symbol.name))
+            .map(|symbol| {
+                let name = symbol.name;
+                let later = if symbol.release > release {
+                    format!(" ({})", symbol.release)
+                } else {
+                    String::new()
+                };
+                if is_left_out(&format!("{name}@{version}"), &all) {
+                    format!("~~`{name}`~~{later}")
+                } else if refused.contains(name) {
+                    format!("*`{name}`*{later}")
+                } else {
+                    format!("`{name}`{later}")
+                }
+            })
+            .collect();
+        let table = if for_drivers { &mut private } else { &mut public };
+        *table += &format!("| {version} | {release} | {} |\n", names.join(", "));
+    }
+    format!("{HEAD}{public}{BETWEEN}{private}")
+}
+
+const HEAD: &str = "\
+# Symbols by version
+
+`libroce_abi.so` has every symbol of libibverbs and librdmacm in every version, from rdma-core 15 to
+65, so that programs of all these releases load and run. A program's `readelf -V` shows which it
+needs: `ibv_alloc_buf@IBVERBS_1.17` was compiled with rdma-core 64 or newer. The test
+`what_is_said_to_refuse_does` and its neighbours keep this page true
+(`provider/abi/tests/programs/symbols.rs`); `cargo test -p roce-abi -- --ignored write_the_page`
+writes it.
+
+The release is the one of rdma-core that brought the version; a number in parentheses is that of a
+symbol that came later. Functions in *italics* refuse (`EOPNOTSUPP`; `EBADF` on what would be an
+rsocket; `ENODATA` for the descriptor of a buffer that has none). Names that are struck out are those
+of the interface of 2006, which nothing has been linked with since; the same names are in 1.1.
+
+Programs of rdma-core 65.0 that were tried, by hand, as Debian's unstable ships them, on Debian 12
+with their own libc: `ibv_devices`, `ibv_devinfo -v`, `ibv_rc_pingpong`, `rping`, and `ib_write_bw` of
+perftest 25.01, which is linked with the providers' libraries of that release.
+
+## Programs
+";
+
+const BETWEEN: &str = "
+## Drivers
+
+A provider's library such as libmlx5 is linked with names that are not for programs. Their version
+changes with what they promise to drivers, so a library of another release does not find its own in
+rdma-core; here all are there side by side, because programs load such libraries whether there is
+such an adapter or not. None ever gets a device: its commands answer `EOPNOTSUPP`. Three work:
+`ibv_query_gid_type`, `ibv_read_ibdev_sysfs_file` (which finds no file) and `ibv_wr_opcode_str`.
+Each version has the names of those before it, but for `verbs_register_driver_…`.
+";
+
+#[test]
+fn the_page_lists_the_symbols() {
+    let found = fs::read_to_string(page()).unwrap_or_default();
+    assert!(found == write_page(), "write it anew: see the page");
+}
+
+#[test]
+#[ignore = "writes the page"]
+fn write_the_page() {
+    fs::write(page(), write_page()).unwrap();
 }
