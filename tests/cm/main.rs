@@ -6,11 +6,14 @@ mod alone;
 mod datagrams;
 mod devices;
 mod failures;
+mod forks;
 mod guid;
 mod life;
 mod many;
 mod random;
 mod sharing;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
 
 use std::{
     net::SocketAddr,

@@ -1,12 +1,12 @@
 //! Port numbers of this process. Another process has other addresses, so its ports are its own; if
 //! it has the same ones, a listener claims the port on the link besides.
 
-use std::{collections::BTreeMap, net::IpAddr, sync::MutexGuard};
+use std::{collections::BTreeMap, net::IpAddr};
 
 use roce_transport::cm::PortSpace;
 
 use super::error::CmError;
-use crate::sync::Mutex;
+use crate::calls::{ProcessGuard, ProcessMutex};
 
 /// Range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
@@ -27,9 +27,10 @@ struct Table {
     uses: BTreeMap<(PortSpace, u16), Vec<Use>>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
+static TABLE: ProcessMutex<Table> =
+    ProcessMutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> ProcessGuard<'static, Table> {
     TABLE.lock()
 }
 
