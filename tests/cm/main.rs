@@ -56,6 +56,7 @@ impl World {
     }
 
     fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
+        watchdog::start();
         let fabric = Fabric::new("".parse().unwrap(), 1);
         let open = |ip: &str| {
             fabric
