@@ -4,6 +4,7 @@
 
 mod completion;
 mod cq;
+mod parts;
 mod queue;
 mod refusal;
 mod request;
