@@ -79,9 +79,9 @@ pub use roce_provider::{
     CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
     Endpoint, EnvironmentError, FileMemory, ForeignMemory, GidEntry, GidType, Guid, LinkCounters,
     MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, Progress,
-    ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, RegionError, ReregMr,
-    SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, devices, environment, fabric,
-    link, published_counters, runtime_directory,
+    ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
+    ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, devices, environment,
+    fabric, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

@@ -5,12 +5,12 @@ mod library;
 mod mounts;
 mod program;
 mod refusal;
+mod stay;
 mod sysfs;
 
 use std::{
     env,
     ffi::{OsStr, OsString},
-    io,
     os::unix::{ffi::OsStrExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, ExitCode},
@@ -27,8 +27,9 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
 ///
-/// The program is not started anew in any sense that it could notice: it takes the place of this
-/// command, with its signals and its exit status. It finds libraries of roce in the place of
+/// The program takes the place of this command, with its signals and its exit status; with
+/// --reaper, this command stays, passes on signals, and ends with the program's exit status, or 128
+/// and the number of the signal that has ended it. The program finds libraries of roce in the place of
 /// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
 /// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
 /// 127: there is no such program. The rest is the program's own.
@@ -53,6 +54,11 @@ pub(crate) struct Args {
     /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
     #[arg(long, value_name = "BYTES")]
     receive_buffer: Option<usize>,
+    /// Stay while the program runs, and tell its peers when it is killed, or ends without ending its
+    /// connections, as a kernel does. Without this, they hear of it only where another program of
+    /// the user is left at the same address, or if they are on this host themselves
+    #[arg(long)]
+    reaper: bool,
     /// Show the devices in /sys/class/infiniband and /dev/infiniband, too, for programs that look
     /// there (UCX, NCCL, scripts). That needs a mount namespace, and for users other than root a
     /// user namespace
@@ -67,27 +73,29 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-/// Ends only if the program cannot be started.
+/// Ends only if the program cannot be started, or has ended.
 pub(crate) fn run(args: &Args) -> ExitCode {
-    let Err(Refusal { status, line }) = start(args);
-    errln!("roce: {line}");
-    ExitCode::from(status)
+    start(args).unwrap_or_else(|Refusal { status, line }| {
+        errln!("roce: {line}");
+        ExitCode::from(status)
+    })
 }
 
-fn start(args: &Args) -> Result<std::convert::Infallible, Refusal> {
+fn start(args: &Args) -> Result<ExitCode, Refusal> {
     let (name, arguments) =
         args.command.split_first().ok_or_else(|| Refusal::new("name a program"))?;
     let devices = devices(args)?;
-    let mut command = configured(args)?;
+    let mut configured = configured(args)?;
     let library = library::find(args.library.as_deref()).map_err(Refusal::new)?;
     let directory = library::directory(&library).map_err(Refusal::new)?;
     let path = program::find(name)?;
     if args.sysfs {
         mounts::enter(&devices).map_err(Refusal::new)?;
     }
-    command.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
-    let error = command.program(&path, name, arguments);
-    Err(Refusal {
+    configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
+    let mut command = configured.command(&path, name, arguments);
+    let result = if args.reaper { stay::run(command) } else { Err(command.exec()) };
+    result.map_err(|error| Refusal {
         status: NOT_EXECUTABLE,
         line: format!("cannot execute {}: {}", path.display(), program::explain(&error)),
     })
@@ -118,9 +126,10 @@ impl Configured {
         self.variables.push((name, value.into()));
     }
 
-    /// Becomes the program; returns only if that fails.
-    fn program(self, path: &Path, name: &OsStr, arguments: &[OsString]) -> io::Error {
-        Command::new(path).arg0(name).args(arguments).envs(self.variables).exec()
+    fn command(self, path: &Path, name: &OsStr, arguments: &[OsString]) -> Command {
+        let mut command = Command::new(path);
+        command.arg0(name).args(arguments).envs(self.variables);
+        command
     }
 }
 

@@ -29,6 +29,7 @@ mod notify;
 mod port;
 mod publish;
 mod readiness;
+mod reaper;
 mod region;
 #[doc(hidden)] // for the C interface
 pub mod signals;
@@ -49,6 +50,7 @@ pub use engine::survive_forks;
 pub use environment::EnvironmentError;
 pub use port::{GidEntry, GidType, PortAttr};
 pub use publish::{Published, PublishedCounter, published_counters, runtime_directory};
+pub use reaper::Reaper;
 pub use region::{FileMemory, ForeignMemory, MmapMemory, Unreachable};
 #[doc(hidden)] // for the C interface
 pub use region::{copy_from_program, copy_to_program};

@@ -32,6 +32,8 @@ pub const SEGMENTS: &str = "ROCE_SEGMENTS";
 
 /// The variable that has the L_Key and the R_Key of a region differ in programs of the C libraries.
 pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
+/// The variable with the name of the reaper's socket.
+pub const REAPER: &str = "ROCE_REAPER";
 
 /// The variable that turns ECN off.
 pub const ECN: &str = "ROCE_ECN";

@@ -8,6 +8,7 @@ mod devices;
 mod failures;
 mod forks;
 mod guid;
+mod killed;
 mod life;
 mod many;
 mod random;

@@ -5,7 +5,7 @@ use roce_transport::{
     event::DropReason,
 };
 
-use super::{Talk, configure, hand};
+use super::{SERVICE, Talk, configure, hand, listen};
 use crate::common::{End, Side};
 
 /// The communication IDs of the adapter that goes, and those of the one that is left.
@@ -111,4 +111,79 @@ fn when_there_is_a_record() {
     talk.pair.run();
     assert_eq!(records(&talk), (false, false));
     assert_eq!(hand::sent(&mut talk.pair, Side::A), []);
+}
+
+/// What is told of a side's records.
+fn told(talk: &mut Talk, side: Side) -> Vec<(ConnId, bool)> {
+    let adapter = &mut talk.pair.node(side).adapter;
+    let told = std::iter::from_fn(|| adapter.poll_cm_record()).collect::<Vec<_>>();
+    for (conn, record) in &told {
+        assert_eq!(*record, adapter.cm_record(*conn));
+    }
+    told.into_iter().map(|(conn, record)| (conn, record.is_some())).collect()
+}
+
+#[test]
+fn records_are_told_of_when_they_come_and_go() {
+    let mut talk = Talk::configured(Side::A, |cm| cm.tells_records = true);
+    configure(&mut talk.pair.b, |cm| cm.tells_records = true);
+    talk.listener = listen(&mut talk.pair.b, SERVICE, 16);
+    let (a, b, ..) = talk.connected();
+    assert_eq!(told(&mut talk, Side::A), [(a, true)]);
+    assert_eq!(told(&mut talk, Side::B), [(b, true)]);
+    talk.disconnect(Side::A, a);
+    assert_eq!(told(&mut talk, Side::A), [(a, false)]);
+    talk.deliver_all();
+    assert_eq!(told(&mut talk, Side::B), [(b, false)]);
+    talk.disconnect(Side::B, b);
+    talk.pair.run();
+    talk.assert_gone();
+    for side in [Side::A, Side::B] {
+        assert!(told(&mut talk, side).iter().all(|(_, is_some)| !is_some));
+    }
+    // a request that is refused, or given up, has none
+    let (a, _) = talk.call();
+    talk.destroy(Side::A, a);
+    assert_eq!(told(&mut talk, Side::A), [(a, false)]);
+}
+
+#[test]
+fn nothing_is_told_unasked() {
+    let mut talk = Talk::new();
+    talk.connected();
+    assert_eq!((told(&mut talk, Side::A), told(&mut talk, Side::B)), (vec![], vec![]));
+}
+
+/// It sends no DREQ, and answers none.
+#[test]
+fn a_peer_that_is_gone_ends_its_connections() {
+    let gone = |talk: &mut Talk, b| {
+        let now = talk.pair.now;
+        configure(&mut talk.pair.a, |_| {});
+        talk.pair.fault_from(Side::B, "drop qp 1");
+        talk.pair.b.adapter.cm_peer_ended(now, b);
+        talk.pair.b.adapter.cm_peer_ended(now, b); // which changes nothing
+    };
+    for announced in [false, true] {
+        let mut talk = Talk::new();
+        let (_, b, ..) = talk.connected();
+        if announced {
+            talk.disconnect(Side::B, b);
+        }
+        gone(&mut talk, b);
+        assert_eq!(talk.take(Side::B), [ConnEvent::Disconnected { conn: b }]);
+        if !announced {
+            assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::DreqRcvd));
+            talk.disconnect(Side::B, b);
+        }
+        assert_eq!(talk.pair.b.adapter.cm_state(b), Some(CmState::TimeWait));
+        talk.pair.run();
+        assert_eq!(talk.take(Side::B), [ConnEvent::TimeWaitExit { conn: b }]);
+        talk.assert_gone();
+    }
+    // a request goes on: another program may answer it
+    let mut talk = Talk::new();
+    let (a, _) = talk.call();
+    talk.pair.a.adapter.cm_peer_ended(talk.pair.now, a);
+    assert_eq!(talk.pair.a.adapter.cm_state(a), Some(CmState::ReqSent));
 }

@@ -55,7 +55,7 @@ const PROVIDER: Crate = Crate {
         &["engine"],
         &["publish", "verbs"],
         &["device"],
-        &["cm", "environment"],
+        &["cm", "environment", "reaper"],
         &["tokio"],
     ],
 };

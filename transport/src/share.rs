@@ -38,6 +38,12 @@ impl IdPartition {
         self.0
     }
 
+    /// The partition that a communication ID is in.
+    #[must_use]
+    pub const fn of_id(id: u32) -> Option<Self> {
+        Self::new((id >> ID_BITS) as u8)
+    }
+
     /// Its queue pair numbers (see [`AdapterConfig::qpns`](crate::adapter::AdapterConfig::qpns)).
     #[must_use]
     pub const fn qpns(self) -> RangeInclusive<u32> {
@@ -76,7 +82,8 @@ impl Addressee {
         };
         let qpn = Qpn::new(u32::from_be_bytes([0, high, middle, low]));
         if qpn != Qpn::GSI {
-            return Self::partition((qpn.get() >> QPN_BITS) as u8);
+            let partition = IdPartition::new((qpn.get() >> QPN_BITS) as u8);
+            return partition.map_or(Self::Unknown, Self::Partition);
         }
         let mad = Packet::parse(bytes).ok().and_then(|packet| CmMad::parse(packet.payload).ok());
         let Some(CmMad { message, .. }) = mad else { return Self::Unknown };
@@ -95,11 +102,7 @@ impl Addressee {
             Message::Apr(apr) => apr.remote_id,
             Message::SidrRep(rep) => rep.request_id,
         };
-        Self::partition((own_id >> ID_BITS) as u8)
-    }
-
-    fn partition(number: u8) -> Self {
-        IdPartition::new(number).map_or(Self::Unknown, Self::Partition)
+        IdPartition::of_id(own_id).map_or(Self::Unknown, Self::Partition)
     }
 }
 

@@ -20,5 +20,3 @@ mod parts;
 mod ring;
 
 pub(crate) use cq::{CompletionQueue, NotifyKind, Pushed, Validity};
-#[cfg(test)] // for their tests, which lints look at
-pub(crate) use roce_transport::work::{WcError, WcOk, WcOpcode};

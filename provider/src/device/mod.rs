@@ -14,6 +14,7 @@ use pnet_datalink::NetworkInterface;
 use roce_transport::{
     adapter::Limits,
     addr::{Gid, Mtu},
+    share::IdPartition,
 };
 use tracing::warn;
 
@@ -275,6 +276,23 @@ impl Device {
         let gids = link.addresses().into_iter().map(|ip| Gid::from(ip).to_string()).collect();
         let publisher = Publisher::new(&self.name, gids).map(|publisher| Box::new(publisher) as _);
         let surroundings = Surroundings { watch, publisher, sys_image_guid: self.sys_image_guid };
+        open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
+    }
+
+    /// Opens it for a process that sees to what others have left at its address, with this partition
+    /// if that is free. Its counters are not published, and its port stays as it is.
+    pub(crate) fn open_unpublished(
+        &self,
+        partition: Option<IdPartition>,
+        options: OpenOptions,
+    ) -> Result<Context, OpenError> {
+        let partition = partition.map_or(0, |partition| partition.get() - 1);
+        let locality = Locality::SharedAddress { partition };
+        let addresses: Vec<_> =
+            self.addresses.iter().map(|address| (address.ip, address.interface)).collect();
+        let link = UdpLink::bind(&addresses, locality, options.sockets())?;
+        let surroundings =
+            Surroundings { sys_image_guid: self.sys_image_guid, ..Surroundings::default() };
         open_link(self.name.clone(), self.port(), Box::new(link), surroundings, options)
     }
 

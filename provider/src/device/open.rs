@@ -85,6 +85,7 @@ pub(super) fn open_link(
         cm,
         ..AdapterConfig::new(seed)
     };
+    config.cm.tells_records = link.sharing().is_some();
     if let Some(partition) = partition {
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }

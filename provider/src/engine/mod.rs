@@ -8,6 +8,7 @@
 
 mod background;
 mod describe;
+mod ended;
 mod failures;
 mod follow;
 mod fork;

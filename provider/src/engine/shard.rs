@@ -6,6 +6,7 @@ use roce_transport::{adapter::Adapter, event::Event, time::Instant};
 use tracing::{debug, error, info, warn};
 
 use super::{
+    ended::EndedProcesses,
     failures::Failures,
     log::CounterLog,
     outgoing::{Offer, Outgoing},
@@ -39,6 +40,7 @@ pub(crate) struct Shard {
     /// Something was received or sent since the time of the lock was last noted.
     moved: bool,
     failures: Failures,
+    ended: EndedProcesses,
     /// Something may have been counted since the counters were published.
     pub(super) counted: bool,
     /// Earliest time of the next publication; `None`: they are not published.
@@ -69,6 +71,7 @@ impl Shard {
             outgoing,
             moved: false,
             failures: Failures::default(),
+            ended: EndedProcesses::default(),
             counted: false,
             publication: None,
             told: false,
@@ -196,6 +199,7 @@ impl Shard {
                 self.failures.note_success();
                 self.counted |= received > 0;
                 self.moved |= received > 0;
+                self.ended.attend(now, &mut self.adapter, &mut *self.link);
                 received
             }
             Err(error) => {
@@ -311,6 +315,7 @@ impl Shard {
             let _uncancelled = Uncancelled::begin();
             self.sinks.on_cm_event(event, &mut self.adapter, now);
         }
+        self.keep_records(now);
         if self.outgoing.build(now, &mut self.adapter) {
             if let Some(observer) = &mut self.observer {
                 let _uncancelled = Uncancelled::begin();
@@ -330,6 +335,18 @@ impl Shard {
         }
         self.send(now);
         self.tell();
+    }
+
+    /// Has the link keep the records of connections, should this process end.
+    fn keep_records(&mut self, now: Instant) {
+        while let Some((conn, record)) = self.adapter.poll_cm_record() {
+            let Some(sharing) = self.link.sharing() else { continue };
+            let _uncancelled = Uncancelled::begin();
+            match record {
+                Some(record) => sharing.keep_record(now, conn, &record),
+                None => sharing.discard_record(conn),
+            }
+        }
     }
 
     /// Tells what has happened.

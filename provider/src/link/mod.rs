@@ -16,7 +16,7 @@ use std::{any::Any, io, net::IpAddr, os::fd::BorrowedFd};
 
 use roce_transport::{
     adapter::{SourcePort, Transmit, TransmitLimits},
-    cm::ServiceId,
+    cm::{ConnId, ConnRecord, ServiceId},
     share::IdPartition,
     time::Instant,
 };
@@ -28,6 +28,7 @@ pub use fabric::{Fabric, FabricLink};
 pub use faulty::FaultyLink;
 pub(crate) use null::NullLink;
 pub use roce_transport::wire::{Datagram, DatagramMeta};
+pub(crate) use shm::{Left, Members};
 pub use udp::{Locality, SocketOptions, UdpLink};
 
 /// Number of messages of a link that one call of [`Link::receive`] hands over at least, if there are
@@ -180,6 +181,25 @@ pub trait AddressSetLink {
     fn remove_address(&mut self, address: IpAddr);
 }
 
+/// What other processes of this host leave when they end.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// A process at an own address has: its peers are to be told by this one, as far as they are not
+    /// told yet.
+    Here {
+        /// The address.
+        address: IpAddr,
+        /// The partition of the process, which nobody else gets until this is [settled].
+        ///
+        /// [settled]: SharingLink::settle
+        partition: IdPartition,
+        /// Its connections.
+        records: Vec<ConnRecord>,
+    },
+    /// Processes at other addresses have: these own connections have no peer any more.
+    There(Vec<ConnId>),
+}
+
 /// Capability of a link: memory, and perhaps addresses, shared with other processes of this host.
 pub trait SharingLink {
     /// Partition of an address's numbers that the adapter on this link must keep to; `None`: it has
@@ -197,6 +217,19 @@ pub trait SharingLink {
 
     /// Gives a service back.
     fn release(&mut self, service: ServiceId, address: IpAddr);
+
+    /// Keeps the record of an own connection where others at its address find it when this process
+    /// has ended, however that ends.
+    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord);
+
+    /// Erases such a record, and has nothing more to tell of the connection.
+    fn discard_record(&mut self, conn: ConnId);
+
+    /// The next news of processes that have ended.
+    fn poll_ended(&mut self) -> Option<Ended>;
+
+    /// What a process has [left](Ended::Here) has been seen to. Another may have its partition.
+    fn settle(&mut self, address: IpAddr, partition: IdPartition);
 
     /// Number of runs that went to other processes through shared memory, not through the network
     /// stack.

@@ -148,6 +148,18 @@ impl Adapter {
         self.cm.record(conn)
     }
 
+    /// The next connection whose record has come, or has gone, since this was last called, and what
+    /// the record is now. With [`CmConfig::tells_records`](crate::cm::CmConfig::tells_records).
+    pub fn poll_cm_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
+        self.cm.poll_record()
+    }
+
+    /// The adapter at the other end of a connection is gone, and says nothing any more: the
+    /// connection ends as if it had announced that.
+    pub fn cm_peer_ended(&mut self, now: Instant, conn: ConnId) {
+        self.cm.peer_ended(now, conn);
+    }
+
     /// Ends a connection of an adapter that is gone and had the same address (see
     /// [`share`](crate::share)), as a kernel does for a process that has ended. No event tells of
     /// it; [`cm_state`](Self::cm_state) tells when it is over. The answers must come to this

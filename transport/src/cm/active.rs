@@ -129,6 +129,7 @@ impl Connections {
         });
         conn.time_wait = time_wait;
         self.index(id, arrival.peer(), &remote);
+        common.note_record(id);
         if managed {
             return Ok(ReplyOutcome::MoveQueuePair(ConnId(id)));
         }

@@ -53,6 +53,8 @@ pub(super) struct Common {
     requests: BTreeMap<IpAddr, usize>,
     outbox: VecDeque<OutgoingMad>,
     events: VecDeque<ConnEvent>,
+    /// Connections whose records may have come or gone.
+    records: VecDeque<ConnId>,
 }
 
 impl Common {
@@ -67,6 +69,7 @@ impl Common {
             requests: BTreeMap::new(),
             outbox: VecDeque::new(),
             events: VecDeque::new(),
+            records: VecDeque::new(),
         }
     }
 
@@ -260,5 +263,16 @@ impl Common {
 
     pub(super) fn poll_event(&mut self) -> Option<ConnEvent> {
         self.events.pop_front()
+    }
+
+    /// Notes that there may be a record of a connection from now on, or none any more.
+    pub(super) fn note_record(&mut self, id: u32) {
+        if self.config.tells_records {
+            self.records.push_back(ConnId(id));
+        }
+    }
+
+    pub(super) fn poll_record(&mut self) -> Option<ConnId> {
+        self.records.pop_front()
     }
 }

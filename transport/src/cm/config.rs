@@ -46,6 +46,12 @@ pub struct CmConfig {
     /// How many of them may have begun with a request from one and the same address. 16,384 by
     /// default. More are not answered.
     pub max_per_peer: usize,
+    /// True if it is told of which connections there are records, for those who keep them where
+    /// they outlive the adapter ([`Adapter::poll_cm_record`]). They must then be taken. False by
+    /// default.
+    ///
+    /// [`Adapter::poll_cm_record`]: crate::adapter::Adapter::poll_cm_record
+    pub tells_records: bool,
 }
 
 impl Default for CmConfig {
@@ -59,6 +65,7 @@ impl Default for CmConfig {
             listen_grace: Duration::ZERO,
             max_connections: 1 << 16,
             max_per_peer: 1 << 14,
+            tells_records: false,
         }
     }
 }

@@ -200,6 +200,7 @@ impl Connections {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
         conn.advance(on, |_| ConnState::TimeWait(remote));
+        common.note_record(id);
         let until = now.plus(conn.time_wait.min(MAX_TIME_WAIT));
         forget(&mut self.by_remote_qpn, &(conn.path.peer(), remote.guid, remote.qpn), id);
         if let Some(other) = common.enter_time_wait(id, until) {
@@ -216,6 +217,7 @@ impl Connections {
     /// The connection is gone, with everything that is known of it.
     pub(super) fn remove(&mut self, common: &mut Common, on: Trigger, id: u32) {
         common.release_id(id);
+        common.note_record(id);
         let Some(Connection { state, path, .. }) = self.conns.remove(&id) else { return };
         let from = state.name();
         debug_assert!(is_edge(Some(from), on, None), "{from:?} / {on:?} > gone");

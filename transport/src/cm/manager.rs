@@ -176,6 +176,17 @@ impl Cm {
         self.connections.record(id)
     }
 
+    /// The next connection whose record has come or gone, and what it is now.
+    pub(crate) fn poll_record(&mut self) -> Option<(ConnId, Option<ConnRecord>)> {
+        let id = self.common.poll_record()?;
+        Some((id, self.record(id)))
+    }
+
+    /// The peer's process has ended.
+    pub(crate) fn peer_ended(&mut self, now: Instant, id: ConnId) {
+        self.connections.end_by_peer(&mut self.common, now, id);
+    }
+
     pub(crate) fn end_for_another(
         &mut self,
         now: Instant,

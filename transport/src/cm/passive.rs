@@ -178,6 +178,7 @@ impl Connections {
             }
             other => other,
         });
+        common.note_record(id.0);
     }
 
     pub(super) fn on_rtu(

@@ -118,6 +118,7 @@ impl Connections {
                 let may_send = conn.credit.take_last();
                 let resend = common.send_until_answered(now, id.0, conn.path, mad, may_send);
                 conn.advance(Trigger::Disconnect, |_| ConnState::DreqSent(remote, resend));
+                common.note_record(id.0);
             }
             ConnState::DreqRcvd(remote) => {
                 let private_data = private_data(bytes)?;
@@ -152,26 +153,38 @@ impl Connections {
         }
         match conn.state {
             ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
-                let remote = conn.state.remote().copied().unwrap_or_default();
-                conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
                 conn.transaction = arrival.transaction;
-                let abandoned = conn.abandoned;
-                common.deadlines.clear(id);
-                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
-                if abandoned {
-                    let _ = self.disconnect(common, arrival.now, ConnId(id), &[]);
-                }
             }
             // both announce the end at once
-            ConnState::DreqSent(..) => {
-                answer_dreq(common, dreq, arrival);
-                self.emit(common, id, |conn| ConnEvent::Disconnected { conn });
-                self.enter_time_wait(common, Trigger::Dreq, arrival.now, id);
-            }
-            ConnState::TimeWait(_) => answer_dreq(common, dreq, arrival),
+            ConnState::DreqSent(..) | ConnState::TimeWait(_) => answer_dreq(common, dreq, arrival),
             _ => return Err(DropReason::CmWrongState),
         }
+        self.end_by_peer(common, arrival.now, ConnId(id));
         Ok(())
+    }
+
+    /// The peer has ended a connection: it says so, or is gone.
+    pub(super) fn end_by_peer(&mut self, common: &mut Common, now: Instant, id: ConnId) {
+        let ConnId(number) = id;
+        let Ok(conn) = self.get_mut(id) else { return };
+        match conn.state {
+            ConnState::RepSent(_) | ConnState::MraRepRcvd(_) | ConnState::Established(_) => {
+                let remote = conn.state.remote().copied().unwrap_or_default();
+                conn.advance(Trigger::Dreq, |_| ConnState::DreqRcvd(remote));
+                let abandoned = conn.abandoned;
+                common.deadlines.clear(number);
+                common.note_record(number);
+                self.emit(common, number, |conn| ConnEvent::Disconnected { conn });
+                if abandoned {
+                    let _ = self.disconnect(common, now, id, &[]);
+                }
+            }
+            ConnState::DreqSent(..) => {
+                self.emit(common, number, |conn| ConnEvent::Disconnected { conn });
+                self.enter_time_wait(common, Trigger::Dreq, now, number);
+            }
+            _ => {}
+        }
     }
 
     pub(super) fn on_drep(

@@ -16,6 +16,7 @@ use super::{
     channel::IncomingChannel,
     listener::request_grant,
     owner::{Grant, HANDOVER, SharedAddress},
+    reaper,
     ring::Reader,
     socket::connect,
 };
@@ -109,7 +110,13 @@ impl ShmLink {
         };
         let udp = socket.as_fd().try_clone_to_owned()?;
         let name = name.try_clone()?;
-        self.addresses.add(SharedAddress::owned(&self.epoll, address, interface, udp, name)?)
+        self.add(SharedAddress::owned(&self.epoll, address, interface, udp, name)?)
+    }
+
+    /// Adds an address.
+    fn add(&mut self, shared: SharedAddress) -> io::Result<()> {
+        self.reaper.extend(reaper::tell(shared.address, &shared.claims));
+        self.addresses.add(shared)
     }
 
     /// Shares an address with the process that has it. This waits for its answer.
@@ -121,7 +128,7 @@ impl ShmLink {
         let ring = grant.ring.try_clone()?;
         let shared = SharedAddress::granted(&self.epoll, address, interface, grant, owner.clone())?;
         self.attach_ring(address, ring, owner)?;
-        self.addresses.add(shared)?;
+        self.add(shared)?;
         Ok(socket)
     }
 

@@ -9,10 +9,16 @@
 //! become its peers. What neither the owner nor a peer that has announced itself is to have waits a
 //! moment, because the peers of an owner come one by one.
 
-use std::{collections::VecDeque, io, mem, net::IpAddr, os::fd::OwnedFd, time::Duration};
+use std::{
+    collections::VecDeque,
+    io, mem,
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
 
 use roce_transport::{
-    cm::ServiceId,
+    cm::{ConnRecord, ServiceId},
     share::{Addressee, IdPartition},
     time::Instant,
     wire::NetHeader,
@@ -20,11 +26,13 @@ use roce_transport::{
 
 use super::{
     claim::Entry,
+    look::Looks,
     owner::{Change, Place, SharedAddress},
     peer::{Peers, announcement},
+    record,
     socket::send_with,
 };
-use crate::link::Datagram;
+use crate::link::{Datagram, Ended};
 
 /// Number of datagrams that wait for a peer to announce itself.
 const MAX_WAITING: usize = 256;
@@ -47,6 +55,8 @@ pub(super) struct SharedAddresses {
     now: Instant,
     /// True if another process is, or was, at any of the addresses.
     is_shared: bool,
+    /// Looks for what processes have left that have ended, if any may have.
+    looks: Option<Looks>,
 }
 
 impl SharedAddresses {
@@ -84,7 +94,7 @@ impl SharedAddresses {
 
     /// Time at which a [role](Self::update_roles) may change although nothing arrives.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.addresses.iter().filter_map(SharedAddress::deadline).min()
+        self.addresses.iter().filter_map(SharedAddress::deadline).chain(self.looks_at()).min()
     }
 
     /// Something has arrived at one of the addresses that another process is to read.
@@ -101,7 +111,11 @@ impl SharedAddresses {
     ) -> Vec<(IpAddr, Change)> {
         let mut changes = Vec::new();
         for shared in &mut self.addresses {
+            let was_owner = shared.is_owner();
             changes.extend(shared.update_role(now, place).map(|change| (shared.address, change)));
+            if !was_owner && shared.is_owner() {
+                self.looks = Some(Looks::begin(now));
+            }
         }
         for (address, change) in &changes {
             match change {
@@ -142,6 +156,7 @@ impl SharedAddresses {
     pub(super) fn add(&mut self, shared: SharedAddress) -> io::Result<()> {
         if let Some(partition) = self.partition {
             shared.claims.take(Entry::Partition(partition))?;
+            record::clear(shared.claims.file(), partition);
         }
         self.is_shared |= !shared.is_owner();
         let address = shared.address;
@@ -164,7 +179,11 @@ impl SharedAddresses {
         });
         for partition in partitions {
             let entry = Entry::Partition(partition);
-            let is_taken = |shared: &SharedAddress| shared.claims.take(entry).is_err();
+            let is_left = |shared: &SharedAddress| {
+                record::used_partitions(shared.claims.file()).contains(&partition)
+            };
+            let is_taken =
+                |shared: &SharedAddress| is_left(shared) || shared.claims.take(entry).is_err();
             let Some(taken) = self.addresses.iter().position(is_taken) else {
                 self.partition = Some(partition);
                 let addresses: Vec<_> =
@@ -212,6 +231,63 @@ impl SharedAddresses {
         }
     }
 
+    /// Writes the record of an own connection to where the others at its address find it.
+    pub(super) fn keep_record(&mut self, record: &ConnRecord) {
+        let Some(partition) = self.partition else { return };
+        let Some(shared) = self.address(record.local) else { return };
+        // without room for it, the peer does not hear of the end
+        let _ = shared.records.keep(shared.claims.file(), partition, record);
+    }
+
+    /// Erases such a record.
+    pub(super) fn erase_record(&mut self, record: &ConnRecord) {
+        let Some(partition) = self.partition else { return };
+        let Some(shared) = self.address(record.local) else { return };
+        let _ = shared.records.erase(shared.claims.file(), partition, record.local_id);
+    }
+
+    /// Time of the next [look](Self::take_left).
+    pub(super) fn looks_at(&self) -> Option<Instant> {
+        self.looks.as_ref().map(|looks| looks.due)
+    }
+
+    /// Looks, if that is due, for what processes have left at addresses of which this one is the
+    /// owner.
+    pub(super) fn take_left(&mut self, now: Instant) -> Vec<Ended> {
+        let Some(looks) = self.looks.take_if(|looks| looks.due <= now) else { return Vec::new() };
+        self.looks = looks.next(now);
+        let mut ended = Vec::new();
+        for shared in self.addresses.iter_mut().filter(|shared| shared.is_owner()) {
+            let address = shared.address;
+            let left = shared.take_left(self.partition).into_iter();
+            ended.extend(left.map(|(partition, records)| Ended::Here {
+                address,
+                partition,
+                records,
+            }));
+        }
+        ended
+    }
+
+    /// What a process has left is seen to.
+    pub(super) fn settle(&mut self, address: IpAddr, partition: IdPartition) {
+        if let Some(shared) = self.address(address) {
+            shared.settle(partition);
+        }
+    }
+
+    /// Index of an address's interface.
+    pub(super) fn interface(&self, address: IpAddr) -> u32 {
+        let shared = self.addresses.iter().find(|shared| shared.address == address);
+        shared.map_or(0, |shared| shared.interface)
+    }
+
+    /// The claim table of an address, for those who send to it.
+    pub(super) fn claims(&self, address: IpAddr) -> Option<BorrowedFd<'_>> {
+        let shared = self.addresses.iter().find(|shared| shared.address == address)?;
+        Some(shared.claims.as_fd())
+    }
+
     fn address(&mut self, address: IpAddr) -> Option<&mut SharedAddress> {
         self.addresses.iter_mut().find(|shared| shared.address == address)
     }
@@ -243,7 +319,11 @@ impl SharedAddresses {
 
     /// Reads what peers announce, and forwards what has waited for it.
     pub(super) fn read_updates(&mut self) {
-        if !self.peers.read_updates() {
+        let is_news = self.peers.read_updates();
+        if self.peers.take_ended() {
+            self.looks = Some(Looks::begin(self.now));
+        }
+        if !is_news {
             return;
         }
         for (until, net, bytes) in mem::take(&mut self.waiting) {

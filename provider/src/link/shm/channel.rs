@@ -9,6 +9,7 @@ use super::{
     ring::{Reader, RunHeader, Writer},
     sender::ShmSender,
     socket::{is_closed, receive_with},
+    witness::{Witness, Witnesses},
 };
 use crate::link::{Datagram, DatagramMeta};
 
@@ -43,31 +44,51 @@ pub(super) struct OpenChannel {
     pub(super) renewal: Option<Request>,
     /// Number of times that it was asked for while the reader was stopped.
     pub(super) renewals: u32,
+    /// What tells which connections with the address are over when the reader has ended.
+    pub(super) witness: Option<Witness>,
+}
+
+/// Answer to a request.
+struct Answer {
+    /// What wakes the reader.
+    wakeup: OwnedFd,
+    /// The claim table of the reader's address, if that can be shared.
+    claims: Option<OwnedFd>,
 }
 
 impl OutgoingChannel {
-    /// Opens if there is an answer, and closes if the other process has ended.
-    pub(super) fn update(&mut self, now: Instant) {
+    /// Opens if there is an answer, and closes if the other process has ended. `ends`: the addresses
+    /// that it is between.
+    pub(super) fn update(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
         *self = match mem::replace(self, Self::Absent(now)) {
             Self::Requested(request) => match request.answer() {
-                Ok(Some(wakeup)) => {
+                Ok(Some(Answer { wakeup, claims })) => {
                     let Request { socket, writer, interface, .. } = request;
                     let sender = ShmSender::new(writer, wakeup);
                     let (renewal, renewals) = (None, 0);
+                    let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
                     Self::Open(Box::new(OpenChannel {
                         socket,
                         sender,
                         interface,
                         renewal,
                         renewals,
+                        witness,
                     }))
                 }
                 Ok(None) => Self::Requested(request),
                 Err(_) => Self::Absent(now.plus(RETRY)),
             },
             Self::Open(mut channel) => {
-                channel.renew();
-                if is_closed(&channel.socket) { Self::Absent(now) } else { Self::Open(channel) }
+                channel.renew(now, ends, witnesses);
+                if is_closed(&channel.socket) {
+                    if let Some(witness) = channel.witness.take() {
+                        witnesses.ask(now, witness);
+                    }
+                    Self::Absent(now)
+                } else {
+                    Self::Open(channel)
+                }
             }
             absent @ Self::Absent(_) => absent,
         };
@@ -75,10 +96,14 @@ impl OutgoingChannel {
 }
 
 impl Request {
-    /// The descriptor that wakes the reader, once it has answered.
-    fn answer(&self) -> io::Result<Option<OwnedFd>> {
+    /// The reader's answer, once it has come.
+    fn answer(&self) -> io::Result<Option<Answer>> {
         match receive_with(&self.socket, &mut [0]) {
-            Ok((1.., mut descriptors)) if descriptors.len() == 1 => Ok(descriptors.pop()),
+            Ok((1.., descriptors)) => {
+                let mut descriptors = descriptors.into_iter();
+                let wakeup = descriptors.next().ok_or(io::ErrorKind::ConnectionRefused)?;
+                Ok(Some(Answer { wakeup, claims: descriptors.next() }))
+            }
             Ok(_) => Err(io::ErrorKind::ConnectionRefused.into()),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
@@ -90,13 +115,17 @@ impl OpenChannel {
     /// Goes on through another ring if that has been granted, and the reader of this one still reads
     /// nothing. What is unread in it is lost to the new reader; the former one reads it when it goes
     /// on.
-    fn renew(&mut self) {
+    fn renew(&mut self, now: Instant, ends: [IpAddr; 2], witnesses: &mut Witnesses) {
         let Some(request) = self.renewal.take() else { return };
         match request.answer() {
             Ok(None) => self.renewal = Some(request),
-            Ok(Some(wakeup)) if self.sender.is_stalled() => {
+            Ok(Some(Answer { wakeup, claims })) if self.sender.is_stalled() => {
                 self.sender.redirect(request.writer, wakeup);
                 self.socket = request.socket;
+                let witness = claims.and_then(|claims| witnesses.witness(ends, &claims));
+                if let Some(former) = mem::replace(&mut self.witness, witness) {
+                    witnesses.ask(now, former);
+                }
             }
             Ok(Some(_)) | Err(_) => {}
         }

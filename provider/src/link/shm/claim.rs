@@ -12,10 +12,7 @@ use std::{
 
 use roce_transport::{cm::ServiceId, share::IdPartition};
 
-use super::{
-    sealed,
-    term::{self, Terms},
-};
+use super::{record, sealed, term::Terms};
 
 /// Something that one process has at a time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -40,14 +37,23 @@ pub(super) struct ClaimTable(File);
 
 impl ClaimTable {
     pub(super) fn new() -> io::Result<Self> {
-        Ok(Self(sealed::create("roce claims", term::SIZE)?))
+        let length =
+            if sealed::is_allowed(record::SIZE) { record::SIZE } else { record::LEAST_SIZE };
+        Ok(Self(sealed::create("roce claims", length)?))
     }
 
     /// The table that another process has open. Its descriptor stands for the same opening,
     /// whose locks are that process's, so it is opened once more.
     pub(super) fn join(theirs: &OwnedFd) -> io::Result<Self> {
         let path = format!("/proc/self/fd/{}", theirs.as_raw_fd());
-        Ok(Self(OpenOptions::new().read(true).write(true).open(path)?))
+        let table = OpenOptions::new().read(true).write(true).open(path)?;
+        sealed::check(&table, record::LEAST_SIZE)?;
+        Ok(Self(table))
+    }
+
+    /// The file, which has the [terms](Self::terms) and the [records](super::record).
+    pub(super) const fn file(&self) -> &File {
+        &self.0
     }
 
     /// The terms of the address's owners, in the file's memory.

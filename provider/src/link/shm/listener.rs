@@ -29,10 +29,10 @@ pub(super) const ACCEPT_BATCH: usize = 8;
 
 /// Start of the message that asks for a ring; its last byte changes with everything about the ring.
 /// The address of the sender follows.
-pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x04";
+pub(super) const HELLO_RING: [u8; 8] = *b"roce\0\0\0\x05";
 pub(super) const HELLO_RING_LEN: usize = HELLO_RING.len() + 16;
 /// Message that asks to share the address.
-const HELLO_SHARE: [u8; 8] = *b"share\0\0\x04";
+const HELLO_SHARE: [u8; 8] = *b"share\0\0\x05";
 
 /// Request of a process that has connected.
 pub(super) enum Hello {

@@ -21,18 +21,22 @@ mod channel;
 mod claim;
 mod credentials;
 mod listener;
+mod look;
 mod outgoing;
 mod owner;
 mod peer;
+mod reaper;
+mod record;
 mod ring;
 mod ring_memory;
 mod sealed;
 mod sender;
 mod socket;
 mod term;
+mod witness;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     io,
     mem::MaybeUninit,
     net::IpAddr,
@@ -41,17 +45,23 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{cm::ServiceId, share::IdPartition, time::Instant};
+use roce_transport::{
+    cm::{ConnId, ConnRecord, ServiceId},
+    share::IdPartition,
+    time::Instant,
+};
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
-use super::{BATCH, Datagram, SharingLink};
+use super::{BATCH, Datagram, Ended, SharingLink};
 use crate::cancel::Uncancelled;
 use address::SharedAddresses;
 use channel::{IncomingChannel, OutgoingChannel, RETRY};
 use listener::{Hello, Listeners};
 use owner::{Change, HANDOVER, Place};
+pub(crate) use reaper::{Left, Members};
 use ring::{Broken, LONGEST};
 use socket::{Readable, send_with, watch};
+use witness::Witnesses;
 
 /// Time between two looks for processes that come and go, while no thread sleeps on the link.
 const LOOK: Duration = Duration::from_millis(1);
@@ -78,6 +88,11 @@ pub(super) struct ShmLink {
     /// True if all that is sent is what an adapter has built.
     trusted: bool,
     addresses: SharedAddresses,
+    witnesses: Witnesses,
+    /// News of processes that have ended.
+    ended: VecDeque<Ended>,
+    /// Connections to the reaper, one for each address. They end when this link does.
+    reaper: Vec<OwnedFd>,
     /// Time of the next look for processes that come and go.
     look_at: Instant,
     /// Time from which pairs without a channel may be forgotten.
@@ -109,6 +124,9 @@ impl ShmLink {
             shares,
             trusted: false,
             addresses: SharedAddresses::default(),
+            witnesses: Witnesses::default(),
+            ended: VecDeque::new(),
+            reaper: Vec::new(),
             look_at: Instant::ZERO,
             sweep_at: Instant::ZERO,
             sleepers: 0,
@@ -133,6 +151,7 @@ impl ShmLink {
     pub(super) fn absorb(&mut self, part: Self) {
         self.listeners.absorb(part.listeners);
         self.addresses.absorb(part.addresses);
+        self.reaper.extend(part.reaper);
         for incoming in part.incoming {
             incoming.reader.set_asleep(self.sleepers > 0);
             if !incoming.reader.is_empty() {
@@ -191,9 +210,9 @@ impl ShmLink {
     /// Time at which it is to be [attended](Self::attend) to although its descriptor is not
     /// readable.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        let Self { addresses, listeners, write_at, check_at, .. } = self;
-        let times = [addresses.deadline(), listeners.deadline(), *write_at, *check_at];
-        times.into_iter().flatten().min()
+        let Self { addresses, listeners, witnesses, write_at, check_at, .. } = self;
+        let others = [addresses.deadline(), listeners.deadline(), witnesses.deadline()];
+        others.into_iter().chain([*write_at, *check_at]).flatten().min()
     }
 
     /// Does what is due besides receiving: accepts and forgets processes, writes what found no room.
@@ -214,6 +233,7 @@ impl ShmLink {
             let _uncancelled = Uncancelled::begin();
             self.accept_pending(now);
         }
+        self.look_for_the_ended(now);
         if now < self.look_at && self.sleepers == 0 {
             return;
         }
@@ -235,11 +255,27 @@ impl ShmLink {
         self.accept_pending(now);
         self.addresses.read_updates();
         self.update_roles(now);
-        self.outgoing.values_mut().for_each(|outgoing| outgoing.update(now));
+        for (&(src, dst), outgoing) in &mut self.outgoing {
+            outgoing.update(now, [src, dst], &mut self.witnesses);
+        }
         self.incoming.retain_mut(|incoming| {
             incoming.update();
             !incoming.closed || !incoming.reader.is_empty()
         });
+        self.look_for_the_ended(now);
+    }
+
+    /// Looks, if that is due, for what processes leave that have ended.
+    fn look_for_the_ended(&mut self, now: Instant) {
+        if self.addresses.looks_at().is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin();
+            self.ended.extend(self.addresses.take_left(now));
+        }
+        if self.witnesses.deadline().is_some_and(|due| due <= now) {
+            let _uncancelled = Uncancelled::begin(); // closes tables
+            let over = self.witnesses.look(now);
+            self.ended.extend((!over.is_empty()).then_some(Ended::There(over)));
+        }
     }
 
     /// Writes what found no room.
@@ -266,9 +302,11 @@ impl ShmLink {
         for (pending, hello) in self.listeners.accept_pending(now, &self.epoll) {
             match hello {
                 Hello::Ring(src, reader) => {
+                    let claims = self.addresses.claims(pending.dst);
+                    let answer: Vec<_> = [self.wakeup.as_fd()].into_iter().chain(claims).collect();
                     if self.incoming.len() < MAX_PAIRS
                         && !self.is_peer(pending.dst)
-                        && send_with(&pending.socket, &[0], &[self.wakeup.as_fd()]).is_ok()
+                        && send_with(&pending.socket, &[0], &answer).is_ok()
                     {
                         reader.set_asleep(self.sleepers > 0);
                         let socket = Arc::new(pending.socket);
@@ -403,6 +441,42 @@ impl SharingLink for ShmLink {
 
     fn release(&mut self, service: ServiceId, address: IpAddr) {
         self.addresses.release(service, address);
+    }
+
+    fn keep_record(&mut self, now: Instant, conn: ConnId, record: &ConnRecord) {
+        self.addresses.keep_record(record);
+        self.witnesses.keep(conn, record);
+        let ends = [record.local, record.remote];
+        let has_room = self.outgoing.contains_key(&ends.into()) || self.has_room(now);
+        match self.outgoing.get_mut(&ends.into()) {
+            Some(OutgoingChannel::Open(channel)) => {
+                channel.witness.iter_mut().for_each(|witness| witness.watch(conn, record));
+                return;
+            }
+            Some(OutgoingChannel::Requested(_)) => return, // the answer brings the witness
+            // a peer on this host can be found by now, and perhaps nothing more is sent to it
+            Some(OutgoingChannel::Absent(_)) | None => {}
+        }
+        if has_room {
+            self.request(now, ends, self.addresses.interface(record.local));
+        }
+    }
+
+    fn discard_record(&mut self, conn: ConnId) {
+        let Some(record) = self.witnesses.discard(conn) else { return };
+        self.addresses.erase_record(&record);
+        let channel = self.outgoing.get_mut(&(record.local, record.remote));
+        if let Some(OutgoingChannel::Open(channel)) = channel {
+            channel.witness.iter_mut().for_each(|witness| witness.forget(conn));
+        }
+    }
+
+    fn poll_ended(&mut self) -> Option<Ended> {
+        self.ended.pop_front()
+    }
+
+    fn settle(&mut self, address: IpAddr, partition: IdPartition) {
+        self.addresses.settle(address, partition);
     }
 
     fn shared_runs(&self) -> u64 {

@@ -39,12 +39,17 @@ impl ShmLink {
                 }
             }
         }
+        self.request(now, [src, dst], interface);
+        false
+    }
+
+    /// Requests a channel between two addresses.
+    pub(super) fn request(&mut self, now: Instant, ends: [IpAddr; 2], interface: u32) {
         let _uncancelled = Uncancelled::begin();
-        let requested = request_channel(&self.epoll, [src, dst], interface, now.plus(ANSWER));
+        let requested = request_channel(&self.epoll, ends, interface, now.plus(ANSWER));
         let channel =
             requested.map_or(OutgoingChannel::Absent(now.plus(RETRY)), OutgoingChannel::Requested);
-        self.outgoing.insert((src, dst), channel);
-        false
+        self.outgoing.insert(ends.into(), channel);
     }
 
     /// Looks for readers that are stopped, and asks whether another process has their address by
@@ -73,7 +78,7 @@ impl ShmLink {
     }
 
     /// True if another pair of addresses can be remembered.
-    fn has_room(&mut self, now: Instant) -> bool {
+    pub(super) fn has_room(&mut self, now: Instant) -> bool {
         if self.outgoing.len() >= MAX_PAIRS && self.sweep_at <= now {
             self.sweep_at = now.plus(RETRY);
             self.outgoing.retain(

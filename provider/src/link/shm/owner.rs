@@ -9,12 +9,17 @@ use std::{
     time::Duration,
 };
 
-use roce_transport::{cm::ServiceId, time::Instant};
+use roce_transport::{
+    cm::{ConnRecord, ServiceId},
+    share::IdPartition,
+    time::Instant,
+};
 use tracing::{debug, info};
 
 use super::{
-    claim::ClaimTable,
+    claim::{ClaimTable, Entry},
     listener::{Listeners, request_grant},
+    record::{self, OwnRecords},
     ring::Writer,
     sender::ShmSender,
     socket::{Readable, accept_here, is_closed, receive_with, send_with, unwatch, watch_for},
@@ -39,6 +44,10 @@ pub(super) struct SharedAddress {
     term: Option<u64>,
     /// Services that this device listens for.
     pub(super) services: BTreeSet<ServiceId>,
+    /// Records of this device's connections.
+    pub(super) records: OwnRecords,
+    /// Partitions of processes that have ended, which are not settled.
+    unsettled: BTreeSet<IdPartition>,
     role: Role,
 }
 
@@ -112,9 +121,9 @@ impl SharedAddress {
     ) -> io::Result<Self> {
         watch_for(epoll, &udp, Readable::Datagrams)?;
         let claims = ClaimTable::new()?;
-        let (terms, services) = (claims.terms()?, BTreeSet::new());
-        let (term, role) = (Some(terms.current()), Role::Owner);
-        Ok(Self { address, interface, udp, name, claims, terms, term, services, role })
+        let terms = claims.terms()?;
+        let term = Some(terms.current());
+        Ok(Self::new(address, interface, [udp, name], claims, (terms, term), Role::Owner))
     }
 
     /// An address that another process owns, to which `owner` is the connection.
@@ -127,12 +136,34 @@ impl SharedAddress {
     ) -> io::Result<Self> {
         let Grant { udp, name, claims, term, .. } = grant;
         let claims = ClaimTable::join(&claims)?;
-        let (terms, services) = (claims.terms()?, BTreeSet::new());
-        let term = Some(term);
+        let terms = (claims.terms()?, Some(term));
         let role = Role::Peer { owner, check_at: None };
-        let shared = Self { address, interface, udp, name, claims, terms, term, services, role };
+        let shared = Self::new(address, interface, [udp, name], claims, terms, role);
         shared.watch_owner(epoll)?;
         Ok(shared)
+    }
+
+    fn new(
+        address: IpAddr,
+        interface: u32,
+        [udp, name]: [OwnedFd; 2],
+        claims: ClaimTable,
+        (terms, term): (Terms, Option<u64>),
+        role: Role,
+    ) -> Self {
+        Self {
+            address,
+            interface,
+            udp,
+            name,
+            claims,
+            terms,
+            term,
+            services: BTreeSet::new(),
+            records: OwnRecords::default(),
+            unsettled: BTreeSet::new(),
+            role,
+        }
     }
 
     pub(super) const fn is_owner(&self) -> bool {
@@ -185,6 +216,41 @@ impl SharedAddress {
             [memory.as_fd(), self.udp.as_fd(), self.name.as_fd(), self.claims.as_fd()];
         send_with(socket, &self.term.unwrap_or_default().to_ne_bytes(), &descriptors)?;
         Ok(ShmSender::new(writer, wakeup))
+    }
+
+    // What others leave.
+
+    /// Takes the partitions that ended processes have left behind, with their connections. `own`:
+    /// that of this device.
+    pub(super) fn take_left(
+        &mut self,
+        own: Option<IdPartition>,
+    ) -> Vec<(IdPartition, Vec<ConnRecord>)> {
+        let mut left = Vec::new();
+        for partition in record::used_partitions(self.claims.file()) {
+            if Some(partition) == own
+                || self.unsettled.contains(&partition)
+                || self.claims.take(Entry::Partition(partition)).is_err()
+            {
+                continue;
+            }
+            let records = record::left_in(self.claims.file(), partition, self.address);
+            self.unsettled.insert(partition);
+            if records.is_empty() {
+                self.settle(partition);
+            } else {
+                left.push((partition, records));
+            }
+        }
+        left
+    }
+
+    /// Such a partition may be another process's.
+    pub(super) fn settle(&mut self, partition: IdPartition) {
+        if self.unsettled.remove(&partition) {
+            record::clear(self.claims.file(), partition);
+            self.claims.release(Entry::Partition(partition));
+        }
     }
 
     /// If the owner has ended or is stopped, looks for the next one, which may be this process.

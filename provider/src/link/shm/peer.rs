@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeSet,
+    mem,
     net::{IpAddr, Ipv6Addr},
     os::fd::OwnedFd,
 };
@@ -41,6 +42,8 @@ pub(super) struct Peers {
     forwarded: u64,
     /// True if something was written to a peer's ring since it was woken.
     written: bool,
+    /// True if a peer's connection was closed.
+    ended: bool,
 }
 
 /// Another process at one of this one's addresses.
@@ -76,6 +79,11 @@ impl Peers {
         self.forwarded
     }
 
+    /// True if one has ended, it seems, since this was last called.
+    pub(super) const fn take_ended(&mut self) -> bool {
+        mem::replace(&mut self.ended, false)
+    }
+
     /// True if one has not announced its partition yet.
     pub(super) fn has_unannounced(&self) -> bool {
         self.peers.iter().any(|peer| peer.partition.is_none())
@@ -86,6 +94,7 @@ impl Peers {
     pub(super) fn read_updates(&mut self) -> bool {
         let mut message = Vec::new();
         let mut is_news = false;
+        let before = self.peers.len();
         self.peers.retain_mut(|peer| {
             message.resize(1 + 8 * MAX_SERVICES, 0);
             for _ in 0..UPDATES {
@@ -100,6 +109,7 @@ impl Peers {
             }
             true // more are read next time
         });
+        self.ended |= self.peers.len() < before;
         is_news
     }
 
@@ -152,7 +162,9 @@ impl Peers {
             return true;
         }
         let _uncancelled = Uncancelled::begin(); // closes what leads to those that have ended
+        let before = self.peers.len();
         self.peers.retain_mut(|peer| peer.sender.write_backlog().is_ok());
+        self.ended |= self.peers.len() < before;
         self.written = false;
         for peer in &self.peers {
             self.written |= !peer.sender.wake();

@@ -3,30 +3,49 @@
 
 use std::{fs::File, io, os::fd::AsFd};
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    process::{Resource, getrlimit},
+};
 
 use crate::region::MmapMemory;
 
 const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
+/// True if this process may make files of this length. Who tries although the limit says otherwise
+/// (RLIMIT_FSIZE) is killed (SIGXFSZ).
+pub(super) fn is_allowed(length: u64) -> bool {
+    getrlimit(Resource::Fsize).current.is_none_or(|limit| length <= limit)
+}
+
 /// New memory of this length, all zero. The name is for people who look for it.
 pub(super) fn create(name: &str, length: u64) -> io::Result<File> {
+    if !is_allowed(length) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
     let memory = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&memory, length)?;
     rustix::fs::fcntl_add_seals(&memory, SEALS)?;
     Ok(memory.into())
 }
 
-/// Maps memory that this process or another has made.
+/// Maps the first bytes of memory that this process or another has made.
 ///
 /// # Errors
-/// [`io::ErrorKind::InvalidData`] if it has another length, or one that may change.
+/// [`io::ErrorKind::InvalidData`] if it has fewer, or a length that may change.
 pub(super) fn map(memory: &File, length: u64) -> io::Result<MmapMemory> {
-    let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
-    if !is_sealed || memory.metadata()?.len() != length {
-        return Err(io::ErrorKind::InvalidData.into());
-    }
+    check(memory, length)?;
     MmapMemory::shared(memory, length as usize)
+}
+
+/// Checks that it is such memory, and has so many bytes.
+pub(super) fn check(memory: &File, length: u64) -> io::Result<()> {
+    let is_sealed = rustix::fs::fcntl_get_seals(memory.as_fd())?.contains(SEALS);
+    if is_sealed && memory.metadata()?.len() >= length {
+        Ok(())
+    } else {
+        Err(io::ErrorKind::InvalidData.into())
+    }
 }
 
 #[cfg(test)]

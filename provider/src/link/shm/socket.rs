@@ -23,8 +23,13 @@ const MAX_DESCRIPTORS: usize = 4;
 
 /// A socket with the name of an address; [`io::ErrorKind::AddrInUse`] if there is one already.
 pub(super) fn listen(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    listen_by_name(name(address, interface).as_bytes())
+}
+
+/// The same with any name.
+pub(super) fn listen_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
-    rustix::net::bind(&socket, &name(address, interface)?)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     accept_here(&socket)?;
     Ok(socket)
 }
@@ -44,21 +49,25 @@ pub(super) fn connect(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
 
 /// A connection to whoever has the name of an address.
 pub(super) fn connect_unchecked(address: IpAddr, interface: u32) -> io::Result<OwnedFd> {
+    connect_by_name(name(address, interface).as_bytes())
+}
+
+/// A connection to whoever has this name.
+pub(super) fn connect_by_name(name: &[u8]) -> io::Result<OwnedFd> {
     let socket = unix_socket()?;
-    rustix::net::connect(&socket, &name(address, interface)?)?;
+    rustix::net::connect(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
     Ok(socket)
 }
 
 /// The name of an address's socket. A link-local address means something only together with an
 /// interface.
-fn name(address: IpAddr, interface: u32) -> io::Result<SocketAddrUnix> {
-    let name = match address {
+fn name(address: IpAddr, interface: u32) -> String {
+    match address {
         IpAddr::V6(v6) if v6.is_unicast_link_local() => {
             format!("roce {ROCE_UDP_PORT} {v6}%{interface}")
         }
         _ => format!("roce {ROCE_UDP_PORT} {address}"),
-    };
-    Ok(SocketAddrUnix::new_abstract_name(name.as_bytes())?)
+    }
 }
 
 fn unix_socket() -> io::Result<OwnedFd> {

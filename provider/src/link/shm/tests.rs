@@ -21,6 +21,7 @@ use super::{
 };
 use crate::bind::BindError;
 
+mod ended;
 mod stopped;
 mod trust;
 

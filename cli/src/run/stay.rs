@@ -1,0 +1,101 @@
+//! `roce run --reaper`: the tool stays while the program runs, passes on what is sent to it, and ends
+//! as the program has ended.
+
+use std::{
+    io, mem,
+    os::{
+        fd::{AsFd, FromRawFd, OwnedFd},
+        unix::process::{CommandExt, ExitStatusExt},
+    },
+    process::{Child, Command, ExitCode, ExitStatus},
+    ptr,
+};
+
+use roce::Reaper;
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
+
+/// Signals that are passed on to the program.
+const PASSED_ON: [libc::c_int; 6] =
+    [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGUSR1, libc::SIGUSR2];
+/// `ssi_code` of a signal that the kernel has sent itself (`SI_KERNEL`), such as the terminal's.
+const BY_KERNEL: i32 = 0x80;
+
+/// Runs the program, and then tells peers that it has ended.
+///
+/// # Errors
+/// When the program cannot be started.
+pub(super) fn run(mut command: Command) -> io::Result<ExitCode> {
+    let mut reaper = Reaper::new()?;
+    let (name, value) = reaper.variable();
+    command.env(name, value);
+    let (signals, before) = take_signals()?;
+    // SAFETY: The one call in the child is allowed between fork and exec, and the mask is the one
+    // that this thread had.
+    unsafe {
+        command.pre_exec(move || {
+            match libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) {
+                0 => Ok(()),
+                error => Err(io::Error::from_raw_os_error(error)),
+            }
+        });
+    }
+    let mut child = command.spawn()?;
+    let status = wait(&mut reaper, &mut child, &signals).or_else(|_| child.wait());
+    reaper.finish();
+    Ok(status.map_or(ExitCode::FAILURE, exit_code))
+}
+
+/// Has signals wait in a descriptor from now on. Returns it, and what the mask was before.
+fn take_signals() -> io::Result<(OwnedFd, libc::sigset_t)> {
+    // SAFETY: all zero is an empty set
+    let (mut set, mut before): (libc::sigset_t, libc::sigset_t) =
+        unsafe { (mem::zeroed(), mem::zeroed()) };
+    // SAFETY: Both sets are initialised and live through the calls, which change this thread's mask
+    // only; there is no other thread yet.
+    let descriptor = unsafe {
+        for signal in PASSED_ON {
+            libc::sigaddset(&mut set, signal);
+        }
+        libc::pthread_sigmask(libc::SIG_BLOCK, &set, &mut before);
+        libc::signalfd(-1, &set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+    };
+    if descriptor < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: The kernel has just opened it for this call, and nothing else has it.
+    Ok((unsafe { OwnedFd::from_raw_fd(descriptor) }, before))
+}
+
+/// Waits until the program has ended, passes signals on, and sees to other processes of the program
+/// that end meanwhile.
+fn wait(reaper: &mut Reaper, child: &mut Child, signals: &OwnedFd) -> io::Result<ExitStatus> {
+    let program = Pid::from_child(child);
+    let end = pidfd_open(program, PidfdFlags::empty())?;
+    loop {
+        reaper.wait(&[end.as_fd(), signals.as_fd()])?;
+        while let Some((signal, code)) = next_signal(signals) {
+            // the terminal sends its signals to the program, too
+            if code != BY_KERNEL {
+                let _ = kill_process(program, signal); // it may have ended just now
+            }
+        }
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+    }
+}
+
+/// The next signal that waits, and by what it was sent.
+fn next_signal(signals: &OwnedFd) -> Option<(Signal, i32)> {
+    // struct signalfd_siginfo: number, error, code
+    let mut information = [0; 128];
+    rustix::io::read(signals, &mut information).ok().filter(|length| *length == 128)?;
+    let word = |at: usize| i32::from_ne_bytes([0, 1, 2, 3].map(|byte| information[at + byte]));
+    Some((Signal::from_named_raw(word(0))?, word(8)))
+}
+
+/// The exit status by which shells tell of it.
+fn exit_code(status: ExitStatus) -> ExitCode {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    code.and_then(|code| u8::try_from(code).ok()).map_or(ExitCode::FAILURE, ExitCode::from)
+}

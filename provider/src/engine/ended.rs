@@ -1,0 +1,214 @@
+//! Processes that have ended, and left connections: those at an own address, whose peers this one
+//! tells, and those that were peers of its own connections.
+
+use std::net::IpAddr;
+
+use roce_transport::{
+    adapter::Adapter,
+    cm::{ConnError, ConnId, ConnRecord},
+    share::IdPartition,
+    time::Instant,
+};
+use tracing::info;
+
+use crate::{
+    cancel::Uncancelled,
+    link::{Ended, Link, SharingLink},
+};
+
+/// Processes at own addresses whose peers are being told.
+#[derive(Default)]
+pub(super) struct EndedProcesses(Vec<EndedProcess>);
+
+struct EndedProcess {
+    address: IpAddr,
+    partition: IdPartition,
+    /// Connections whose peers are still to be told.
+    records: Vec<ConnRecord>,
+    /// Connections whose peers have not answered yet.
+    ending: Vec<ConnId>,
+}
+
+impl EndedProcesses {
+    /// Hears of processes that have ended, and goes on with those that it has heard of.
+    pub(super) fn attend(&mut self, now: Instant, adapter: &mut Adapter, link: &mut dyn Link) {
+        let Some(sharing) = link.sharing() else { return };
+        while let Some(ended) = sharing.poll_ended() {
+            match ended {
+                Ended::There(conns) => {
+                    conns.into_iter().for_each(|conn| adapter.cm_peer_ended(now, conn));
+                }
+                Ended::Here { address, partition, records } => {
+                    let (partition_id, connections) = (partition.get(), records.len());
+                    info!(%address, partition = partition_id, connections, "a process has ended");
+                    let ending = Vec::new();
+                    self.0.push(EndedProcess { address, partition, records, ending });
+                }
+            }
+        }
+        if !self.0.is_empty() {
+            let _uncancelled = Uncancelled::begin();
+            self.0.retain_mut(|process| !process.end(now, adapter, sharing));
+        }
+    }
+}
+
+impl EndedProcess {
+    /// Tells peers, as many at once as the adapter can. Returns true when all have answered, or do
+    /// not answer any more.
+    fn end(&mut self, now: Instant, adapter: &mut Adapter, sharing: &mut dyn SharingLink) -> bool {
+        while let Some(record) = self.records.pop() {
+            match adapter.cm_end_for_another(now, &record) {
+                Ok(conn) => self.ending.push(conn),
+                Err(ConnError::TooMany(_)) => {
+                    self.records.push(record);
+                    break;
+                }
+                Err(_) => {} // what no process can have had
+            }
+        }
+        while self.ending.pop_if(|conn| adapter.cm_state(*conn).is_none()).is_some() {}
+        let is_done = self.records.is_empty() && self.ending.is_empty();
+        if is_done {
+            sharing.settle(self.address, self.partition);
+        }
+        is_done
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{collections::VecDeque, io, os::fd::BorrowedFd, time::Duration};
+
+    use roce_transport::{
+        adapter::{AdapterConfig, SourcePort, Transmit, TransmitLimits},
+        addr::PKey,
+        cm::{CmConfig, ServiceId},
+        ids::Qpn,
+    };
+
+    use super::*;
+    use crate::link::Datagram;
+
+    const OWN: [u8; 4] = [10, 0, 0, 1];
+
+    /// A link that tells of processes that have ended.
+    #[derive(Default)]
+    struct Telling {
+        ended: VecDeque<Ended>,
+        settled: Vec<IdPartition>,
+    }
+
+    impl Link for Telling {
+        fn addresses(&self) -> Vec<IpAddr> {
+            vec![OWN.into()]
+        }
+
+        fn limits(&self) -> TransmitLimits {
+            TransmitLimits::SINGLE
+        }
+
+        fn source_port(&self) -> SourcePort {
+            SourcePort::Fixed(4791)
+        }
+
+        fn send(&mut self, _: Instant, _: &[u8], runs: &[Transmit]) -> io::Result<usize> {
+            Ok(runs.len())
+        }
+
+        fn receive(&mut self, _: Instant, _: &mut dyn FnMut(&Datagram<'_>)) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+            Vec::new()
+        }
+
+        fn sharing(&mut self) -> Option<&mut dyn SharingLink> {
+            Some(self)
+        }
+    }
+
+    impl SharingLink for Telling {
+        fn partition(&self) -> Option<IdPartition> {
+            None
+        }
+
+        fn claim(&mut self, _: ServiceId, _: IpAddr) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn is_claimed(&self, _: ServiceId, _: IpAddr) -> bool {
+            false
+        }
+
+        fn release(&mut self, _: ServiceId, _: IpAddr) {}
+
+        fn keep_record(&mut self, _: Instant, _: ConnId, _: &ConnRecord) {}
+
+        fn discard_record(&mut self, _: ConnId) {}
+
+        fn poll_ended(&mut self) -> Option<Ended> {
+            self.ended.pop_front()
+        }
+
+        fn settle(&mut self, _: IpAddr, partition: IdPartition) {
+            self.settled.push(partition);
+        }
+
+        fn shared_runs(&self) -> u64 {
+            0
+        }
+
+        fn forwarded(&self) -> u64 {
+            0
+        }
+    }
+
+    /// However many there are, and whether or not anybody answers.
+    #[test]
+    fn every_peer_is_told_and_then_all_is_settled() {
+        let [one, other] = [5, 6].map(|number| IdPartition::new(number).unwrap());
+        let cm = CmConfig {
+            ids: IdPartition::new(1).unwrap().ids(),
+            max_connections: 2,
+            max_retries: 0,
+            ..CmConfig::default()
+        };
+        let mut adapter = Adapter::new(AdapterConfig { cm, ..AdapterConfig::new([0; 32]) });
+        adapter.set_gids(vec![IpAddr::from(OWN).into()]);
+        let record = |partition: IdPartition, number: u32| ConnRecord {
+            local: OWN.into(),
+            remote: [10, 0, 0, 2].into(),
+            pkey: PKey::DEFAULT,
+            local_id: partition.ids().start() + number,
+            remote_id: number,
+            local_qpn: Qpn::new(2),
+            remote_qpn: Qpn::new(3),
+        };
+        let here = |partition, count| Ended::Here {
+            address: OWN.into(),
+            partition,
+            records: (0..count).map(|number| record(partition, number)).collect(),
+        };
+        // one of them twice, and one at an address that this process has not
+        let Ended::Here { mut records, .. } = here(other, 1) else { unreachable!() };
+        records.push(records[0]);
+        records.push(ConnRecord { local: [10, 0, 0, 9].into(), ..record(other, 1) });
+        let twice = Ended::Here { address: OWN.into(), partition: other, records };
+        let mut link = Telling { ended: [here(one, 5), twice].into(), ..Telling::default() };
+        let mut ended = EndedProcesses::default();
+        let mut told = 0;
+        for second in 0..20 {
+            let now = Instant::ZERO.plus(Duration::from_secs(second));
+            adapter.handle_timeout(now);
+            ended.attend(now, &mut adapter, &mut link);
+            assert!(adapter.cm_count() <= 2);
+            let mut buffer = roce_transport::adapter::TransmitBuffer::new(1 << 16, link.limits());
+            adapter.poll_transmit(now, &mut buffer);
+            told += buffer.runs().len();
+        }
+        assert_eq!((told, adapter.cm_count()), (6, 0));
+        assert_eq!((link.settled, ended.0.len()), (vec![one, other], 0));
+    }
+}

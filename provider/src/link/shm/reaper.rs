@@ -1,0 +1,281 @@
+//! A reaper: a process that stays when a program ends, and tells the peers of its connections when
+//! nobody is left at the program's addresses that could.
+//!
+//! The variable `ROCE_REAPER` has the name of the reaper's Unix socket. Whoever takes an address that
+//! can be shared connects there, and sends the address with its claim table, which has the records.
+//! The reaper is no process at the address: it reads the table when the connection has ended.
+
+use std::{
+    fmt::Write,
+    io,
+    net::{IpAddr, Ipv6Addr},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
+};
+
+use roce_transport::{addr::Gid, cm::ConnRecord, share::IdPartition, time::Instant};
+use rustix::net::SocketFlags;
+
+use super::{
+    claim::{ClaimTable, Entry},
+    credentials::check_trust,
+    look::Looks,
+    record,
+    socket::{connect_by_name, is_closed, listen_by_name, receive_with, send_with},
+};
+use crate::{cancel::Uncancelled, readiness::wait, variables};
+
+/// Number of processes that are remembered, and of new ones in one go.
+const MAX_MEMBERS: usize = 4096;
+const ACCEPT_BATCH: usize = 64;
+/// Time that a process has, once it has connected, to say what for. It does so at once.
+const HELLO_TIMEOUT: Duration = Duration::from_millis(100);
+/// Message of a program: this, and an address. Its last byte changes with the table.
+const HELLO: [u8; 8] = *b"reap\0\0\0\x01";
+const HELLO_LEN: usize = HELLO.len() + 16;
+
+/// Tells the reaper, if there is one, of an address that this process has now. It has it until the
+/// connection that this returns is closed.
+pub(super) fn tell(address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+    let name = variables::value(variables::REAPER)?;
+    tell_by_name(name.to_str()?, address, claims)
+}
+
+fn tell_by_name(name: &str, address: IpAddr, claims: &ClaimTable) -> Option<OwnedFd> {
+    let socket = connect_by_name(name.as_bytes()).ok()?;
+    let mut hello = [0; HELLO_LEN];
+    let (first, rest) = hello.split_at_mut(HELLO.len());
+    first.copy_from_slice(&HELLO);
+    rest.copy_from_slice(&Gid::from(address).0);
+    send_with(&socket, &hello, &[claims.as_fd()]).ok()?;
+    Some(socket)
+}
+
+/// The processes of which a reaper knows.
+pub(crate) struct Members {
+    name: String,
+    listener: OwnedFd,
+    members: Vec<Member>,
+}
+
+/// A process at an address.
+struct Member {
+    address: IpAddr,
+    claims: ClaimTable,
+    /// Closed when the process ends.
+    socket: OwnedFd,
+    /// Looks at its address, once it has ended.
+    looks: Option<Looks>,
+}
+
+/// What the processes at an address have left that have all ended.
+pub(crate) struct Left {
+    pub(crate) address: IpAddr,
+    /// The partitions that they had.
+    pub(crate) partitions: Vec<IdPartition>,
+    pub(crate) records: Vec<ConnRecord>,
+}
+
+impl Members {
+    /// None yet, and a socket with a name that nobody can guess.
+    pub(crate) fn new() -> io::Result<Self> {
+        let mut secret = [0; 16];
+        getrandom::fill(&mut secret).map_err(|error| io::Error::other(error.to_string()))?;
+        let mut name = String::from("roce reaper ");
+        for byte in secret {
+            let _ = write!(name, "{byte:02x}"); // a string takes everything
+        }
+        let listener = listen_by_name(name.as_bytes())?;
+        Ok(Self { name, listener, members: Vec::new() })
+    }
+
+    /// The name of the socket.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Descriptors that are readable when a process comes or ends.
+    pub(crate) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        let running = self.members.iter().filter(|member| member.looks.is_none());
+        [self.listener.as_fd()].into_iter().chain(running.map(|one| one.socket.as_fd())).collect()
+    }
+
+    /// Time at which there is something to do although none is readable.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.members.iter().filter_map(|member| member.looks.as_ref()).map(|looks| looks.due).min()
+    }
+
+    /// True if any has ended whose address has not been looked at often enough.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.deadline().is_some()
+    }
+
+    /// Accepts processes, and looks at the addresses of those that have ended. Returns what is for
+    /// the reaper to do.
+    pub(crate) fn attend(&mut self, now: Instant) -> Vec<Left> {
+        let _uncancelled = Uncancelled::begin();
+        self.accept();
+        let mut left = Vec::new();
+        self.members.retain_mut(|member| {
+            if member.looks.is_none() && is_closed(&member.socket) {
+                member.looks = Some(Looks::begin(now));
+            }
+            let Some(looks) = member.looks.take_if(|looks| looks.due <= now) else { return true };
+            match member.look() {
+                None => member.looks = looks.next(now),
+                Some(found) => left.extend((!found.records.is_empty()).then_some(found)),
+            }
+            member.looks.is_some()
+        });
+        left
+    }
+
+    fn accept(&mut self) {
+        for _ in 0..ACCEPT_BATCH {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            let Ok(socket) = rustix::net::accept_with(&self.listener, flags) else { break };
+            if self.members.len() < MAX_MEMBERS && check_trust(&socket).is_ok() {
+                self.members.extend(Member::greeted(socket).ok());
+            }
+        }
+    }
+}
+
+impl Member {
+    /// The process at the other end of a connection that has just been made.
+    fn greeted(socket: OwnedFd) -> io::Result<Self> {
+        wait(&[socket.as_fd()], Some(HELLO_TIMEOUT))?;
+        let mut hello = [0; HELLO_LEN];
+        let (length, mut descriptors) = receive_with(&socket, &mut hello)?;
+        match (hello.split_first_chunk(), descriptors.pop()) {
+            (Some((&HELLO, address)), Some(claims)) if length == HELLO_LEN => {
+                let address: [u8; 16] =
+                    address.try_into().map_err(|_| io::ErrorKind::InvalidData)?;
+                let address = Ipv6Addr::from(address).to_canonical();
+                let claims = ClaimTable::join(&claims)?;
+                Ok(Self { address, claims, socket, looks: None })
+            }
+            _ => Err(io::ErrorKind::InvalidData.into()),
+        }
+    }
+
+    /// What is left at its address, if nobody is there any more. Whoever is there sees to it.
+    fn look(&self) -> Option<Left> {
+        let partitions = (1..=IdPartition::COUNT).filter_map(IdPartition::new);
+        if partitions.clone().any(|partition| self.claims.is_taken(Entry::Partition(partition))) {
+            return None;
+        }
+        let file = self.claims.file();
+        let used = record::used_partitions(file);
+        let read = |&partition: &IdPartition| {
+            let records = record::left_in(file, partition, self.address);
+            record::clear(file, partition); // another process that has told of the address has ended, too
+            records
+        };
+        let records = used.iter().flat_map(read).collect();
+        Some(Left { address: self.address, partitions: used, records })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::{addr::PKey, ids::Qpn};
+
+    use super::{super::record::OwnRecords, *};
+
+    fn partition(number: u8) -> IdPartition {
+        IdPartition::new(number).unwrap()
+    }
+
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO.plus(Duration::from_millis(millis))
+    }
+
+    fn join(claims: &ClaimTable) -> ClaimTable {
+        ClaimTable::join(&claims.as_fd().try_clone_to_owned().unwrap()).unwrap()
+    }
+
+    /// A process at the address: its claim table, with a partition and a record.
+    fn process(claims: ClaimTable, number: u8) -> (ClaimTable, ConnRecord) {
+        let own = partition(number);
+        claims.take(Entry::Partition(own)).unwrap();
+        let record = ConnRecord {
+            local: [10, 0, 0, 1].into(),
+            remote: [10, 0, 0, 2].into(),
+            pkey: PKey::DEFAULT,
+            local_id: *own.ids().start() + 1,
+            remote_id: 7,
+            local_qpn: Qpn::new(2),
+            remote_qpn: Qpn::new(3),
+        };
+        OwnRecords::default().keep(claims.file(), own, &record).unwrap();
+        (claims, record)
+    }
+
+    /// Those that are left to the reaper in this time.
+    fn attend(
+        members: &mut Members,
+        from: u64,
+        time: u64,
+    ) -> Vec<(Vec<IdPartition>, Vec<ConnRecord>)> {
+        let left = (from..from + time).flat_map(|now| members.attend(at(now)));
+        left.map(|left| (left.partitions, left.records)).collect()
+    }
+
+    #[test]
+    fn the_last_at_an_address_leaves_what_all_have_left() {
+        let mut members = Members::new().unwrap();
+        let address = [10, 0, 0, 1].into();
+        let (first, first_record) = process(ClaimTable::new().unwrap(), 3);
+        let (second, second_record) = process(join(&first), 5);
+        let connections =
+            [&first, &second].map(|claims| tell_by_name(members.name(), address, claims).unwrap());
+        assert!(attend(&mut members, 0, 5).is_empty() && !members.is_busy());
+        assert_eq!(members.descriptors().len(), 3);
+        let [first_connection, second_connection] = connections;
+        // the second one is there, and sees to what the first has left
+        drop((first, first_connection));
+        assert!(attend(&mut members, 10, 2000).is_empty() && !members.is_busy());
+        // its descriptors are closed one after another
+        drop(second_connection);
+        assert!(attend(&mut members, 3000, 3).is_empty() && members.is_busy());
+        drop(second);
+        let left = (vec![partition(3), partition(5)], vec![first_record, second_record]);
+        assert_eq!(attend(&mut members, 3003, 1000), [left]);
+        assert!(!members.is_busy() && members.descriptors().len() == 1);
+    }
+
+    #[test]
+    fn a_process_that_has_ended_its_connections_leaves_nothing() {
+        let mut members = Members::new().unwrap();
+        let (claims, _) = process(ClaimTable::new().unwrap(), 3);
+        record::clear(claims.file(), partition(3));
+        let connection = tell_by_name(members.name(), [10, 0, 0, 1].into(), &claims).unwrap();
+        assert!(attend(&mut members, 0, 1).is_empty());
+        drop((connection, claims));
+        assert!(attend(&mut members, 1, 1).is_empty() && !members.is_busy());
+    }
+
+    #[test]
+    fn a_greeting_that_makes_no_sense_is_refused() {
+        let mut members = Members::new().unwrap();
+        let claims = ClaimTable::new().unwrap();
+        let mut hello = [0; HELLO_LEN];
+        hello[..8].copy_from_slice(&HELLO);
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let say = |bytes: &[u8], descriptors: &[BorrowedFd<'_>]| {
+            let socket = connect_by_name(members.name().as_bytes()).unwrap();
+            send_with(&socket, bytes, descriptors).unwrap();
+            socket
+        };
+        let _sockets = [
+            say(&hello, &[]),
+            say(&hello, &[file.as_fd()]),
+            say(&hello[..HELLO_LEN - 1], &[claims.as_fd()]),
+            say(b"x", &[claims.as_fd()]),
+            connect_by_name(members.name().as_bytes()).unwrap(), // says nothing
+        ];
+        assert!(attend(&mut members, 0, 2).is_empty());
+        assert_eq!(members.descriptors().len(), 1);
+    }
+}

@@ -1,0 +1,314 @@
+//! Records of connections in the memory of a claim table, where they outlive the process that has
+//! the connections. Another one at the address reads them when that has ended, and tells the peers.
+//!
+//! Behind the page of the [terms](super::term) is one with a number for each partition: how many of
+//! its slots have been in use. Then come the slots of the partitions. A slot is written whole, by
+//! the process that has the partition, and neither its first byte nor its last bytes are zero. So
+//! what a process that was killed has written in part is no record, nor is what it has erased in part.
+
+use std::{
+    collections::BTreeMap,
+    fs::File,
+    io,
+    net::{IpAddr, Ipv6Addr},
+};
+
+use roce_transport::{
+    addr::{Gid, PKey},
+    cm::ConnRecord,
+    ids::Qpn,
+    share::IdPartition,
+};
+use rustix::io::{pread, pwrite};
+
+use super::{sealed, term};
+
+/// Length of the memory of a claim table, and of one whose maker may have no larger files: without
+/// slots.
+pub(super) const LEAST_SIZE: u64 = SLOTS_AT;
+pub(super) const SIZE: u64 = SLOTS_AT + IdPartition::COUNT as u64 * AREA;
+/// Connections of a partition that are kept in mind; what more there are end without notice.
+const SLOTS: u32 = 4096;
+
+const COUNTS_AT: u64 = term::SIZE;
+const SLOTS_AT: u64 = COUNTS_AT + 4096;
+const SLOT: usize = 32;
+const AREA: u64 = SLOTS as u64 * SLOT as u64;
+
+/// The records of a process's own connections at an address.
+#[derive(Default)]
+pub(super) struct OwnRecords {
+    /// Slots by communication ID.
+    slots: BTreeMap<u32, u32>,
+    free: Vec<u32>,
+    /// Number of slots that have been in use.
+    used: u32,
+}
+
+impl OwnRecords {
+    /// Writes a record, if there is room for it.
+    pub(super) fn keep(
+        &mut self,
+        table: &File,
+        partition: IdPartition,
+        record: &ConnRecord,
+    ) -> io::Result<()> {
+        let slot = match self.slots.get(&record.local_id) {
+            Some(&slot) => slot,
+            None => self.take_slot(table, partition)?,
+        };
+        self.slots.insert(record.local_id, slot);
+        write(table, slot_at(partition, slot), &encode(record))
+    }
+
+    /// Erases a record.
+    pub(super) fn erase(
+        &mut self,
+        table: &File,
+        partition: IdPartition,
+        local_id: u32,
+    ) -> io::Result<()> {
+        let Some(slot) = self.slots.remove(&local_id) else { return Ok(()) };
+        self.free.push(slot);
+        write(table, slot_at(partition, slot), &[0; SLOT])
+    }
+
+    fn take_slot(&mut self, table: &File, partition: IdPartition) -> io::Result<u32> {
+        if let Some(slot) = self.free.pop() {
+            return Ok(slot);
+        }
+        if self.used == SLOTS {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let slot = self.used;
+        self.used += 1;
+        // before the record: who reads looks at as many slots as this says
+        write(table, count_at(partition), &self.used.to_ne_bytes())?;
+        Ok(slot)
+    }
+}
+
+/// The partitions whose slots have been in use.
+pub(super) fn used_partitions(table: &File) -> Vec<IdPartition> {
+    let mut counts = [0; 4 * (IdPartition::COUNT as usize + 1)];
+    if read(table, COUNTS_AT, &mut counts).is_err() {
+        return Vec::new();
+    }
+    let is_used = |partition: &IdPartition| {
+        counts[4 * usize::from(partition.get())..][..4].iter().any(|byte| *byte != 0)
+    };
+    (1..=IdPartition::COUNT).filter_map(IdPartition::new).filter(is_used).collect()
+}
+
+/// What stands in a partition's slots of connections between `local` and others. Anybody at the
+/// address can have written it.
+pub(super) fn left_in(table: &File, partition: IdPartition, local: IpAddr) -> Vec<ConnRecord> {
+    let mut count = [0; 4];
+    if read(table, count_at(partition), &mut count).is_err() {
+        return Vec::new();
+    }
+    let mut bytes = vec![0; u32::from_ne_bytes(count).min(SLOTS) as usize * SLOT];
+    if read(table, slot_at(partition, 0), &mut bytes).is_err() {
+        return Vec::new();
+    }
+    let (slots, _) = bytes.as_chunks();
+    slots.iter().filter_map(|slot| decode(slot, partition, local)).collect()
+}
+
+/// Makes the slots of a partition those of the next process that has it.
+pub(super) fn clear(table: &File, partition: IdPartition) {
+    let mut count = [0; 4];
+    let used = read(table, count_at(partition), &mut count);
+    let used = used.map_or(0, |()| u32::from_ne_bytes(count).min(SLOTS));
+    let _ = write(table, slot_at(partition, 0), &vec![0; used as usize * SLOT]);
+    let _ = write(table, count_at(partition), &[0; 4]);
+}
+
+fn count_at(partition: IdPartition) -> u64 {
+    COUNTS_AT + 4 * u64::from(partition.get())
+}
+
+fn slot_at(partition: IdPartition, slot: u32) -> u64 {
+    SLOTS_AT + u64::from(partition.get() - 1) * AREA + u64::from(slot) * SLOT as u64
+}
+
+fn encode(record: &ConnRecord) -> [u8; SLOT] {
+    let &ConnRecord { remote, pkey, local_id, remote_id, local_qpn, remote_qpn, .. } = record;
+    let mut slot = [0; SLOT];
+    slot[..4].copy_from_slice(&local_id.to_be_bytes()); // of which the first is never 0
+    slot[4..20].copy_from_slice(&Gid::from(remote).0);
+    slot[20..24].copy_from_slice(&remote_id.to_be_bytes());
+    slot[24..27].copy_from_slice(&local_qpn.get().to_be_bytes()[1..]);
+    slot[27..30].copy_from_slice(&remote_qpn.get().to_be_bytes()[1..]);
+    slot[30..].copy_from_slice(&pkey.0.to_be_bytes());
+    slot
+}
+
+fn decode(slot: &[u8; SLOT], partition: IdPartition, local: IpAddr) -> Option<ConnRecord> {
+    let (local_id, rest) = slot.split_first_chunk()?;
+    let (remote, rest) = rest.split_first_chunk::<16>()?;
+    let (remote_id, rest) = rest.split_first_chunk()?;
+    let qpn = |at: usize| Qpn::new(u32::from_be_bytes([0, rest[at], rest[at + 1], rest[at + 2]]));
+    let remote = Ipv6Addr::from(*remote).to_canonical();
+    let pkey = PKey(u16::from_be_bytes([rest[6], rest[7]]));
+    let record = ConnRecord {
+        local,
+        remote,
+        pkey,
+        local_id: u32::from_be_bytes(*local_id),
+        remote_id: u32::from_be_bytes(*remote_id),
+        local_qpn: qpn(0),
+        remote_qpn: qpn(3),
+    };
+    let is_one = partition.ids().contains(&record.local_id)
+        && remote.is_ipv4() == local.is_ipv4()
+        && !remote.is_unspecified()
+        && !remote.is_multicast()
+        && remote != IpAddr::from([255; 4])
+        && pkey != PKey(0);
+    is_one.then_some(record)
+}
+
+fn read(table: &File, at: u64, bytes: &mut [u8]) -> io::Result<()> {
+    let length = pread(table, &mut *bytes, at)?;
+    if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
+}
+
+/// Fails where the table has no slots.
+fn write(table: &File, at: u64, bytes: &[u8]) -> io::Result<()> {
+    if !sealed::is_allowed(at + bytes.len() as u64) {
+        return Err(io::ErrorKind::FileTooLarge.into());
+    }
+    let length = pwrite(table, bytes, at)?;
+    if length == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCAL: [u8; 4] = [10, 0, 0, 1];
+
+    fn table() -> File {
+        sealed::create("test", SIZE).unwrap()
+    }
+
+    fn partition(number: u8) -> IdPartition {
+        IdPartition::new(number).unwrap()
+    }
+
+    fn record(partition: IdPartition, number: u32) -> ConnRecord {
+        ConnRecord {
+            local: LOCAL.into(),
+            remote: [10, 0, 0, 2].into(),
+            pkey: PKey::DEFAULT,
+            local_id: partition.ids().start() + number,
+            remote_id: 0xFFFF_FFFF - number,
+            local_qpn: Qpn::new(0x12_3456),
+            remote_qpn: Qpn::new(0xFE_DCBA),
+        }
+    }
+
+    fn left(table: &File, partition: IdPartition) -> Vec<ConnRecord> {
+        left_in(table, partition, LOCAL.into())
+    }
+
+    #[test]
+    fn a_record_stands_until_it_is_erased() {
+        let (table, mut own) = (table(), OwnRecords::default());
+        let (mine, other) = (partition(62), partition(61));
+        assert!(used_partitions(&table).is_empty() && left(&table, mine).is_empty());
+        let records: Vec<_> = (0..3).map(|number| record(mine, number)).collect();
+        for record in records.iter().chain(&records) {
+            own.keep(&table, mine, record).unwrap();
+        }
+        assert_eq!(left(&table, mine), records);
+        assert_eq!((used_partitions(&table), left(&table, other)), (vec![mine], vec![]));
+        own.erase(&table, mine, records[1].local_id).unwrap();
+        own.erase(&table, mine, records[1].local_id).unwrap();
+        assert_eq!(left(&table, mine), [records[0], records[2]]);
+        let next = ConnRecord { remote_id: 7, ..record(mine, 9) };
+        own.keep(&table, mine, &next).unwrap();
+        assert_eq!(left(&table, mine), [records[0], next, records[2]]);
+        clear(&table, mine);
+        assert!(used_partitions(&table).is_empty() && left(&table, mine).is_empty());
+        let mut next = OwnRecords::default();
+        next.keep(&table, mine, &records[2]).unwrap();
+        assert_eq!(left(&table, mine), [records[2]]);
+    }
+
+    #[test]
+    fn addresses_of_both_families() {
+        let (table, mut own, mine) = (table(), OwnRecords::default(), partition(1));
+        let local: IpAddr = "fd00::1".parse().unwrap();
+        let six = ConnRecord { local, remote: "fe80::2".parse().unwrap(), ..record(mine, 1) };
+        own.keep(&table, mine, &six).unwrap();
+        assert_eq!(left_in(&table, mine, local), [six]);
+        assert_eq!(left(&table, mine), [], "an IPv4 address has no connection with it");
+    }
+
+    #[test]
+    fn a_partition_has_so_many_records() {
+        let (table, mut own) = (table(), OwnRecords::default());
+        let [before, mine, behind] = [30, 31, 32].map(partition);
+        for number in 0..SLOTS {
+            own.keep(&table, mine, &record(mine, number)).unwrap();
+        }
+        assert!(own.keep(&table, mine, &record(mine, SLOTS)).is_err());
+        assert_eq!(left(&table, mine).len(), SLOTS as usize);
+        assert_eq!(left(&table, before).len() + left(&table, behind).len(), 0);
+        own.erase(&table, mine, record(mine, 5).local_id).unwrap();
+        own.keep(&table, mine, &record(mine, SLOTS)).unwrap();
+    }
+
+    /// However much of it was written, and of what it was erased with.
+    #[test]
+    fn a_torn_slot_is_no_record() {
+        let (table, mine) = (table(), partition(5));
+        let whole = record(mine, 5);
+        OwnRecords::default().keep(&table, mine, &whole).unwrap();
+        let slot = encode(&whole);
+        for length in 0..=SLOT {
+            let mut written = [0; SLOT];
+            written[..length].copy_from_slice(&slot[..length]);
+            write(&table, slot_at(mine, 0), &written).unwrap();
+            // the last byte can make another partition key of it, nothing else
+            let expected = if length < SLOT - 1 { 0 } else { 1 };
+            assert_eq!(left(&table, mine).len(), expected, "{length} bytes");
+            let mut erased = slot;
+            erased[..length].fill(0);
+            write(&table, slot_at(mine, 0), &erased).unwrap();
+            let expected = if length == 0 { 1 } else { 0 };
+            assert_eq!(left(&table, mine).len(), expected, "{length} bytes erased");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_a_record_is_none() {
+        let (table, mine) = (table(), partition(7));
+        let good = record(mine, 1);
+        let strangers = [
+            ConnRecord { local_id: 0, ..good },
+            ConnRecord { local_id: *partition(8).ids().start(), ..good },
+            ConnRecord { remote: [0; 4].into(), ..good },
+            ConnRecord { remote: [224, 0, 0, 1].into(), ..good },
+            ConnRecord { remote: [255; 4].into(), ..good },
+            ConnRecord { remote: "fd00::2".parse().unwrap(), ..good },
+            ConnRecord { pkey: PKey(0), ..good },
+        ];
+        for stranger in strangers {
+            OwnRecords::default().keep(&table, mine, &stranger).unwrap();
+            assert_eq!(left(&table, mine), [], "{stranger:?}");
+        }
+        // more slots than there are, and a table that is none
+        OwnRecords::default().keep(&table, mine, &good).unwrap();
+        write(&table, count_at(mine), &[0xFF; 4]).unwrap();
+        assert_eq!(left(&table, mine), [good]);
+        clear(&table, mine);
+        let short = sealed::create("test", LEAST_SIZE).unwrap();
+        assert!(OwnRecords::default().keep(&short, mine, &good).is_err());
+        assert_eq!(left(&short, mine), []);
+        clear(&short, mine);
+        assert!(used_partitions(&short).is_empty());
+    }
+}

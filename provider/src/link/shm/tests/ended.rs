@@ -1,0 +1,195 @@
+//! What processes leave that have ended: devices that are dropped with connections.
+
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig},
+    addr::PKey,
+    cm::CmConfig,
+    ids::Qpn,
+};
+
+use super::{super::record::OwnRecords, *};
+
+/// A partition that no device of these tests has.
+const NOBODYS: u8 = 62;
+
+fn partition(number: u8) -> IdPartition {
+    IdPartition::new(number).unwrap()
+}
+
+/// A time in milliseconds.
+fn ms(millis: u64) -> Instant {
+    at(1000 * millis)
+}
+
+/// A connection of a link's device, by its number, and the name that it has there.
+fn connection(link: &ShmLink, [local, remote]: [IpAddr; 2], number: u32) -> (ConnId, ConnRecord) {
+    let record = ConnRecord {
+        local,
+        remote,
+        pkey: PKey::DEFAULT,
+        local_id: link.partition().unwrap().ids().start() + number,
+        remote_id: 1,
+        local_qpn: Qpn::new(0x111),
+        remote_qpn: Qpn::new(0x222),
+    };
+    // any adapter gives names, one that has the address and has the number for another
+    let cm = CmConfig { ids: partition(NOBODYS).ids(), ..CmConfig::default() };
+    let mut adapter = Adapter::new(AdapterConfig { cm, ..AdapterConfig::new([0; 32]) });
+    adapter.set_gids(vec![local.into()]);
+    (adapter.cm_end_for_another(at(0), &record).unwrap(), record)
+}
+
+/// News of what has ended, in this time.
+fn news(link: &mut ShmLink, from: u64, time: u64) -> Vec<Ended> {
+    let mut news = Vec::new();
+    for now in from..from + time {
+        link.attend(ms(now));
+        news.extend(std::iter::from_fn(|| link.poll_ended()));
+    }
+    news
+}
+
+fn here(address: IpAddr, partition: IdPartition, records: &[ConnRecord]) -> Ended {
+    Ended::Here { address, partition, records: records.to_vec() }
+}
+
+#[test]
+fn a_peer_leaves_its_connections_to_the_owner() {
+    let ends = addresses(20);
+    let [address, _] = ends;
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let of_b = b.partition().unwrap();
+    let records = [1, 2, 3].map(|number| {
+        let (conn, record) = connection(&b, ends, number);
+        b.keep_record(ms(0), conn, &record);
+        (conn, record)
+    });
+    b.discard_record(records[1].0);
+    assert_eq!(news(&mut a, 10, 100), []);
+    drop(b);
+    let left = here(address, of_b, &[records[0].1, records[2].1]);
+    assert_eq!(news(&mut a, 200, 2000), [left], "once");
+    // until that is settled, its communication IDs are nobody else's
+    let next = |a: &mut ShmLink| peer(a, address).unwrap().partition().unwrap();
+    assert_ne!(next(&mut a), of_b);
+    a.settle(address, of_b);
+    a.settle(address, of_b);
+    assert_eq!(next(&mut a), of_b);
+    assert_eq!(news(&mut a, 3000, 2000), []);
+}
+
+#[test]
+fn an_owner_leaves_its_connections_to_the_next() {
+    let ends = addresses(21);
+    let [address, _] = ends;
+    let mut a = owner(address);
+    let mut b = peer(&mut a, address).unwrap();
+    let (of_a, (conn, record)) = (a.partition().unwrap(), connection(&a, ends, 1));
+    a.keep_record(ms(0), conn, &record);
+    b.park();
+    assert_eq!(news(&mut b, 10, 100), [], "it is not the owner's");
+    drop(a);
+    assert_eq!(news(&mut b, 200, 2000), [here(address, of_a, &[record])]);
+    // one that ends before it has settled leaves that to the next
+    let mut c = peer(&mut b, address).unwrap();
+    c.park();
+    drop(b);
+    assert_eq!(news(&mut c, 3000, 2000), [here(address, of_a, &[record])]);
+}
+
+/// A process at the address can write to every slot. What it writes to those of another is that
+/// one's only if it can be, and only when that one has ended; its own end makes nobody else's.
+#[test]
+fn a_strangers_records() {
+    let ends = addresses(22);
+    let [address, far] = ends;
+    let mut a = owner(address);
+    let (b, mut c) = (peer(&mut a, address).unwrap(), peer(&mut a, address).unwrap());
+    let of_b = b.partition().unwrap();
+    let table = a.addresses.claims(address).unwrap().try_clone_to_owned().unwrap().into();
+    let forge = |owner: &ShmLink, local, number, partition| {
+        let (_, record) = connection(owner, [local, far], number);
+        OwnRecords::default().keep(&table, partition, &record).unwrap();
+        record
+    };
+    // connections of those that have not ended
+    for link in [&a, &b, &c] {
+        forge(link, address, 5, link.partition().unwrap());
+    }
+    assert_eq!(news(&mut a, 10, 100), []);
+    drop(peer(&mut a, address).unwrap()); // has it look
+    assert_eq!(news(&mut a, 200, 2000), []);
+    // a connection of another process under the name of one that ends
+    let (conn, _) = connection(&c, ends, 7);
+    forge(&c, address, 7, of_b);
+    drop(b);
+    assert_eq!(news(&mut a, 3000, 2000), []);
+    // what nobody knows of is forgotten quietly
+    c.discard_record(conn);
+    a.settle(address, c.partition().unwrap());
+    a.settle(far, of_b);
+    assert_eq!(peer(&mut a, address).unwrap().partition(), Some(of_b), "nothing is left of it");
+}
+
+/// A link with an address of its own.
+fn sharing(address: IpAddr) -> ShmLink {
+    let mut link = owner(address);
+    link.park();
+    link
+}
+
+/// Both know the other's end by what they share.
+#[test]
+fn a_peer_at_another_address() {
+    let ends = addresses(23);
+    let [src, dst] = ends;
+    for before in [true, false] {
+        let (mut a, mut b) = (sharing(src), sharing(dst));
+        let [(one, first), (other, stranger)] = [1, 2].map(|number| connection(&a, ends, number));
+        let first = ConnRecord { remote_id: b.partition().unwrap().ids().start() + 9, ..first };
+        let stranger = ConnRecord { remote_id: *partition(NOBODYS).ids().start(), ..stranger };
+        // a connection may be there before the channel, whether or not that has another use
+        if before {
+            a.reaches(ms(0), src, dst, 0);
+            b.attend(ms(0));
+            a.attend(ms(0));
+        }
+        a.keep_record(ms(0), one, &first);
+        a.keep_record(ms(0), other, &stranger);
+        for now in 1..5 {
+            a.attend(ms(now));
+            b.attend(ms(now));
+        }
+        assert!(a.reaches(ms(5), src, dst, 0));
+        // a channel that is closed says nothing
+        b.incoming.clear();
+        assert_eq!(news(&mut a, 10, 2000), []);
+        a.reaches(ms(3000), src, dst, 0);
+        b.attend(ms(3000));
+        assert_eq!(news(&mut a, 3000, 100), []);
+        drop(b);
+        assert_eq!(news(&mut a, 4000, 2000), [Ended::There(vec![one])]);
+        assert_eq!(a.deadline(), None);
+    }
+}
+
+#[test]
+fn a_connection_that_has_ended_before() {
+    let ends = addresses(24);
+    let [src, dst] = ends;
+    let (mut a, mut b) = (sharing(src), sharing(dst));
+    let [(one, first), (other, second)] = [1, 2].map(|number| {
+        let (conn, record) = connection(&a, ends, number);
+        (conn, ConnRecord { remote_id: *b.partition().unwrap().ids().start(), ..record })
+    });
+    a.keep_record(ms(0), one, &first);
+    a.keep_record(ms(0), other, &second);
+    for now in 1..5 {
+        a.attend(ms(now));
+        b.attend(ms(now));
+    }
+    a.discard_record(one);
+    drop(b);
+    assert_eq!(news(&mut a, 10, 2000), [Ended::There(vec![other])]);
+}

@@ -1,0 +1,391 @@
+//! What a process leaves behind that is killed, or ends without a word: its peers hear of it from
+//! those that share its address, or memory with it.
+
+use std::{
+    env,
+    io::{BufRead, BufReader, Lines, Write},
+    net::{IpAddr, SocketAddr},
+    process::{Child, ChildStdout, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Context, Device, OpenOptions,
+    cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
+};
+
+use super::{accept, eventually, next, port, resolve};
+
+/// Tells the process that it is another, and at which address.
+const INSIDE: &str = "ROCE_TEST_KILLED";
+/// Time in which a peer must have heard. It takes some milliseconds.
+const LIMIT: Duration = Duration::from_secs(1);
+/// Time after which it is clear that nobody says anything.
+const SILENCE: Duration = Duration::from_millis(1500);
+
+fn open(address: IpAddr, sockets_only: bool) -> Context {
+    let options = OpenOptions { sockets_only, ..OpenOptions::default() };
+    Device::at(address).unwrap().open(options).unwrap()
+}
+
+/// What another process does: it is at an address, and accepts connections, until it is told to exit.
+fn be_another(address: SocketAddr) -> ! {
+    let context = open(address.ip(), false);
+    let channel = EventChannel::new().unwrap();
+    let listener = channel.create_id(PortSpace::Tcp);
+    listener.set_context(&context).unwrap();
+    listener.bind_addr(address).unwrap();
+    listener.listen(16).unwrap();
+    println!("\nlistens");
+    std::thread::spawn(|| {
+        for command in std::io::stdin().lines() {
+            match command.unwrap().as_str() {
+                "fork" => fork(),
+                "exit" => std::process::exit(0), // without a word to anybody
+                _ => {}
+            }
+        }
+        std::process::exit(1); // the test has ended
+    });
+    let mut ids = Vec::new();
+    loop {
+        let event = next(&channel);
+        match event.kind() {
+            EventKind::ConnectRequest => ids.push(accept(&event)),
+            EventKind::Established => println!("connected"),
+            EventKind::Disconnected => event.id().disconnect().unwrap(),
+            kind => assert_eq!(kind, EventKind::TimewaitExit),
+        }
+    }
+}
+
+/// Makes a child that outlives this process, until the test ends.
+fn fork() {
+    // SAFETY: The child does nothing that needs another thread of the parent's, and leaves without
+    // coming back into the test.
+    if unsafe { libc::fork() } == 0 {
+        let mut byte = 0u8;
+        // SAFETY: One byte goes into a place of this function's own; then the child ends at once.
+        unsafe {
+            while libc::read(0, (&raw mut byte).cast(), 1) > 0 {}
+            libc::_exit(0);
+        }
+    }
+    println!("forked");
+}
+
+/// Another process, which ends with the test.
+struct Process {
+    child: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+    address: SocketAddr,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+impl Process {
+    /// At this address. `test` is the one that runs.
+    fn start(test: &str, address: IpAddr) -> Self {
+        Self::start_by(Command::new(env::current_exe().unwrap()), test, address)
+    }
+
+    fn start_by(mut command: Command, test: &str, address: IpAddr) -> Self {
+        let address = SocketAddr::new(address, port());
+        let mut child = command
+            .args(["--exact", &format!("killed::{test}"), "--nocapture"])
+            .env(INSIDE, address.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let mut process = Self { child, lines, address };
+        process.await_line("listens");
+        process
+    }
+
+    fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn exit(&mut self) {
+        self.tell("exit");
+        assert!(self.child.wait().unwrap().success());
+    }
+
+    /// Ends in one way or the other.
+    fn end(&mut self, exits: bool) {
+        if exits {
+            self.exit();
+        } else {
+            self.kill();
+        }
+    }
+
+    fn fork(&mut self) {
+        self.tell("fork");
+        self.await_line("forked");
+    }
+
+    fn tell(&mut self, command: &str) {
+        writeln!(self.child.stdin.as_mut().unwrap(), "{command}").unwrap();
+    }
+
+    fn await_line(&mut self, expected: &str) {
+        let found = self.lines.find(|line| line.as_ref().is_ok_and(|line| line == expected));
+        assert!(found.is_some(), "the other process has ended");
+    }
+}
+
+/// This process, at an address of its own.
+struct Program {
+    context: Context,
+    channel: EventChannel,
+}
+
+impl Program {
+    fn at(address: IpAddr, sockets_only: bool) -> Self {
+        Self { context: open(address, sockets_only), channel: EventChannel::new().unwrap() }
+    }
+
+    fn connect(&self, process: &mut Process) -> CmId {
+        let id = self.channel.create_id(PortSpace::Tcp);
+        id.set_context(&self.context).unwrap();
+        resolve(&self.channel, &id, process.address);
+        id.create_qp(None, &CmQpAttr::default()).unwrap();
+        id.connect(&ConnParam::default()).unwrap();
+        eventually("not connected", || self.poll() == Some(EventKind::Established));
+        process.await_line("connected");
+        id
+    }
+
+    /// The next event that does not tell of the end of a time wait.
+    fn poll(&self) -> Option<EventKind> {
+        std::iter::from_fn(|| self.channel.poll())
+            .map(|event| event.kind())
+            .find(|kind| *kind != EventKind::TimewaitExit)
+    }
+
+    /// The connections end, soon.
+    #[track_caller]
+    fn assert_told(&self, what: &str, ids: &[CmId], since: Instant) {
+        let mut left: Vec<_> = ids.iter().collect();
+        while !left.is_empty() {
+            let event = next(&self.channel);
+            if event.kind() == EventKind::TimewaitExit {
+                continue;
+            }
+            assert_eq!(event.kind(), EventKind::Disconnected);
+            let index = left.iter().position(|id| **id == *event.id());
+            left.swap_remove(index.expect("told twice")).disconnect().unwrap();
+        }
+        let time = since.elapsed();
+        println!("{what}: {} connections, {time:?}", ids.len());
+        assert!(time < LIMIT, "{what}: {time:?}");
+    }
+}
+
+/// Addresses of a test's own; in another process its part of the test.
+fn addresses<const N: usize>(test: u8) -> [IpAddr; N] {
+    if let Ok(address) = env::var(INSIDE) {
+        be_another(address.parse().unwrap());
+    }
+    let process = std::process::id();
+    std::array::from_fn(|host| {
+        let last = test * 8 + host as u8 + 1;
+        [127, 82 + (process >> 8) as u8 % 64, process as u8, last].into()
+    })
+}
+
+/// The process that is killed shares its address with another; their peer is as good as on another
+/// host.
+#[test]
+fn another_at_the_address_tells_its_peers() {
+    let [address, far] = addresses(0);
+    let test = "another_at_the_address_tells_its_peers";
+    let client = Program::at(far, true);
+    for is_owner in [true, false] {
+        let survivor = (!is_owner).then(|| open(address, false));
+        let mut process = Process::start(test, address);
+        let survivor = survivor.unwrap_or_else(|| open(address, false));
+        for exits in [false, true] {
+            let mut ids: Vec<_> = (0..20).map(|_| client.connect(&mut process)).collect();
+            ids.truncate(15); // the others end before
+            let start = Instant::now();
+            process.end(exits);
+            let what = format!("owner: {is_owner}, exit: {exits}");
+            client.assert_told(&what, &ids, start);
+            process = Process::start(test, address);
+        }
+        eventually("connections of others are left", || survivor.cm_count() == 0);
+        assert_eq!(client.poll(), None);
+    }
+}
+
+/// The process that is killed is alone at its address. Its peers share memory with it.
+#[test]
+fn peers_on_the_same_host_know_it_themselves() {
+    let [address, far, near] = addresses(1);
+    let test = "peers_on_the_same_host_know_it_themselves";
+    let clients = [far, near].map(|address| Program::at(address, false));
+    for exits in [false, true, false] {
+        let mut process = Process::start(test, address);
+        let ids = clients.each_ref().map(|client| [(); 5].map(|()| client.connect(&mut process)));
+        let start = Instant::now();
+        process.end(exits);
+        for (client, ids) in clients.iter().zip(&ids) {
+            client.assert_told(&format!("exit: {exits}"), ids, start);
+        }
+        // another one at the same address, whose connections go on
+        let mut next = Process::start(test, address);
+        let id = clients[0].connect(&mut next);
+        std::thread::sleep(SILENCE);
+        assert_eq!(clients[0].poll(), None);
+        drop(id);
+    }
+}
+
+/// Several are killed at once, the owner of the address among them; the one that is left is the
+/// peer of some.
+#[test]
+fn one_that_is_left_speaks_for_all() {
+    let [address, far] = addresses(2);
+    let test = "one_that_is_left_speaks_for_all";
+    let mut processes = [(); 4].map(|()| Process::start(test, address));
+    let survivor = Program::at(address, false);
+    let client = Program::at(far, true);
+    let mut connect = |program: &Program| {
+        let ids = processes[..3]
+            .iter_mut()
+            .flat_map(|process| [(); 4].map(|()| program.connect(process)));
+        ids.collect::<Vec<_>>()
+    };
+    let (to_client, to_survivor) = (connect(&client), connect(&survivor));
+    let [.., alive] = &mut processes;
+    let goes_on = client.connect(alive);
+    let start = Instant::now();
+    processes[..3].iter_mut().for_each(|process| process.child.kill().unwrap());
+    client.assert_told("of three, another host", &to_client, start);
+    survivor.assert_told("of three, the survivor", &to_survivor, start);
+    std::thread::sleep(SILENCE);
+    assert_eq!(client.poll(), None);
+    drop(goes_on);
+}
+
+/// A child of its own does not keep a process alive, and is not one that is left.
+#[test]
+fn a_forked_child_changes_nothing() {
+    let [address, far, near] = addresses(3);
+    let test = "a_forked_child_changes_nothing";
+    let clients = [Program::at(far, true), Program::at(near, false)];
+    let _survivor = open(address, false);
+    let mut process = Process::start(test, address);
+    let ids = clients.each_ref().map(|client| [client.connect(&mut process)]);
+    process.fork();
+    let start = Instant::now();
+    process.child.kill().unwrap();
+    for (client, ids) in clients.iter().zip(&ids) {
+        client.assert_told("forked", ids, start);
+    }
+}
+
+/// A process that may make no large files has connections all the same.
+#[test]
+fn a_limit_on_files() {
+    let [address, far, near] = addresses(6);
+    let mut command = Command::new("sh");
+    command.args(["-c", "ulimit -f 40; exec \"$0\" \"$@\""]).arg(env::current_exe().unwrap());
+    let mut process = Process::start_by(command, "a_limit_on_files", address);
+    for client in [Program::at(far, true), Program::at(near, false)] {
+        let _id = client.connect(&mut process);
+    }
+}
+
+/// Of a process that is alone at its address, nobody on another host hears anything.
+#[test]
+fn nobody_is_left() {
+    let [address, far] = addresses(4);
+    let client = Program::at(far, true);
+    let mut process = Process::start("nobody_is_left", address);
+    let _id = client.connect(&mut process);
+    process.kill();
+    std::thread::sleep(SILENCE);
+    assert_eq!(client.poll(), None);
+}
+
+/// Runs the test of this name in a network namespace of its own, which has a cable to another one.
+/// Returns the process that holds the other one if this is inside.
+fn two_hosts(test: &str) -> Option<Child> {
+    const NAMESPACE: &str = "ROCE_TEST_NAMESPACE";
+    let unshared = |arguments: &[&str]| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--net"]).args(arguments).env(NAMESPACE, "1");
+        command
+    };
+    if env::var_os(NAMESPACE).is_none() {
+        let possible =
+            unshared(&["ip", "link", "add", "v0", "type", "veth", "peer", "v1"]).output();
+        if !possible.as_ref().is_ok_and(|output| output.status.success()) {
+            let must = env::var_os("ROCE_NAMESPACES").is_some();
+            assert!(!must, "no network namespace can be made: {possible:?}");
+            eprintln!("no network namespace can be made here: {test} is left to CI");
+            return None;
+        }
+        let own = env::current_exe().unwrap();
+        let test = format!("killed::{test}");
+        let status = unshared(&[own.to_str().unwrap(), "--exact", &test, "--nocapture"]).status();
+        assert!(status.unwrap().success(), "inside the namespace");
+        return None;
+    }
+    let holder = Command::new("unshare")
+        .args(["--net", "sh", "-c", "echo; exec cat"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn();
+    let mut holder = holder.unwrap();
+    let mut line = String::new();
+    BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let script = format!(
+        "ip link add v0 type veth peer v1
+         ip link set v1 netns {0}
+         ip address add 10.9.0.1/24 dev v0
+         ip link set v0 up
+         nsenter --target {0} --net ip address add 10.9.0.2/24 dev v1
+         nsenter --target {0} --net ip link set v1 up",
+        holder.id()
+    );
+    assert!(Command::new("sh").args(["-ec", &script]).status().unwrap().success());
+    Some(holder)
+}
+
+#[test]
+fn between_two_hosts() {
+    let test = "between_two_hosts";
+    let [] = addresses(5);
+    let Some(mut holder) = two_hosts(test) else { return };
+    let target = holder.id().to_string();
+    let start = || {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &target, "--net"]).arg(env::current_exe().unwrap());
+        Process::start_by(command, test, [10, 9, 0, 2].into())
+    };
+    let client = Program::at([10, 9, 0, 1].into(), false);
+    let mut processes = [start(), start(), start()];
+    for (index, what) in ["the owner", "the next owner"].into_iter().enumerate() {
+        let ids: Vec<_> = (0..10).map(|_| client.connect(&mut processes[index])).collect();
+        let start = Instant::now();
+        processes[index].kill();
+        client.assert_told(what, &ids, start);
+    }
+    let _id = client.connect(&mut processes[2]);
+    processes[2].kill();
+    std::thread::sleep(SILENCE);
+    assert_eq!(client.poll(), None, "nobody is left who could tell");
+    drop(holder.stdin.take());
+    holder.wait().unwrap();
+}
