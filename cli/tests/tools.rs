@@ -33,7 +33,7 @@ fn said(output: &Output) -> String {
 
 /// Runs a server and a client, which asks again until the server is there. What both have said.
 fn play(server: &[&str], client: &[&str]) -> (String, String) {
-    let server = roce(server).spawn().unwrap();
+    let mut server = roce(server).spawn().unwrap();
     let start = Instant::now();
     let client = loop {
         let output = end(roce(client).spawn().unwrap());
@@ -43,7 +43,11 @@ fn play(server: &[&str], client: &[&str]) -> (String, String) {
         }
         let absent =
             error.contains("start the server there first") || error.contains("does not answer");
-        assert!(absent && start.elapsed() < PATIENCE, "{error}");
+        if !absent || start.elapsed() > PATIENCE {
+            sleep(Duration::from_secs(1)); // it may be about to say why
+            let _ = server.kill();
+            panic!("client: {error}server: {:?}", server.wait_with_output().unwrap());
+        }
         sleep(Duration::from_millis(20));
     };
     let server = end(server);

@@ -5,18 +5,25 @@
 //! other is inside a call, and lets none in until it has forked. That holds for all that calls
 //! lock, and all that they make only once, without a list of it.
 //!
+//! What the whole process shares, and calls of the Rust interface lock, too, is a
+//! [`ProcessMutex`]: a thread that holds it counts as inside a call.
+//!
 //! Calls that move data are not counted: what they lock is the engine's lock, which the forking
 //! thread holds. Nor is a call while it waits for the program ([`pause`]), which might wait for the
 //! fork.
 
 use std::{
     cell::Cell,
-    sync::atomic::{AtomicU32, Ordering},
+    ops::{Deref, DerefMut},
+    sync::{
+        MutexGuard,
+        atomic::{AtomicU32, Ordering},
+    },
 };
 
 use rustix::thread::futex;
 
-use crate::cancel::Uncancelled;
+use crate::{cancel::Uncancelled, sync::Mutex};
 
 /// A call, from its beginning until it is dropped: no other thread forks, and this one is not
 /// cancelled.
@@ -117,6 +124,44 @@ pub fn pause<R>(wait: impl FnOnce() -> R) -> R {
     }
     DEPTH.set(depth);
     result
+}
+
+/// A mutex that all of the process shares, of which a child finds its copy free. No engine's lock is
+/// held by a thread that takes it: the forking thread takes those when all others are out of calls.
+#[derive(Debug)]
+pub(crate) struct ProcessMutex<T>(Mutex<T>);
+
+/// A [`ProcessMutex`], locked.
+pub(crate) struct ProcessGuard<'a, T> {
+    value: MutexGuard<'a, T>,
+    // behind it: fields are dropped in this order
+    _inside: Inside,
+}
+
+impl<T> ProcessMutex<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(Mutex::new(value))
+    }
+
+    /// The lock, as soon as no other thread holds it, nor is about to fork.
+    pub(crate) fn lock(&self) -> ProcessGuard<'_, T> {
+        let inside = Inside::enter();
+        ProcessGuard { value: self.0.lock(), _inside: inside }
+    }
+}
+
+impl<T> Deref for ProcessGuard<'_, T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.value
+    }
+}
+
+impl<T> DerefMut for ProcessGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.value
+    }
 }
 
 /// As long as it lives, no other thread is inside a call. It is to be dropped in both processes.

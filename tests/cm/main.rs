@@ -6,12 +6,15 @@ mod alone;
 mod datagrams;
 mod devices;
 mod failures;
+mod forks;
 mod guid;
 mod killed;
 mod life;
 mod many;
 mod random;
 mod sharing;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
 
 use std::{
     net::SocketAddr,
@@ -54,6 +57,7 @@ impl World {
     }
 
     fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
+        watchdog::start();
         let fabric = Fabric::new("".parse().unwrap(), 1);
         let open = |ip: &str| {
             fabric

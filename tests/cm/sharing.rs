@@ -10,7 +10,7 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace, RejectReason, Status},
 };
 
-use super::{accept, expect, port, resolve};
+use super::{accept, expect, port, resolve, watchdog};
 
 struct Program {
     context: Context,
@@ -19,6 +19,7 @@ struct Program {
 
 /// So many programs at one address, the first of which receives for all.
 fn programs<const N: usize>(last: u8) -> (IpAddr, [Program; N]) {
+    watchdog::start();
     let address: IpAddr = format!("127.81.{}.{last}", std::process::id() as u8).parse().unwrap();
     let open = || Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
     (

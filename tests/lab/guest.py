@@ -180,6 +180,9 @@ class Job:
             pause = min(pause * 2, 0.5)
         return self.returncode
 
+    def pid(self):
+        return self.guest.run(f"cat {self.directory}/pid")[1].strip()
+
     def kill(self):
         self.guest.run(f"kill -KILL -$(cat {self.directory}/pid)")
         return self.wait(5)

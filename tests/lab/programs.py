@@ -2,6 +2,8 @@
 
 import time
 
+from lab import hang
+
 # Time that one side may run on after the other has ended.
 EXIT_SECONDS = 5
 
@@ -11,12 +13,18 @@ class RunningProgram:
 
     status = None
     label = ""
+    # True if it ran when the time was over.
+    overdue = False
+    # What it was doing then.
+    hung = ""
 
     def describe(self, result):
         result.report.append((f"{self.label}: command", " ".join(self.argv)))
         result.report.append((f"{self.label}: output", self.stdout()))
         if self.stderr():
             result.report.append((f"{self.label}: errors", self.stderr()))
+        if self.hung:
+            result.report.append((f"{self.label}: had not ended", self.hung))
 
     def lines(self):
         return (self.stdout() + "\n" + self.stderr()).splitlines()
@@ -41,6 +49,8 @@ class HostProgram(RunningProgram):
 
     def end(self):
         if self.poll() is None:
+            if self.overdue:
+                self.hung = hang.describe_host(self.process.pid)
             self.process.kill()
             self.process.wait()
 
@@ -70,6 +80,8 @@ class GuestProgram(RunningProgram):
 
     def end(self):
         if self.status is None and self.job.poll() is None:
+            if self.overdue:
+                self.hung = hang.describe_guest(self.job.guest, self.job.pid())
             self.job.kill()
         elif self.status is None:
             self.status = self.job.returncode
@@ -85,6 +97,8 @@ def wait(programs, seconds):
     """Waits until all have ended, but not for long once one of them has."""
     deadline = time.monotonic() + seconds
     ended = 0
+    for program in programs:
+        program.overdue = False
     while time.monotonic() < deadline:
         running = [program.poll() for program in programs].count(None)
         if running == 0:
@@ -93,6 +107,8 @@ def wait(programs, seconds):
             ended = len(programs) - running
             deadline = min(deadline, time.monotonic() + EXIT_SECONDS)
         time.sleep(0.01)
+    for program in programs:
+        program.overdue = program.status is None
 
 
 def wait_until(condition, seconds, pause=0.02):

@@ -4,13 +4,15 @@ program that is not part of Python.
 
 import contextlib
 import io
+import os
+import signal
 import subprocess
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest import mock
 
-from lab import command_line, requirements
+from lab import command_line, hang, requirements
 from lab.interop.rows.compliance import compliance_problems
 
 
@@ -85,6 +87,23 @@ class RequirementsTest(unittest.TestCase):
         self.assertFalse(requirement.installed)
         requirements.require([requirement], install=True, suite="interop")
         self.assertTrue(requirement.installed)
+
+
+class HangTest(unittest.TestCase):
+    """A program that does not end is described with all that it has started."""
+
+    def test_a_program_and_its_child(self):
+        with subprocess.Popen(["sh", "-c", "sleep 60 & wait"]) as program:
+            try:
+                while len(hang.family(program.pid)) < 2:
+                    pass
+                text = hang.describe_host(program.pid)
+            finally:
+                for pid in reversed(hang.family(program.pid)):
+                    os.kill(pid, signal.SIGKILL)
+        self.assertRegex(text, r"process \d+: sh -c")
+        sleeping = r"process \d+: sleep 60 \nState:\s+S \(sleeping\)\nthread \d+: sleep;"
+        self.assertRegex(text, sleeping)
 
 
 class ComplianceTest(unittest.TestCase):

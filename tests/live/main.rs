@@ -30,6 +30,8 @@ mod shm;
 mod sockets;
 mod stopped;
 mod turns;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
 
 const ALL: Access = Access::LOCAL_WRITE
     .union(Access::REMOTE_WRITE)
@@ -85,6 +87,7 @@ fn assert_nothing_dropped(context: &Context) {
 }
 
 fn loopback(options: OpenOptions) -> Context {
+    watchdog::start();
     Device::named("roce_lo").unwrap().open(options).unwrap()
 }
 

@@ -6,7 +6,10 @@ mod counters;
 mod device;
 mod device_memory;
 mod domain;
+mod hanging;
 mod posting;
+#[path = "../watchdog/mod.rs"]
+mod watchdog;
 
 use std::{
     thread,
@@ -24,6 +27,7 @@ const ALL: Access = Access::LOCAL_WRITE
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn loopback(options: OpenOptions) -> Context {
+    watchdog::start();
     Device::named("roce_lo").unwrap().open(options).unwrap()
 }
 

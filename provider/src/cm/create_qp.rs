@@ -136,9 +136,10 @@ impl CmId {
     }
 
     /// Attributes for a queue pair that the program moves by itself (`rdma_init_qp_attr`): from the
-    /// request, or from the peer's answer, on, and until the connection is established. Before a
-    /// request is accepted, with as many READs and atomics in each direction as the peer
-    /// requests.
+    /// request, or from the peer's answer, on, and until the connection is established; on the side
+    /// that has accepted until it ends, since the peer's confirmation may be faster than the
+    /// program. Before a request is accepted, with as many READs and atomics in each direction as
+    /// the peer requests.
     #[must_use]
     pub fn qp_setup(&self) -> Option<QpSetup> {
         let mut inner = self.inner();

@@ -4,22 +4,25 @@
 use std::{
     io,
     net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket},
-    sync::{MutexGuard, OnceLock},
+    sync::OnceLock,
 };
 
 use roce_transport::addr::{Gid, Mtu};
 
 use super::error::CmError;
 use crate::{
-    Context, Device, OpenError, OpenOptions, bind::BindError, device::open_contexts, devices,
-    sync::Mutex,
+    Context, Device, OpenError, OpenOptions,
+    bind::BindError,
+    calls::{ProcessGuard, ProcessMutex},
+    device::open_contexts,
+    devices,
 };
 
 /// Lock of the thread that looks for a device and opens it, so that two threads do not open the
 /// same.
-static OPENING: Mutex<()> = Mutex::new(());
+static OPENING: ProcessMutex<()> = ProcessMutex::new(());
 
-fn opening() -> MutexGuard<'static, ()> {
+fn opening() -> ProcessGuard<'static, ()> {
     OPENING.lock()
 }
 

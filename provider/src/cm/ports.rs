@@ -6,13 +6,12 @@ use std::{
     collections::BTreeMap,
     fs,
     net::{IpAddr, SocketAddr},
-    sync::MutexGuard,
 };
 
 use roce_transport::cm::PortSpace;
 
 use super::error::CmError;
-use crate::sync::Mutex;
+use crate::calls::{ProcessGuard, ProcessMutex};
 
 /// Range of ephemeral ports.
 const EPHEMERAL: std::ops::RangeInclusive<u16> = 32_768..=60_999;
@@ -70,9 +69,10 @@ struct Table {
     uses: BTreeMap<(PortSpace, u16), Vec<(u64, Binding)>>,
 }
 
-static TABLE: Mutex<Table> = Mutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
+static TABLE: ProcessMutex<Table> =
+    ProcessMutex::new(Table { next: 0, hint: None, uses: BTreeMap::new() });
 
-fn table() -> MutexGuard<'static, Table> {
+fn table() -> ProcessGuard<'static, Table> {
     TABLE.lock()
 }
 

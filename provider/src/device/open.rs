@@ -14,11 +14,11 @@ use tracing::debug;
 
 use super::{OpenError, OpenOptions};
 use crate::{
+    calls::ProcessMutex,
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
     port::{PortAttr, Watch},
-    sync::Mutex,
     variables,
     verbs::{AsyncQueue, Context, ContextInner, DeviceAttr, Guid, ObjectEvents},
 };
@@ -140,7 +140,7 @@ pub(super) fn random_seed() -> io::Result<[u8; 32]> {
 }
 
 /// Every open device of the process, for those who look for one by its address.
-static OPEN: Mutex<Vec<Weak<ContextInner>>> = Mutex::new(Vec::new());
+static OPEN: ProcessMutex<Vec<Weak<ContextInner>>> = ProcessMutex::new(Vec::new());
 
 /// Devices that are open, the oldest first.
 pub(crate) fn open_contexts() -> Vec<Context> {

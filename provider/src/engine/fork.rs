@@ -96,6 +96,12 @@ pub(super) fn watch(engine: &Arc<Engine>) {
     engines.push(Arc::downgrade(engine));
 }
 
+/// The engines of this process, unless the list is in use.
+pub(super) fn engines() -> Vec<Arc<Engine>> {
+    let list = ENGINES.try_lock();
+    list.iter().flat_map(|list| list.iter().filter_map(Weak::upgrade)).collect()
+}
+
 fn hold() -> AllHeld {
     let others = NoOther::begin();
     let list = ENGINES.lock();

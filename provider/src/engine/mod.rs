@@ -7,6 +7,7 @@
 //! polling has stopped, and takes over when it has.
 
 mod background;
+mod describe;
 mod ended;
 mod failures;
 mod follow;
@@ -18,6 +19,7 @@ mod shard;
 mod sink;
 mod start;
 
+pub use describe::describe_engines;
 #[cfg(test)]
 pub(crate) use failures::{LOST_AFTER, LOST_TIME};
 pub use fork::survive_forks;

@@ -444,4 +444,9 @@ impl Adapter {
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         Some(self.qps[*self.by_qpn.get(&qpn)?].info())
     }
+
+    /// Attributes and states of all queue pairs.
+    pub fn queue_pairs(&self) -> impl Iterator<Item = QpInfo> {
+        self.qps.iter().map(|(_, qp)| qp.info())
+    }
 }

@@ -74,6 +74,7 @@ impl Connections {
             credit: Credit::PROVEN,
             abandoned: false,
             probe: None,
+            setup: None,
             time_wait: timeout(connect.ack_timeout),
         };
         self.conns.insert(local_id, conn);

@@ -28,6 +28,9 @@ pub(super) struct Connection {
     pub(super) abandoned: bool,
     /// The last question whether the peer still has it.
     pub(super) probe: Option<Probe>,
+    /// Attributes for an own queue pair that the program moves, kept when the peer's confirmation
+    /// comes before it has done so.
+    pub(super) setup: Option<Box<QpSetup>>,
     /// Time for which packets of it may be under way after its end.
     pub(super) time_wait: Duration,
 }
@@ -163,7 +166,8 @@ impl Connection {
     }
 
     /// Attributes for the own queue pair: on the passive side from the request on, on the active side
-    /// from the reply on, and until the connection is established.
+    /// from the reply on, and until the connection is established; where the program moves a queue
+    /// pair of the passive side, also then.
     pub(super) fn qp_setup(&self) -> Option<QpSetup> {
         let local = |terms: &Terms| Local {
             qpn: self.local_qpn,
@@ -180,6 +184,7 @@ impl Connection {
             | ConnState::MraRepRcvd(Accepted { terms, rep, .. }) => {
                 Some(QpSetup::passive(local(terms), &terms.req, rep))
             }
+            ConnState::Established(_) => self.setup.as_deref().copied(),
             _ => None,
         }
     }

@@ -111,6 +111,7 @@ impl Connections {
             credit: Credit::new(common.config.unproven_messages),
             abandoned: false,
             probe: None,
+            setup: None,
             time_wait: timeout(req.primary.ack_timeout),
         };
         self.conns.insert(id, conn);
@@ -216,6 +217,13 @@ impl Connections {
     ) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         let remote = conn.state.remote().copied().unwrap_or_default();
+        if matches!(
+            conn.state,
+            ConnState::RepSent(Accepted { managed: false, .. })
+                | ConnState::MraRepRcvd(Accepted { managed: false, .. })
+        ) {
+            conn.setup = conn.qp_setup().map(Box::new);
+        }
         conn.advance(on, |_| ConnState::Established(remote));
         conn.credit = Credit::PROVEN;
         common.deadlines.clear(id);

@@ -87,6 +87,7 @@ impl Connections {
             credit: Credit::PROVEN,
             abandoned: true,
             probe: None,
+            setup: None,
             // the queue pair is gone
             time_wait: Duration::ZERO,
         };

@@ -2,12 +2,13 @@
 //! adapter.
 
 use alloc::sync::Arc;
-use core::{
-    sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
-    time::Duration,
-};
+use core::time::Duration;
 
-use super::{completion::Wc, ring::Ring};
+use super::{
+    completion::Wc,
+    parts::{AtomicBool, AtomicU8, AtomicU16, AtomicU64, Ordering},
+    ring::Ring,
+};
 use crate::{ids::CqId, time::Instant};
 
 /// Completions that wake a reader that armed the queue (`ibv_req_notify_cq`).

@@ -5,6 +5,7 @@
 mod completion;
 mod counter;
 mod cq;
+mod parts;
 mod queue;
 mod refusal;
 mod request;

@@ -1,10 +1,8 @@
 //! A bounded queue that can be resized while others take from it.
 
 use alloc::boxed::Box;
-use core::sync::atomic::{AtomicUsize, Ordering};
 
-use crossbeam_queue::ArrayQueue;
-use once_cell::race::OnceBox;
+use super::parts::{ArrayQueue, AtomicUsize, OnceBox, Ordering};
 
 /// Growing at least doubles what is allocated, so that a queue of one element comes to 2^31 with
 /// these.

@@ -28,6 +28,7 @@ mod peer;
 mod reaper;
 mod record;
 mod ring;
+mod ring_memory;
 mod sealed;
 mod sender;
 mod socket;
@@ -370,16 +371,16 @@ impl ShmLink {
         };
         for incoming in incoming.iter_mut() {
             for _ in 0..BATCH {
-                match incoming.reader.pop(buffer) {
+                let reader = &mut incoming.reader;
+                let popped = if *sleepers > 0 {
+                    reader.pop_for_sleepers(buffer)
+                } else {
+                    reader.pop(buffer)
+                };
+                match popped {
                     Ok(Some(header)) => {
                         count += 1;
                         incoming.hand_over(header, buffer, &mut sink);
-                    }
-                    Ok(None) if *sleepers > 0 => {
-                        incoming.reader.set_asleep(true);
-                        if incoming.reader.is_empty() {
-                            break;
-                        }
                     }
                     Ok(None) => break,
                     Err(Broken) => {
@@ -408,8 +409,11 @@ impl ShmLink {
     /// A thread is about to sleep on the descriptors. Returns true if there is nothing to receive.
     pub(super) fn park(&mut self) -> bool {
         self.sleepers += 1;
-        self.incoming.iter().for_each(|incoming| incoming.reader.set_asleep(true));
-        self.incoming.iter().all(|incoming| incoming.reader.is_empty())
+        let mut quiet = true;
+        for incoming in &self.incoming {
+            quiet &= incoming.reader.park();
+        }
+        quiet
     }
 
     /// A thread that slept on the descriptors is awake again.

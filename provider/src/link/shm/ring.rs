@@ -4,33 +4,16 @@
 //! trusts the other: a position or a record that cannot be means that the ring is broken, and
 //! nothing that the other writes can make this side read or write outside of the ring.
 
-use std::{
-    io,
-    os::fd::OwnedFd,
-    sync::atomic::{AtomicU64, Ordering, fence},
-};
+use std::io;
 
-use roce_transport::{
-    adapter::Transmit,
-    addr::ROCE_UDP_PORT,
-    mem::{Memory, read_words, write_words},
-};
+use roce_transport::{adapter::Transmit, addr::ROCE_UDP_PORT};
 use thiserror::Error;
 
-use super::sealed;
-use crate::region::MmapMemory;
+use super::ring_memory::{
+    AtomicU64, CAPACITY, Descriptor, HOT, Ordering, PAGE, RingMemory, START, fence,
+};
 
-/// Number of bytes of records that may be written and not yet read. A power of two.
-const CAPACITY: u64 = 2 << 20;
-/// Number of bytes in which the writer stays as long as the reader keeps up: they fit into caches,
-/// and their pages are never missing.
-const HOT: u64 = 512 << 10;
-const PAGE: u64 = 4096;
-/// Start of the records: behind a page with the positions.
-const START: u64 = PAGE;
-const SIZE: u64 = START + CAPACITY;
-
-/// Words of the first page, each in a cache line of its own.
+/// Words in front of the records, each in a cache line of its own.
 const HEAD: usize = 0;
 const TAIL: usize = 8;
 const ASLEEP: usize = 16;
@@ -116,22 +99,11 @@ impl RunHeader {
 }
 
 /// The memory, as both sides see it.
-struct Ring(MmapMemory);
+struct Ring(RingMemory);
 
 impl Ring {
-    fn words(&self) -> &[AtomicU64] {
-        self.0.words().unwrap_or_default()
-    }
-
     fn word(&self, index: usize) -> &AtomicU64 {
-        &self.words()[index]
-    }
-
-    /// Has the kernel map the pages that are used first.
-    fn prefault(&self) {
-        for page in (0..HOT).step_by(PAGE as usize) {
-            self.at(page).fetch_add(0, Ordering::Relaxed);
-        }
+        &self.0.words()[index]
     }
 
     /// The word at a position.
@@ -152,11 +124,9 @@ pub(super) struct Writer {
 
 impl Writer {
     /// A new ring, and the descriptor by which another process reaches it.
-    pub(super) fn new() -> io::Result<(Self, OwnedFd)> {
-        let file = sealed::create("roce ring", SIZE)?;
-        let ring = Ring(sealed::map(&file, SIZE)?);
-        ring.prefault();
-        Ok((Self { ring, head: 0, tail: 0, page: 0 }, file.into()))
+    pub(super) fn new() -> io::Result<(Self, Descriptor)> {
+        let (memory, descriptor) = RingMemory::create()?;
+        Ok((Self { ring: Ring(memory), head: 0, tail: 0, page: 0 }, descriptor))
     }
 
     /// Writes a run; `false`: there is no room for it now.
@@ -180,8 +150,7 @@ impl Writer {
         }
         let start = self.head + skipped;
         self.ring.at(start).store(header.word(), Ordering::Relaxed);
-        write_words(self.ring.words(), START + start % CAPACITY + WORD, bytes)
-            .map_err(|_| Broken)?;
+        self.ring.0.write(START + start % CAPACITY + WORD, bytes).map_err(|_| Broken)?;
         self.head = end;
         self.ring.word(HEAD).store(end, Ordering::Release);
         Ok(true)
@@ -233,10 +202,8 @@ pub(super) struct Reader {
 
 impl Reader {
     /// The ring that another process has made, if it is one.
-    pub(super) fn new(memory: OwnedFd) -> io::Result<Self> {
-        let ring = Ring(sealed::map(&memory.into(), SIZE)?);
-        ring.prefault();
-        Ok(Self { ring, tail: 0, head: 0 })
+    pub(super) fn new(memory: Descriptor) -> io::Result<Self> {
+        Ok(Self { ring: Ring(RingMemory::open(memory)?), tail: 0, head: 0 })
     }
 
     /// Copies the next run into `buffer`, which holds [`LONGEST`] bytes.
@@ -268,7 +235,7 @@ impl Reader {
             }
             if let Some(header) = found {
                 let to = buffer.get_mut(..header.length).ok_or(Broken)?;
-                read_words(self.ring.words(), START + position + WORD, to).map_err(|_| Broken)?;
+                self.ring.0.read(START + position + WORD, to).map_err(|_| Broken)?;
             }
             self.tail += taken;
             self.ring.word(TAIL).store(self.tail, Ordering::Release);
@@ -286,6 +253,27 @@ impl Reader {
     /// True if everything is read.
     pub(super) fn is_empty(&self) -> bool {
         self.ring.word(HEAD).load(Ordering::Acquire) == self.tail
+    }
+
+    /// Copies the next run as [`pop`](Self::pop) does. If there is none, has the other side wake
+    /// the threads of this one that sleep: a thread that does not sleep may have taken what they
+    /// were woken for.
+    pub(super) fn pop_for_sleepers(
+        &mut self,
+        buffer: &mut [u8],
+    ) -> Result<Option<RunHeader>, Broken> {
+        match self.pop(buffer)? {
+            // once more only, whatever the other side does with its position
+            None if !self.park() => self.pop(buffer),
+            found => Ok(found),
+        }
+    }
+
+    /// Has the other side wake this one with the next run that it writes. True if there is none to
+    /// read yet: only then may a thread go to sleep.
+    pub(super) fn park(&self) -> bool {
+        self.set_asleep(true);
+        self.is_empty()
     }
 
     /// Has the other side wake this one with the next run that it writes, or not.

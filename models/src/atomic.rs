@@ -1,0 +1,161 @@
+//! Loom's atomics, of which a test can weaken one kind of ordering.
+
+use std::cell::Cell;
+
+use loom::sync::atomic;
+pub(crate) use loom::sync::atomic::Ordering;
+
+/// A kind of ordering that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Weakening {
+    /// The code as it is.
+    #[default]
+    None,
+    /// Fences do nothing.
+    Fences,
+    /// What releases is relaxed.
+    Release,
+    /// What acquires is relaxed.
+    Acquire,
+    /// What is sequentially consistent only acquires and releases.
+    Sequential,
+}
+
+thread_local! {
+    // loom runs all threads of a model on the thread of the test
+    static WEAKENING: Cell<Weakening> = const { Cell::new(Weakening::None) };
+}
+
+/// Runs a test with one kind of ordering left out.
+pub fn weakened(weakening: Weakening, test: impl FnOnce()) {
+    WEAKENING.set(weakening);
+    test();
+    WEAKENING.set(Weakening::None);
+}
+
+fn lacks(weakening: Weakening) -> bool {
+    WEAKENING.get() == weakening
+}
+
+pub(crate) fn fence(order: Ordering) {
+    if !lacks(Weakening::Fences) {
+        atomic::fence(order);
+    }
+}
+
+fn order(order: Ordering) -> Ordering {
+    match order {
+        Ordering::Release if lacks(Weakening::Release) => Ordering::Relaxed,
+        Ordering::Acquire if lacks(Weakening::Acquire) => Ordering::Relaxed,
+        Ordering::AcqRel if lacks(Weakening::Release) => Ordering::Acquire,
+        Ordering::AcqRel if lacks(Weakening::Acquire) => Ordering::Release,
+        order => order,
+    }
+}
+
+/// Loom takes a sequentially consistent access for one that acquires and releases. A fence in front
+/// of a load and one behind a store, which is how compilers for most processors do it, makes it what
+/// it is.
+fn sequential(order: Ordering) {
+    if order == Ordering::SeqCst && !lacks(Weakening::Sequential) {
+        atomic::fence(Ordering::SeqCst);
+    }
+}
+
+/// What makes loom try both orders of two accesses. Of those to an atomic it remembers the last one
+/// only, so that a thread's own load hides from its store what another thread has loaded before.
+/// Here each access is one that cannot be hidden.
+#[derive(Debug, Default)]
+struct Turn(atomic::AtomicBool);
+
+impl Turn {
+    fn take(&self) {
+        self.0.store(false, Ordering::Relaxed);
+    }
+}
+
+/// For atomics that no thread both loads and stores: there it would only take time.
+#[derive(Debug, Default)]
+struct NoTurn;
+
+impl NoTurn {
+    fn take(&self) {}
+}
+
+macro_rules! atomic {
+    ($name:ident, $value:ty, $turn:ident) => {
+        #[derive(Debug, Default)]
+        pub(crate) struct $name(atomic::$name, $turn);
+
+        #[allow(dead_code, reason = "not every type needs every operation")]
+        impl $name {
+            pub(crate) fn new(value: $value) -> Self {
+                Self(atomic::$name::new(value), $turn::default())
+            }
+
+            pub(crate) fn load(&self, with: Ordering) -> $value {
+                self.1.take();
+                sequential(with);
+                self.0.load(order(with))
+            }
+
+            pub(crate) fn store(&self, value: $value, with: Ordering) {
+                self.1.take();
+                self.0.store(value, order(with));
+                sequential(with);
+            }
+
+            pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
+                self.1.take();
+                let before = self.0.swap(value, order(with));
+                sequential(with);
+                before
+            }
+
+            pub(crate) fn compare_exchange(
+                &self,
+                current: $value,
+                new: $value,
+                success: Ordering,
+                failure: Ordering,
+            ) -> Result<$value, $value> {
+                let result = self.0.compare_exchange(current, new, order(success), order(failure));
+                sequential(success);
+                result
+            }
+        }
+    };
+    ($name:ident, $value:ty, $turn:ident, arithmetic) => {
+        atomic!($name, $value, $turn);
+
+        #[allow(dead_code, reason = "not every type needs every operation")]
+        impl $name {
+            pub(crate) fn fetch_max(&self, value: $value, with: Ordering) -> $value {
+                self.1.take();
+                let before = self.0.fetch_max(value, order(with));
+                sequential(with);
+                before
+            }
+
+            pub(crate) fn fetch_add(&self, value: $value, with: Ordering) -> $value {
+                self.1.take();
+                let before = self.0.fetch_add(value, order(with));
+                sequential(with);
+                before
+            }
+
+            pub(crate) fn fetch_sub(&self, value: $value, with: Ordering) -> $value {
+                self.1.take();
+                let before = self.0.fetch_sub(value, order(with));
+                sequential(with);
+                before
+            }
+        }
+    };
+}
+
+atomic!(AtomicBool, bool, NoTurn);
+atomic!(AtomicU8, u8, Turn, arithmetic);
+atomic!(AtomicU16, u16, NoTurn, arithmetic);
+atomic!(AtomicU64, u64, NoTurn, arithmetic);
+atomic!(AtomicUsize, usize, Turn, arithmetic);

@@ -1,0 +1,121 @@
+//! Completion queues: the engine's thread adds, threads of the program take, arm and sleep.
+
+use std::sync::Arc;
+
+use loom::thread;
+use roce_transport::{
+    addr::Qpn,
+    time::Instant,
+    work::{Wc, WcOk, WcOpcode},
+};
+
+use crate::{
+    atomic::{AtomicU64, Ordering},
+    bell::Bell,
+    check,
+    ids::CqId,
+    work::{CompletionQueue, NotifyKind, Pushed, Validity},
+};
+
+/// A queue, and the queue pair that completes in it.
+struct Queue {
+    cq: CompletionQueue,
+    validity: Validity,
+}
+
+impl Queue {
+    fn new() -> Arc<Self> {
+        let cq = CompletionQueue::new(CqId(1), 2);
+        Arc::new(Self { cq, validity: Validity::default() })
+    }
+
+    fn push(&self, wr_id: u64) -> Pushed {
+        let result = Ok(WcOk::new(WcOpcode::Send, 0));
+        let wc = Wc { wr_id, qpn: Qpn::new(2), timestamp: Instant::ZERO, result };
+        self.cq.push(wc, &self.validity, false, Instant::ZERO)
+    }
+
+    fn pop(&self) -> Option<u64> {
+        self.cq.pop().map(|wc| wc.wr_id)
+    }
+}
+
+/// A program sleeps when its queue is empty, and is woken by an event for which it has asked.
+/// `polls_again`: as `ibv_req_notify_cq` demands, it looks once more after it has asked.
+pub fn an_armed_reader_sleeps(polls_again: bool) {
+    check(3, move || {
+        const COUNT: u64 = 2;
+        let (queue, channel) = (Queue::new(), Arc::new(Bell::default()));
+        let engine = {
+            let (queue, channel) = (queue.clone(), channel.clone());
+            thread::spawn(move || {
+                for number in 0..COUNT {
+                    match queue.push(number) {
+                        Pushed::Waking => channel.ring(),
+                        pushed => assert_eq!(pushed, Pushed::Quietly),
+                    }
+                }
+            })
+        };
+        let mut next = 0;
+        let mut take_all = || {
+            while let Some(number) = queue.pop() {
+                assert_eq!(number, next, "completions are lost");
+                next += 1;
+            }
+            next
+        };
+        while take_all() < COUNT {
+            queue.cq.req_notify(NotifyKind::Next);
+            if polls_again && take_all() == COUNT {
+                break;
+            }
+            channel.wait();
+            channel.clear();
+        }
+        engine.join().unwrap();
+    });
+}
+
+/// What was written to memory before its completion is there when the completion is polled.
+pub fn a_completion_follows_its_data() {
+    check(3, || {
+        let (queue, memory) = (Queue::new(), Arc::new(AtomicU64::new(0)));
+        let engine = {
+            let (queue, memory) = (queue.clone(), memory.clone());
+            thread::spawn(move || {
+                memory.store(7, Ordering::Relaxed);
+                queue.push(0);
+            })
+        };
+        if queue.pop().is_some() {
+            assert_eq!(memory.load(Ordering::Relaxed), 7, "the data comes after its completion");
+        }
+        engine.join().unwrap();
+    });
+}
+
+/// Two threads take while the queue grows: each completion comes out once, and to each taker in
+/// order.
+pub fn takers_meet_a_resize() {
+    check(1, || {
+        let queue = Queue::new();
+        assert_eq!(queue.push(0), Pushed::Quietly);
+        let takers = [(); 2].map(|()| {
+            let queue = queue.clone();
+            thread::spawn(move || [queue.pop(), queue.pop()])
+        });
+        assert_eq!(queue.push(1), Pushed::Quietly);
+        queue.cq.resize(4).unwrap();
+        assert_eq!(queue.push(2), Pushed::Quietly);
+        let mut all = Vec::new();
+        for taker in takers {
+            let taken: Vec<u64> = taker.join().unwrap().into_iter().flatten().collect();
+            assert!(taken.is_sorted(), "{taken:?}");
+            all.extend(taken);
+        }
+        all.extend(std::iter::from_fn(|| queue.pop()));
+        all.sort_unstable();
+        assert_eq!(all, [0, 1, 2], "completions are lost");
+    });
+}

@@ -1,0 +1,173 @@
+//! Rings of runs in shared memory: one process writes, and threads of another read and sleep.
+
+use std::sync::Arc;
+
+use loom::{sync::Mutex, thread};
+
+use super::ring::{Reader, RunHeader, Writer};
+use crate::{bell::Bell, check};
+
+/// A run of eight bytes takes a quarter of the ring.
+const LENGTH: usize = 8;
+
+fn header() -> RunHeader {
+    let (traffic_class, hop_limit, src_port) = (0, 64, 4791);
+    let checksum_verified = true;
+    RunHeader {
+        length: LENGTH,
+        segment: LENGTH,
+        traffic_class,
+        hop_limit,
+        src_port,
+        checksum_verified,
+    }
+}
+
+fn ring() -> (Writer, Reader) {
+    let (writer, memory) = Writer::new().unwrap();
+    (writer, Reader::new(memory).unwrap())
+}
+
+/// Writes runs with these numbers, and wakes the reader if it sleeps.
+fn write(writer: &mut Writer, numbers: std::ops::Range<u64>, bell: &Bell) {
+    for number in numbers {
+        while !writer.push(header(), &(number + 1).to_ne_bytes()).unwrap() {
+            thread::yield_now();
+        }
+        if writer.must_wake() {
+            bell.ring();
+        }
+    }
+}
+
+/// Takes the next run, whose number is known.
+fn take(found: Option<RunHeader>, buffer: &[u8], next: &mut u64) -> bool {
+    let Some(found) = found else { return false };
+    assert_eq!(found, header(), "the header is torn");
+    assert_eq!(buffer[..LENGTH], (*next + 1).to_ne_bytes(), "the run is torn");
+    *next += 1;
+    true
+}
+
+/// A reader that sleeps when the ring is empty. `looks_again`: it heeds what [`Reader::park`] says.
+pub fn a_reader_sleeps(looks_again: bool) {
+    check(3, move || {
+        const COUNT: u64 = 2;
+        let (mut writer, mut reader) = ring();
+        let bell = Arc::new(Bell::default());
+        let other = {
+            let bell = bell.clone();
+            thread::spawn(move || write(&mut writer, 0..COUNT, &bell))
+        };
+        let (mut buffer, mut next) = ([0; LENGTH], 0);
+        while next < COUNT {
+            let found = reader.pop(&mut buffer).unwrap();
+            if take(found, &buffer, &mut next) {
+                continue;
+            }
+            if reader.park() || !looks_again {
+                bell.wait();
+            }
+            reader.set_asleep(false);
+            bell.clear();
+        }
+        other.join().unwrap();
+    });
+}
+
+/// The reader's side of a link, under its engine's lock.
+struct Link {
+    reader: Reader,
+    sleepers: u32,
+    next: u64,
+}
+
+impl Link {
+    /// As `ShmLink::receive` does. `for_sleepers`: it has the other side wake those that sleep.
+    fn receive(&mut self, for_sleepers: bool) {
+        let mut buffer = [0; LENGTH];
+        loop {
+            let found = if for_sleepers && self.sleepers > 0 {
+                self.reader.pop_for_sleepers(&mut buffer)
+            } else {
+                self.reader.pop(&mut buffer)
+            };
+            if !take(found.unwrap(), &buffer, &mut self.next) {
+                break;
+            }
+        }
+    }
+}
+
+/// One thread sleeps until the last run has come, another takes runs and leaves: what it takes may
+/// be what the sleeper was to be woken for. `for_sleepers`: it leaves the ring as the sleeper needs
+/// it.
+pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool) {
+    check(3, move || {
+        const COUNT: u64 = 2;
+        let (mut writer, reader) = ring();
+        let link = Arc::new(Mutex::new(Link { reader, sleepers: 0, next: 0 }));
+        let bell = Arc::new(Bell::default());
+        let other = {
+            let bell = bell.clone();
+            thread::spawn(move || write(&mut writer, 0..COUNT, &bell))
+        };
+        let passer_by = {
+            let (link, bell) = (link.clone(), bell.clone());
+            thread::spawn(move || {
+                let mut link = link.lock().unwrap();
+                if bell.is_rung() {
+                    bell.clear();
+                }
+                link.receive(for_sleepers);
+                if link.next == COUNT {
+                    bell.ring(); // what the sleeper waits for, besides
+                }
+            })
+        };
+        loop {
+            let mut locked = link.lock().unwrap();
+            bell.clear();
+            locked.receive(true);
+            if locked.next == COUNT {
+                break;
+            }
+            locked.sleepers += 1;
+            let quiet = locked.reader.park();
+            drop(locked);
+            if quiet {
+                bell.wait();
+            }
+            let mut locked = link.lock().unwrap();
+            locked.sleepers -= 1;
+            if locked.sleepers == 0 {
+                locked.reader.set_asleep(false);
+            }
+        }
+        other.join().unwrap();
+        passer_by.join().unwrap();
+    });
+}
+
+/// The writer begins anew where the reader has kept up, and otherwise goes on to the ring's end and
+/// around, or finds no room.
+pub fn runs_go_around() {
+    check(3, || {
+        let (mut writer, mut reader) = ring();
+        let (mut buffer, mut next) = ([0; LENGTH], 0);
+        // up to the end of the hot part
+        write(&mut writer, 0..2, &Bell::default());
+        let mut read = |next: &mut u64| take(reader.pop(&mut buffer).unwrap(), &buffer, next);
+        assert!(read(&mut next) && read(&mut next));
+        let other = thread::spawn(move || {
+            let mut push =
+                |number: u64| writer.push(header(), &(number + 1).to_ne_bytes()).unwrap();
+            (2..7).take_while(|&number| push(number)).count() as u64
+        });
+        read(&mut next);
+        read(&mut next);
+        let written = 2 + other.join().unwrap();
+        while read(&mut next) {}
+        assert_eq!(next, written, "runs are lost");
+    });
+}

@@ -1,0 +1,46 @@
+//! What holds for completion queues, and what would not if an ordering was weaker.
+
+use roce_models::{
+    Weakening,
+    completions::{a_completion_follows_its_data, an_armed_reader_sleeps, takers_meet_a_resize},
+    weakened,
+};
+
+#[test]
+fn an_armed_reader_is_woken() {
+    an_armed_reader_sleeps(true);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_reader_that_does_not_poll_again_sleeps_for_ever() {
+    an_armed_reader_sleeps(false);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn arming_is_sequentially_consistent() {
+    weakened(Weakening::Sequential, || an_armed_reader_sleeps(true));
+}
+
+#[test]
+fn a_completion_shows_its_data() {
+    a_completion_follows_its_data();
+}
+
+#[test]
+#[should_panic(expected = "the data comes after its completion")]
+fn a_completion_is_released() {
+    weakened(Weakening::Release, a_completion_follows_its_data);
+}
+
+#[test]
+#[should_panic(expected = "the data comes after its completion")]
+fn a_completion_is_acquired() {
+    weakened(Weakening::Acquire, a_completion_follows_its_data);
+}
+
+#[test]
+fn takers_do_not_notice_a_resize() {
+    takers_meet_a_resize();
+}

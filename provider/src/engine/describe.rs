@@ -1,0 +1,54 @@
+//! What the engines of this process are doing, for a watchdog of tests to print when they hang.
+
+use std::{fmt::Write, sync::atomic::Ordering, thread, time::Duration};
+
+use super::{fork, serve::Engine};
+use crate::clock;
+
+/// Number of attempts to get an engine's lock, a millisecond apart: its holder may be what hangs.
+const ATTEMPTS: u32 = 100;
+
+/// Every engine of this process: who waits for whom, its counters, and the states of its queue
+/// pairs.
+#[must_use]
+pub fn describe_engines() -> String {
+    let mut text = String::new();
+    for engine in fork::engines() {
+        engine.describe(&mut text);
+    }
+    text
+}
+
+impl Engine {
+    fn describe(&self, text: &mut String) {
+        let _ = writeln!(
+            text,
+            "engine: now {}, sleeps until {}, {} wait for the lock, {} threads of the program on \
+             the sockets, handed over {}, {} calls",
+            clock::now().as_nanos(),
+            self.sleeps_until.load(Ordering::SeqCst),
+            self.waiting.load(Ordering::SeqCst),
+            self.drivers.load(Ordering::SeqCst),
+            self.handed_over.load(Ordering::SeqCst),
+            self.activity.load(Ordering::SeqCst),
+        );
+        let lock = (0..ATTEMPTS).find_map(|_| {
+            self.shard.try_lock().or_else(|| {
+                thread::sleep(Duration::from_millis(1));
+                None
+            })
+        });
+        let Some(mut shard) = lock else {
+            let _ = writeln!(text, "  its lock is held");
+            return;
+        };
+        let (is_due, deadline) = (shard.is_due(), shard.deadline().map(|due| due.as_nanos()));
+        let _ = writeln!(text, "  is due {is_due}, deadline {deadline:?}");
+        let _ = writeln!(text, "  {:?}", shard.link_counters());
+        let adapter = shard.adapter();
+        let _ = writeln!(text, "  {:?}", adapter.counters());
+        for info in adapter.queue_pairs() {
+            let _ = writeln!(text, "  {info:?}");
+        }
+    }
+}

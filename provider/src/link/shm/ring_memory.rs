@@ -1,0 +1,62 @@
+//! The memory that a ring lies in, its size, and what its words are made of. The models of
+//! concurrency (`models/`) have another one in the place of this file, so that the code of the ring
+//! itself is what they try out.
+
+pub(super) use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::{fs::File, io, os::fd::OwnedFd};
+
+use roce_transport::mem::{Memory, MemoryFault, read_words, write_words};
+
+use super::sealed;
+use crate::region::MmapMemory;
+
+/// Number of bytes of records that may be written and not yet read. A power of two.
+pub(super) const CAPACITY: u64 = 2 << 20;
+/// Number of bytes in which the writer stays as long as the reader keeps up: they fit into caches,
+/// and their pages are never missing.
+pub(super) const HOT: u64 = 512 << 10;
+pub(super) const PAGE: u64 = 4096;
+/// Start of the records: behind a page with the positions.
+pub(super) const START: u64 = PAGE;
+const SIZE: u64 = START + CAPACITY;
+
+/// What another process reaches the memory by.
+pub(super) type Descriptor = OwnedFd;
+
+/// The memory of a ring.
+pub(super) struct RingMemory(MmapMemory);
+
+impl RingMemory {
+    /// New memory, all zero.
+    pub(super) fn create() -> io::Result<(Self, Descriptor)> {
+        let file = sealed::create("roce ring", SIZE)?;
+        Ok((Self::map(&file)?, file.into()))
+    }
+
+    /// Memory that another process has made, if it is such.
+    pub(super) fn open(memory: Descriptor) -> io::Result<Self> {
+        Self::map(&memory.into())
+    }
+
+    /// Maps it, and has the kernel bring the pages that are used first.
+    fn map(file: &File) -> io::Result<Self> {
+        let memory = Self(sealed::map(file, SIZE)?);
+        for word in memory.words()[..((START + HOT) / 8) as usize].iter().step_by(PAGE as usize / 8)
+        {
+            word.fetch_add(0, Ordering::Relaxed);
+        }
+        Ok(memory)
+    }
+
+    pub(super) fn words(&self) -> &[AtomicU64] {
+        self.0.words().unwrap_or_default()
+    }
+
+    pub(super) fn read(&self, offset: u64, to: &mut [u8]) -> Result<(), MemoryFault> {
+        read_words(self.words(), offset, to)
+    }
+
+    pub(super) fn write(&self, offset: u64, from: &[u8]) -> Result<(), MemoryFault> {
+        write_words(self.words(), offset, from)
+    }
+}

@@ -1,0 +1,49 @@
+//! Children of a process of which other threads use ids at the moment of the fork.
+
+use std::{
+    sync::atomic::{AtomicBool, Ordering},
+    thread,
+};
+
+use roce::cm::{EventChannel, PortSpace};
+
+use super::World;
+
+/// What the process has once for all its ids, a child can use, whatever other threads were doing
+/// with it.
+#[test]
+fn a_child_finds_the_table_of_ports_free() {
+    const FORKS: u32 = 200;
+    let _world = World::new(PortSpace::Tcp); // from its first device on, a process looks after its forks
+    let done = AtomicBool::new(false);
+    let bind = || {
+        let id = EventChannel::new().unwrap().create_id(PortSpace::Tcp);
+        id.bind_addr("0.0.0.0:0".parse().unwrap()).unwrap();
+    };
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !done.load(Ordering::Relaxed) {
+                    bind();
+                }
+            });
+        }
+        for number in 0..FORKS {
+            // SAFETY: The child does nothing that needs another thread of the parent's, and leaves
+            // without coming back into the test; the alarm ends one that waits for one.
+            let pid = unsafe { libc::fork() };
+            if pid == 0 {
+                // SAFETY: takes a number
+                unsafe { libc::alarm(20) };
+                let result = std::panic::catch_unwind(bind);
+                // SAFETY: Ends the child at once.
+                unsafe { libc::_exit(if result.is_ok() { 0 } else { 101 }) };
+            }
+            let mut status = 0;
+            // SAFETY: The child's status goes into a number that lives until the call returns.
+            let waited = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+            done.store(number + 1 == FORKS || status != 0, Ordering::Relaxed);
+            assert_eq!((waited, status), (pid, 0), "14: it waited for ever");
+        }
+    });
+}
