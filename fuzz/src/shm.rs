@@ -2,7 +2,7 @@
 //!
 //! That process can do what a process can: greet, and say and write whatever it likes, whenever it
 //! likes, with any descriptors. An honest device beside it sends numbered datagrams to the same
-//! device all the time. The steps are those of [`World::step`]; the first byte says whether the
+//! device all the time. The steps are those of `World::step`; the first byte says whether the
 //! hostile process has the address first, and what it grants then.
 
 mod hammer;

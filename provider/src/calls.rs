@@ -6,7 +6,7 @@
 //! lock, and all that they make only once, without a list of it.
 //!
 //! What the whole process shares, and calls of the Rust interface lock, too, is a
-//! [`ProcessMutex`]: a thread that holds it counts as inside a call.
+//! `ProcessMutex`: a thread that holds it counts as inside a call.
 //!
 //! Calls that move data are not counted: what they lock is the engine's lock, which the forking
 //! thread holds. Nor is a call while it waits for the program ([`pause`]), which might wait for the
