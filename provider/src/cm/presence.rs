@@ -10,7 +10,7 @@ use std::{
 
 use roce_transport::{addr::ROCE_UDP_PORT, time::Instant};
 
-use crate::{clock, device::open_contexts, sync::Mutex};
+use crate::{calls::ProcessMutex, clock, device::open_contexts};
 
 /// Time between two looks.
 const PAUSE: Duration = Duration::from_millis(2);
@@ -18,7 +18,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 const BELIEVED: Duration = Duration::from_secs(1);
 
 /// The peer that was there last.
-static SEEN: Mutex<Option<(Ipv4Addr, Instant)>> = Mutex::new(None);
+static SEEN: ProcessMutex<Option<(Ipv4Addr, Instant)>> = ProcessMutex::new(None);
 
 /// Waits until somebody has a loopback address, no longer than `grace`. True for any other address,
 /// and where it cannot be told.

@@ -119,10 +119,7 @@ def posting():
             service=service,
             sends=(wr,),
             expect=Expect(a="LOC_QP_OP_ERR", states="SQE RTS"),
-            rxe={
-                "from-rxe": {"states": "ERR RTS"},
-                "from-rxe@6.12": {"a": "flush"},
-            },
+            rxe={"from-rxe": {"states": "ERR RTS"}, "from-rxe@6.12": {"a": "flush"}},
             why="rxe has no SQE, and rxe 6.12 loses the status of an error on its own side",
         )
     to_error = ("a", {"do": "modify", "qp": "qp", "to": {"err": {}}})
