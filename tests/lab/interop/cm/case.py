@@ -34,6 +34,7 @@ class CmCase:
     alone: bool = False  # there is no server
     endless: bool = False  # the server does not end by itself
     slow: bool = False  # most of its time is waiting: others run meanwhile
+    own_address: bool = False  # others at the address, of the other guest's cases, would take part
 
     @property
     def name(self):

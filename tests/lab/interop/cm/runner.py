@@ -62,7 +62,7 @@ class CmRunner:
     def start(self, case):
         host = HOST_IPV4 if case.family == "ipv4" else HOST_IPV6
         # Beside others it needs a device of its own.
-        host = self.bridge.add_address() if case.slow else host
+        host = self.bridge.add_address() if case.slow or case.own_address else host
         console = len(self.guest.console_text())
         started = StartedCase(case, host, time.monotonic(), console, [], [])
         order = [self.start_ours, self.start_stock]
@@ -138,6 +138,9 @@ class CmRunner:
             return True
         if program.argv[1] == "mckey":
             return "receiving data transfers" in program.stdout()
+        if started.case.tool == "rdma_client":
+            # it opens every device before it listens, and others have the address meanwhile
+            return f"listening on {started.host}:" in program.stdout()
         socket = proc_net.udp_socket(ROCE_PORT, started.host)
         if socket not in self.bridge.table("udp", "udp6"):
             return False

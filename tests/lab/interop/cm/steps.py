@@ -126,6 +126,8 @@ def stale_connection(kernel):
             "1",
         ),
         (*(REQUEST, ESTABLISHED, DISCONNECTED) * 2, "done"),
+        # whoever else is at the address says goodbye for a process that has ended
+        own_address=True,
     )
 
 
