@@ -30,15 +30,15 @@ PLANS = {
     ),
 }
 BARS = {
-    "read-1M": Bar(0.8, 1.0, 0.5),
-    "read-16M": Bar(0.8, 1.0, 0.5),
-    "read-256M": Bar(0.8, 1.0, 0.2),
-    "write-1M-16-pairs": Bar(0.8, 1.0, 0.5),
-    "write-1M-64-pairs": Bar(0.8, 1.0, 0.5),
-    "write-256K-256-pairs": Bar(0.7, 1.0, 0.4),
-    "write-1M-1000-pairs": Bar(0.6, 1.0, 0.3),
+    "read-1M": Bar(0.8, 1.0, 0.25),
+    "read-16M": Bar(0.8, 1.0, 0.25),
+    "read-256M": Bar(0.8, 1.0, 0.1),
+    "write-1M-16-pairs": Bar(0.8, 1.0, 0.25),
+    "write-1M-64-pairs": Bar(0.8, 1.0, 0.25),
+    "write-256K-256-pairs": Bar(0.7, 1.0, 0.2),
+    "write-1M-1000-pairs": Bar(0.6, 1.0, 0.15),
     # The yardstick itself must not suffer from its small buffers.
-    "write-1M-large-buffer": Bar(1.25, 1.0, 2.0, at_most=True),
+    "write-1M-large-buffer": Bar(1.25, 1.0, 3.0, at_most=True),
 }
 
 # Name of the network -> MTU of the wire: 1500 leaves a path MTU of 1024. Shared memory has none.

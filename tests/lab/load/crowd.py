@@ -22,8 +22,8 @@ SECONDS = 60
 
 
 def cases():
-    yield Case("crowd/incast", f"{SENDERS}-hosts", Bar(0.5, 0.8, 0.2))
-    yield Case("crowd/mixed", "read-beside-write", Bar(0.7, 1.0, 0.3), short=True)
+    yield Case("crowd/incast", f"{SENDERS}-hosts", Bar(0.5, 0.8, 0.1))
+    yield Case("crowd/mixed", "read-beside-write", Bar(0.7, 1.0, 0.15), short=True)
 
 
 def measure(lab, group, cases):

@@ -18,7 +18,7 @@ RATES = {"100mbit": 100e6, "1gbit": 1e9}
 BULK = Plan("read 512 MiB", "read_bw", 512 * MIB, 1000, depth=2, words=("-e",))
 BULK_PORT = 18600
 MESSAGES = {"100mbit": 100, "1gbit": 400}
-BAR = Bar(2.0, 1.2, 4.0, at_most=True)
+BAR = Bar(2.0, 1.2, 8.0, at_most=True)
 # Time of the bulk before it is looked at.
 FIRST = 2
 OPEN_SECONDS = 10

@@ -22,7 +22,7 @@ SHARES = {"1%": 0.01, "0.1%": 0.001}
 # The yardstick has a fault, too, which never hits.
 FAULTS = {"reorder-1%": "reorder 1%"}
 NO_FAULT = "reorder 0% psn 0..0"
-BARS = {"1%": Bar(0.3, 0.6, 0.15), "0.1%": Bar(0.6, 0.9, 0.3), "reorder-1%": Bar(0.3, 0.6, 0.15)}
+BARS = {"1%": Bar(0.3, 0.6, 0.07), "0.1%": Bar(0.6, 0.9, 0.15), "reorder-1%": Bar(0.3, 0.6, 0.07)}
 
 
 def cases():

@@ -21,7 +21,7 @@ PLANS = {
     ),
     "read-1M": Plan("read 1 MiB", "read_bw", MIB, 0, words=("-D", SECONDS)),
 }
-BAR = Bar(0.001, 0.0, 0.02, at_most=True, form=".2%")
+BAR = Bar(0.001, 0.0, 0.05, at_most=True, form=".2%")
 
 
 def cases():
