@@ -32,7 +32,9 @@ fn library() -> PathBuf {
 }
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    // under nohup, or in the background of a script, the tests themselves ignore some signals
+    let mut command = Command::new("env");
+    command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);
     command.arg("run").args(options).arg("--library").arg(library()).arg("--").args(program);
     command
 }
