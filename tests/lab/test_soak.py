@@ -36,9 +36,15 @@ class FakeProgram:
         pass
 
 
-def played(fate=UNDISTURBED, server=None, client=None, reliable=True, until=10 * SECONDS):
+def played(
+    fate=UNDISTURBED, server=None, client=None, reliable=True, stream=False, until=10 * SECONDS
+):
     """An exchange whose programs are these, when it is over or `until` has come."""
-    exchange = next(each for each in exchanges() if each.server and each.reliable == reliable)
+    exchange = next(
+        each
+        for each in exchanges()
+        if each.server and each.reliable == reliable and (each.stream or not stream)
+    )
     host = mock.Mock(look=lambda program: "")
     run = Running(exchange, fate, (), [host, host], Path("/nowhere"), 1)
     run.begun = run.client_begun = 0
@@ -79,6 +85,19 @@ class JudgingTest(unittest.TestCase):
         run, now = played(kill, FakeProgram(), client)
         self.assertEqual((run.problems, run.outcome), ([], "waited"))
         self.assertGreater(now, NOTICE_SECONDS)
+
+    def test_a_stream_that_is_closed(self):
+        kill = Fate("kill", "client", 1)
+        died = ["the server died of signal 13"]
+        for fate, stream, problems in [
+            (kill, True, []),
+            (kill, False, died),
+            (UNDISTURBED, True, died),
+        ]:
+            client = FakeProgram(0 if fate is UNDISTURBED else None)
+            client.process.kill = lambda client=client: setattr(client, "status", KILLED)
+            run, _ = played(fate, FakeProgram(-signal.SIGPIPE), client, stream=stream)
+            self.assertEqual(run.problems, problems)
 
     def test_a_short_stop_excuses_nothing(self):
         stop = Fate("stop", "server", 0, SHORT_STOP[1])

@@ -23,7 +23,7 @@ class Exchange:
     place: str
     client: Program
     server: Program | None  # None: it runs all the time, see `survivor`
-    ready: str = "cm"
+    stream: bool = False  # they speak over TCP beside, at the exchange's port
     reliable: bool = True  # what is lost on the way is sent again
     survivor: str = ""
 
@@ -85,7 +85,7 @@ def pingpong(service, tool, place, *command):
         place,
         program(*both, "-c", "{server}", lines=ITERATIONS),
         program(*both, "-c", lines=ITERATIONS),
-        "tcp:{port}",
+        True,
         service not in ("uc", "ud"),
     )
 
@@ -98,7 +98,7 @@ def perftest(tool, place):
         place,
         program(f"ib_{tool}", *both, "{server}"),
         program(f"ib_{tool}", *both),
-        "tcp:{port}",
+        True,
     )
 
 
