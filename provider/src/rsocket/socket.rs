@@ -50,8 +50,8 @@ pub(super) struct State {
     pub(super) phase: Phase,
     pub(super) settings: Settings,
     options: Options,
-    /// Number of times that something has happened.
-    happened: u64,
+    /// Number of events of the id.
+    events: u64,
     /// Why the last attempt to connect has failed, until it is asked for.
     error: Option<Errno>,
 }
@@ -115,7 +115,7 @@ impl Socket {
             phase,
             settings,
             options: Options::default(),
-            happened: 0,
+            events: 0,
             error: None,
         };
         let inner = Inner {
@@ -149,7 +149,6 @@ impl Socket {
         }
         let mut state = self.inner.state.lock();
         if state.process() {
-            state.happened += 1;
             self.inner.waiters.wake();
         }
         Ok(state)
@@ -314,10 +313,14 @@ impl Socket {
         Ok(())
     }
 
-    /// A number that changes when something happens.
+    /// A number that changes when it becomes ready for more than before.
     #[must_use]
-    pub fn happened(&self) -> u64 {
-        self.inner.state.lock().happened
+    pub fn news(&self) -> u64 {
+        let state = self.inner.state.lock();
+        match &state.phase {
+            Phase::Connecting(stream) | Phase::Connected(stream) => state.events + stream.news(),
+            _ => state.events,
+        }
     }
 
     /// The error that the program has not been told of (`SO_ERROR`), which it is now.
@@ -412,6 +415,7 @@ impl State {
         while let Some(event) = if is_connected { self.channel.take() } else { self.channel.poll() }
         {
             changed = true;
+            self.events += 1;
             self.follow(&event);
         }
         // behind the end of the connection, so that all that came before it is there

@@ -69,6 +69,8 @@ pub(super) struct Stream {
     /// The peer takes nothing more.
     gone: bool,
     failed: Option<Errno>,
+    /// Number of times that it has become ready for more.
+    news: u64,
 }
 
 struct Halves {
@@ -120,6 +122,7 @@ impl Stream {
             finished: false,
             gone: false,
             failed: None,
+            news: 0,
         };
         stream.post_receives(receives)?;
         Ok(stream)
@@ -176,6 +179,7 @@ impl Stream {
 
     /// The peer has ended the connection: nothing is sent any more, and what has arrived can be read.
     pub(super) fn end(&mut self) {
+        self.news += 1;
         (self.finished, self.gone) = (true, true);
     }
 
@@ -202,6 +206,7 @@ impl Stream {
     /// Takes what has completed and what has arrived; true if there was anything.
     pub(super) fn process(&mut self) -> bool {
         let (mut changed, mut received) = (false, 0);
+        let could_send = self.can_send();
         while let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() {
             changed = true;
             match result {
@@ -225,6 +230,8 @@ impl Stream {
         }
         if changed {
             self.say_what_is_due();
+            self.look_for_room();
+            self.news += u64::from(!could_send && self.can_send());
         }
         changed
     }
@@ -233,6 +240,7 @@ impl Stream {
         let Some(halves) = &mut self.halves else { return };
         match message {
             Message::Data(length) => {
+                self.news += 1;
                 if halves.incoming.arrive(length).is_err() {
                     self.fail(Errno::PROTO);
                 } else if self.read_shut {
@@ -250,7 +258,10 @@ impl Stream {
                 }
             }
             Message::Disconnect => self.end(),
-            Message::Shutdown => self.finished = true,
+            Message::Shutdown => {
+                self.news += 1;
+                self.finished = true;
+            }
         }
     }
 
@@ -508,9 +519,18 @@ impl Stream {
     pub(super) fn is_writable(&mut self) -> bool {
         self.look_for_room();
         match self.may_send() {
-            Ok(()) => self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send()),
+            Ok(()) => self.can_send(),
             Err(error) => error != Errno::AGAIN,
         }
+    }
+
+    fn can_send(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
+    }
+
+    /// Number of times that it has become ready for more than before.
+    pub(super) const fn news(&self) -> u64 {
+        self.news
     }
 
     /// True if the peer sends nothing more.
@@ -518,9 +538,9 @@ impl Stream {
         self.finished
     }
 
-    /// True if nothing comes and nothing goes any more.
-    pub(super) const fn is_over(&self) -> bool {
-        self.gone || self.read_shut && self.write_shut
+    /// True if nothing goes any more, and nothing is left to be read.
+    pub(super) fn is_over(&self) -> bool {
+        (self.gone || self.read_shut && self.write_shut) && self.readable() == 0
     }
 
     /// True if all that the program has sent is with the peer, or never will be.

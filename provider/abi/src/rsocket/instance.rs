@@ -23,7 +23,7 @@ static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(
 struct Watched {
     events: u32,
     data: u64,
-    /// What had happened to the rsocket when it was reported last.
+    /// The rsocket's number of news when it was reported last.
     reported: Option<u64>,
 }
 
@@ -39,14 +39,12 @@ impl Watched {
         // numbers of `poll` and `epoll` are the same ones
         let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
         let found = u32::from(ready) & (self.events | ALWAYS);
-        let happened = entry.socket.happened();
-        if found == 0
-            || self.events == 0
-            || self.events & EDGE != 0 && self.reported == Some(happened)
+        let news = entry.socket.news();
+        if found == 0 || self.events == 0 || self.events & EDGE != 0 && self.reported == Some(news)
         {
             return None;
         }
-        self.reported = Some(happened);
+        self.reported = Some(news);
         if self.events & ONCE != 0 {
             self.events = 0;
         }
