@@ -25,7 +25,7 @@ def rstream(place, guest):
         "blocking": ("-S", 5000, *some, "-T", "b"),
         "nonblocking": ("-S", 50_000, *some, "-T", "n"),
         "inline": ("-S", 200, *some, "-i", 256, "-T", "v"),
-        "small-buffers": ("-S", 50_000, *some, "-B", 4096, "-T", "v"),
+        "small-buffers": ("-S", 50_000, "-I", 5 if guest else 50, "-B", 4096, "-T", "v"),
         "keepalive": ("-S", 100, *some, "-k", 1),
     }
     # A stock client that polls takes the end of a server that is faster than it for an error.

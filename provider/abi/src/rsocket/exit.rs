@@ -14,9 +14,9 @@ const PAUSE: Duration = Duration::from_millis(1);
 /// Runs after the handlers and destructors of the program, and of the libraries that use this one.
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static AT_EXIT: extern "C" fn() = at_exit;
+static END: extern "C" fn() = end_rsockets;
 
-extern "C" fn at_exit() {
+extern "C" fn end_rsockets() {
     if table::is_empty() {
         return;
     }

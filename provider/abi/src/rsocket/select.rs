@@ -117,7 +117,7 @@ unsafe extern "C-unwind" fn rselect(
     except: *mut fd_set,
     timeout: *mut timeval,
 ) -> c_int {
-    if table::has_none() {
+    if table::is_empty() {
         return select(count, read, write, except, timeout);
     }
     errno::value(wait(count, Sets([read, write, except]), timeout))

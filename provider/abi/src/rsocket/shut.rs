@@ -37,13 +37,18 @@ fn linger(number: c_int) -> Result<Option<Duration>> {
         .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
 }
 
-/// Starts to close an rsocket; true if there is one.
+/// Starts to close an rsocket, and says how long that may take.
 fn begin(number: c_int) -> Result<Option<Duration>> {
     let _call = Call::begin();
     let limit = linger(number)?;
     // it may not be connected
     let _ = table::find(number)?.socket.shutdown(true, true);
     Ok(limit)
+}
+
+fn end(number: c_int) {
+    let _call = Call::begin();
+    drop(table::remove(number));
 }
 
 /// Closes an rsocket, or an instance of `repoll_create`. `EBADF` for another descriptor.
@@ -56,8 +61,7 @@ unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     let _ = until(number, Patience::AtMost(limit), |entry| {
         if entry.socket.is_sent() { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
     });
-    let _call = Call::begin();
-    drop(table::remove(number));
+    end(number);
     0
 }
 

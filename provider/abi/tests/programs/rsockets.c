@@ -40,9 +40,12 @@ enum { SOL_RDMA = 0x10000, RDMA_SQSIZE = 0, RDMA_RQSIZE, RDMA_INLINE, RDMA_IOMAP
 enum { LARGE = 3000000, MAPPED = 20000, PORT = 7800 };
 #define FAILS(call, error) (errno = 0, (call) == -1 && errno == (error))
 
+/* The server's address, which no other program has. */
+static uint32_t server = INADDR_LOOPBACK + 99;
+
 static struct sockaddr_in at(int port) {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(port)};
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(server);
     return address;
 }
 
@@ -280,14 +283,19 @@ static void forked(int fd) {
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
 }
 
-static void serve(void) {
+static void serve(int tell) {
     int fd = rsocket(AF_INET, SOCK_STREAM, 0), connected;
     unsigned char *memory = malloc(MAPPED);
     struct sockaddr_in own = at(PORT), peer = {0};
     socklen_t length = sizeof peer;
     char bytes[8];
     set(fd, SOL_RDMA, RDMA_IOMAPSIZE, 1);
-    EXPECT(rbind(fd, &own, sizeof own) == 0 && rlisten(fd, 8) == 0 && option(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1);
+    while (rbind(fd, &own, sizeof own) == -1) {
+        EXPECT(errno == EADDRINUSE && ++server < INADDR_LOOPBACK + 200);
+        own = at(PORT);
+    }
+    EXPECT(rlisten(fd, 8) == 0 && option(fd, SOL_SOCKET, SO_ACCEPTCONN) == 1);
+    EXPECT(write(tell, &server, sizeof server) == sizeof server);
     int second = rsocket(AF_INET, SOCK_STREAM, 0);
     EXPECT(FAILS(rbind(second, &own, sizeof own), EADDRINUSE) && rclose(second) == 0);
     EXPECT(ready(fd, POLLIN, 10000) == POLLIN && (connected = raccept(fd, &peer, &length)) >= 0);
@@ -321,24 +329,15 @@ static void serve(void) {
     free(memory);
 }
 
-static int connect_now(int fd) {
-    struct sockaddr_in peer = at(PORT);
-    for (int tries = 0; tries < 100; tries++) { /* the server may need a while */
-        if (rconnect(fd, &peer, sizeof peer) == 0) return 0;
-        EXPECT(errno == ECONNREFUSED);
-        usleep(50000);
-    }
-    return -1;
-}
-
-static void be_client(void) {
+static void be_client(int hear) {
+    EXPECT(read(hear, &server, sizeof server) == sizeof server);
     int fd = rsocket(AF_INET, SOCK_STREAM, 0);
     struct sockaddr_in peer = at(PORT), found;
     socklen_t length = sizeof found;
     unsigned char *memory = malloc(MAPPED);
     char bytes[8];
     set(fd, SOL_RDMA, RDMA_IOMAPSIZE, 1);
-    EXPECT(connect_now(fd) == 0 && FAILS(rconnect(fd, &peer, sizeof peer), EISCONN));
+    EXPECT(rconnect(fd, &peer, sizeof peer) == 0 && FAILS(rconnect(fd, &peer, sizeof peer), EISCONN));
     EXPECT(rgetpeername(fd, &found, &length) == 0 && memcmp(&found, &peer, 8) == 0);
     EXPECT(rgetsockname(fd, &found, &length) == 0 && found.sin_family == AF_INET && found.sin_port != 0);
     both_ways(fd);
@@ -379,7 +378,7 @@ static void be_client(void) {
     EXPECT(FAILS(rconnect(fd, &nobody, sizeof nobody), ECONNREFUSED) && rfcntl(fd, F_SETFL, O_NONBLOCK) == 0);
     EXPECT(FAILS(rconnect(fd, &nobody, sizeof nobody), EINPROGRESS) && (ready(fd, POLLOUT, 10000) & (POLLOUT | POLLERR)) == (POLLOUT | POLLERR));
     EXPECT(option(fd, SOL_SOCKET, SO_ERROR) == ECONNREFUSED && option(fd, SOL_SOCKET, SO_ERROR) == 0);
-    EXPECT(rfcntl(fd, F_SETFL, 0) == 0 && connect_now(fd) == 0);
+    EXPECT(rfcntl(fd, F_SETFL, 0) == 0 && rconnect(fd, &peer, sizeof peer) == 0);
     EXPECT(rsend(fd, rest, 0, 0) == 0);
     for (size_t i = 0; i < sent; i++) rest[i] = byte_at(i);
     EXPECT(rsend(fd, rest, LARGE, 0) == LARGE);
@@ -388,10 +387,11 @@ static void be_client(void) {
 
 int main(void) {
     options_of_a_new_one();
+    int pipes[2], status;
+    EXPECT(pipe(pipes) == 0);
     pid_t child = fork();
-    if (child == 0) be_client();
-    serve();
-    int status;
+    if (child == 0) be_client(pipes[0]);
+    serve(pipes[1]);
     EXPECT(waitpid(child, &status, 0) == child && status == 0);
     return 0;
 }
