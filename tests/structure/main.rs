@@ -56,6 +56,7 @@ const PROVIDER: Crate = Crate {
         &["publish", "verbs"],
         &["device"],
         &["cm", "environment", "reaper"],
+        &["rsocket"],
         &["tokio"],
     ],
 };
@@ -70,6 +71,7 @@ const ABI: Crate = Crate {
         &["*"],
         &["table"],
         &["import", "cm"],
+        &["rsocket"],
     ],
 };
 

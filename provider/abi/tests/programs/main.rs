@@ -151,6 +151,19 @@ fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
     }
 }
 
+#[test]
+fn rsockets() {
+    for variables in [
+        &[][..],
+        &[("ROCE_SOCKETS_ONLY", "1")],
+        &[("ROCE_FAULT", "drop 1%; duplicate 1%; reorder 1%")],
+    ] {
+        if !run_compiled("rsockets", variables) {
+            println!("no C compiler is installed: nothing was run");
+        }
+    }
+}
+
 /// The declarations say the same as the record.
 #[test]
 fn declarations_have_the_recorded_layout() {
