@@ -110,8 +110,7 @@ mod tests {
         for mount in mounts.lines().filter(|line| !line.contains('\\')) {
             let fields: Vec<_> = mount.split(' ').collect();
             // another may be mounted over it
-            let last =
-                mounts.lines().filter(|line| line.split(' ').nth(1) == Some(fields[1])).last();
+            let last = mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(fields[1]));
             if last != Some(mount) || !Path::new(fields[1]).is_dir() {
                 continue;
             }
