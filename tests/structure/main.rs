@@ -80,9 +80,21 @@ const CLI: Crate = Crate {
     root: "main.rs",
     layers: &[
         &["failure", "output"],
-        &["common"],
+        &["common", "library"],
         &["datagrams"],
-        &["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"],
+        &[
+            "completions",
+            "demo",
+            "devinfo",
+            "manual",
+            "mckey",
+            "pingpong",
+            "rping",
+            "run",
+            "ucmatose",
+            "udaddy",
+            "unpack",
+        ],
     ],
 };
 
