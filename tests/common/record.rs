@@ -76,8 +76,8 @@ impl Audit {
             What::Sent { packet, .. } => Some(packet.clone()),
             _ => None,
         });
-        let seen = datagrams
-            .map(|(net, bytes)| PacketRecord::new(&net, &Packet::parse(bytes).unwrap()));
+        let seen =
+            datagrams.map(|(net, bytes)| PacketRecord::new(&net, &Packet::parse(bytes).unwrap()));
         assert!(sent.eq(seen), "the record of what was sent is not what the network saw");
         self.follow(adapter, records);
     }

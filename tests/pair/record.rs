@@ -106,13 +106,16 @@ fn a_message_without_losses() {
         arrived(&mut pair, Side::A),
         [(A_PSN + 2, Disposition::Acknowledged { completed: 1 })]
     );
-    let [What::Completed { wr_id: 3, result: Ok(_) }, answered] = &decisions(&mut pair, Side::A)[..]
+    let [What::Completed { wr_id: 3, result: Ok(_) }, answered] =
+        &decisions(&mut pair, Side::A)[..]
     else {
         panic!("{:?}", decisions(&mut pair, Side::A));
     };
     assert_eq!(*answered, acknowledged(A_PSN + 3));
     let done = decisions(&mut pair, Side::B);
-    assert!(matches!(done[..], [What::Completed { wr_id: 7, result: Ok(ok) }] if ok.byte_len == 600));
+    assert!(
+        matches!(done[..], [What::Completed { wr_id: 7, result: Ok(ok) }] if ok.byte_len == 600)
+    );
 }
 
 /// The answer comes before what followed from it, and a call before what it changed.
@@ -184,11 +187,8 @@ fn a_gap_a_nak_and_the_rest_again() {
     assert_eq!(nak, (gap, Disposition::NakReceived(SEQUENCE)));
     let decisions = decisions(&mut pair, Side::A);
     assert_eq!(decisions[0], acknowledged(gap));
-    let recovery = What::Recovery {
-        psn: Psn::new(gap),
-        loss: Loss::Nak,
-        recovery: Recovery::Again,
-    };
+    let recovery =
+        What::Recovery { psn: Psn::new(gap), loss: Loss::Nak, recovery: Recovery::Again };
     assert_eq!(decisions[1], recovery);
     let shrunk = |record: &Record| matches!(record.what, What::Window { from, to, rule: WindowRule::Loss } if to < from);
     assert_eq!(pair.record(Side::A).iter().filter(|&record| shrunk(record)).count(), 1);
@@ -324,10 +324,7 @@ fn a_wrong_key_and_what_follows_on_both_sides() {
     pair.run();
     let syndrome = Syndrome::Nak(NakCode::RemoteAccessError);
     let refusal = Refusal::Access(AccessError::UnknownKey(0xBAD));
-    assert_eq!(
-        arrived(&mut pair, Side::B)[0],
-        (A_PSN, Disposition::Refused(syndrome, refusal))
-    );
+    assert_eq!(arrived(&mut pair, Side::B)[0], (A_PSN, Disposition::Refused(syndrome, refusal)));
     let failed = |what: &&What| matches!(what, What::State { to: State::Err, .. });
     let of = |decisions: Vec<What>| decisions.iter().find(failed).cloned();
     let (from, to) = (State::Rts, State::Err);
@@ -340,10 +337,7 @@ fn a_wrong_key_and_what_follows_on_both_sides() {
     let Some(What::State { failure: Failure::Request(error), .. }) = of(on_a.clone()) else {
         panic!("{on_a:?}")
     };
-    assert_eq!(
-        (error.status, error.cause),
-        (WcStatus::RemAccessErr, Cause::Responder(syndrome))
-    );
+    assert_eq!((error.status, error.cause), (WcStatus::RemAccessErr, Cause::Responder(syndrome)));
     let results: Vec<_> = on_a
         .iter()
         .filter_map(|what| match what {
@@ -377,10 +371,7 @@ fn a_peer_that_is_gone() {
             _ => None,
         })
         .collect();
-    assert_eq!(
-        recoveries,
-        [Recovery::Again, Recovery::Again, Recovery::GiveUp { tries: 3 }]
-    );
+    assert_eq!(recoveries, [Recovery::Again, Recovery::Again, Recovery::GiveUp { tries: 3 }]);
 }
 
 #[test]
@@ -402,21 +393,14 @@ fn refused_calls() {
         })
         .collect();
     let post = Call::PostSend { wr_id: 1, op: wr.op, length: 8, flags: wr.flags };
-    let edge = ModifyError::IllegalTransition {
-        qp_type: QpType::Rc,
-        from: State::Reset,
-        to: State::Sqd,
-    };
+    let edge =
+        ModifyError::IllegalTransition { qp_type: QpType::Rc, from: State::Reset, to: State::Sqd };
     assert_eq!(
         errors,
         [
             (qpn, post, CallError::Post(PostError::State(State::Reset))),
             (qpn, Call::Modify(State::Sqd), CallError::Modify(edge)),
-            (
-                Qpn::new(2),
-                Call::DestroyQp,
-                CallError::Object(ObjectError::Unknown)
-            ),
+            (Qpn::new(2), Call::DestroyQp, CallError::Object(ObjectError::Unknown)),
         ]
     );
 }
@@ -476,10 +460,7 @@ fn packets_for_nobody_are_recorded_and_not_kept() {
     pair.allow(DropReason::UnknownQp);
     pair.post_send(&a, &SendWr::write(1, far.remote(0), near.all()));
     pair.run();
-    assert_eq!(
-        arrived(&mut pair, Side::B)[0].1,
-        Disposition::Dropped(DropReason::UnknownQp)
-    );
+    assert_eq!(arrived(&mut pair, Side::B)[0].1, Disposition::Dropped(DropReason::UnknownQp));
     assert_eq!(pair.b.adapter.latest(b.qpn).count(), 0, "peers name any number");
 }
 
@@ -494,11 +475,7 @@ fn bytes_that_are_no_packet() {
         hop_limit: 64,
         ident: Ident::Known { id: 0, dont_fragment: true },
     };
-    let datagram = Datagram {
-        net: &net,
-        bytes: &[1, 2, 3],
-        meta: Default::default(),
-    };
+    let datagram = Datagram { net: &net, bytes: &[1, 2, 3], meta: Default::default() };
     let now = pair.now;
     pair.a.adapter.handle_datagram(now, &datagram);
     let expected = What::Malformed { net, length: 3, reason: DropReason::TooShort };

@@ -30,7 +30,7 @@ const TRANSPORT: Crate = Crate {
         &["cm"], // which knows nothing of queue pairs
         &["qp"],
         &["share"],
-        &["adapter"],
+        &["adapter", "trace"], // which the adapter fills, and which names its errors
     ],
 };
 

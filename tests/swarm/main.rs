@@ -60,7 +60,7 @@ fn run_seed(seed: u64, totals: &mut Totals, capture: bool) -> bool {
     let start = start(&program, &mut dice);
     let expected = Expected::of(&program, &start);
     // the record costs time
-    let audited = seed % 8 == 0 || capture;
+    let audited = seed.is_multiple_of(8) || capture;
     let mut run = Run::new(&program, &expected, network, ipv6, &start, &mut dice, audited);
     run.pair.trace.off = !capture;
     // links that are slow to look and slow to send make batches, and keep answers waiting

@@ -112,9 +112,12 @@ impl Adapter {
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), ConnError> {
-        self.recorded(Instant::ZERO, Qpn::GSI, || Call::Establish(conn), |adapter| {
-            adapter.cm.establish(conn, private_data)
-        })
+        self.recorded(
+            Instant::ZERO,
+            Qpn::GSI,
+            || Call::Establish(conn),
+            |adapter| adapter.cm.establish(conn, private_data),
+        )
     }
 
     /// Reports that a packet of the peer's queue pair came before its last message did
@@ -137,9 +140,12 @@ impl Adapter {
         reason: RejectReason,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(now, Qpn::GSI, || Call::Reject(conn, reason), |adapter| {
-            adapter.cm.reject(now, conn, reason, private_data)
-        })
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::Reject(conn, reason),
+            |adapter| adapter.cm.reject(now, conn, reason, private_data),
+        )
     }
 
     /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's
@@ -153,9 +159,12 @@ impl Adapter {
         conn: ConnId,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(now, Qpn::GSI, || Call::Disconnect(conn), |adapter| {
-            adapter.cm.disconnect(now, conn, private_data)
-        })
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::Disconnect(conn),
+            |adapter| adapter.cm.disconnect(now, conn, private_data),
+        )
     }
 
     /// Ends a connection or a service ID resolution in any state, without further events
@@ -212,12 +221,17 @@ impl Adapter {
         av: &AddressVector,
         private_data: &[u8],
     ) -> Result<ConnId, ConnError> {
-        self.recorded(now, Qpn::GSI, || Call::SidrRequest(service_id), |adapter| {
-            let Self { gids, pkeys, cm, rng, .. } = adapter;
-            let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
-            let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
-            cm.sidr_request(now, service_id, private_data, path, rng)
-        })
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::SidrRequest(service_id),
+            |adapter| {
+                let Self { gids, pkeys, cm, rng, .. } = adapter;
+                let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+                let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
+                cm.sidr_request(now, service_id, private_data, path, rng)
+            },
+        )
     }
 
     /// Answers such a request: with a queue pair and its key, or with a status other than 0
@@ -231,9 +245,12 @@ impl Adapter {
         receiver: Result<(Qpn, QKey), u8>,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.recorded(Instant::ZERO, Qpn::GSI, || Call::SidrRespond(conn), |adapter| {
-            adapter.cm.sidr_respond(conn, receiver, private_data)
-        })
+        self.recorded(
+            Instant::ZERO,
+            Qpn::GSI,
+            || Call::SidrRespond(conn),
+            |adapter| adapter.cm.sidr_respond(conn, receiver, private_data),
+        )
     }
 
     /// State of a connection or of a service ID resolution; `None` when it is gone.

@@ -35,8 +35,8 @@ mod turns;
 mod users;
 
 use alloc::{
-    collections::{BTreeMap, VecDeque},
     boxed::Box,
+    collections::{BTreeMap, VecDeque},
     sync::Arc,
     vec::Vec,
 };
@@ -267,9 +267,12 @@ impl Adapter {
         qpn: Qpn,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.recorded(now, qpn, || Call::Update, |adapter| {
-            adapter.change(now, qpn, |qp, env| qp.update(changes, env))
-        })
+        self.recorded(
+            now,
+            qpn,
+            || Call::Update,
+            |adapter| adapter.change(now, qpn, |qp, env| qp.update(changes, env)),
+        )
     }
 
     /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has

@@ -28,6 +28,7 @@ pub(super) struct Recorder {
 }
 
 /// Start of a call or of an arrival in the record.
+#[derive(Clone, Copy)]
 #[must_use]
 pub(super) struct Mark(Option<usize>);
 
@@ -243,9 +244,7 @@ impl Adapter {
         disposition: Disposition,
     ) {
         let (qpn, what) = match packet(datagram.net, datagram.bytes) {
-            Ok(packet) => {
-                (packet.headers.bth().dest_qp, What::Arrived { packet, disposition })
-            }
+            Ok(packet) => (packet.headers.bth().dest_qp, What::Arrived { packet, disposition }),
             Err(error) => {
                 let (net, length) = (*datagram.net, datagram.bytes.len());
                 (Qpn::default(), What::Malformed { net, length, reason: error.into() })

@@ -15,8 +15,8 @@ use super::{
     error::ConnError,
     event::ConnEvent,
     message::{About, Message, Mra, PrivateData, Rej, RejectReason},
-    resend::Resend,
     reason::MadReason,
+    resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
 use crate::{

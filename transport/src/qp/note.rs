@@ -1,7 +1,7 @@
 //! Notes of a queue pair's decisions, for the [record](crate::trace): where a decision is made it is
 //! noted, with the rule it followed. Nothing is noted unless someone reads the record.
 
-use alloc::{boxed::Box, vec::Vec};
+use alloc::vec::Vec;
 use core::{fmt, time::Duration};
 
 use super::state::State;
@@ -158,7 +158,7 @@ pub(crate) enum Note {
 
 /// Notes of one call, in their order, if they are taken.
 #[derive(Debug, Default)]
-pub(crate) struct Notes(Option<Box<Vec<Note>>>);
+pub(crate) struct Notes(Option<Vec<Note>>);
 
 impl Notes {
     /// Takes notes from now on.
@@ -191,7 +191,7 @@ impl Notes {
 
     /// Hands over the notes of a call.
     pub(crate) fn drain(&mut self) -> Vec<Note> {
-        self.0.as_deref_mut().map(core::mem::take).unwrap_or_default()
+        self.0.as_mut().map(core::mem::take).unwrap_or_default()
     }
 }
 
@@ -242,8 +242,12 @@ impl fmt::Display for Reason {
         match self {
             Self::First(part) => write!(f, "{part}"),
             Self::Again(part, loss) => write!(f, "{part}, again: {loss}"),
-            Self::Probe { part, oldest: false } => write!(f, "{part}, probe: the last packet again"),
-            Self::Probe { part, oldest: true } => write!(f, "{part}, probe: the oldest packet again"),
+            Self::Probe { part, oldest: false } => {
+                write!(f, "{part}, probe: the last packet again")
+            }
+            Self::Probe { part, oldest: true } => {
+                write!(f, "{part}, probe: the oldest packet again")
+            }
             Self::Datagram { wr_id } => write!(f, "request {wr_id}"),
             Self::Acknowledge(psn) => write!(f, "acknowledges up to {}", psn.get()),
             Self::Negative(psn, Syndrome::RnrNak { .. }) => {

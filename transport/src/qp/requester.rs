@@ -422,10 +422,11 @@ impl Requester {
     /// Reason for which a request packet leaves.
     pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
         let psn = request.packet.headers.bth().psn;
-        let part = self.queue.get(request.number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
-            let index = psn.after(wqe.first_psn).unwrap_or(0);
-            Part { wr_id: wqe.id, index, of: wqe.packets }
-        });
+        let part =
+            self.queue.get(request.number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
+                let index = psn.after(wqe.first_psn).unwrap_or(0);
+                Part { wr_id: wqe.id, index, of: wqe.packets }
+            });
         match request.attempt {
             Attempt::First => Reason::First(part),
             Attempt::Again => Reason::Again(part, self.loss),

@@ -28,12 +28,7 @@ impl PacketRecord {
     pub fn new(net: &NetHeader, packet: &Packet<'_>) -> Self {
         let is_mad = packet.headers.bth().dest_qp == Qpn::GSI;
         let message = if is_mad { CmMad::parse(packet.payload).ok().map(Box::new) } else { None };
-        Self {
-            net: *net,
-            headers: packet.headers,
-            payload: packet.payload.len() as u32,
-            message,
-        }
+        Self { net: *net, headers: packet.headers, payload: packet.payload.len() as u32, message }
     }
 }
 

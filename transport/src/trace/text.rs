@@ -8,7 +8,14 @@ use super::{Record, What, Why};
 impl fmt::Display for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.at.as_nanos();
-        write!(f, "{}.{:09} qp {} {}", nanos / 1_000_000_000, nanos % 1_000_000_000, self.qpn, self.what)
+        write!(
+            f,
+            "{}.{:09} qp {} {}",
+            nanos / 1_000_000_000,
+            nanos % 1_000_000_000,
+            self.qpn,
+            self.what
+        )
     }
 }
 
