@@ -13,6 +13,7 @@ use roce_transport::{
     event::Disposition,
     psn::Psn,
     qp::State,
+    time::Instant,
     trace::{Loss, PacketRecord, Reason, Record, Recovery, Sink, Timer, Trace, What, Why},
     wire::{NetHeader, Operation, Packet, Syndrome},
 };
@@ -58,6 +59,7 @@ pub struct Audit {
     queue_pairs: BTreeMap<Qpn, Known>,
     /// Every record so far.
     pub records: Vec<Record>,
+    latest: Instant,
     /// Forgets records when they have been looked at.
     pub forgets: bool,
 }
@@ -116,6 +118,8 @@ impl Audit {
     fn follow(&mut self, adapter: &Adapter, records: Vec<Record>) {
         for record in &records {
             assert!(!record.to_string().contains('\n'), "{record}");
+            assert!(record.at >= self.latest, "{record} at {:?}", self.latest);
+            self.latest = record.at;
             let known = self.queue_pairs.entry(record.qpn).or_default();
             known.follow(adapter, record);
             if matches!(record.what, What::State { to: State::Reset, .. }) {

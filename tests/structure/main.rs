@@ -77,7 +77,7 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output"],
+        &["failure", "output", "ladder", "packet_text"],
         &["common"],
         &["datagrams"],
         &["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"],

@@ -92,7 +92,7 @@ impl Adapter {
         let mut taken = 0;
         for &index in &members {
             let counted = self.counted_before(index);
-            let mark = self.begin_record();
+            let mark = self.begin_record(now);
             let disposition = self.deliver_copy(now, index, datagram, packet);
             self.end_copy(mark, now, index, datagram, packet, disposition);
             match disposition {

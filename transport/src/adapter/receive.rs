@@ -29,7 +29,7 @@ enum Destination {
 impl Adapter {
     /// Takes a datagram from the link.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
-        let mark = self.begin_record();
+        let mark = self.begin_record(now);
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.counters.received_packets += 1;

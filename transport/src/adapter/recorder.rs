@@ -60,14 +60,15 @@ impl Adapter {
 
     /// A call or an arrival begins: what follows from it is recorded behind it.
     #[inline]
-    pub(super) fn begin_record(&mut self) -> Mark {
-        if self.recorder.is_some() { self.set_mark() } else { Mark(None) }
+    pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
+        if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
     }
 
     #[cold]
     #[inline(never)]
-    fn set_mark(&mut self) -> Mark {
+    fn set_mark(&mut self, now: Instant) -> Mark {
         Mark(self.recorder.as_mut().map(|recorder| {
+            recorder.now = recorder.now.max(now);
             recorder.depth += 1;
             recorder.held.len()
         }))
@@ -105,7 +106,7 @@ impl Adapter {
         call: impl FnOnce() -> Call,
         act: impl FnOnce(&mut Self) -> Result<T, E>,
     ) -> Result<T, E> {
-        let mark = self.begin_record();
+        let mark = self.begin_record(now);
         let result = act(self);
         self.end_record(mark, now, qpn, || What::Call {
             call: call(),
@@ -181,7 +182,7 @@ impl Adapter {
 
     /// A queue pair has been made, or not.
     pub(super) fn record_created(&mut self, qp_type: QpType, result: &Result<Qpn, ObjectError>) {
-        let mark = self.begin_record();
+        let mark = self.begin_record(Instant::ZERO);
         let (qpn, call) = (result.unwrap_or_default(), Call::CreateQp(qp_type));
         let result = result.map(|_| ()).map_err(CallError::from);
         self.end_record(mark, Instant::ZERO, qpn, || What::Call { call, result });

@@ -30,7 +30,8 @@ impl fmt::Display for What {
             Self::Call { call, result: Ok(()) } => write!(f, "{call}"),
             Self::Call { call, result: Err(error) } => write!(f, "{call} failed: {error}"),
             Self::Completed { wr_id, result: Ok(ok) } => {
-                write!(f, "request {wr_id} completed: {:?} of {} B", ok.opcode, ok.byte_len)
+                write!(f, "request {wr_id} completed: {:?}", ok.opcode)?;
+                if ok.byte_len > 0 { write!(f, " of {} B", ok.byte_len) } else { Ok(()) }
             }
             Self::Completed { wr_id, result: Err(error) } => {
                 write!(f, "request {wr_id} completed in error: {error}")
