@@ -28,6 +28,7 @@ mod objects;
 mod port;
 mod receipt;
 mod receive;
+mod record;
 mod recorder;
 mod timers;
 mod transmit;
