@@ -30,7 +30,7 @@ const TRANSPORT: Crate = Crate {
         &["cm"], // which knows nothing of queue pairs
         &["qp"],
         &["share"],
-        &["adapter"],
+        &["adapter", "trace"], // which the adapter fills, and which names its errors
     ],
 };
 
@@ -79,7 +79,7 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output"],
+        &["failure", "output", "ladder", "packet_text"],
         &["common", "library"],
         &["datagrams"],
         &[
