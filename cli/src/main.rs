@@ -1,21 +1,27 @@
 //! The `roce` command-line tool.
 
 mod common;
+mod completions;
 mod datagrams;
 mod demo;
 mod devinfo;
 mod failure;
+mod ladder;
+mod library;
+mod manual;
 mod mckey;
 mod output;
+mod packet_text;
 mod pingpong;
 mod rping;
 mod run;
 mod ucmatose;
 mod udaddy;
+mod unpack;
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use output::errln;
 
@@ -34,14 +40,18 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Completions(completions::Args),
     Demo(demo::Args),
     Devinfo(devinfo::Args),
+    #[command(hide = true)]
+    Manual(manual::Args),
     Mckey(mckey::Args),
     Pingpong(pingpong::Args),
     Rping(rping::Args),
     Run(run::Args),
     Ucmatose(ucmatose::Args),
     Udaddy(udaddy::Args),
+    Unpack(unpack::Args),
 }
 
 fn main() -> ExitCode {
@@ -51,14 +61,17 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let result = match command {
+        Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
+        Command::Manual(args) => manual::run(&args, Cli::command()),
         Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Rping(args) => rping::run(args),
         Command::Run(args) => return run::run(&args),
         Command::Ucmatose(args) => ucmatose::run(&args),
         Command::Udaddy(args) => udaddy::run(&args),
+        Command::Unpack(args) => unpack::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

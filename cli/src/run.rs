@@ -2,7 +2,6 @@
 //! adapter in their place.
 
 mod bundled;
-mod library;
 mod mounts;
 mod program;
 mod refusal;
@@ -23,7 +22,7 @@ use roce::{
     fabric::FaultPlan,
 };
 
-use crate::output::errln;
+use crate::{library, output::errln};
 use refusal::{NOT_EXECUTABLE, Refusal};
 
 /// Run a program that uses libibverbs or librdmacm on this adapter, unchanged.
@@ -66,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long)]
     sysfs: bool,
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
-    /// libroce_abi.so beside this command, or in ../lib/roce
+    /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
     #[arg(long, value_name = "FILE")]
     library: Option<PathBuf>,
     /// Another name by which the program asks for libibverbs or librdmacm, as those that bring a copy

@@ -1,8 +1,11 @@
 //! A reader that goes away, as in `roce devinfo | head -1`: the tool ends without a word.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     fs::File,
-    io::{Read, pipe},
+    io::pipe,
     process::{Child, Command, Stdio},
     thread::sleep,
     time::{Duration, Instant},
@@ -14,6 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const BROKEN_PIPE: i32 = 141;
 
 fn roce(arguments: &str) -> Command {
+    watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(arguments.split(' ')).stdin(Stdio::null()).stderr(Stdio::piped());
     command
@@ -27,22 +31,9 @@ fn unread(arguments: &str) -> Child {
 }
 
 /// Exit status and standard error of a program, which must end by itself.
-fn end(mut child: Child) -> (Option<i32>, String) {
-    let start = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            break status;
-        }
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("does not end");
-        }
-        sleep(Duration::from_millis(5));
-    };
-    let mut error = String::new();
-    child.stderr.unwrap().read_to_string(&mut error).unwrap();
-    (status.code(), error)
+fn end(child: Child) -> (Option<i32>, String) {
+    let output = watchdog::programs::wait_with_output(child, PATIENCE);
+    (output.status.code(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[test]

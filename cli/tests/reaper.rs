@@ -1,5 +1,8 @@
 //! `roce run --reaper`: how the tool and its program end, and what peers hear of it.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     env, fs,
     io::{BufRead, BufReader, Lines},
@@ -32,6 +35,7 @@ fn library() -> PathBuf {
 }
 
 fn roce_run(options: &[&str], program: &[&str]) -> Command {
+    watchdog::start(String::new);
     // under nohup, or in the background of a script, the tests themselves ignore some signals
     let mut command = Command::new("env");
     command.args(["--default-signal", env!("CARGO_BIN_EXE_roce")]);

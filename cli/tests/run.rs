@@ -3,6 +3,9 @@
 //! it: the programs that are started here load none of its names. It is in a place that others can
 //! write, so that its names go into the user's cache.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     env, fs,
     io::pipe,
@@ -57,6 +60,7 @@ impl Scratch {
     }
 
     fn run_by(&self, roce: &Path, arguments: &[&str]) -> Command {
+        watchdog::start(String::new);
         let mut command = Command::new(roce);
         for variable in [
             "ROCE_DEVICES",
@@ -223,6 +227,46 @@ fn the_library_is_found_beside_the_tool_and_where_it_is_installed() {
         refused(&output, 2).contains("bin/libroce_abi.so is no shared object; see --library"),
         "{output:?}"
     );
+}
+
+/// Without `roce run`: the directory for `LD_LIBRARY_PATH`, or a copy of the library with its names.
+#[test]
+fn the_library_is_copied_with_its_names() {
+    let scratch = Scratch::new("unpack");
+    let unpack = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+        command.arg("unpack").args(arguments).env("XDG_CACHE_HOME", scratch.1.join("cache"));
+        PathBuf::from(said(command.env("ROCE_LIBRARY", scratch.join("open/library"))).trim_end())
+    };
+    let links = unpack(&[]);
+    let target = fs::read_link(links.join("libibverbs.so.1")).unwrap();
+    assert_eq!(target, scratch.join("open/library"));
+    let volume = scratch.join("open/volume/lib");
+    for _ in 0..2 {
+        assert_eq!(unpack(&[volume.to_str().unwrap()]), volume);
+        for name in ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"] {
+            assert_eq!(fs::read_link(volume.join(name)).unwrap(), Path::new("libroce_abi.so"));
+        }
+        assert_eq!(fs::read(volume.join("libroce_abi.so")).unwrap(), b"\x7FELF");
+        assert_eq!(fs::read_dir(&volume).unwrap().count(), 5);
+    }
+    let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
+    command.args(["unpack", "/proc/nowhere"]).env("ROCE_LIBRARY", scratch.join("open/library"));
+    assert!(refused(&command.output().unwrap(), 1).contains("cannot copy to /proc/nowhere: "));
+}
+
+/// What is made for another processor is named before the dynamic linker stumbles over it.
+#[test]
+fn what_is_made_for_another_processor_is_refused() {
+    let scratch = Scratch::new("machine");
+    let foreign = scratch.join("foreign");
+    let header = *b"\x7FELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x16\0"; // S/390
+    fs::write(&foreign, header).unwrap();
+    fs::set_permissions(&foreign, PermissionsExt::from_mode(0o755)).unwrap();
+    let line = refused(&scratch.run(&["./foreign"]).output().unwrap(), 126);
+    assert!(line.contains("./foreign is made for another processor (ELF machine 22"), "{line}");
+    let line = refused(&scratch.run(&["--library", "foreign", "true"]).output().unwrap(), 2);
+    assert!(line.contains("the library foreign is made for another processor"), "{line}");
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! The tools that connect as `rdma_cm` does, run as a user runs them: two processes on loopback.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     process::{Child, Command, Output, Stdio},
     thread::sleep,
@@ -9,22 +12,15 @@ use std::{
 const PATIENCE: Duration = Duration::from_secs(30);
 
 fn roce(arguments: &[&str]) -> Command {
+    watchdog::start(String::new);
     let mut command = Command::new(env!("CARGO_BIN_EXE_roce"));
     command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-/// Waits for a program's end, and ends one that does not.
-fn end(mut child: Child) -> Output {
-    let start = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        if start.elapsed() > PATIENCE {
-            child.kill().unwrap();
-            panic!("does not end: {:?}", child.wait_with_output().unwrap());
-        }
-        sleep(Duration::from_millis(5));
-    }
-    child.wait_with_output().unwrap()
+/// Waits for a program's end, and shows and ends one that does not.
+fn end(child: Child) -> Output {
+    watchdog::programs::wait_with_output(child, PATIENCE)
 }
 
 fn said(output: &Output) -> String {

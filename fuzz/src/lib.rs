@@ -12,9 +12,11 @@
 //! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
 //!   them.
+//! * [`capture`]: bytes as datagrams for a capture.
 //! * [`verbs`]: bytes as a program for two adapters, with every verb and packets between them.
 
 pub mod ancillary;
+pub mod capture;
 pub mod faults;
 mod input;
 pub mod mad;

@@ -12,6 +12,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::RngCore;
 use roce_fuzz::{
     ancillary::ancillary,
+    capture::capture,
     faults::{Reach, faults},
     mad::mad,
     packets::packets,
@@ -151,6 +152,20 @@ fn ancillary_holds_for_random_bytes() {
     let mut items = 0;
     each_seed(5000, |rng| items += ancillary(&bytes(rng, 0..120)));
     assert!(items > 10_000, "{items}");
+}
+
+#[test]
+fn capture_replays_its_corpus() {
+    replay("capture", |bytes| {
+        capture(bytes);
+    });
+}
+
+#[test]
+fn capture_holds_for_random_datagrams() {
+    let mut written = 0;
+    each_seed(300, |rng| written += capture(&bytes(rng, 0..2000)));
+    assert!(written > 1_000, "{written}");
 }
 
 #[test]

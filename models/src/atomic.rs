@@ -105,9 +105,20 @@ macro_rules! atomic {
                 sequential(with);
             }
 
+            /// Stores nothing if it finds what it would store. Loom takes it that another thread's
+            /// later store may lie in front of this one, although it cannot lie between what is
+            /// found and what is stored; so this thread would go on finding its own value.
             pub(crate) fn swap(&self, value: $value, with: Ordering) -> $value {
                 self.1.take();
-                let before = self.0.swap(value, order(with));
+                let mut before = !value;
+                while let Err(found) =
+                    self.0.compare_exchange(before, value, order(with), Ordering::Relaxed)
+                {
+                    before = found;
+                    if found == value {
+                        break;
+                    }
+                }
                 sequential(with);
                 before
             }
@@ -157,5 +168,6 @@ macro_rules! atomic {
 atomic!(AtomicBool, bool, NoTurn);
 atomic!(AtomicU8, u8, Turn, arithmetic);
 atomic!(AtomicU16, u16, NoTurn, arithmetic);
+atomic!(AtomicU32, u32, NoTurn, arithmetic);
 atomic!(AtomicU64, u64, NoTurn, arithmetic);
 atomic!(AtomicUsize, usize, Turn, arithmetic);

@@ -18,7 +18,9 @@
 
 mod atomic;
 mod bell;
+mod clock;
 pub mod completions;
+pub mod engine;
 mod ring;
 mod work;
 

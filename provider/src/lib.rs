@@ -32,6 +32,8 @@ mod readiness;
 mod reaper;
 mod region;
 #[doc(hidden)] // for the C interface
+pub mod rsocket;
+#[doc(hidden)] // for the C interface
 pub mod signals;
 #[doc(hidden)] // for the C interface
 pub mod sync;

@@ -57,7 +57,7 @@ impl World {
     }
 
     fn with(port_space: PortSpace, backlog: usize, prepare: impl FnOnce(&CmId)) -> Self {
-        watchdog::start();
+        watchdog::start(roce_provider::describe_engines);
         let fabric = Fabric::new("".parse().unwrap(), 1);
         let open = |ip: &str| {
             fabric

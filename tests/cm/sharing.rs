@@ -19,7 +19,7 @@ struct Program {
 
 /// So many programs at one address, the first of which receives for all.
 fn programs<const N: usize>(last: u8) -> (IpAddr, [Program; N]) {
-    watchdog::start();
+    watchdog::start(roce_provider::describe_engines);
     let address: IpAddr = format!("127.81.{}.{last}", std::process::id() as u8).parse().unwrap();
     let open = || Device::at(address).unwrap().open(OpenOptions::default()).unwrap();
     (

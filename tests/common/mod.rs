@@ -12,6 +12,7 @@
 
 mod half;
 mod node;
+mod record;
 mod star;
 mod trace;
 
@@ -23,6 +24,7 @@ use roce_transport::{
     event::{Disposition, DropReason, Event},
     qp::{PostError, QpType, State},
     time::Instant,
+    trace::Record,
     work::{RecvWr, SendWr},
 };
 
@@ -30,8 +32,9 @@ pub use half::{Half, Pkt, ack, encode, nak, pkt, rnr};
 pub use node::{
     ALL_RIGHTS, Buffer, End, Node, Options, Outcome, QKEY, Side, outcomes, pattern, to_group,
 };
+pub use record::{Audit, Recorded};
 pub use star::{Flow, Star};
-pub use trace::{Record, Trace};
+pub use trace::{Rung, Trace};
 
 /// The limits of Linux's UDP_SEGMENT.
 pub const UDP_SEGMENT: TransmitLimits = TransmitLimits { segments: 128, bytes: 65507 };
@@ -47,6 +50,8 @@ pub struct Pair {
     pub batch: Duration,
     /// The number of buffers that a side may send before it has to look again for what has arrived.
     pub buffers: usize,
+    /// Reads both sides' records, and compares them with what the network sees.
+    pub audits: Option<[Audit; 2]>,
     allowed: BTreeSet<DropReason>,
 }
 
@@ -78,8 +83,36 @@ impl Pair {
             trace: Trace::default(),
             batch: Duration::ZERO,
             buffers: usize::MAX,
+            audits: None,
             allowed: BTreeSet::new(),
         }
+    }
+
+    /// The same with a record of each side.
+    pub fn recorded(mut self) -> Self {
+        for (node, seed) in [(&mut self.a, 0xA), (&mut self.b, 0xB)] {
+            *node = Node::with_record(Node::config(seed), node.ip, UDP_SEGMENT);
+        }
+        self.audits = Some(Default::default());
+        self
+    }
+
+    /// The same, but nobody reads the records: they are only compared.
+    pub fn audited(mut self) -> Self {
+        self = self.recorded();
+        self.audits.iter_mut().flatten().for_each(|audit| audit.forgets = true);
+        self
+    }
+
+    /// The record of one side so far.
+    pub fn record(&mut self, side: Side) -> &[Record] {
+        let (node, audits) = match side {
+            Side::A => (&self.a, &mut self.audits),
+            Side::B => (&self.b, &mut self.audits),
+        };
+        let audit = &mut audits.as_mut().expect("the pair is recorded")[side as usize];
+        audit.others(&node.adapter, &node.recorded);
+        &audit.records
     }
 
     pub fn conditions() -> Conditions {
@@ -276,6 +309,10 @@ impl Pair {
         for _ in 0..self.buffers {
             node.transmit.clear();
             node.adapter.poll_transmit(now, &mut node.transmit);
+            if let Some(audits) = &mut self.audits {
+                let datagrams = node.transmit.datagrams();
+                audits[side as usize].sent(&node.adapter, &node.recorded, datagrams);
+            }
             if node.transmit.is_empty() {
                 more = false;
                 break;
@@ -283,7 +320,7 @@ impl Pair {
             for (net, bytes) in node.transmit.datagrams() {
                 let verdict = network.send(now, &net, bytes);
                 if !self.trace.off {
-                    self.trace.records.push(Record::new(now, side, net, bytes, verdict));
+                    self.trace.records.push(Rung::new(now, side, net, bytes, verdict));
                 }
             }
         }
@@ -294,7 +331,7 @@ impl Pair {
     /// Delivers what has arrived; returns whether something has.
     #[track_caller]
     pub fn deliver(&mut self) -> bool {
-        let mut any = false;
+        let (mut any, self_a) = (false, self.a.ip);
         while let Some(datagram) = self.network.poll_deliver(self.now) {
             any = true;
             let to = datagram.net.dst;
@@ -303,6 +340,10 @@ impl Pair {
                     continue;
                 }
                 let (disposition, dropped) = node.handle(self.now, &datagram);
+                if let Some(audits) = &mut self.audits {
+                    let side = if node.ip == self_a { Side::A } else { Side::B };
+                    audits[side as usize].arrived(&node.adapter, &node.recorded, disposition);
+                }
                 if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
                     record.arrivals.push((self.now, disposition));
                 }

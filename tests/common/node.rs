@@ -19,6 +19,8 @@ use roce_transport::{
     work::{CompletionQueue, Remote, Sge, SrqAttr, SrqId, UdDestination, Wc, WcStatus, XrcdId},
 };
 
+use super::record::Recorded;
+
 /// Which of two adapters.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Side {
@@ -137,6 +139,8 @@ pub struct Node {
     pub events: Vec<Event>,
     /// The same of connection management.
     pub cm_events: Vec<ConnEvent>,
+    /// Its record, if it keeps one.
+    pub recorded: Recorded,
     /// True while its receive buffer fills: what it takes is flagged so.
     pub fills: bool,
 }
@@ -162,7 +166,22 @@ impl Node {
     }
 
     pub fn with_config(config: AdapterConfig, ip: IpAddr, limits: TransmitLimits) -> Self {
-        let mut adapter = Adapter::new(config);
+        Self::with_adapter(Adapter::new(config), Recorded::default(), ip, limits)
+    }
+
+    /// An adapter that keeps a record.
+    pub fn with_record(config: AdapterConfig, ip: IpAddr, limits: TransmitLimits) -> Self {
+        let recorded = Recorded::default();
+        let adapter = Adapter::with_trace(config, recorded.trace());
+        Self::with_adapter(adapter, recorded, ip, limits)
+    }
+
+    fn with_adapter(
+        mut adapter: Adapter,
+        recorded: Recorded,
+        ip: IpAddr,
+        limits: TransmitLimits,
+    ) -> Self {
         adapter.set_gids(vec![ip.into()]);
         let (pd, xrcd) = (adapter.alloc_pd().unwrap(), adapter.open_xrcd().unwrap());
         Self {
@@ -173,6 +192,7 @@ impl Node {
             transmit: TransmitBuffer::new(1 << 20, limits),
             events: Vec::new(),
             cm_events: Vec::new(),
+            recorded,
             fills: false,
         }
     }

@@ -12,7 +12,7 @@ use roce_transport::{
 use super::node::Side;
 
 /// A packet that an adapter sent.
-pub struct Record {
+pub struct Rung {
     pub time: Instant,
     pub from: Side,
     pub net: NetHeader,
@@ -24,7 +24,7 @@ pub struct Record {
     pub arrivals: Vec<(Instant, Disposition)>,
 }
 
-impl Record {
+impl Rung {
     pub fn new(time: Instant, from: Side, net: NetHeader, bytes: &[u8], verdict: Verdict) -> Self {
         let packet = Packet::parse(bytes).expect("an adapter sent something that is no packet");
         let (headers, payload) = (packet.headers, packet.payload.len());
@@ -98,23 +98,23 @@ fn micros(time: Instant) -> f64 {
 /// Every packet, in the order of sending.
 #[derive(Default)]
 pub struct Trace {
-    pub records: Vec<Record>,
+    pub records: Vec<Rung>,
     /// Set to keep no records: those of a long run are not read.
     pub off: bool,
 }
 
 impl Trace {
     /// The packets of one side.
-    pub fn from(&self, side: Side) -> impl Iterator<Item = &Record> {
+    pub fn from(&self, side: Side) -> impl Iterator<Item = &Rung> {
         self.records.iter().filter(move |record| record.from == side)
     }
 
     pub fn operations(&self, side: Side) -> Vec<Operation> {
-        self.from(side).map(Record::operation).collect()
+        self.from(side).map(Rung::operation).collect()
     }
 
     pub fn psns(&self, side: Side) -> Vec<u32> {
-        self.from(side).map(Record::psn).collect()
+        self.from(side).map(Rung::psn).collect()
     }
 
     /// The number of packets of this operation that one side has sent.

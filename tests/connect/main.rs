@@ -9,6 +9,7 @@ mod hand;
 mod life;
 mod limits;
 mod loss;
+mod record;
 mod sidr;
 mod stale;
 mod subject;

@@ -28,6 +28,7 @@ GUEST_PROGRAMS = {
     "rdmacm-utils": [
         *("rping", "ucmatose", "udaddy", "mckey"),
         *("rdma_client", "rdma_server", "rdma_xclient", "rdma_xserver"),
+        *("rstream", "riostream", "udpong", "rcopy"),
     ],
     "perftest": [
         f"ib_{verb}_{what}"

@@ -38,7 +38,8 @@ impl Pages {
     }
 
     fn map(len: usize, flags: i32, file: i32) -> Self {
-        static NEXT: AtomicUsize = AtomicUsize::new(0x1000_0000_0000);
+        // nothing is there, and ThreadSanitizer has room for what it notes of it
+        static NEXT: AtomicUsize = AtomicUsize::new(0x0100_0000_0000);
         let wanted = NEXT.fetch_add(len.next_multiple_of(1 << 30), Ordering::Relaxed);
         // SAFETY: a new mapping, where nothing is
         let start = unsafe {

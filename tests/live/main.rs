@@ -87,7 +87,7 @@ fn assert_nothing_dropped(context: &Context) {
 }
 
 fn loopback(options: OpenOptions) -> Context {
-    watchdog::start();
+    watchdog::start(roce_provider::describe_engines);
     Device::named("roce_lo").unwrap().open(options).unwrap()
 }
 

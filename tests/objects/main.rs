@@ -27,7 +27,7 @@ const ALL: Access = Access::LOCAL_WRITE
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 fn loopback(options: OpenOptions) -> Context {
-    watchdog::start();
+    watchdog::start(roce_provider::describe_engines);
     Device::named("roce_lo").unwrap().open(options).unwrap()
 }
 

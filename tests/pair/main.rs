@@ -32,6 +32,7 @@ mod placement;
 mod port;
 mod read;
 mod read_budget;
+mod record;
 mod recovery;
 mod rnr;
 mod segmentation;

@@ -21,7 +21,7 @@ const DATA: &str = "
 /// Functions that compute, or touch nothing but what they are given. `rdma_getaddrinfo` is not
 /// cancelled, but a fork does not wait for it: the server of a name may never answer.
 const OTHERS: &str = "
-    at_exit at_load
+    at_exit at_load end_rsockets
     refuse make_nothing ignore ibv_read_ibdev_sysfs_file
     ibv_copy_ah_attr_from_kern ibv_copy_path_rec_from_kern ibv_copy_path_rec_to_kern
     ibv_copy_qp_attr_from_kern
@@ -33,7 +33,7 @@ const OTHERS: &str = "
     ibv_query_ece ibv_set_ece ibv_query_qp_data_in_order ibv_reg_dmabuf_mr ibv_wr_opcode_str
     ibv_alloc_dmah ibv_dealloc_dmah ibv_dm_export_dmabuf_fd ibv_export_buf_dmabuf_fd
     ibv_resolve_eth_l2_from_gid modify_qp_rate_limit
-    rdma_get_src_port rdma_get_dst_port rdma_get_remote_ece rdma_set_local_ece rsocket rfcntl
+    rdma_get_src_port rdma_get_dst_port rdma_get_remote_ece rdma_set_local_ece
 ";
 
 #[test]

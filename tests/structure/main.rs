@@ -30,7 +30,7 @@ const TRANSPORT: Crate = Crate {
         &["cm"], // which knows nothing of queue pairs
         &["qp"],
         &["share"],
-        &["adapter"],
+        &["adapter", "trace"], // which the adapter fills, and which names its errors
     ],
 };
 
@@ -56,6 +56,7 @@ const PROVIDER: Crate = Crate {
         &["publish", "verbs"],
         &["device"],
         &["cm", "environment", "reaper"],
+        &["rsocket"],
         &["tokio"],
     ],
 };
@@ -70,6 +71,7 @@ const ABI: Crate = Crate {
         &["*"],
         &["table"],
         &["import", "cm"],
+        &["rsocket"],
     ],
 };
 
@@ -77,10 +79,22 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output"],
-        &["common"],
+        &["failure", "output", "ladder", "packet_text"],
+        &["common", "library"],
         &["datagrams"],
-        &["demo", "devinfo", "mckey", "pingpong", "rping", "run", "ucmatose", "udaddy"],
+        &[
+            "completions",
+            "demo",
+            "devinfo",
+            "manual",
+            "mckey",
+            "pingpong",
+            "rping",
+            "run",
+            "ucmatose",
+            "udaddy",
+            "unpack",
+        ],
     ],
 };
 

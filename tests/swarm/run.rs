@@ -4,6 +4,7 @@ use std::{collections::BTreeSet, fmt::Write as _, sync::Arc, time::Duration};
 
 use roce_provider::fabric::Network;
 use roce_transport::{
+    adapter::AdapterConfig,
     mem::{MrAttr, RKey, Region, Reregister, WindowBind},
     qp::{PostError, State},
     time::Instant,
@@ -100,13 +101,19 @@ impl<'a> Run<'a> {
         ipv6: bool,
         start: &'a [Vec<u8>; 2],
         dice: &mut Dice,
+        audited: bool,
     ) -> Self {
         let corrupts = network.faults().conditions().corruption > 0.0;
         let (lossless, perfect) = (network::loses_nothing(&network), network::is_perfect(&network));
         let mut pair = Pair::build(network, ipv6);
         let budget = dice.pick(&[u64::MAX, u64::MAX, 0, 16 << 10]);
-        pair.a = Node::with_read_budget(budget, pair.a.ip, 0xA, UDP_SEGMENT);
-        pair.b = Node::with_read_budget(budget, pair.b.ip, 0xB, UDP_SEGMENT);
+        let config = |seed| AdapterConfig { read_budget: budget, ..Node::config(seed) };
+        let node = if audited { Node::with_record } else { Node::with_config };
+        if audited {
+            pair = pair.audited();
+        }
+        pair.a = node(config(0xA), pair.a.ip, UDP_SEGMENT);
+        pair.b = node(config(0xB), pair.b.ip, UDP_SEGMENT);
         pair.trace.off = true;
         pair.allow_all(ALLOWED);
         if corrupts {

@@ -2,8 +2,11 @@
 //!
 //! libtest gives each test a thread. Once one has lived too long, the watchdog prints the stack of
 //! every thread of the process (of those that block all signals, the system call in which they are),
-//! the engines with their counters and queue pairs, and aborts. With `--test-threads=1` tests run
+//! what the tests know of their engines, and the [programs](programs) that they have started, and
+//! aborts. With `--test-threads=1` tests run
 //! on the main thread, which is as old as the program; then it watches the threads of tests only.
+
+pub(crate) mod programs;
 
 use std::{
     backtrace::Backtrace,
@@ -23,26 +26,34 @@ const LIMIT: u64 = 180;
 /// device.
 const OTHERS: [&str; 2] = ["watchdog", "roce"];
 
-/// Starts the watchdog, once.
-pub(crate) fn start() {
+/// Starts the watchdog, once. `describe` tells what the engines of this process are doing.
+pub(crate) fn start(describe: fn() -> String) {
     static STARTED: Once = Once::new();
     STARTED.call_once(|| {
         let limit = std::env::var("ROCE_TEST_SECONDS").ok().and_then(|text| text.parse().ok());
         let limit = limit.unwrap_or(LIMIT);
-        thread::Builder::new().name(OTHERS[0].into()).spawn(move || watch(limit)).unwrap();
+        thread::Builder::new()
+            .name(OTHERS[0].into())
+            .spawn(move || watch(limit, describe))
+            .unwrap();
     });
 }
 
-fn watch(limit: u64) {
+fn watch(limit: u64, describe: fn() -> String) {
     loop {
         thread::sleep(Duration::from_secs(1));
-        let oldest = threads().into_iter().find(|thread| {
-            thread.number != std::process::id() as i32
+        let all = threads();
+        // a thread without a name of its own is a sanitizer's, or the main thread
+        let program = all.first().map(|thread| thread.name.clone()).unwrap_or_default();
+        let oldest = all.into_iter().find(|thread| {
+            thread.name != program
                 && !OTHERS.contains(&thread.name.as_str())
                 && thread.age() > limit
         });
         if let Some(thread) = oldest {
             report(&format!("the test {} has run for {limit} s", thread.name));
+            say(&describe());
+            programs::end_all();
             std::process::abort();
         }
     }
@@ -148,5 +159,4 @@ fn report(why: &str) {
             thread.print_stack();
         }
     }
-    say(&roce_provider::describe_engines());
 }

@@ -7,7 +7,7 @@
 //!
 //! Names are those of the InfiniBand Architecture Specification, volume 1 (chapter 9, "Transport
 //! layer"; chapters 10 and 11, the verbs) and of its annex A17 (RoCEv2). Read [`adapter`] first,
-//! then [`qp`], then [`wire`].
+//! then [`qp`], then [`wire`]. What an adapter did, and why, stands in its record ([`trace`]).
 
 #![no_std]
 #![forbid(unsafe_code)]
@@ -30,5 +30,6 @@ pub mod psn;
 pub mod qp;
 pub mod share;
 pub mod time;
+pub mod trace;
 pub mod wire;
 pub mod work;

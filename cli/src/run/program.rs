@@ -15,6 +15,7 @@ use rustix::{
 };
 
 use super::refusal::{NOT_EXECUTABLE, NOT_FOUND, Refusal};
+use crate::library::Machine;
 
 const SETUID: u32 = 0o4000;
 const SETGID: u32 = 0o2000;
@@ -34,6 +35,15 @@ pub(super) fn find(name: &OsStr) -> Result<PathBuf, Refusal> {
     for path in candidates.iter().filter(|_| !name.is_empty()) {
         let Ok(metadata) = fs::metadata(path) else { continue };
         if metadata.is_file() && access(path, Access::EXEC_OK).is_ok() {
+            if let Some(machine) = Machine::foreign(path) {
+                return refuse(
+                    NOT_EXECUTABLE,
+                    format!(
+                        "{} is made for {machine}, and this roce is not: take a roce that is",
+                        path.display()
+                    ),
+                );
+            }
             return match ignores_library_path(path, &metadata) {
                 None => Ok(path.clone()),
                 Some(why) => refuse(

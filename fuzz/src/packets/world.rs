@@ -12,6 +12,7 @@ use roce_transport::{
         Rts, State,
     },
     time::Instant,
+    trace::{Record, Trace},
     wire::PACKET_MAX,
     work::{CompletionQueue, RecvWr, SendWr, Sge, SrqAttr, SrqId, UdDestination, XrcdId},
 };
@@ -140,8 +141,10 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(setup: Setup) -> Self {
-        let mut adapter =
-            Adapter::new(AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) });
+        let config = AdapterConfig { port_mtu: Mtu::B1024, ..AdapterConfig::new([7; 32]) };
+        // what a record says, and that it can be said, must hold for any packet
+        let trace = Trace { latest: 4, ..Trace::to(|record: Record| drop(record.to_string())) };
+        let mut adapter = Adapter::with_trace(config, trace);
         let [own, peer] = setup.addresses();
         let [other_family, _] = Setup(!setup.0).addresses();
         adapter.set_gids(vec![own.into(), Gid::default(), other_family.into()]);

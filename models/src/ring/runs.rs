@@ -28,14 +28,18 @@ fn ring() -> (Writer, Reader) {
     (writer, Reader::new(memory).unwrap())
 }
 
-/// Writes runs with these numbers, and wakes the reader if it sleeps.
 fn write(writer: &mut Writer, numbers: std::ops::Range<u64>, bell: &Bell) {
+    write_and_wake(writer, numbers, || bell.ring());
+}
+
+/// Writes runs with these numbers, and wakes the reader if it sleeps.
+fn write_and_wake(writer: &mut Writer, numbers: std::ops::Range<u64>, wake: impl Fn()) {
     for number in numbers {
         while !writer.push(header(), &(number + 1).to_ne_bytes()).unwrap() {
             thread::yield_now();
         }
         if writer.must_wake() {
-            bell.ring();
+            wake();
         }
     }
 }
@@ -75,16 +79,41 @@ pub fn a_reader_sleeps(looks_again: bool) {
     });
 }
 
+/// A ring, for other models.
+pub(crate) fn link() -> (Sender, Link) {
+    let (writer, reader) = ring();
+    (Sender(writer), Link::new(reader))
+}
+
+/// The other process.
+pub(crate) struct Sender(Writer);
+
+impl Sender {
+    /// Sends so many runs, and calls `wake` for each that finds the reader asleep.
+    pub(crate) fn send(mut self, count: u64, wake: impl Fn()) {
+        write_and_wake(&mut self.0, 0..count, wake);
+    }
+}
+
 /// The reader's side of a link, under its engine's lock.
-struct Link {
+pub(crate) struct Link {
     reader: Reader,
     sleepers: u32,
     next: u64,
 }
 
 impl Link {
+    fn new(reader: Reader) -> Self {
+        Self { reader, sleepers: 0, next: 0 }
+    }
+
+    /// Number of runs that were received.
+    pub(crate) fn received(&self) -> u64 {
+        self.next
+    }
+
     /// As `ShmLink::receive` does. `for_sleepers`: it has the other side wake those that sleep.
-    fn receive(&mut self, for_sleepers: bool) {
+    pub(crate) fn receive(&mut self, for_sleepers: bool) {
         let mut buffer = [0; LENGTH];
         loop {
             let found = if for_sleepers && self.sleepers > 0 {
@@ -97,6 +126,20 @@ impl Link {
             }
         }
     }
+
+    /// As `ShmLink::park` does.
+    pub(crate) fn park(&mut self) -> bool {
+        self.sleepers += 1;
+        self.reader.park()
+    }
+
+    /// As `ShmLink::unpark` does.
+    pub(crate) fn unpark(&mut self) {
+        self.sleepers = self.sleepers.saturating_sub(1);
+        if self.sleepers == 0 {
+            self.reader.set_asleep(false);
+        }
+    }
 }
 
 /// One thread sleeps until the last run has come, another takes runs and leaves: what it takes may
@@ -106,7 +149,7 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool) {
     check(3, move || {
         const COUNT: u64 = 2;
         let (mut writer, reader) = ring();
-        let link = Arc::new(Mutex::new(Link { reader, sleepers: 0, next: 0 }));
+        let link = Arc::new(Mutex::new(Link::new(reader)));
         let bell = Arc::new(Bell::default());
         let other = {
             let bell = bell.clone();
@@ -132,17 +175,12 @@ pub fn a_thread_takes_what_another_sleeps_for(for_sleepers: bool) {
             if locked.next == COUNT {
                 break;
             }
-            locked.sleepers += 1;
-            let quiet = locked.reader.park();
+            let quiet = locked.park();
             drop(locked);
             if quiet {
                 bell.wait();
             }
-            let mut locked = link.lock().unwrap();
-            locked.sleepers -= 1;
-            if locked.sleepers == 0 {
-                locked.reader.set_asleep(false);
-            }
+            link.lock().unwrap().unpark();
         }
         other.join().unwrap();
         passer_by.join().unwrap();

@@ -22,6 +22,11 @@ impl Errno {
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
     pub(crate) const NOTSUPP: Self = Self(libc::EOPNOTSUPP);
+
+    /// What the system's last call in this thread has said.
+    pub(crate) fn last() -> Self {
+        std::io::Error::last_os_error().into()
+    }
 }
 
 pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
@@ -40,6 +45,14 @@ pub(crate) fn status(result: Result<()>) -> c_int {
 /// For calls that return 0, or -1 with the error in `errno`.
 pub(crate) fn minus_one(result: Result<()>) -> c_int {
     if status(result) == 0 { 0 } else { -1 }
+}
+
+/// For calls that return a number, or -1 with the error in `errno`.
+pub(crate) fn value<T: From<i8>>(result: Result<T>) -> T {
+    result.unwrap_or_else(|Errno(errno)| {
+        set(errno);
+        T::from(-1)
+    })
 }
 
 /// For calls that return a pointer, or null with the error in `errno`.

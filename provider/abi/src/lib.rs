@@ -53,6 +53,7 @@ mod post;
 mod qp;
 mod qp_create;
 mod qp_ex;
+mod rsocket;
 mod second;
 mod srq;
 mod sync;

@@ -4,6 +4,7 @@ use std::{
     ffi::{c_int, c_short, c_ulong},
     io,
     os::fd::{AsFd, BorrowedFd},
+    time::Duration,
 };
 
 use rustix::{
@@ -83,4 +84,37 @@ pub(crate) unsafe extern "C-unwind" fn wait_readable(descriptor: c_int) -> c_int
     let done = cancellable::poll(&raw mut wanted, 1, -1);
     let goes_on = done != -1 || *libc::__errno_location() == libc::EINTR && signals_restart();
     if goes_on { 0 } else { -1 }
+}
+
+/// Waits until one of the descriptors is ready, at most so many milliseconds: their number, or 0, also after
+/// a signal whose handler restarts calls, or -1.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+pub(crate) unsafe extern "C-unwind" fn wait_for(
+    descriptors: *mut libc::pollfd,
+    number: c_ulong,
+    timeout: c_int,
+) -> c_int {
+    let done = cancellable::poll(descriptors, number, timeout);
+    let restarts = done == -1 && *libc::__errno_location() == libc::EINTR && signals_restart();
+    if restarts { 0 } else { done }
+}
+
+/// The same, which every signal ends.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+pub(crate) unsafe extern "C-unwind" fn poll_once(
+    descriptors: *mut libc::pollfd,
+    number: c_ulong,
+    timeout: c_int,
+) -> c_int {
+    cancellable::poll(descriptors, number, timeout)
+}
+
+/// A time as `poll` has it, in whole milliseconds and no less; -1 for ever.
+pub(crate) fn milliseconds(time: Option<Duration>) -> c_int {
+    time.map_or(-1, |time| {
+        let rounded = time.as_micros().div_ceil(1000);
+        c_int::try_from(rounded).unwrap_or(c_int::MAX)
+    })
 }

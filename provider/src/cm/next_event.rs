@@ -60,7 +60,8 @@ impl EventChannel {
         }
     }
 
-    fn take(&self) -> Option<CmEvent> {
+    /// The same without serving anything.
+    pub(crate) fn take(&self) -> Option<CmEvent> {
         loop {
             // events of an id that is being destroyed wait here for its destroyer
             let (event, owner) =

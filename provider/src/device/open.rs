@@ -52,6 +52,7 @@ pub(super) fn open_link(
         equal_keys,
         congestion,
         observer,
+        trace,
         faults,
         fault_seed,
         pkeys,
@@ -93,7 +94,7 @@ pub(super) fn open_link(
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
     let node_guid = Guid(config.guid.to_be_bytes());
-    let mut adapter = Adapter::new(config);
+    let mut adapter = Adapter::with_trace(config, trace);
     adapter.set_port(port.active, port.active_mtu);
     let own = || link.addresses().into_iter().map(Gid::from).collect();
     adapter.set_gids(gids.unwrap_or_else(own));

@@ -6,6 +6,7 @@ use roce_transport::{
     adapter::{Limits, PKeyTable},
     cm::CmConfig,
     congestion::CongestionConfig,
+    trace::Trace,
 };
 
 use crate::{
@@ -60,6 +61,10 @@ pub struct OpenOptions {
     pub equal_keys: bool,
     /// Sees every datagram.
     pub observer: Option<Box<dyn Observer>>,
+    /// Reads the adapter's [record of decisions](roce_transport::trace), and keeps the latest of each
+    /// queue pair. By default nobody does. A sink runs under the device's lock: it must neither wait
+    /// nor use the device.
+    pub trace: Trace,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
     /// leave one by one.
     pub faults: FaultPlan,

@@ -2,17 +2,15 @@
 
 use std::{
     io,
-    os::fd::AsFd,
     panic::{self, AssertUnwindSafe},
     sync::atomic::Ordering,
-    thread,
     time::Duration,
 };
 
 use roce_transport::time::Instant;
 
-use super::serve::Engine;
-use crate::{clock, readiness::wait};
+use super::{serve::Engine, sleep::thread};
+use crate::clock;
 
 /// Time between two looks whether a program still polls.
 const LOOK: Duration = Duration::from_millis(1);
@@ -79,12 +77,12 @@ impl Engine {
     }
 
     /// Serves the adapter whenever the program does not, until the engine is stopped.
-    fn serve_until_stopped(&self) {
+    pub(super) fn serve_until_stopped(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
         let mut looks = 0;
         let mut patience = Patience::default();
         loop {
-            let _ = rustix::io::read(&self.wake, &mut [0; 8]);
+            self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
             // wakes once
             if self.stop.load(Ordering::SeqCst) {
@@ -186,14 +184,6 @@ impl Engine {
             }
         }
         last != start
-    }
-
-    /// Sleeps until someone wakes the background thread, the interface changes, something arrives
-    /// (if that matters) or the time is over.
-    fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
-        let sockets = for_packets.then(|| self.sockets.as_fd());
-        let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
-        wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)
     }
 }
 

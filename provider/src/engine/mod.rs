@@ -14,9 +14,11 @@ mod follow;
 mod fork;
 mod log;
 mod outgoing;
+mod program;
 mod serve;
 mod shard;
 mod sink;
+mod sleep;
 mod start;
 
 pub use describe::describe_engines;

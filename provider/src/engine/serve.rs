@@ -1,7 +1,7 @@
 //! An engine: the shard under its lock, and the calls of the program.
 
 use std::{
-    hint, io,
+    hint,
     ops::{Deref, DerefMut},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::{
@@ -15,7 +15,7 @@ use std::{
 use roce_transport::{adapter::Adapter, time::Instant};
 
 use super::{shard::Shard, sink::CounterSink};
-use crate::{clock, port::Watch, readiness::wait, region::Section, sync::Mutex};
+use crate::{clock, port::Watch, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
@@ -25,9 +25,6 @@ const GIVE_WAY: Duration = Duration::from_micros(100);
 
 /// Time for which it does so without leaving the processor, too.
 const SPIN: Duration = Duration::from_micros(20);
-
-/// Number of polls in vain after which a program's thread lets others run, if there are any.
-const YIELD_AFTER: u64 = 64;
 
 /// Mover of a device's packets.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -134,6 +131,11 @@ impl Engine {
         Locked { shard: self.lock_shard(), _section: Section::enter() }
     }
 
+    /// The lock, unless another thread has it.
+    pub(super) fn try_lock(&self) -> Option<Locked<'_>> {
+        Some(Locked { shard: self.shard.try_lock()?, _section: Section::enter() })
+    }
+
     /// The lock without a section. Whoever waits for it is counted, so that a thread that serves
     /// gives it back soon, and does not take it again at once.
     pub(super) fn lock_shard(&self) -> MutexGuard<'_, Shard> {
@@ -182,17 +184,6 @@ impl Engine {
         self.command_shard(|shard, now| command(shard.adapter(), now))
     }
 
-    /// The same for a command that needs more than the adapter.
-    pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
-        let mut shard = self.lock();
-        let now = clock::now();
-        let result = command(&mut shard, now);
-        shard.transmit(now);
-        shard.note_hold(now);
-        self.after_service(&mut shard);
-        result
-    }
-
     /// Posts receive requests. Nothing is sent for that, but completions may be due at once.
     pub(crate) fn post_recv<R>(&self, post: impl FnOnce(&mut Adapter, Instant) -> R) -> R {
         let mut shard = self.lock();
@@ -206,70 +197,6 @@ impl Engine {
         result
     }
 
-    /// Serves the adapter on the caller's thread, unless another thread is at it.
-    pub(crate) fn progress(&self) {
-        grow(&self.activity);
-        self.let_others_in();
-        let Some(shard) = self.shard.try_lock() else { return };
-        let mut shard = Locked { shard, _section: Section::enter() };
-        let received = self.serve(&mut shard);
-        self.after_service(&mut shard);
-        drop(shard);
-        if self.progress == Progress::Manual {
-            self.attend();
-        }
-        // A program that polls in vain may keep the peer's program from the processor.
-        if received > 0 {
-            self.idle_polls.store(0, Ordering::Relaxed);
-        } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
-            thread::yield_now();
-        }
-    }
-
-    /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
-    /// what is left of this turn.
-    pub(super) fn after_service(&self, shard: &mut Shard) {
-        let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
-        if sleeps_until == 0 {
-            return;
-        }
-        let has_to_publish = !shard.told && shard.publish_at().is_some();
-        if has_to_publish
-            || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
-        {
-            shard.told |= has_to_publish;
-            self.wake_background();
-        }
-    }
-
-    /// Has the background thread serve, because a thread of the program goes to sleep on a descriptor
-    /// that must become readable.
-    pub(crate) fn hand_over(&self) {
-        if !self.handed_over.swap(true, Ordering::SeqCst) {
-            self.wake_background();
-        }
-    }
-
-    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires
-    /// or `limit` has passed.
-    pub(crate) fn drive(&self, wanted: BorrowedFd<'_>, limit: Option<Duration>) -> io::Result<()> {
-        self.drivers.fetch_add(1, Ordering::SeqCst);
-        let (due, quiet) = {
-            let mut shard = self.lock();
-            if shard.is_due() {
-                self.drivers.fetch_sub(1, Ordering::SeqCst);
-                return Ok(());
-            }
-            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
-        };
-        let timeout = [due, limit].into_iter().flatten().min();
-        let result = if quiet { wait(&[wanted, self.sockets.as_fd()], timeout) } else { Ok(()) };
-        self.lock().unpark();
-        self.drivers.fetch_sub(1, Ordering::SeqCst);
-        self.activity.fetch_add(1, Ordering::Relaxed);
-        result
-    }
-
     /// Time at which the adapter is to be served although nothing has arrived.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         self.lock().deadline()
@@ -279,17 +206,4 @@ impl Engine {
     pub(crate) fn sockets(&self) -> BorrowedFd<'_> {
         self.sockets.as_fd()
     }
-
-    pub(super) fn wake_background(&self) {
-        // full means that it is awake already
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
-    }
-}
-
-/// Adds one to a count and returns the sum. Threads that do so at the same moment may count as one,
-/// which costs less than to count each.
-fn grow(count: &AtomicU64) -> u64 {
-    let grown = count.load(Ordering::Relaxed).wrapping_add(1);
-    count.store(grown, Ordering::Relaxed);
-    grown
 }

@@ -5,7 +5,7 @@ use std::{
     os::fd::AsFd,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64},
     },
     thread,
     time::Duration,
@@ -96,8 +96,7 @@ impl Engine {
     /// afterwards.
     pub(crate) fn stop(&self) {
         self.send_rest();
-        self.stop.store(true, Ordering::SeqCst);
-        self.wake_background();
+        self.stop_background();
         let background = self.background.lock().take();
         if let Some(background) =
             background.filter(|thread| thread.thread().id() != thread::current().id())

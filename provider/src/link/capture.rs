@@ -92,8 +92,10 @@ impl Capture {
 
     /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and a comment.
     ///
+    /// Of a comment that is longer than a capture can hold, the beginning is kept.
+    ///
     /// # Errors
-    /// When the file cannot be written.
+    /// When the file cannot be written, or when IP carries no datagram of so many bytes.
     pub fn write(
         &mut self,
         at: Duration,
@@ -101,6 +103,18 @@ impl Capture {
         bytes: &[u8],
         comment: Option<String>,
     ) -> io::Result<()> {
+        // the length of an IPv4 packet counts its header
+        if bytes.len() > usize::from(u16::MAX) - if net.src.is_ipv4() { 28 } else { 8 } {
+            let message = format!("no datagram has {} bytes", bytes.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let comment = comment.map(|mut comment| {
+            // its length has 16 bits
+            let most = usize::from(u16::MAX).min(comment.len());
+            let end = (0..=most).rev().find(|&at| comment.is_char_boundary(at));
+            comment.truncate(end.unwrap_or_default());
+            comment
+        });
         let frame = ip_packet(net, bytes);
         let block = EnhancedPacketBlock {
             interface_id: 0,

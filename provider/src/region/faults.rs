@@ -244,7 +244,9 @@ fn end(signal: c_int, info: *mut libc::siginfo_t, is_fault: bool) {
     if !is_fault {
         // SAFETY: numbers, and a `siginfo_t` that the kernel reads
         unsafe {
-            libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), libc::gettid(), signal, info)
+            // glibc before 2.30 has no function for the thread's number
+            let thread = libc::syscall(libc::SYS_gettid);
+            libc::syscall(libc::SYS_rt_tgsigqueueinfo, libc::getpid(), thread, signal, info)
         };
     }
 }

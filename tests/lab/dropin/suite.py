@@ -15,6 +15,7 @@ from lab.dropin.pyverbs import PyverbsCase, PyverbsRunner, pyverbs_cases
 from lab.dropin.qperf import qperf_cases
 from lab.dropin.ratios import RatioCase, RatioRunner, ratio_cases
 from lab.dropin.rdmacm import rdmacm_cases
+from lab.dropin.rsockets import rsocket_cases
 from lab.dropin.runner import CaseRunner
 from lab.dropin.sharing import sharing_cases
 from lab.dropin.wheel import build_wheel, wheel_cases
@@ -38,6 +39,7 @@ def cases():
     return [
         *example_cases(),
         *rdmacm_cases(),
+        *rsocket_cases(),
         *perftest_cases(),
         *qperf_cases(),
         *sharing_cases(),

@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::Event,
     ids::{CqId, Qpn},
-    qp::{CountError, State},
+    qp::{CountError, Failure, State},
     time::Instant,
     work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration},
 };
@@ -124,7 +124,8 @@ impl Adapter {
                     && !matches!(qp.common.state, State::Reset | State::Err)
                 {
                     let (qp, mut env) = self.split(index, now);
-                    qp.fail(&mut env);
+                    qp.fail(Failure::CqOverrun(id), &mut env);
+                    self.record_notes(now, index);
                     self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
                 }
             }

@@ -13,7 +13,7 @@ use crate::{
     addr::{AddressVector, PKey, QKey},
     cm::{
         Accept, Arrival, CmMad, CmPath, CmState, ConnError, ConnEvent, ConnId, ConnRecord, Connect,
-        Listen, ListenerId, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
+        Listen, ListenerId, MadReason, OutgoingMad, QpSetup, RejectReason, ReplyOutcome, ServiceId,
     },
     event::{Disposition, DropReason},
     gids::Path,
@@ -22,6 +22,7 @@ use crate::{
         Built, MAX_RD_ATOMIC, ModifyError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts,
     },
     time::Instant,
+    trace::{Call, CallError},
     wire::{Bth, Deth, Ext, Headers, MAD_LEN, NetHeader, Opcode, Operation, Packet, Service},
 };
 
@@ -36,6 +37,15 @@ pub enum AcceptError {
     QueuePair(#[from] ModifyError),
 }
 
+impl From<AcceptError> for CallError {
+    fn from(error: AcceptError) -> Self {
+        match error {
+            AcceptError::Connection(error) => error.into(),
+            AcceptError::QueuePair(error) => error.into(),
+        }
+    }
+}
+
 impl Adapter {
     // Commands.
 
@@ -44,7 +54,8 @@ impl Adapter {
     /// # Errors
     /// [`ConnError::InUse`] when there is a listener for the same on the same address.
     pub fn cm_listen(&mut self, listen: Listen) -> Result<ListenerId, ConnError> {
-        self.cm.listen(listen)
+        let call = || Call::Listen(listen.service_id);
+        self.recorded(Instant::ZERO, Qpn::GSI, call, |adapter| adapter.cm.listen(listen))
     }
 
     /// Ends a listener. Requests that have come already stay.
@@ -61,8 +72,12 @@ impl Adapter {
     /// [`ConnError::NoRoute`], [`ConnError::PrivateData`], [`ConnError::Range`],
     /// [`ConnError::TooMany`].
     pub fn cm_connect(&mut self, now: Instant, connect: &Connect<'_>) -> Result<ConnId, ConnError> {
-        let path = self.gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
-        self.cm.connect(now, connect, path, &mut self.rng)
+        let call = || Call::Connect { qpn: connect.qpn, service: connect.service_id };
+        self.recorded(now, Qpn::GSI, call, |adapter| {
+            let Self { gids, cm, rng, .. } = adapter;
+            let path = gids.path(&connect.av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+            cm.connect(now, connect, path, rng)
+        })
     }
 
     /// Accepts a request (`rdma_accept`). With `managed` the queue pair, which is in INIT, is moved
@@ -79,13 +94,16 @@ impl Adapter {
         accept: &Accept<'_>,
         managed: bool,
     ) -> Result<(), AcceptError> {
-        self.cm.prepare(conn, accept)?;
-        if managed {
-            let setup = self.cm.qp_setup(conn).ok_or(ConnError::Unknown)?;
-            self.move_qp(now, &setup)?;
-        }
-        self.cm.accept(now, conn, managed);
-        Ok(())
+        let call = || Call::Accept { conn, qpn: accept.qpn };
+        self.recorded(now, Qpn::GSI, call, |adapter| {
+            adapter.cm.prepare(conn, accept)?;
+            if managed {
+                let setup = adapter.cm.qp_setup(conn).ok_or(ConnError::Unknown)?;
+                adapter.move_qp(now, &setup)?;
+            }
+            adapter.cm.accept(now, conn, managed);
+            Ok(())
+        })
     }
 
     /// Confirms that the own queue pair is ready, after [`ConnEvent::Reply`] (`rdma_establish`, and
@@ -94,7 +112,12 @@ impl Adapter {
     /// # Errors
     /// [`ConnError::State`], [`ConnError::Unknown`], [`ConnError::PrivateData`].
     pub fn cm_establish(&mut self, conn: ConnId, private_data: &[u8]) -> Result<(), ConnError> {
-        self.cm.establish(conn, private_data)
+        self.recorded(
+            Instant::ZERO,
+            Qpn::GSI,
+            || Call::Establish(conn),
+            |adapter| adapter.cm.establish(conn, private_data),
+        )
     }
 
     /// Reports that a packet of the peer's queue pair came before its last message did
@@ -117,7 +140,12 @@ impl Adapter {
         reason: RejectReason,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.cm.reject(now, conn, reason, private_data)
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::Reject(conn, reason),
+            |adapter| adapter.cm.reject(now, conn, reason, private_data),
+        )
     }
 
     /// Ends a connection, or answers its end (`rdma_disconnect`). The queue pair is the program's
@@ -131,7 +159,12 @@ impl Adapter {
         conn: ConnId,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.cm.disconnect(now, conn, private_data)
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::Disconnect(conn),
+            |adapter| adapter.cm.disconnect(now, conn, private_data),
+        )
     }
 
     /// Ends a connection or a service ID resolution in any state, without further events
@@ -188,9 +221,17 @@ impl Adapter {
         av: &AddressVector,
         private_data: &[u8],
     ) -> Result<ConnId, ConnError> {
-        let path = self.gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
-        let path = CmPath { path, pkey: self.pkeys.get(0).unwrap_or_default() };
-        self.cm.sidr_request(now, service_id, private_data, path, &mut self.rng)
+        self.recorded(
+            now,
+            Qpn::GSI,
+            || Call::SidrRequest(service_id),
+            |adapter| {
+                let Self { gids, pkeys, cm, rng, .. } = adapter;
+                let path = gids.path(av, Qpn::GSI, Qpn::GSI).ok_or(ConnError::NoRoute)?;
+                let path = CmPath { path, pkey: pkeys.get(0).unwrap_or_default() };
+                cm.sidr_request(now, service_id, private_data, path, rng)
+            },
+        )
     }
 
     /// Answers such a request: with a queue pair and its key, or with a status other than 0
@@ -204,7 +245,12 @@ impl Adapter {
         receiver: Result<(Qpn, QKey), u8>,
         private_data: &[u8],
     ) -> Result<(), ConnError> {
-        self.cm.sidr_respond(conn, receiver, private_data)
+        self.recorded(
+            Instant::ZERO,
+            Qpn::GSI,
+            || Call::SidrRespond(conn),
+            |adapter| adapter.cm.sidr_respond(conn, receiver, private_data),
+        )
     }
 
     /// State of a connection or of a service ID resolution; `None` when it is gone.
@@ -332,19 +378,20 @@ impl Adapter {
 
     /// Puts the messages of connection management that are due into `buffer`. Returns true if there
     /// was room for all.
-    pub(super) fn transmit_mads(&mut self, buffer: &mut TransmitBuffer) -> bool {
+    pub(super) fn transmit_mads(&mut self, now: Instant, buffer: &mut TransmitBuffer) -> bool {
         while self.cm.has_transmit() {
             let Some(slot) = buffer.slot() else { return false };
-            let Some(built) = self.build_mad(slot) else { break };
+            let Some((built, reason)) = self.build_mad(slot) else { break };
             buffer.commit(&built);
             self.counters.sent_packets += 1;
+            self.record_mad(now, buffer, reason);
         }
         true
     }
 
     /// Writes the next message of connection management to `slot`.
-    fn build_mad(&mut self, slot: &mut [u8]) -> Option<Built> {
-        let OutgoingMad { path, mad } = self.cm.poll_transmit()?;
+    fn build_mad(&mut self, slot: &mut [u8]) -> Option<(Built, MadReason)> {
+        let OutgoingMad { path, mad, reason } = self.cm.poll_transmit()?;
         let mut bth =
             Bth::new(Opcode::known(Service::Ud, Operation::SendOnly), Qpn::GSI, self.gsi_psn);
         bth.pkey = path.pkey;
@@ -352,6 +399,6 @@ impl Adapter {
         let headers = Headers::built(bth, Ext::Deth(Deth { qkey: QKey::GSI, source_qp: Qpn::GSI }));
         let length = headers.encode(MAD_LEN, slot);
         slot[length..length + MAD_LEN].copy_from_slice(&mad.encode());
-        Some(Built::new(length + MAD_LEN, path.path))
+        Some((Built::new(length + MAD_LEN, path.path), reason))
     }
 }

@@ -28,12 +28,15 @@ mod objects;
 mod port;
 mod receipt;
 mod receive;
+mod record;
+mod recorder;
 mod timers;
 mod transmit;
 mod turns;
 mod users;
 
 use alloc::{
+    boxed::Box,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
     vec::Vec,
@@ -65,13 +68,15 @@ use crate::{
     ids::{CqId, Qpn},
     mem::RegionTable,
     psn::Psn,
-    qp::{Env, Init, ModifyError, PostError, Qp, QpUpdate, Rtr, Rts, State},
+    qp::{Env, Init, ModifyError, Notes, PostError, Qp, QpUpdate, Rtr, Rts, State},
     time::Instant,
+    trace::{Call, Trace},
     work::{CompletionQueue, RecvWr, SendWr, SrqTable},
 };
 use budget::{Budget, Share};
 use destinations::Destinations;
 use groups::Groups;
+use recorder::Recorder;
 use timers::Timers;
 use turns::{Place, QUANTUM, Turns};
 use users::Users;
@@ -114,12 +119,25 @@ pub struct Adapter {
     counted: BTreeMap<usize, Counters>,
     port_active: bool,
     failed: bool,
+    notes: Notes,
+    recorder: Option<Box<Recorder>>,
 }
 
 impl Adapter {
     /// A new adapter with an empty GID table.
     #[must_use]
-    pub fn new(mut config: AdapterConfig) -> Self {
+    pub fn new(config: AdapterConfig) -> Self {
+        Self::with_trace(config, Trace::default())
+    }
+
+    /// The same, with readers of its [record](crate::trace).
+    #[must_use]
+    pub fn with_trace(mut config: AdapterConfig, trace: Trace) -> Self {
+        let recorder = Recorder::new(trace);
+        let mut notes = Notes::default();
+        if recorder.is_some() {
+            notes.begin();
+        }
         config.limits = config.limits.that_hold(&config.qpns);
         Self {
             rng: ChaCha12Rng::from_seed(config.seed),
@@ -153,6 +171,8 @@ impl Adapter {
             counted: BTreeMap::new(),
             port_active: true,
             failed: false,
+            notes,
+            recorder,
         }
     }
 
@@ -192,7 +212,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_init(&mut self, qpn: Qpn, init: &Init) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, env| qp.to_init(init, env))
+        self.modify(Instant::ZERO, qpn, State::Init, |qp, env| qp.to_init(init, env))
     }
 
     /// INIT→RTR.
@@ -213,7 +233,7 @@ impl Adapter {
         rtr: &Rtr,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, env| qp.to_rtr(rtr, changes, env))
+        self.modify(Instant::ZERO, qpn, State::Rtr, |qp, env| qp.to_rtr(rtr, changes, env))
     }
 
     /// RTR→RTS, and SQD→RTS and SQE→RTS with [`Rts::Resume`].
@@ -235,7 +255,7 @@ impl Adapter {
         rts: &Rts,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.modify(now, qpn, |qp, env| qp.to_rts(rts, changes, env))
+        self.modify(now, qpn, State::Rts, |qp, env| qp.to_rts(rts, changes, env))
     }
 
     /// INIT→INIT, RTS→RTS and SQD→SQD: changes attributes and stays where it is.
@@ -248,7 +268,12 @@ impl Adapter {
         qpn: Qpn,
         changes: &QpUpdate,
     ) -> Result<(), ModifyError> {
-        self.modify(now, qpn, |qp, env| qp.update(changes, env))
+        self.recorded(
+            now,
+            qpn,
+            || Call::Update,
+            |adapter| adapter.change(now, qpn, |qp, env| qp.update(changes, env)),
+        )
     }
 
     /// RTS→SQD. With `notify`, [`Event::SendQueueDrained`] tells when everything started has
@@ -257,7 +282,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_sqd(&mut self, now: Instant, qpn: Qpn, notify: bool) -> Result<(), ModifyError> {
-        self.modify(now, qpn, |qp, env| qp.to_sqd(notify, env))
+        self.modify(now, qpn, State::Sqd, |qp, env| qp.to_sqd(notify, env))
     }
 
     /// Any state but RESET to ERR: everything posted completes as flushed.
@@ -265,7 +290,7 @@ impl Adapter {
     /// # Errors
     /// See [`ModifyError`]; then nothing has changed.
     pub fn to_error(&mut self, now: Instant, qpn: Qpn) -> Result<(), ModifyError> {
-        self.modify(now, qpn, Qp::to_error)
+        self.modify(now, qpn, State::Err, Qp::to_error)
     }
 
     /// Any state to RESET: everything posted is forgotten, without completions. Memory windows of
@@ -274,7 +299,7 @@ impl Adapter {
     /// # Errors
     /// [`ModifyError::UnknownQp`].
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
-        self.modify(Instant::ZERO, qpn, |qp, env| {
+        self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
             qp.to_reset(env.srqs);
             if core::mem::take(&mut qp.common.binds) {
                 // its next peer must not use the windows of this one
@@ -284,14 +309,27 @@ impl Adapter {
         })
     }
 
+    /// Changes a queue pair on the way to this state.
     fn modify(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        to: State,
+        change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
+    ) -> Result<(), ModifyError> {
+        self.recorded(now, qpn, || Call::Modify(to), |adapter| adapter.change(now, qpn, change))
+    }
+
+    fn change(
         &mut self,
         now: Instant,
         qpn: Qpn,
         change: impl FnOnce(&mut Qp, &mut Env<'_>) -> Result<(), ModifyError>,
     ) -> Result<(), ModifyError> {
         let index = *self.by_qpn.get(&qpn).ok_or(ModifyError::UnknownQp)?;
+        let from = self.qps[index].common.state;
         let changed = self.with_qp(index, now, change);
+        self.record_transition(now, index, from);
         let common = &self.qps[index].common;
         let peer = common.path.filter(|_| common.qp_type.is_reliable()).map(|path| path.dst);
         if let Some(next) = self.destinations.assign(index, peer) {
@@ -307,8 +345,11 @@ impl Adapter {
     /// # Errors
     /// See [`PostError`]; then nothing was posted.
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr) -> Result<(), PostError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
-        self.with_qp(index, now, |qp, env| qp.post_send(wr, env))
+        let call = || Call::post_send(wr);
+        self.recorded(now, qpn, call, |adapter| {
+            let index = *adapter.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+            adapter.with_qp(index, now, |qp, env| qp.post_send(wr, env))
+        })
     }
 
     /// Takes back every completion of a queue pair that has not been taken yet: polling does
@@ -334,11 +375,15 @@ impl Adapter {
     /// # Errors
     /// See [`PostError`]; then nothing was posted.
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr) -> Result<(), PostError> {
-        let index = *self.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
-        let (qp, mut env) = self.split(index, now);
-        let result = qp.post_recv(wr, &mut env);
-        self.attend_cqs(now);
-        result
+        let call = || Call::post_recv(wr);
+        self.recorded(now, qpn, call, |adapter| {
+            let index = *adapter.by_qpn.get(&qpn).ok_or(PostError::UnknownQp)?;
+            let (qp, mut env) = adapter.split(index, now);
+            let result = qp.post_recv(wr, &mut env);
+            adapter.record_notes(now, index);
+            adapter.attend_cqs(now);
+            result
+        })
     }
 
     // The world.
@@ -390,7 +435,7 @@ impl Adapter {
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
     /// its turn. The caller sends what is in it and calls again until the buffer stays empty.
     pub fn poll_transmit(&mut self, now: Instant, buffer: &mut TransmitBuffer) {
-        if !self.transmit_mads(buffer) {
+        if !self.transmit_mads(now, buffer) {
             return;
         }
         if self.gids.has_flow_ports() {
@@ -418,8 +463,10 @@ impl Adapter {
                 let Some(built) = qp.build(slot, &mut env) else { break (false, false) };
                 buffer.commit(&built);
                 self.counters.sent_packets += 1;
+                self.record_sent(now, index, buffer);
                 bytes += (built.length as u64).max(LEAST_PART);
             };
+            self.record_notes(now, index);
             let place = &mut self.places[index];
             if full {
                 self.turns.interrupt(turn, bytes, place);
@@ -449,6 +496,7 @@ impl Adapter {
             srqs: &mut self.srqs,
             counters: &mut self.counters,
             events: &mut self.events,
+            notes: &mut self.notes,
             overrun: &mut self.overrun,
             deferred: &mut self.deferred,
             read_room: budget.room(shares, index, qp.reads().0),
@@ -497,6 +545,7 @@ impl Adapter {
         let (qp, mut env) = self.split(index, now);
         let result = act(qp, &mut env);
         let deadline = qp.deadline();
+        self.record_notes(now, index);
         self.timers.set(index, deadline);
         self.make_ready(index);
         self.note_rooms(index, now);

@@ -92,9 +92,12 @@ impl Adapter {
         let mut taken = 0;
         for &index in &members {
             let counted = self.counted_before(index);
-            match self.deliver_copy(now, index, datagram, packet) {
-                Ok(()) => taken += 1,
-                Err(reason) => self.counters.count_drop(reason),
+            let mark = self.begin_record(now);
+            let disposition = self.deliver_copy(now, index, datagram, packet);
+            self.end_copy(mark, now, index, datagram, packet, disposition);
+            match disposition {
+                Disposition::Dropped(reason) => self.counters.count_drop(reason),
+                _ => taken += 1,
             }
             self.count_since(counted);
             if let Some(own) = self.counted.get_mut(&index) {
@@ -113,12 +116,11 @@ impl Adapter {
         index: usize,
         datagram: &Datagram<'_>,
         packet: &Packet<'_>,
-    ) -> Result<(), DropReason> {
-        self.check_state(index, packet.headers.bth())?;
-        self.check_pkey(index, packet.headers.bth())?;
-        match self.deliver(now, index, datagram, packet) {
-            Disposition::Dropped(reason) => Err(reason),
-            _ => Ok(()),
+    ) -> Disposition {
+        let bth = packet.headers.bth();
+        match self.check_state(index, bth).and_then(|()| self.check_pkey(index, bth)) {
+            Ok(()) => self.deliver(now, index, datagram, packet),
+            Err(reason) => Disposition::Dropped(reason),
         }
     }
 }

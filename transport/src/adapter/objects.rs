@@ -15,6 +15,8 @@ use crate::{
     ids::{AhId, PdId, Qpn, RKey, SrqId, WindowId, XrcdId},
     mem::{MrAttr, Region, RegisterError, Reregister, WindowType},
     qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
+    time::Instant,
+    trace::Call,
     work::{CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqInfo, XrcPart},
 };
 
@@ -305,6 +307,11 @@ impl Adapter {
     /// [`PostError::UnknownSrq`], [`PostError::TooManySges`], [`PostError::QueueFull`]; then
     /// nothing was posted.
     pub fn post_srq_recv(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
+        let call = || Call::post_srq_recv(id, wr);
+        self.recorded(Instant::ZERO, Qpn::default(), call, |adapter| adapter.push_srq(id, wr))
+    }
+
+    fn push_srq(&mut self, id: SrqId, wr: &RecvWr) -> Result<(), PostError> {
         let srq = self.srqs.get_mut(&id).ok_or(PostError::UnknownSrq)?;
         if wr.sges.len() > srq.max_sge as usize {
             return Err(PostError::TooManySges { limit: srq.max_sge });
@@ -326,6 +333,13 @@ impl Adapter {
     /// shared receive queue, and for a target, which [`create_xrc_target`](Self::create_xrc_target)
     /// makes.
     pub fn create_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
+        let qp_type = init.qp_type;
+        let result = self.make_qp(init);
+        self.record_created(qp_type, &result);
+        result
+    }
+
+    fn make_qp(&mut self, init: QpInit) -> Result<Qpn, ObjectError> {
         let QpInit { qp_type, send_cq, recv_cq, srq, caps, sq_sig_all, pd, quirks } = init;
         let max_wr = self.limits.max_qp_wr as usize;
         size(ObjectSize::MaxSendWr, caps.max_send_wr as usize, 0, max_wr)?;
@@ -375,6 +389,12 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::TooMany`]; [`ObjectError::Unknown`] for an XRC domain that does not exist.
     pub fn create_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
+        let result = self.make_xrc_target(xrcd);
+        self.record_created(QpType::XrcTarget, &result);
+        result
+    }
+
+    fn make_xrc_target(&mut self, xrcd: XrcdId) -> Result<Qpn, ObjectError> {
         if !self.xrcds.contains(xrcd.0 as usize) {
             return Err(ObjectError::Unknown);
         }
@@ -408,6 +428,7 @@ impl Adapter {
         let index =
             self.qps.insert(Qp::new(Common { qpn, ..common }, &caps, &self.congestion.window));
         self.by_qpn.insert(qpn, index);
+        self.record_new(index);
         if self.places.len() <= index {
             self.places.resize(index + 1, Place::default());
         }
@@ -421,6 +442,12 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
+        self.recorded(Instant::ZERO, qpn, || Call::DestroyQp, |adapter| adapter.remove_qp(qpn))?;
+        self.record_gone(qpn);
+        Ok(())
+    }
+
+    fn remove_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
         let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
         let mut qp = self.qps.remove(index);
         self.users.remove(users::of_qp(&qp.common));

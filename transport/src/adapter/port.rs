@@ -7,7 +7,7 @@ use super::{Adapter, PKeyTable, error::ObjectError};
 use crate::{
     addr::{Gid, Mtu},
     event::Event,
-    qp::{Common, Qp, State},
+    qp::{Common, Failure, Qp, State},
     time::Instant,
 };
 
@@ -69,7 +69,7 @@ impl Adapter {
                 .get(index)
                 .is_some_and(|qp| !matches!(qp.common.state, State::Reset | State::Err))
             {
-                self.with_qp(index, now, Qp::fail);
+                self.with_qp(index, now, |qp, env| qp.fail(Failure::Device, env));
             }
         }
     }

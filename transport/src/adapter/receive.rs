@@ -29,6 +29,7 @@ enum Destination {
 impl Adapter {
     /// Takes a datagram from the link.
     pub fn handle_datagram(&mut self, now: Instant, datagram: &Datagram<'_>) -> Receipt {
+        let mark = self.begin_record(now);
         let packet = Packet::parse(datagram.bytes);
         let counted = packet.as_ref().ok().and_then(|packet| self.counted_destination(packet));
         self.counters.received_packets += 1;
@@ -45,6 +46,7 @@ impl Adapter {
             self.counters.count_drop(reason);
         }
         self.count_since(counted);
+        self.end_arrival(mark, now, datagram, receipt.disposition);
         receipt
     }
 

@@ -105,6 +105,14 @@ impl TransmitBuffer {
         self.bytes.get(run.range.clone()).unwrap_or_default()
     }
 
+    /// The datagram that was added last, with its network header.
+    pub(super) fn last(&self) -> Option<(NetHeader, &[u8])> {
+        let run = self.runs.last()?;
+        let index = run.count().checked_sub(1)?;
+        let bytes = self.payload(run).chunks(run.segment).next_back()?;
+        Some((run.net_header(index), bytes))
+    }
+
     /// Every datagram with its network header.
     pub fn datagrams(&self) -> impl Iterator<Item = (NetHeader, &[u8])> {
         self.runs.iter().flat_map(|run| {

@@ -17,6 +17,7 @@ use super::{
     event::ConnEvent,
     message::{About, CmMad, Message, PrivateData, Rej, RejectReason, Rep, Req, ReqPath, Rtu},
     path::CmPath,
+    reason::MadReason,
     state::Trigger,
 };
 use crate::{
@@ -145,7 +146,7 @@ impl Connections {
             self.send_mra(common, id, About::Rep);
         } else {
             // the RTU was lost
-            send_rtu(common, id, conn, PrivateData::default());
+            send_rtu(common, id, conn, PrivateData::default(), MadReason::Repeated);
         }
         Ok(ReplyOutcome::Handled)
     }
@@ -179,7 +180,7 @@ impl Connections {
         };
         let private_data = private_data(bytes)?;
         conn.advance(Trigger::Establish, |_| ConnState::Established(remote));
-        send_rtu(common, id.0, conn, private_data);
+        send_rtu(common, id.0, conn, private_data, MadReason::First);
         Ok(())
     }
 
@@ -265,7 +266,8 @@ fn send_rtu(
     id: u32,
     conn: &Connection,
     private_data: PrivateData<{ Rtu::PRIVATE_DATA }>,
+    reason: MadReason,
 ) {
     let rtu = Rtu { local_id: id, remote_id: conn.remote_id(), private_data };
-    common.send(conn.path, conn.transaction, Message::Rtu(rtu));
+    common.send_for(reason, conn.path, conn.transaction, Message::Rtu(rtu));
 }

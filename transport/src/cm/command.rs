@@ -1,6 +1,6 @@
 //! Arguments of the commands of connection management.
 
-use core::net::IpAddr;
+use core::{fmt, net::IpAddr};
 
 use super::service::ServiceId;
 use crate::{
@@ -13,6 +13,12 @@ use crate::{
 /// the peer sees. Not used again soon after its end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ConnId(pub(super) u32);
+
+impl fmt::Display for ConnId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#010x}", self.0)
+    }
+}
 
 /// Name of a listener.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

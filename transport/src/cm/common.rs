@@ -21,6 +21,7 @@ use super::{
     listeners::Listeners,
     message::{CmMad, Message},
     path::CmPath,
+    reason::MadReason,
     resend::{RETRY_DELAY, Resend},
 };
 use crate::{
@@ -36,6 +37,7 @@ const OUTBOX: usize = 4096;
 pub(crate) struct OutgoingMad {
     pub(crate) path: CmPath,
     pub(crate) mad: Box<CmMad>,
+    pub(crate) reason: MadReason,
 }
 
 /// See the [module's documentation](self).
@@ -185,17 +187,27 @@ impl Common {
     // Messages.
 
     pub(super) fn send(&mut self, path: CmPath, transaction: u64, message: Message) {
-        self.enqueue(path, Box::new(CmMad::new(transaction, message)));
+        self.send_for(MadReason::First, path, transaction, message);
+    }
+
+    pub(super) fn send_for(
+        &mut self,
+        reason: MadReason,
+        path: CmPath,
+        transaction: u64,
+        message: Message,
+    ) {
+        self.enqueue(path, Box::new(CmMad::new(transaction, message)), reason);
     }
 
     /// Answers a message that is about no connection of this side.
     pub(super) fn answer(&mut self, arrival: &Arrival<'_>, message: Message) {
-        self.send(arrival.path, arrival.transaction, message);
+        self.send_for(MadReason::Answer, arrival.path, arrival.transaction, message);
     }
 
-    pub(super) fn enqueue(&mut self, path: CmPath, mad: Box<CmMad>) {
+    pub(super) fn enqueue(&mut self, path: CmPath, mad: Box<CmMad>, reason: MadReason) {
         if self.outbox.len() < OUTBOX {
-            self.outbox.push_back(OutgoingMad { path, mad });
+            self.outbox.push_back(OutgoingMad { path, mad, reason });
         }
     }
 
@@ -210,7 +222,7 @@ impl Common {
     ) -> Resend {
         let mad = Box::new(mad);
         if may_send {
-            self.enqueue(path, mad.clone());
+            self.enqueue(path, mad.clone(), MadReason::First);
         }
         self.await_answer(now, id);
         Resend::new(mad, self.config.max_retries)
@@ -225,9 +237,9 @@ impl Common {
         resend: &mut Resend,
         may_send: impl FnOnce() -> bool,
     ) -> bool {
-        let Some(mad) = resend.next() else { return false };
+        let Some((mad, reason)) = resend.next() else { return false };
         if may_send() {
-            self.enqueue(path, mad);
+            self.enqueue(path, mad, reason);
         }
         self.await_answer(now, id);
         true

@@ -15,6 +15,7 @@ use super::{
     error::ConnError,
     event::ConnEvent,
     message::{About, Message, Mra, PrivateData, Rej, RejectReason},
+    reason::MadReason,
     resend::Resend,
     state::{CmState, Trigger, is_edge},
 };
@@ -157,7 +158,7 @@ impl Connections {
             service_timeout: common.config.service_timeout,
             private_data: PrivateData::default(),
         };
-        common.send(conn.path, conn.transaction, Message::Mra(mra));
+        common.send_for(MadReason::Repeated, conn.path, conn.transaction, Message::Mra(mra));
     }
 
     /// Tells the peer that its answer is not waited for any more. If it does not know this side's
@@ -166,7 +167,8 @@ impl Connections {
         let Some(conn) = self.conns.get(&id) else { return };
         let rej = Rej::new(id, conn.remote_id(), About::Other, RejectReason::TIMEOUT)
             .with_info(&common.guid.to_be_bytes());
-        common.send(conn.path, conn.transaction, Message::Rej(Box::new(rej)));
+        let rej = Message::Rej(Box::new(rej));
+        common.send_for(MadReason::GivenUp, conn.path, conn.transaction, rej);
     }
 
     /// Reports what happens to a connection, unless the program has no more interest.

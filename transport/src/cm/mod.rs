@@ -29,6 +29,7 @@ mod passive;
 mod path;
 mod probe;
 mod qp_setup;
+mod reason;
 mod record;
 mod release;
 mod resend;
@@ -51,6 +52,7 @@ pub use message::{
 };
 pub(crate) use path::CmPath;
 pub use qp_setup::QpSetup;
+pub use reason::MadReason;
 pub use record::ConnRecord;
 pub use service::{IpHeader, PortSpace, ServiceId};
 pub use state::{CmState, EDGES, Edge, Trigger};

@@ -12,6 +12,7 @@ use super::{
     error::{ConnAttribute, ConnError, check_limits, private_data},
     event::ConnEvent,
     message::{About, Message, PrivateData, Rej, RejectReason, Rep, Req, Rtu},
+    reason::MadReason,
     state::Trigger,
 };
 use crate::{
@@ -66,7 +67,7 @@ impl Connections {
             ConnState::ReqRcvd(_) => self.send_mra(common, id, About::Req),
             // the reply was lost, or has crossed this
             ConnState::RepSent(accepted) | ConnState::MraRepRcvd(accepted) => {
-                common.enqueue(conn.path, accepted.resend.mad.clone());
+                common.enqueue(conn.path, accepted.resend.mad.clone(), MadReason::Repeated);
             }
             ConnState::TimeWait(_) => {
                 refuse(common, arrival, rejection(req, RejectReason::STALE_CONNECTION, &[]));

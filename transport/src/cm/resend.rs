@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use core::time::Duration;
 
-use super::message::CmMad;
+use super::{message::CmMad, reason::MadReason};
 use crate::time::Instant;
 
 /// Time after which a peer at which no program listens gets its request again.
@@ -16,20 +16,24 @@ pub(super) struct Resend {
     left: u8,
     /// True if the peer has acknowledged its receipt (MRA) since it was last sent.
     acknowledged: bool,
+    /// True if nobody listened when it was last sent.
+    refused: bool,
     /// End of the grace for a peer at which no program listens; set by its first refusal.
     until: Option<Instant>,
 }
 
 impl Resend {
     pub(super) const fn new(mad: Box<CmMad>, left: u8) -> Self {
-        Self { mad, left, acknowledged: false, until: None }
+        Self { mad, left, acknowledged: false, refused: false, until: None }
     }
 
-    /// The message, if it is to be sent once more.
-    pub(super) fn next(&mut self) -> Option<Box<CmMad>> {
+    /// The message, and the reason, if it is to be sent once more.
+    pub(super) fn next(&mut self) -> Option<(Box<CmMad>, MadReason)> {
         self.left = self.left.checked_sub(1)?;
         self.acknowledged = false;
-        Some(self.mad.clone())
+        let refused = core::mem::take(&mut self.refused);
+        let reason = if refused { MadReason::NoListener } else { MadReason::Unanswered };
+        Some((self.mad.clone(), reason))
     }
 
     /// Notes that its receipt is acknowledged. Returns false if that was known.
@@ -44,6 +48,7 @@ impl Resend {
             return false;
         }
         self.left += 1; // it was answered, after all
+        self.refused = true;
         true
     }
 }

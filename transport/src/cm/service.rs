@@ -16,6 +16,15 @@ impl fmt::Debug for ServiceId {
     }
 }
 
+impl fmt::Display for ServiceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match PortSpace::of(*self) {
+            Some((space, port)) => write!(f, "{space:?} port {port}"),
+            None => write!(f, "service {:#018x}", self.0),
+        }
+    }
+}
+
 /// A space of port numbers (`rdma_port_space`).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[repr(u16)]

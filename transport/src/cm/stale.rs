@@ -15,6 +15,7 @@ use super::{
     connections::Connections,
     message::{Dreq, Message, PrivateData},
     probe::Probe,
+    reason::MadReason,
 };
 use crate::ids::Qpn;
 
@@ -35,6 +36,6 @@ impl Connections {
             remote_qpn: NO_CONNECTIONS,
             private_data: PrivateData::default(),
         };
-        common.send(conn.path, probe.transaction, Message::Dreq(dreq));
+        common.send_for(MadReason::Stale, conn.path, probe.transaction, Message::Dreq(dreq));
     }
 }

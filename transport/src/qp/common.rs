@@ -5,6 +5,7 @@ use alloc::{collections::VecDeque, sync::Arc, vec::Vec};
 
 use super::{
     attr::{QpCaps, Quirks},
+    note::{Note, Notes},
     read::Room,
     state::{QpType, State},
 };
@@ -34,6 +35,7 @@ pub(crate) struct Env<'a> {
     pub(crate) srqs: &'a mut SrqTable,
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
+    pub(crate) notes: &'a mut Notes,
     /// Completion queues that overflowed during the call.
     pub(crate) overrun: &'a mut Vec<CqId>,
     /// Completion queues that put an event off during the call.
@@ -50,6 +52,12 @@ pub(crate) struct Env<'a> {
 }
 
 impl Env<'_> {
+    /// Notes a decision for those who read the record.
+    #[inline]
+    pub(crate) fn note(&mut self, note: impl FnOnce() -> Note) {
+        self.notes.take(note);
+    }
+
     /// A request has been taken from this shared receive queue.
     pub(crate) fn note_taken(&mut self, id: SrqId) {
         if self.srqs.get_mut(&id).is_some_and(SharedQueue::passes_limit) {
@@ -65,6 +73,7 @@ impl Env<'_> {
         solicited: bool,
     ) {
         let Some(cq) = cq else { return };
+        self.note(|| Note::Completed(wc));
         match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),

@@ -6,6 +6,7 @@
 use super::{
     common::{Common, Env},
     flight,
+    note::{Loss, Note, Recovery, WindowRule},
     requester::Requester,
     retry::Verdict,
 };
@@ -189,7 +190,9 @@ impl Requester {
         }
     }
 
-    fn on_progress(&mut self, env: &Env<'_>) {
+    fn on_progress(&mut self, env: &mut Env<'_>) {
+        let before = self.oldest_unacked;
+        env.note(|| Note::Acknowledged { before });
         let outstanding = self.oldest_unacked.is_before(self.sent_end);
         self.retry.on_progress(env.now, outstanding);
         let waits = outstanding && self.retry.is_running();
@@ -199,12 +202,13 @@ impl Requester {
 
     /// The acknowledgement of a repeated packet goes no further: what was sent behind it has been
     /// dropped behind a gap.
-    fn repeat_rest(&mut self, env: &Env<'_>) {
+    fn repeat_rest(&mut self, env: &mut Env<'_>) {
         let psn = self.oldest_unacked;
         if psn.is_before(self.sent_end) {
             self.flight.on_loss();
+            env.note(|| Note::Window(WindowRule::Loss));
             self.retry.note_resent(psn, env.now);
-            self.recover(Verdict::Again, psn);
+            self.recover(Verdict::Again, psn, Loss::Probe, env);
         }
     }
 
@@ -216,7 +220,7 @@ impl Requester {
         if verdict != Verdict::UnderWay {
             env.counters.implied_naks += 1;
         }
-        self.recover(verdict, psn);
+        self.recover(verdict, psn, Loss::ImpliedNak, env);
         disposition
     }
 
@@ -230,7 +234,8 @@ impl Requester {
                 }
                 env.counters.sequence_naks_received += 1;
                 self.flight.on_loss();
-                self.recover(verdict, psn);
+                env.note(|| Note::Window(WindowRule::Loss));
+                self.recover(verdict, psn, Loss::Nak, env);
                 return Disposition::NakReceived(syndrome);
             }
             NakCode::InvalidRequest => WcStatus::RemInvReqErr,
@@ -247,10 +252,13 @@ impl Requester {
         match self.retry.on_not_ready(psn, env.now, rnr_timer(timer)) {
             Verdict::UnderWay => return Disposition::Dropped(DropReason::RecoveryUnderWay),
             Verdict::Again => {
-                self.go_back(psn);
-                self.probe.stop();
+                let recovery = Recovery::AgainAfter(rnr_timer(timer));
+                env.note(|| Note::Recovery { psn, loss: Loss::NotReady, recovery });
+                self.wait_for_receiver(psn);
             }
             Verdict::GiveUp { tries } => {
+                let recovery = Recovery::GiveUp { tries };
+                env.note(|| Note::Recovery { psn, loss: Loss::NotReady, recovery });
                 self.fail_oldest(WcStatus::RnrRetryExcErr, Cause::NoAnswer { tries });
             }
         }

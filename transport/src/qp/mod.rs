@@ -15,6 +15,7 @@ mod execute;
 mod flight;
 mod info;
 mod modify;
+mod note;
 mod packet;
 mod probe;
 mod read;
@@ -37,6 +38,8 @@ pub use attr::{
 pub(crate) use common::{Common, Env};
 pub use error::{CountError, ModifyError, PostError};
 pub use info::{CongestionCounters, QpInfo};
+pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
+pub(crate) use note::{Note, Notes};
 pub(crate) use packet::Built;
 pub(crate) use read::Room;
 pub use state::{EDGES, QpType, State, is_legal};
@@ -197,7 +200,7 @@ impl Qp {
             Ok(()) => Disposition::Executed,
             Err(ud::Refused::Dropped(reason)) => Disposition::Dropped(reason),
             Err(ud::Refused::Failed) => {
-                self.enter_error(env);
+                self.enter_error(Failure::Receive, env);
                 Disposition::Executed
             }
         }
@@ -245,18 +248,19 @@ impl Qp {
             Outcome::Done(disposition) => disposition,
             Outcome::Fatal { disposition, event } => {
                 env.events.extend(event);
-                self.enter_error(env);
+                self.enter_error(disposition.into(), env);
                 disposition
             }
         }
     }
 
     /// The peer tells that our packets meet congestion.
-    pub(crate) fn handle_congestion(&mut self, env: &Env<'_>) {
+    pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
         if !self.congestion.on_cnp(env.now, env.congestion.np_min_time_between_cnps) {
             return;
         }
         self.requester.flight.on_notification(env.now);
+        env.note(|| Note::Window(WindowRule::Notification));
         if let Some(dcqcn) = &env.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
         }
@@ -284,6 +288,11 @@ impl Qp {
         (self.requester.flight.shared(), self.requester.flight.waits())
     }
 
+    /// Bytes that may be on their way, and the rate if it is limited.
+    pub(crate) fn pace(&self) -> (u64, Option<u64>) {
+        (self.requester.flight.window(), self.rate.limit())
+    }
+
     /// True, once, if something on its way was lost.
     pub(crate) const fn take_lost(&mut self) -> bool {
         self.requester.flight.take_lost()
@@ -301,6 +310,7 @@ impl Qp {
         let path = self.common.path?;
         if let Some(built) = self.congestion.build(&self.common, path, slot) {
             env.counters.cnp_sent += 1;
+            env.note(|| Note::Packet(Reason::Congestion));
             return Some(built);
         }
         let kinds = match self.turn.requests_first {
@@ -328,6 +338,7 @@ impl Qp {
             let response = self.responder.next(&self.common)?;
             match response.write(slot) {
                 Ok(length) => {
+                    env.note(|| Note::Packet(response.reason()));
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
                         self.responder.behind.complete_answered(&self.common, env);
@@ -344,7 +355,7 @@ impl Qp {
                     {
                         self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
                         env.events.push_back(event);
-                        self.enter_error(env);
+                        self.enter_error(response.failure(error), env);
                     } else {
                         self.responder.behind.complete_answered(&self.common, env);
                     }
@@ -368,6 +379,7 @@ impl Qp {
             };
             match self.requester.write(&request, slot) {
                 Ok(length) => {
+                    env.note(|| Note::Packet(self.requester.reason(&request)));
                     self.note_data(Kind::Request, length, env);
                     if request.ends
                         && self.common.qp_type == QpType::Uc
@@ -405,9 +417,9 @@ impl Qp {
         if let Some((wqe, error)) = self.requester.take_failed() {
             self.common.complete_send(&wqe, Err(error), env);
             if self.common.qp_type.is_reliable() {
-                self.fail(env);
+                self.fail(Failure::Request(error), env);
             } else {
-                self.common.state = State::Sqe;
+                self.enter(State::Sqe, Failure::Request(error), env);
                 self.flush_sends(env);
             }
         } else if self.common.state == State::Sqd && !self.drained && self.requester.is_quiet() {
@@ -419,18 +431,24 @@ impl Qp {
     }
 
     /// Enters ERR, and answers nothing more.
-    pub(crate) fn fail(&mut self, env: &mut Env<'_>) {
+    pub(crate) fn fail(&mut self, failure: Failure, env: &mut Env<'_>) {
         self.responder.forget_replies();
-        self.enter_error(env);
+        self.enter_error(failure, env);
+    }
+
+    /// Enters a state that no transition of the program has to ask for.
+    fn enter(&mut self, to: State, failure: Failure, env: &mut Env<'_>) {
+        let from = core::mem::replace(&mut self.common.state, to);
+        env.note(|| Note::State { from, to, failure });
     }
 
     /// Enters ERR: everything posted completes as flushed, sends first, in order (10.3.1.7).
     /// Answers that wait still leave: the last of them may be the NAK that tells the peer why.
-    fn enter_error(&mut self, env: &mut Env<'_>) {
+    fn enter_error(&mut self, failure: Failure, env: &mut Env<'_>) {
         let was_alive = self.common.state != State::Err;
         self.congestion.forget();
         self.rate = Rate::default();
-        self.common.state = State::Err;
+        self.enter(State::Err, failure, env);
         self.flush_sends(env);
         self.responder.behind.flush(&self.common, env);
         while let Some(id) = self.responder.flush() {

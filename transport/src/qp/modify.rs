@@ -7,6 +7,7 @@ use super::{
     common::Env,
     error::ModifyError,
     info::QpInfo,
+    note::Failure,
     reliability::Reliability,
     state::{EDGES, QpType, State, is_legal},
     update::{Attribute, PathMigration, QpUpdate, optional_attributes},
@@ -241,7 +242,7 @@ impl Qp {
 
     pub(crate) fn to_error(&mut self, env: &mut Env<'_>) -> Result<(), ModifyError> {
         self.check_edge(State::Err)?;
-        self.fail(env);
+        self.fail(Failure::Asked, env);
         Ok(())
     }
 

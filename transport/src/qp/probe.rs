@@ -94,11 +94,14 @@ impl Probe {
         self.deadline
     }
 
-    pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if self.deadline.is_some_and(|deadline| deadline <= now) {
+    /// Returns whether a probe has become due.
+    pub(crate) fn handle_timeout(&mut self, now: Instant) -> bool {
+        let becomes_due = self.deadline.is_some_and(|deadline| deadline <= now);
+        if becomes_due {
             self.deadline = None;
             self.is_due = true;
         }
+        becomes_due
     }
 
     /// True if a probe is to leave now; it counts as sent.

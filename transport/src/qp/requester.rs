@@ -16,6 +16,7 @@ use super::{
     attr::RequesterAttr,
     common::{Common, Env},
     flight::{self, Flight},
+    note::{Loss, Note, Part, Reason, Timer, WindowRule},
     packet::OutgoingPacket,
     probe::Probe,
     read::Portions,
@@ -66,6 +67,8 @@ pub(crate) struct Requester {
     pub(super) portions: Portions,
     pub(super) retry: Retry,
     pub(super) probe: Probe,
+    /// Sign for which it went back the last time.
+    loss: Loss,
 }
 
 /// A request packet that is due.
@@ -76,8 +79,17 @@ pub(crate) struct RequestPacket {
     end: Psn,
     /// Nothing of the work request follows.
     pub(super) ends: bool,
+    attempt: Attempt,
     packet: OutgoingPacket,
     offset: u64,
+}
+
+/// A packet that is new, or one that was sent before.
+#[derive(Clone, Copy, Debug)]
+enum Attempt {
+    First,
+    Again,
+    Probe { oldest: bool },
 }
 
 impl RequestPacket {
@@ -100,6 +112,7 @@ impl Requester {
             portions: Portions::default(),
             retry: Retry::default(),
             probe: Probe::default(),
+            loss: Loss::Nak,
         }
     }
 
@@ -247,7 +260,8 @@ impl Requester {
         let cost = flight::cost(wqe, packet, packet + 1, mtu);
         let largest = u64::from(mtu) + OVERHEAD;
         let asks = is_reliable && cost > 0 && self.flight.admit(cost, largest, env.send_room)?;
-        let request = self.request(self.cursor, end, is_read || asks, common)?;
+        let attempt = if again { Attempt::Again } else { Attempt::First };
+        let request = self.request(self.cursor, end, is_read || asks, attempt, common)?;
         self.cursor = if request.ends {
             Cursor { number: number + 1, packet: 0 }
         } else {
@@ -277,7 +291,8 @@ impl Requester {
             return None;
         }
         let oldest = self.oldest_unacked;
-        let repeated = if self.probe.is_first() && !self.retry.is_resent(oldest) {
+        let last = self.probe.is_first() && !self.retry.is_resent(oldest);
+        let repeated = if last {
             self.sent_end.previous()
         } else {
             self.probe.note_repeated(oldest);
@@ -289,7 +304,8 @@ impl Requester {
         let packet = from.after(wqe.first_psn).unwrap_or(0);
         let psn = wqe.first_psn.plus(packet);
         let end = self.portions.end_of(psn).unwrap_or(psn.plus(1));
-        let request = self.request(Cursor { number, packet }, end, true, common)?;
+        let attempt = Attempt::Probe { oldest: !last };
+        let request = self.request(Cursor { number, packet }, end, true, attempt, common)?;
         env.counters.tail_probes += 1;
         env.counters.retransmitted_packets += 1;
         Some(request)
@@ -297,7 +313,14 @@ impl Requester {
 
     /// A packet of a request that has its PSNs; its answer takes those up to `end`. It asks for an
     /// acknowledgement if it ends its request, or if it is told to.
-    fn request(&self, at: Cursor, end: Psn, asks: bool, common: &Common) -> Option<RequestPacket> {
+    fn request(
+        &self,
+        at: Cursor,
+        end: Psn,
+        asks: bool,
+        attempt: Attempt,
+        common: &Common,
+    ) -> Option<RequestPacket> {
         let Cursor { number, packet } = at;
         let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
         let psn = wqe.first_psn.plus(packet);
@@ -314,6 +337,7 @@ impl Requester {
             number,
             end,
             ends,
+            attempt,
             packet: OutgoingPacket {
                 headers: Headers::built(bth, ext).naming(xrceth),
                 payload: payload as usize,
@@ -395,10 +419,25 @@ impl Requester {
         })
     }
 
+    /// Reason for which a request packet leaves.
+    pub(super) fn reason(&self, request: &RequestPacket) -> Reason {
+        let psn = request.packet.headers.bth().psn;
+        let part =
+            self.queue.get(request.number).map_or(Part { wr_id: 0, index: 0, of: 0 }, |wqe| {
+                let index = psn.after(wqe.first_psn).unwrap_or(0);
+                Part { wr_id: wqe.id, index, of: wqe.packets }
+            });
+        match request.attempt {
+            Attempt::First => Reason::First(part),
+            Attempt::Again => Reason::Again(part, self.loss),
+            Attempt::Probe { oldest } => Reason::Probe { part, oldest },
+        }
+    }
+
     // Going back.
 
     /// Sends again from `psn` on, which is unacknowledged.
-    pub(super) fn go_back(&mut self, psn: Psn) {
+    fn go_back(&mut self, psn: Psn) {
         if let Some((number, wqe)) = self.queue.find(psn) {
             let packet = psn.after(wqe.first_psn).unwrap_or(0);
             self.cursor = Cursor { number, packet };
@@ -424,9 +463,11 @@ impl Requester {
     }
 
     /// Acts on what the retry counter allows after `psn` was lost.
-    pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn) {
+    pub(super) fn recover(&mut self, verdict: Verdict, psn: Psn, loss: Loss, env: &mut Env<'_>) {
+        env.note(|| Note::Recovery { psn, loss, recovery: verdict.into() });
         match verdict {
             Verdict::Again => {
+                self.loss = loss;
                 self.go_back(psn);
                 self.probe.on_loss();
             }
@@ -437,17 +478,32 @@ impl Requester {
         }
     }
 
+    /// The responder asks for a wait, and then everything from `psn` on.
+    pub(super) fn wait_for_receiver(&mut self, psn: Psn) {
+        self.loss = Loss::NotReady;
+        self.go_back(psn);
+        self.probe.stop();
+    }
+
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
-        self.retry.end_pause(env.now);
+        if self.retry.end_pause(env.now) {
+            env.note(|| Note::Timer(Timer::NotReady));
+        }
         if !self.retry.is_due(env.now) {
-            self.probe.handle_timeout(env.now);
+            if self.probe.handle_timeout(env.now) {
+                env.note(|| Note::Timer(Timer::Probe));
+            }
         } else if self.flight.is_held() {
+            env.note(|| Note::Timer(Timer::PutOff));
             self.retry.put_off(env.now); // nothing that could be answered has been sent
         } else {
             env.counters.timeouts += 1;
+            let psn = self.oldest_unacked;
+            env.note(|| Note::Timer(Timer::Acknowledge(psn)));
+            env.note(|| Note::Window(WindowRule::Timeout));
             self.flight.on_timeout();
             let verdict = self.retry.on_timeout(env.now);
-            self.recover(verdict, self.oldest_unacked);
+            self.recover(verdict, psn, Loss::Timeout, env);
         }
     }
 

@@ -10,6 +10,7 @@ use super::{
     behind::Behind,
     common::{Common, Env},
     error::PostError,
+    note::{Failure, Reason},
     packet::OutgoingPacket,
     replay::{PLACED, Placements, Remembered, RememberedOp, ReplayRing},
     reply::{Attempt, ReadReply, Reply},
@@ -595,8 +596,9 @@ impl Responder {
                 self.replies.pop_front();
                 (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, Source::Nothing)
             }
-            Reply::Atomic { psn, aeth, found, .. } => {
+            Reply::Atomic { psn, aeth, found, attempt: its } => {
                 let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
+                attempt = *its;
                 self.replies.pop_front();
                 (psn, Operation::AtomicAcknowledge, ext, 0, Source::Nothing)
             }
@@ -673,6 +675,21 @@ impl Responder {
 }
 
 impl Response {
+    /// Reason for which it leaves.
+    pub(super) fn reason(&self) -> Reason {
+        let headers = &self.outgoing.headers;
+        match (headers.bth().opcode.operation(), headers.ext().aeth().map(|aeth| aeth.syndrome)) {
+            (Operation::Acknowledge, Some(Syndrome::Ack { .. })) => Reason::Acknowledge(self.psn),
+            (Operation::Acknowledge, Some(syndrome)) => Reason::Negative(self.psn, syndrome),
+            _ => Reason::Answer { again: self.attempt == Attempt::Repeat },
+        }
+    }
+
+    /// Reason for which the queue pair fails when the memory behind it cannot be read.
+    pub(super) const fn failure(&self, error: AccessError) -> Failure {
+        Failure::Refused(Syndrome::Nak(code_of(error)), Refusal::Access(error))
+    }
+
     pub(super) fn write(&self, slot: &mut [u8]) -> Result<usize, AccessError> {
         self.outgoing.write(slot, |payload| match &self.source {
             Source::Nothing => Ok(()),

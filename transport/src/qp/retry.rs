@@ -2,6 +2,7 @@
 
 use core::time::Duration;
 
+use super::note::Recovery;
 use crate::{psn::Psn, time::Instant};
 
 /// An RNR retry count of 7 means "without limit"; a retry count of 7 means 7.
@@ -47,6 +48,16 @@ pub(crate) enum Verdict {
     GiveUp {
         tries: u8,
     },
+}
+
+impl From<Verdict> for Recovery {
+    fn from(verdict: Verdict) -> Self {
+        match verdict {
+            Verdict::Again => Self::Again,
+            Verdict::UnderWay => Self::UnderWay,
+            Verdict::GiveUp { tries } => Self::GiveUp { tries },
+        }
+    }
 }
 
 impl Retry {
@@ -156,8 +167,11 @@ impl Retry {
     }
 
     /// Ends the pause if it is over; the requester then sends again by itself.
-    pub(crate) fn end_pause(&mut self, now: Instant) {
+    /// Returns whether it ended.
+    pub(crate) fn end_pause(&mut self, now: Instant) -> bool {
+        let was_paused = self.is_paused();
         self.paused_until = self.paused_until.filter(|&until| until > now);
+        was_paused && !self.is_paused()
     }
 
     /// True if the acknowledge timer has fired.

@@ -2,6 +2,7 @@
 
 use super::{
     common::{Common, Env},
+    note::{Note, Reason},
     packet::{Built, OutgoingPacket},
     requester::Requester,
     responder::Responder,
@@ -34,6 +35,7 @@ pub(super) fn build(
     match write(common, requester, slot, env) {
         Ok(built) => {
             if let Some(wqe) = requester.take_datagram() {
+                env.note(|| Note::Packet(Reason::Datagram { wr_id: wqe.id }));
                 common.complete_send(&wqe, Ok(0), env);
             }
             Some(built)

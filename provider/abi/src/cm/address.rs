@@ -7,7 +7,7 @@ use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_stor
 use crate::errno::{Errno, Result};
 
 /// The address behind a pointer; `EINVAL` for null and for families other than IPv4 and IPv6.
-pub(super) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
+pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     match optional(address)? {
         Some(address) => Ok(address),
         None => Err(Errno::INVAL),
@@ -39,7 +39,7 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
 }
 
 /// An address for programs, and how many bytes of it mean something.
-pub(super) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
+pub(crate) fn write(address: SocketAddr) -> (sockaddr_storage, usize) {
     // SAFETY: All bytes zero are an address of no family.
     let mut storage: sockaddr_storage = unsafe { std::mem::zeroed() };
     let place = &raw mut storage;

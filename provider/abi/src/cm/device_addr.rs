@@ -48,7 +48,7 @@ impl DeviceSource for Devices {
 }
 
 /// Makes ids find the devices that programs see. To be called before the first id is created.
-pub(super) fn prepare() {
+pub(crate) fn prepare() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
         set_device_source(&Devices);

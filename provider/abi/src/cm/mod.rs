@@ -5,13 +5,12 @@
 //! announces them is taken, as by librdmacm; contexts and protection domains that ids of one device
 //! share; calls that wait, of ids without a channel.
 
-mod address;
+pub(crate) mod address;
 mod addrinfo;
 mod channel;
 mod connect;
 mod device_addr;
 mod endpoint;
-mod epoll;
 mod event;
 mod exit;
 mod get_event;
@@ -24,6 +23,7 @@ mod refusal;
 mod registry;
 mod resolve;
 mod route;
-mod sockets;
 mod transition;
 mod user_events;
+
+pub(crate) use device_addr::prepare;

@@ -11,7 +11,10 @@ use std::{
     ptr::{null, null_mut},
 };
 
-use crate::library::{Library, Structure, constant, get, mask, operation};
+use crate::{
+    library::{Library, Structure, constant, get, mask, operation},
+    watchdog,
+};
 
 type Pointer = *mut c_void;
 
@@ -40,6 +43,7 @@ struct Device {
 
 impl Device {
     fn open() -> Self {
+        watchdog::start(String::new);
         let library = Library::load();
         let mut memory = Box::new([0; 512]);
         let mut gid = [0u8; 16];

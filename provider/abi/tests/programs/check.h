@@ -1,17 +1,6 @@
-/* What the programs beside this file share: conditions, and the loopback device. */
+/* What programs beside this file share: conditions, and the loopback device. */
 
-#include <errno.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#define EXPECT(condition)                                                                                                        \
-    do {                                                                                                                         \
-        if (!(condition)) {                                                                                                      \
-            fprintf(stderr, "line %d: not so: %s (errno %d)\n", __LINE__, #condition, errno);                                    \
-            exit(1);                                                                                                             \
-        }                                                                                                                        \
-    } while (0)
+#include "expect.h"
 
 static struct ibv_context *open_loopback(void) {
     int count;

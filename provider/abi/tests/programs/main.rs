@@ -8,7 +8,8 @@ use std::{
     env, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
+    time::Duration,
 };
 
 mod calls;
@@ -16,8 +17,13 @@ mod calls;
 mod common;
 mod library;
 mod symbols;
+#[path = "../../../../tests/watchdog/mod.rs"]
+mod watchdog;
 
 use common::Directory;
+
+/// Time that a program has.
+const LIMIT: Duration = Duration::from_secs(60);
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
@@ -26,6 +32,7 @@ fn sources() -> PathBuf {
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
 /// where headers are, `variables` are for the program.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) {
+    watchdog::start(String::new);
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
     let directory = Directory::new();
     let (linked, program) = (directory.file("libibverbs.so.1"), directory.file(name));
@@ -40,14 +47,15 @@ fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)
     // what it does not define itself of what others define is not the program's matter
     compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
     assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
-    let done = Command::new("timeout")
-        .arg("60")
-        .arg(&program)
+    let running = Command::new(&program)
         .env("LD_LIBRARY_PATH", directory.file(""))
         .env("XDG_RUNTIME_DIR", directory.file(""))
         .envs(variables.iter().copied())
-        .output()
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
+    let done = watchdog::programs::wait_with_output(running, LIMIT);
     assert!(
         done.status.success(),
         "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
@@ -140,6 +148,19 @@ fn threads_are_cancelled_where_they_wait_and_nowhere_else() {
 fn a_child_uses_the_library_whatever_other_threads_did_at_the_fork() {
     if !run_compiled("forks", &[]) {
         println!("no C compiler is installed: nothing can be forked without one");
+    }
+}
+
+#[test]
+fn rsockets() {
+    for variables in [
+        &[][..],
+        &[("ROCE_SOCKETS_ONLY", "1")],
+        &[("ROCE_FAULT", "drop 1%; duplicate 1%; reorder 1%")],
+    ] {
+        if !run_compiled("rsockets", variables) {
+            println!("no C compiler is installed: nothing was run");
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use std::{
     env,
     process::{Command, Stdio},
     thread,
+    time::Duration,
 };
 
 mod calls;
@@ -20,6 +21,9 @@ mod connections;
 mod library;
 mod requests;
 mod rng;
+#[path = "../../../../tests/watchdog/mod.rs"]
+#[allow(dead_code, reason = "the process inside is watched from outside")]
+mod watchdog;
 mod world;
 
 use rng::Rng;
@@ -30,6 +34,8 @@ const INSIDE: &str = "RANDOM_INSIDE";
 /// Calls of each thread for each seed.
 const CALLS: usize = 400;
 const THREADS: u64 = 2;
+/// Time that all of them have together.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// In a process of its own, which says with which seed it ended.
 #[test]
@@ -39,15 +45,16 @@ fn any_calls_leave_everything_whole() {
         return play(&seeds);
     }
     let directory = common::Directory::new();
-    let done = Command::new("timeout")
-        .args(["300", env::current_exe().unwrap().to_str().unwrap()])
+    let running = Command::new(env::current_exe().unwrap())
         .args(["--exact", "any_calls_leave_everything_whole", "--nocapture"])
         .env(SEEDS, &seeds)
         .env(INSIDE, "1")
         .env("XDG_RUNTIME_DIR", directory.file(""))
         .stdout(Stdio::null())
-        .output()
+        .stderr(Stdio::piped())
+        .spawn()
         .unwrap();
+    let done = watchdog::programs::wait_with_output(running, LIMIT);
     let said = String::from_utf8_lossy(&done.stderr);
     let begun = said.lines().rev().find(|line| line.starts_with("seed ")).unwrap_or_default();
     assert!(done.status.success(), "{}, after it began with {begun}:\n{said}", done.status);

@@ -1,0 +1,237 @@
+//! The ladder: two ends, and the packets between them, one line an event, 80 columns.
+
+use std::{env, io::IsTerminal, time::Duration};
+
+/// Columns of a line.
+const WIDTH: usize = 80;
+/// Columns of the time.
+const TIME: usize = 10;
+/// Columns between the lines of the two ends.
+const INNER: usize = WIDTH - TIME - 2;
+
+/// One of the two ends.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Side {
+    Left,
+    Right,
+}
+
+/// How a line stands out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Tone {
+    Plain,
+    /// Something was lost, refused or failed.
+    Bad,
+    /// Something is done again, or slower.
+    Warned,
+    /// What is beside the packets.
+    Faint,
+    Strong,
+}
+
+/// What a line shows.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Event {
+    /// A packet leaves an end: what, and why.
+    Sent(Side, String, String),
+    /// A packet arrives at an end: what, and what becomes of it.
+    Arrived(Side, String, String),
+    /// A packet from an end does not arrive.
+    Lost(Side, String),
+    /// Something that happens at an end.
+    Note(Side, String),
+}
+
+/// Writes lines, in colours if the reader wants them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ladder {
+    colours: bool,
+}
+
+impl Ladder {
+    /// In colours if standard output is a terminal and `NO_COLOR` is not set.
+    pub(crate) fn new() -> Self {
+        let asked = env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+        Self { colours: asked && std::io::stdout().is_terminal() }
+    }
+
+    /// The names of both ends, above their lines.
+    pub(crate) fn heads(&self, left: &str, right: &str) -> String {
+        let gap = WIDTH.saturating_sub(TIME + columns(left) + columns(right)).max(1);
+        let line = format!("{}{left}{}{right}", " ".repeat(TIME), " ".repeat(gap));
+        self.paint(&line, Tone::Strong)
+    }
+
+    /// Text across all columns, in paragraphs.
+    pub(crate) fn prose(&self, text: &str, tone: Tone) -> Vec<String> {
+        wrap(text, WIDTH).iter().map(|line| self.paint(line, tone)).collect()
+    }
+
+    /// The lines of an event.
+    pub(crate) fn event(&self, at: Duration, event: &Event, tone: Tone) -> Vec<String> {
+        let mut lines = Vec::new();
+        let mut push = |inner: (char, String, char)| {
+            let time = if lines.is_empty() { time(at) } else { String::new() };
+            let (left, text, right) = inner;
+            let text = self.paint(&text, tone);
+            lines.push(format!("{time:>9} {left}{text}{right}").trim_end().to_owned());
+        };
+        match event {
+            Event::Note(side, text) => {
+                for line in wrap(text, INNER - 2) {
+                    push(('│', placed(*side, &line), '│'));
+                }
+            }
+            Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost")), '│')),
+            Event::Sent(side, what, why) | Event::Arrived(side, what, why) => {
+                let whole = if why.is_empty() { what.clone() } else { format!("{what} ─ {why}") };
+                let fits = columns(&whole) + 8 <= INNER;
+                let text = if fits { &whole } else { what };
+                push(arrow(event, text));
+                if !fits {
+                    for line in wrap(why, INNER - 2) {
+                        push(('│', placed(*side, &line), '│'));
+                    }
+                }
+            }
+        }
+        lines
+    }
+
+    fn paint(&self, text: &str, tone: Tone) -> String {
+        let code = match tone {
+            Tone::Plain => return text.to_owned(),
+            Tone::Bad => "31",
+            Tone::Warned => "33",
+            Tone::Faint => "2",
+            Tone::Strong => "1",
+        };
+        if self.colours { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() }
+    }
+}
+
+/// A packet's line between the two ends.
+fn arrow(event: &Event, text: &str) -> (char, String, char) {
+    let text = shortened(text, INNER - 8);
+    let fill = INNER - columns(&text);
+    match event {
+        Event::Sent(Side::Left, ..) => ('├', format!("─ {text} {}▶ ", "─".repeat(fill - 5)), '│'),
+        Event::Sent(Side::Right, ..) => ('│', format!(" ◀{} {text} ─", "─".repeat(fill - 5)), '┤'),
+        Event::Arrived(Side::Right, ..) => {
+            let (blank, line) = halves(fill - 4);
+            ('│', format!("{}{} {text} ─▶", " ".repeat(blank), "─".repeat(line)), '┤')
+        }
+        _ => {
+            let (blank, line) = halves(fill - 4);
+            ('├', format!("◀─ {text} {}{}", "─".repeat(line), " ".repeat(blank)), '│')
+        }
+    }
+}
+
+/// A packet that arrives comes out of the middle.
+const fn halves(columns: usize) -> (usize, usize) {
+    (columns - columns / 3, columns / 3)
+}
+
+fn placed(side: Side, text: &str) -> String {
+    match side {
+        Side::Left => format!(" {text:<width$}", width = INNER - 1),
+        Side::Right => format!("{text:>width$} ", width = INNER - 1),
+    }
+}
+
+fn centred(text: &str) -> String {
+    format!("{text:^INNER$}")
+}
+
+fn shortened(text: &str, most: usize) -> String {
+    if columns(text) <= most {
+        return text.to_owned();
+    }
+    text.chars().take(most - 1).chain(['…']).collect()
+}
+
+/// Columns that a text takes: no character here is wider than one.
+fn columns(text: &str) -> usize {
+    text.chars().count()
+}
+
+/// Lines of at most so many columns.
+pub(crate) fn wrap(text: &str, width: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut line = String::new();
+    for word in text.split_whitespace() {
+        if !line.is_empty() && columns(&line) + 1 + columns(word) > width {
+            lines.push(std::mem::take(&mut line));
+        }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
+    }
+    lines.push(line);
+    lines
+}
+
+/// A time in nine columns at most.
+pub(crate) fn time(at: Duration) -> String {
+    let nanos = at.as_nanos() as f64;
+    match nanos {
+        ..1e6 => format!("{:.1} µs", nanos / 1e3),
+        ..1e9 => format!("{:.2} ms", nanos / 1e6),
+        _ => format!("{:.3} s", nanos / 1e9),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLAIN: Ladder = Ladder { colours: false };
+
+    #[test]
+    fn every_line_has_eighty_columns_at_most() {
+        let long =
+            "a reason of so many words that it takes a line of its own, and then another one";
+        for length in [0, 1, 20, 59, 60, 61, 68, 200] {
+            let what = "x".repeat(length);
+            for side in [Side::Left, Side::Right] {
+                for event in [
+                    Event::Sent(side, what.clone(), long.into()),
+                    Event::Arrived(side, what.clone(), "executed".into()),
+                    Event::Note(side, long.into()),
+                ] {
+                    let lines = PLAIN.event(Duration::from_millis(1234), &event, Tone::Bad);
+                    assert!(!lines.is_empty());
+                    for line in lines {
+                        assert_eq!(columns(&line), WIDTH, "{line}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn times_have_nine_columns_at_most() {
+        for nanos in [0, 1, 999, 999_949, 999_999_999, 59_000_000_000] {
+            let text = time(Duration::from_nanos(nanos));
+            assert!(columns(&text) <= 10, "{text}");
+        }
+        assert_eq!(time(Duration::from_nanos(1500)), "1.5 µs");
+        assert_eq!(time(Duration::from_micros(2500)), "2.50 ms");
+    }
+
+    #[test]
+    fn an_arrow_points_to_its_receiver() {
+        let at = Duration::ZERO;
+        let sent = Event::Sent(Side::Left, "SEND".into(), "request 1".into());
+        let line = PLAIN.event(at, &sent, Tone::Plain).remove(0);
+        assert!(
+            line.starts_with("   0.0 µs ├─ SEND ─ request 1 ──") && line.ends_with("─▶ │"),
+            "{line}"
+        );
+        let back = Event::Arrived(Side::Left, "ACK".into(), String::new());
+        let line = PLAIN.event(at, &back, Tone::Plain).remove(0);
+        assert!(line.starts_with("   0.0 µs ├◀─ ACK ──") && line.ends_with(" │"), "{line}");
+    }
+}

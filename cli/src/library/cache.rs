@@ -1,0 +1,52 @@
+//! A directory of the user's that stays from one run to the next.
+
+use std::{
+    fs::{self, DirBuilder},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use roce::environment;
+
+use super::trust::{self, Unfit};
+
+/// What `attempt` makes of the first such directory in which it succeeds: in the user's cache or,
+/// where that cannot be written or executed from, in what the user has for one login.
+///
+/// # Errors
+/// One line that says what to do about the first.
+pub(super) fn first<T>(attempt: impl Fn(&Path) -> Result<T, Unfit>) -> Result<T, String> {
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let places = [cache.map(|cache| (cache, "roce")), runtime()];
+    let mut problem = None;
+    for (place, name) in places.into_iter().flatten() {
+        match own(&place, name).and_then(|directory| attempt(&directory)) {
+            Ok(done) => return Ok(done),
+            Err(unfit) => problem = problem.or(Some(unfit)),
+        }
+    }
+    Err(problem.map_or_else(
+        || "there is no HOME; set XDG_CACHE_HOME to a directory of your own".to_owned(),
+        |unfit| unfit.advice(),
+    ))
+}
+
+fn absolute(variable: &str) -> Option<PathBuf> {
+    environment::value(variable).map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// `XDG_RUNTIME_DIR` is there already, and has `roce` in it for what programs publish.
+fn runtime() -> Option<(PathBuf, &'static str)> {
+    absolute("XDG_RUNTIME_DIR").filter(|path| path.is_dir()).map(|path| (path, "roce-library"))
+}
+
+/// The directory `name` in this one, made where it is missing, by a path without links.
+fn own(place: &Path, name: &str) -> Result<PathBuf, Unfit> {
+    let there = place.ancestors().find(|path| fs::symlink_metadata(path).is_ok());
+    let there = there.unwrap_or(Path::new("/"));
+    // nothing is made where it will not do
+    trust::check(&fs::canonicalize(there).map_err(Unfit::system(there))?)?;
+    let own = place.join(name);
+    DirBuilder::new().recursive(true).mode(0o700).create(&own).map_err(Unfit::system(place))?;
+    fs::canonicalize(&own).map_err(Unfit::system(&own))
+}

@@ -1,0 +1,129 @@
+//! The library inside the tool, and where it is unpacked: dynamic linkers load files.
+
+use std::{
+    fs::{self, DirBuilder},
+    hash::{DefaultHasher, Hash, Hasher},
+    os::unix::fs::DirBuilderExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::{StatVfsMountFlags, statvfs};
+
+use super::{
+    cache,
+    links::{self, NAME},
+    trust::{self, Unfit},
+};
+
+/// The shared object, if the tool was built with one (build.rs).
+const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
+
+pub(super) fn exists() -> bool {
+    CARRIED.is_some()
+}
+
+/// The path of the library in the user's cache, by version and contents. It is written once.
+///
+/// # Errors
+/// One line that says what to do; none if the tool carries no library.
+pub(super) fn unpacked() -> Option<Result<PathBuf, String>> {
+    let library = CARRIED?;
+    let mut hasher = DefaultHasher::new();
+    library.hash(&mut hasher);
+    let name = format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish());
+    let unpacked = cache::first(|place| unpack(library, &place.join(&name)));
+    Some(unpacked.map_err(|problem| format!("cannot unpack the library: {problem}")))
+}
+
+fn unpack(library: &[u8], directory: &Path) -> Result<PathBuf, Unfit> {
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if fs::symlink_metadata(directory).is_err() => {
+            return Err(Unfit::system(directory)(error));
+        }
+        _ => {}
+    }
+    trust::check(directory)?;
+    executable(directory)?;
+    let path = directory.join(NAME);
+    // what has been cut short or changed is written again
+    if !fs::read(&path).is_ok_and(|found| found == library) {
+        links::write(&path, library).map_err(Unfit::system(&path))?;
+    }
+    Ok(path)
+}
+
+/// Files in this directory may be mapped to be executed.
+fn executable(directory: &Path) -> Result<(), Unfit> {
+    let mount = statvfs(directory).map_err(|error| Unfit::system(directory)(error.into()))?;
+    if mount.f_flag.contains(StatVfsMountFlags::NOEXEC) {
+        return Err(Unfit::NoExec(directory.to_owned()));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+
+    /// A directory that nobody else can change, as the user's home.
+    fn own() -> tempfile::TempDir {
+        let root = rustix::process::geteuid().is_root();
+        let place = if root { Path::new("/run") } else { Path::new(env!("CARGO_MANIFEST_DIR")) };
+        tempfile::tempdir_in(place).unwrap()
+    }
+
+    #[test]
+    fn it_is_written_once_and_again_when_it_is_damaged() {
+        let scratch = own();
+        let directory = fs::canonicalize(scratch.path()).unwrap().join("lib");
+        let unpacked = || unpack(b"a library", &directory).ok().unwrap();
+        let inode = |path: &Path| fs::metadata(path).unwrap().ino();
+        let path = unpacked();
+        assert_eq!(
+            (path.file_name().unwrap().to_str(), inode(&path)),
+            (Some(NAME), inode(&unpacked()))
+        );
+        for damaged in ["a lib", "", "another"] {
+            fs::write(&path, damaged).unwrap();
+            assert_eq!(fs::read(unpacked()).unwrap(), b"a library");
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1, "nothing else is left");
+    }
+
+    #[test]
+    fn nothing_is_unpacked_where_others_can_write() {
+        let scratch = own();
+        let directory = fs::canonicalize(scratch.path()).unwrap().join("lib");
+        unpack(b"a library", &directory).ok().unwrap();
+        fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
+        let refused = unpack(b"another", &directory).err().unwrap();
+        assert!(matches!(refused, Unfit::Open(place) if place == directory));
+        assert_eq!(fs::read(directory.join(NAME)).unwrap(), b"a library");
+    }
+
+    #[test]
+    fn a_place_that_is_mounted_noexec_will_not_do() {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap();
+        let mut looked_at = 0;
+        for mount in mounts.lines().filter(|line| !line.contains('\\')) {
+            let fields: Vec<_> = mount.split(' ').collect();
+            // another may be mounted over it
+            let last = mounts.lines().rfind(|line| line.split(' ').nth(1) == Some(fields[1]));
+            if last != Some(mount) || !Path::new(fields[1]).is_dir() {
+                continue;
+            }
+            match executable(Path::new(fields[1])) {
+                Err(Unfit::System(..)) => continue, // one that this user cannot see
+                found => {
+                    let noexec = fields[3].split(',').any(|option| option == "noexec");
+                    assert_eq!(matches!(found, Err(Unfit::NoExec(_))), noexec, "{mount}");
+                }
+            }
+            looked_at += 1;
+        }
+        assert!(looked_at > 0);
+        assert!(Unfit::NoExec("/a".into()).advice().starts_with("/a is mounted noexec"));
+    }
+}

@@ -1,0 +1,13 @@
+//! The library that takes the place of libibverbs and librdmacm: which one it is, and the names by
+//! which programs find it.
+
+mod cache;
+mod carried;
+mod find;
+mod links;
+mod machine;
+mod trust;
+
+pub(crate) use find::find;
+pub(crate) use links::{copy, directory};
+pub(crate) use machine::Machine;

@@ -1,0 +1,30 @@
+//! `roce unpack`: the C library where other things than `roce run` find it.
+
+use std::{collections::BTreeSet, path::PathBuf};
+
+use crate::{failure::Failure, library, output::outln};
+
+/// Print a directory in which the C library has the names of libibverbs and librdmacm.
+///
+/// With that directory in LD_LIBRARY_PATH a program finds roce without `roce run`. With DIR, the
+/// library is copied there with its names: into an image, or a volume that a container shares.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Where to copy the library, instead of the user's cache
+    #[arg(value_name = "DIR")]
+    directory: Option<PathBuf>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let library = library::find(None)?;
+    let directory = match &args.directory {
+        Some(directory) => {
+            let problem = |error| format!("cannot copy to {}: {error}", directory.display());
+            library::copy(&library, directory).map_err(problem)?;
+            std::path::absolute(directory)?
+        }
+        None => library::directory(&library, &BTreeSet::new())?,
+    };
+    outln!("{}", directory.display());
+    Ok(())
+}

@@ -1,0 +1,50 @@
+//! What packages bring beside the tool: completions for shells, and pages of man.
+
+use std::process::{Command, Output};
+
+fn roce(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_roce")).args(arguments).output().unwrap()
+}
+
+/// The names of the commands, from the tool's own help.
+fn commands() -> Vec<String> {
+    let help = String::from_utf8(roce(&["--help"]).stdout).unwrap();
+    let list = help.split("Commands:").nth(1).unwrap().split("\n\n").next().unwrap();
+    let names = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names.filter(|name| !name.is_empty() && *name != "help").map(str::to_owned).collect()
+}
+
+#[test]
+fn every_shell_learns_every_command() {
+    let commands = commands();
+    assert!(commands.len() > 8 && !commands.contains(&"manual".to_owned()), "{commands:?}");
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = roce(&["completions", shell]);
+        assert!(output.status.success(), "{output:?}");
+        let script = String::from_utf8(output.stdout).unwrap();
+        for command in &commands {
+            assert!(script.contains(command.as_str()), "{shell}: {command}");
+        }
+    }
+    let output = roce(&["completions", "csh"]);
+    assert_eq!(output.status.code(), Some(2), "{output:?}");
+}
+
+#[test]
+fn every_command_has_a_page() {
+    let scratch = tempfile::tempdir().unwrap();
+    let pages = scratch.path().join("man1");
+    assert!(roce(&["manual", pages.to_str().unwrap()]).status.success());
+    for command in commands() {
+        let page = std::fs::read_to_string(pages.join(format!("roce-{command}.1"))).unwrap();
+        assert!(page.contains(".SH DESCRIPTION"), "{command}: {page}");
+    }
+    let page = std::fs::read_to_string(pages.join("roce.1")).unwrap();
+    assert!(page.contains("roce\\-run(1)"), "{page}");
+    let output = roce(&["manual", "/proc/nowhere"]);
+    let line = String::from_utf8(output.stderr).unwrap();
+    assert!(
+        line.starts_with("roce: cannot write to /proc/nowhere") && line.lines().count() == 1,
+        "{line}"
+    );
+}

@@ -1,0 +1,71 @@
+//! An engine: the words by which threads tell each other what they do, and a shard under a lock.
+
+use loom::sync::{Mutex, MutexGuard};
+
+use super::{
+    shard::Shard,
+    sleep::{AtomicU64, System},
+};
+use crate::{
+    atomic::{AtomicBool, AtomicU32},
+    clock,
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Progress {
+    Automatic,
+    Manual,
+}
+
+pub(super) struct Engine {
+    shard: Mutex<Shard>,
+    pub(super) system: System,
+    pub(super) activity: AtomicU64,
+    pub(super) idle_polls: AtomicU64,
+    pub(super) drivers: AtomicU32,
+    pub(super) handed_over: AtomicBool,
+    pub(super) sleeps_until: AtomicU64,
+    pub(super) stop: AtomicBool,
+    pub(super) progress: Progress,
+}
+
+impl Engine {
+    pub(super) fn new(shard: Shard, system: System) -> Self {
+        Self {
+            shard: Mutex::new(shard),
+            system,
+            activity: AtomicU64::new(0),
+            idle_polls: AtomicU64::new(0),
+            drivers: AtomicU32::new(0),
+            handed_over: AtomicBool::new(false),
+            sleeps_until: AtomicU64::new(0),
+            stop: AtomicBool::new(false),
+            progress: Progress::Automatic,
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Shard> {
+        self.shard.lock().unwrap()
+    }
+
+    pub(super) fn try_lock(&self) -> Option<MutexGuard<'_, Shard>> {
+        self.shard.try_lock().ok()
+    }
+
+    /// Loom's mutexes are fair enough.
+    pub(super) fn let_others_in(&self) {}
+
+    pub(super) fn serve(&self, shard: &mut Shard) -> usize {
+        let received = shard.receive();
+        shard.serve_timers(clock::now());
+        received
+    }
+
+    /// As the provider's does with the counters.
+    pub(super) fn attend(&self) {
+        let Some(mut shard) = self.try_lock() else { return };
+        if shard.publish_at().is_some_and(|due| due <= clock::now()) {
+            shard.publish();
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What is under an engine's lock: a ring that another process writes, a timer, and counters.
+
+use roce_transport::time::Instant;
+
+use super::sleep::{Omission, System, omits};
+use crate::ring::runs::Link;
+
+pub(super) struct Shard {
+    link: Link,
+    /// Which run is for which thread of the program.
+    awaited: Vec<(u64, usize)>,
+    /// Due now and then, and too late for any thread.
+    pub(super) rare: Option<Instant>,
+    /// A timer, and the thread of the program that it is for.
+    pub(super) timer: Option<(Instant, usize)>,
+    /// Counters to publish, and the thread of the program that reads them.
+    pub(super) counted: Option<(Instant, usize)>,
+    pub(super) told: bool,
+    system: System,
+}
+
+impl Shard {
+    /// `awaited`: which runs are for which threads.
+    pub(super) fn new(link: Link, awaited: Vec<(u64, usize)>, system: System) -> Self {
+        let (rare, timer, counted) = (None, None, None);
+        Self { link, awaited, rare, timer, counted, told: false, system }
+    }
+
+    pub(super) fn receive(&mut self) -> usize {
+        self.system.take_ring_wakeup();
+        let before = self.link.received();
+        self.link.receive(true);
+        let received = before..self.link.received();
+        for &(_, thread) in self.awaited.iter().filter(|(run, _)| received.contains(run)) {
+            self.system.give(thread);
+        }
+        received.count()
+    }
+
+    pub(super) fn serve_timers(&mut self, now: Instant) {
+        if let Some((_, thread)) = self.timer.take_if(|(due, _)| *due <= now) {
+            self.system.give(thread);
+        }
+    }
+
+    pub(super) fn transmit(&mut self, _now: Instant) {}
+
+    pub(super) fn note_hold(&mut self, _now: Instant) {}
+
+    pub(super) fn is_due(&self) -> bool {
+        false
+    }
+
+    pub(super) fn is_lost(&self) -> bool {
+        false
+    }
+
+    pub(super) fn lose(&mut self, _now: Instant) {}
+
+    pub(super) fn deadline(&mut self) -> Option<Instant> {
+        let timer = self.timer.map(|(due, _)| due);
+        timer.into_iter().chain(self.rare).min()
+    }
+
+    pub(super) fn publish_at(&self) -> Option<Instant> {
+        self.counted.map(|(due, _)| due)
+    }
+
+    pub(super) fn publish(&mut self) {
+        self.told = false;
+        if let Some((_, thread)) = self.counted.take() {
+            self.system.give(thread);
+        }
+    }
+
+    pub(super) fn park(&mut self) -> bool {
+        omits(Omission::Park) || self.link.park() || omits(Omission::Look)
+    }
+
+    pub(super) fn unpark(&mut self) {
+        self.link.unpark();
+    }
+}

@@ -1,0 +1,142 @@
+//! Sleeping, and ending a sleep.
+
+use std::{cell::Cell, io, sync::Arc, time::Duration};
+
+use loom::sync::{Condvar, Mutex};
+
+use super::serve::Engine;
+pub(super) use crate::atomic::AtomicU64;
+use crate::clock;
+
+/// A sleep that may be longer than this must be ended by somebody. A shorter one ends by itself, and
+/// may do so at once: a thread that looks again so soon loses nothing.
+const LONG: Duration = Duration::from_secs(1);
+
+/// A step that is left out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Omission {
+    /// The code as it is.
+    #[default]
+    None,
+    /// The background thread is not woken.
+    Wakeup,
+    /// A thread that sleeps does not have the other side wake it.
+    Park,
+    /// It sleeps although something has arrived before it had itself woken.
+    Look,
+}
+
+thread_local! {
+    // loom runs all threads of a model on the thread of the test
+    static OMISSION: Cell<Omission> = const { Cell::new(Omission::None) };
+}
+
+/// Runs a test with one step left out.
+pub fn without(omission: Omission, test: impl FnOnce()) {
+    OMISSION.set(omission);
+    test();
+    OMISSION.set(Omission::None);
+}
+
+pub(super) fn omits(omission: Omission) -> bool {
+    OMISSION.get() == omission
+}
+
+/// Threads: a short sleep ends at any time.
+pub(super) mod thread {
+    pub(in super::super) use loom::thread::yield_now;
+
+    pub(in super::super) fn sleep(_: std::time::Duration) {
+        yield_now();
+    }
+}
+
+/// What the descriptors of an engine and of its program say.
+#[derive(Debug, Default)]
+struct Readable {
+    wakeup: bool,
+    sockets: bool,
+    /// Of each thread of the program.
+    wanted: [bool; 2],
+}
+
+/// The system: descriptors, and threads that sleep until they are readable.
+#[derive(Clone, Debug, Default)]
+pub(super) struct System(Arc<(Mutex<Readable>, Condvar)>);
+
+/// Number of the program's thread that waits.
+pub(super) type Wanted<'a> = &'a usize;
+
+impl System {
+    fn change(&self, change: impl FnOnce(&mut Readable)) {
+        change(&mut self.0.0.lock().unwrap());
+        self.0.1.notify_all();
+    }
+
+    fn wait(&self, is_over: impl Fn(&Readable) -> bool) {
+        let mut readable = self.0.0.lock().unwrap();
+        while !is_over(&readable) {
+            readable = self.0.1.wait(readable).unwrap();
+        }
+    }
+
+    /// The other side of a ring wakes those that sleep on it.
+    pub(super) fn ring_wakeup(&self) {
+        self.change(|readable| readable.sockets = true);
+    }
+
+    /// Takes notice of that.
+    pub(super) fn take_ring_wakeup(&self) {
+        self.0.0.lock().unwrap().sockets = false;
+    }
+
+    /// A thread of the program has what it waits for.
+    pub(super) fn give(&self, number: usize) {
+        self.change(|readable| readable.wanted[number] = true);
+    }
+
+    /// Sleeps in the program's own way until a thread has what it waits for.
+    pub(super) fn wait_for(&self, number: usize) {
+        self.wait(|readable| readable.wanted[number]);
+    }
+
+    pub(super) fn has(&self, number: usize) -> bool {
+        self.0.0.lock().unwrap().wanted[number]
+    }
+}
+
+impl Engine {
+    pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
+        self.sleep_until(timeout, |readable| readable.wakeup || for_packets && readable.sockets);
+        Ok(())
+    }
+
+    pub(super) fn sleep_driving(
+        &self,
+        wanted: Wanted<'_>,
+        timeout: Option<Duration>,
+    ) -> io::Result<()> {
+        self.sleep_until(timeout, |readable| readable.wanted[*wanted] || readable.sockets);
+        Ok(())
+    }
+
+    fn sleep_until(&self, timeout: Option<Duration>, is_over: impl Fn(&Readable) -> bool) {
+        match timeout {
+            Some(short) if short < LONG => {
+                thread::yield_now();
+                clock::pass(short);
+            }
+            _ => self.system.wait(is_over),
+        }
+    }
+
+    pub(super) fn wake_background(&self) {
+        if !omits(Omission::Wakeup) {
+            self.system.change(|readable| readable.wakeup = true);
+        }
+    }
+
+    pub(super) fn clear_wakeup(&self) {
+        self.system.0.0.lock().unwrap().wakeup = false;
+    }
+}

@@ -1,0 +1,122 @@
+//! Threads of a program beside the background thread, and what none of them may sleep through.
+
+use std::{sync::Arc, time::Duration};
+
+use loom::thread;
+
+use super::{serve::Engine, shard::Shard, sleep::System};
+use crate::{check, clock, ring::runs};
+
+/// Time after which a timer is due: a sleep of no more ends by itself.
+const SOON: Duration = Duration::from_millis(1);
+/// Time after which a timer is due that no thread waits for.
+const LATE: Duration = Duration::from_secs(3600);
+
+/// Runs a program beside the background thread, and beside another process that sends so many runs,
+/// of which the last ones are for threads of the program: the first of them for the first thread.
+fn run(preemptions: usize, sent: u64, late: bool, program: fn(&Arc<Engine>)) {
+    check(preemptions, move || {
+        clock::begin();
+        let (sender, link) = runs::link();
+        let system = System::default();
+        let awaited: Vec<_> = (0..sent).rev().zip((0..2).rev()).collect();
+        let mut shard = Shard::new(link, awaited, system.clone());
+        shard.rare = late.then(|| clock::now().plus(LATE));
+        let engine = Arc::new(Engine::new(shard, system.clone()));
+        let background = {
+            let engine = engine.clone();
+            thread::spawn(move || engine.serve_until_stopped())
+        };
+        let other = (sent > 0).then(|| {
+            thread::spawn(move || {
+                sender.send(sent, || system.ring_wakeup());
+            })
+        });
+        program(&engine);
+        engine.stop_background();
+        background.join().unwrap();
+        other.into_iter().for_each(|other| other.join().unwrap());
+    });
+}
+
+/// A program that does nothing more once it has polled: what arrives is served.
+pub fn requests_are_served_beside_a_program_that_sleeps() {
+    run(2, 2, false, |engine| {
+        engine.progress();
+        engine.system.wait_for(1);
+    });
+}
+
+/// A thread sets a timer, and sleeps: it fires in time, whether the background thread would sleep
+/// for ever or until a later one.
+pub fn a_timer_fires() {
+    for late in [false, true] {
+        run(3, 0, late, |engine| {
+            engine.command_shard(|shard, now| shard.timer = Some((now.plus(SOON), 0)));
+            engine.system.wait_for(0);
+        });
+    }
+}
+
+/// What is counted is published, though a thread has polled meanwhile.
+pub fn counters_are_published() {
+    run(2, 0, false, |engine| {
+        engine.command_shard(|shard, now| shard.counted = Some((now.plus(SOON), 0)));
+        engine.progress();
+        engine.system.wait_for(0);
+    });
+}
+
+/// A thread waits on the sockets itself until it has what it waits for.
+pub fn a_thread_that_waits_on_the_sockets_is_woken() {
+    run(2, 1, false, |engine| wait(engine, 1));
+}
+
+/// A thread waits on the sockets itself, and then does nothing more: what arrives later is served.
+pub fn requests_are_served_after_a_thread_that_waited() {
+    run(2, 2, false, |engine| {
+        wait(engine, 0);
+        engine.system.wait_for(1);
+    });
+}
+
+/// Two threads wait on the sockets, each for something of its own: what one takes may be the
+/// other's.
+pub fn two_threads_that_wait_on_the_sockets_are_woken() {
+    run(1, 2, false, |engine| {
+        let other = engine.clone();
+        let other = thread::spawn(move || wait(&other, 0));
+        wait(engine, 1);
+        other.join().unwrap();
+    });
+}
+
+/// As a completion channel does.
+fn wait(engine: &Engine, number: usize) {
+    loop {
+        if engine.system.has(number) {
+            return;
+        }
+        engine.progress();
+        if engine.system.has(number) {
+            return;
+        }
+        engine.drive(&number, None).unwrap();
+    }
+}
+
+/// A thread sleeps in its own way, on a descriptor that the background thread makes readable: it
+/// arms its queue, polls once more, and sleeps.
+pub fn a_thread_with_an_event_loop_is_woken() {
+    run(2, 1, false, |engine| {
+        engine.progress();
+        engine.hand_over();
+        engine.progress();
+        engine.system.wait_for(1);
+    });
+}
+
+/// The background thread ends, whatever it does when it is told to.
+pub fn the_background_thread_ends() {
+    run(3, 0, true, |engine| engine.progress());
+}

@@ -1,0 +1,88 @@
+//! What holds for the sleep of an engine's threads, and what would not if a step was left out.
+
+use roce_models::engine::{
+    Omission,
+    threads::{
+        a_thread_that_waits_on_the_sockets_is_woken, a_thread_with_an_event_loop_is_woken,
+        a_timer_fires, counters_are_published, requests_are_served_after_a_thread_that_waited,
+        requests_are_served_beside_a_program_that_sleeps, the_background_thread_ends,
+        two_threads_that_wait_on_the_sockets_are_woken,
+    },
+    without,
+};
+
+#[test]
+fn a_request_is_not_slept_through() {
+    requests_are_served_beside_a_program_that_sleeps();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_request_needs_a_ring_that_wakes() {
+    without(Omission::Park, requests_are_served_beside_a_program_that_sleeps);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_request_needs_a_last_look() {
+    without(Omission::Look, requests_are_served_beside_a_program_that_sleeps);
+}
+
+#[test]
+fn a_timer_is_not_slept_through() {
+    a_timer_fires();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_timer_needs_a_wakeup() {
+    without(Omission::Wakeup, a_timer_fires);
+}
+
+#[test]
+fn counters_are_not_forgotten() {
+    counters_are_published();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn counters_need_a_wakeup() {
+    without(Omission::Wakeup, counters_are_published);
+}
+
+#[test]
+fn a_waiting_thread_is_woken() {
+    a_thread_that_waits_on_the_sockets_is_woken();
+}
+
+#[test]
+fn a_thread_that_has_waited_leaves_the_sockets() {
+    requests_are_served_after_a_thread_that_waited();
+}
+
+#[test]
+fn waiting_threads_are_woken_whoever_takes_their_runs() {
+    two_threads_that_wait_on_the_sockets_are_woken();
+}
+
+#[test]
+fn an_event_loop_is_woken() {
+    a_thread_with_an_event_loop_is_woken();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn an_event_loop_needs_a_ring_that_wakes() {
+    without(Omission::Park, a_thread_with_an_event_loop_is_woken);
+}
+
+#[test]
+fn a_background_thread_ends() {
+    the_background_thread_ends();
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_background_thread_ends_when_it_is_woken() {
+    without(Omission::Wakeup, the_background_thread_ends);
+}

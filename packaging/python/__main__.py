@@ -1,0 +1,8 @@
+"""The tool, in the place of this interpreter."""
+
+import os
+import sys
+
+import roce
+
+os.execv(roce.command(), ["roce", *sys.argv[1:]])

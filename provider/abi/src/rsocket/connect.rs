@@ -1,0 +1,160 @@
+//! Addresses of rsockets, and connecting.
+
+use std::{
+    ffi::c_int,
+    net::{IpAddr, SocketAddr},
+};
+
+use libc::{AF_INET6, sockaddr, socklen_t};
+use roce_provider::calls::Call;
+
+use super::{
+    table::{self, Entry},
+    wait::{Patience, until},
+};
+use crate::{
+    cm::address,
+    errno::{self, Errno, Result},
+    export::export,
+};
+
+/// An address that a program gives, with those of IPv4 inside IPv6 as what they are.
+unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
+    if at.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    let family_only = size_of::<libc::sa_family_t>();
+    if (length as usize) < family_only {
+        return Err(Errno::INVAL);
+    }
+    let needed = match (*at).sa_family.into() {
+        libc::AF_INET => size_of::<libc::sockaddr_in>(),
+        AF_INET6 => size_of::<libc::sockaddr_in6>(),
+        _ => return Err(Errno(libc::EAFNOSUPPORT)),
+    };
+    if (length as usize) < needed {
+        return Err(Errno::INVAL);
+    }
+    let mut address = address::read(at)?;
+    if let IpAddr::V6(v6) = address.ip()
+        && let Some(v4) = v6.to_ipv4_mapped()
+    {
+        address.set_ip(v4.into());
+    }
+    Ok(address)
+}
+
+/// Writes an address as far as there is room, and how long it is.
+unsafe fn give(entry: &Entry, mut address: SocketAddr, to: *mut sockaddr, length: *mut socklen_t) {
+    if to.is_null() || length.is_null() {
+        return;
+    }
+    if entry.family == AF_INET6
+        && let IpAddr::V4(v4) = address.ip()
+    {
+        address.set_ip(v4.to_ipv6_mapped().into());
+    }
+    let (storage, size) = address::write(address);
+    let room = (*length as usize).min(size);
+    std::ptr::copy_nonoverlapping((&raw const storage).cast::<u8>(), to.cast::<u8>(), room);
+    *length = size as socklen_t;
+}
+
+unsafe extern "C" fn rbind(number: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    let _call = Call::begin();
+    let bind = || -> Result<()> {
+        let entry = table::find(number)?;
+        Ok(entry.socket.bind(given(address, length)?)?)
+    };
+    errno::minus_one(bind())
+}
+
+unsafe extern "C" fn rlisten(number: c_int, backlog: c_int) -> c_int {
+    let _call = Call::begin();
+    let listen = || -> Result<()> {
+        Ok(table::find(number)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
+    };
+    errno::minus_one(listen())
+}
+
+unsafe extern "C-unwind" fn raccept(
+    number: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    errno::value(until(number, Patience::Receiving, |entry| {
+        let accepted = entry.accepted(entry.socket.accept()?);
+        if let Ok(peer) = accepted.socket.peer_addr() {
+            give(&accepted, peer, address, length);
+        }
+        Ok(table::add(accepted))
+    }))
+}
+
+unsafe extern "C-unwind" fn rconnect(
+    number: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
+    let mut begun = false;
+    let connected = until(number, Patience::Sending, |entry| {
+        let result = if begun {
+            entry.socket.connected()
+        } else {
+            entry.socket.connect(given(address, length)?)
+        };
+        match result {
+            Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => Err(Errno(libc::EINPROGRESS)),
+            Err(rustix::io::Errno::INPROGRESS) => {
+                begun = true;
+                Err(Errno(libc::EAGAIN))
+            }
+            Err(rustix::io::Errno::ALREADY) if begun => Err(Errno(libc::EAGAIN)),
+            other => Ok(other?),
+        }
+    });
+    // it goes on, but this call has waited long enough
+    let late = begun && connected == Err(Errno(libc::EAGAIN));
+    errno::minus_one(if late { Err(Errno(libc::EINPROGRESS)) } else { connected })
+}
+
+/// Writes the peer's address.
+pub(super) unsafe fn give_peer(
+    number: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> Result<()> {
+    let entry = table::find(number)?;
+    give(&entry, entry.socket.peer_addr()?, address, length);
+    Ok(())
+}
+
+unsafe extern "C" fn rgetpeername(
+    number: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    let _call = Call::begin();
+    errno::minus_one(give_peer(number, address, length))
+}
+
+unsafe extern "C" fn rgetsockname(
+    number: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    let _call = Call::begin();
+    let own = || -> Result<()> {
+        let entry = table::find(number)?;
+        let any: IpAddr = match entry.family {
+            AF_INET6 => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let own = entry.socket.local_addr().unwrap_or_else(|| SocketAddr::new(any, 0));
+        give(&entry, own, address, length);
+        Ok(())
+    };
+    errno::minus_one(own())
+}
+
+export!(rbind, rlisten, raccept, rconnect, rgetpeername, rgetsockname);

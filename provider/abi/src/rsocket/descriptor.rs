@@ -1,0 +1,66 @@
+//! Making rsockets, and what `fcntl` does with descriptors.
+
+use std::{
+    ffi::{c_int, c_uint},
+    sync::atomic::Ordering,
+};
+
+use roce_provider::{calls::Call, rsocket::Socket};
+
+use super::table::{self, Entry};
+use crate::{
+    cm,
+    errno::{self, Errno, Result},
+    export::export,
+};
+
+/// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` and `EPROTONOSUPPORT` as for `socket`.
+fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
+    if domain != libc::AF_INET && domain != libc::AF_INET6 {
+        return Err(Errno(libc::EAFNOSUPPORT));
+    }
+    match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+        libc::SOCK_STREAM => {}
+        libc::SOCK_DGRAM => return Err(Errno::NOTSUPP),
+        _ => return Err(Errno(libc::ESOCKTNOSUPPORT)),
+    }
+    if protocol != 0 && protocol != libc::IPPROTO_TCP {
+        return Err(Errno(libc::EPROTONOSUPPORT));
+    }
+    cm::prepare();
+    Ok(table::add(Entry::new(Socket::stream()?, domain, kind & libc::SOCK_NONBLOCK != 0)))
+}
+
+unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let _call = Call::begin();
+    errno::value(create(domain, kind, protocol))
+}
+
+fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
+    let entry = table::find(number)?;
+    match command {
+        libc::F_GETFL => {
+            let flags = if entry.waits() { 0 } else { libc::O_NONBLOCK };
+            Ok(libc::O_RDWR | flags)
+        }
+        libc::F_SETFL => {
+            let nonblocking = argument.cast_signed() & libc::O_NONBLOCK != 0;
+            entry.nonblocking.store(nonblocking, Ordering::Relaxed);
+            Ok(0)
+        }
+        // SAFETY: A descriptor of ours; neither looks at memory.
+        libc::F_GETFD | libc::F_SETFD => match unsafe { libc::fcntl(number, command, argument) } {
+            -1 => Err(Errno::last()),
+            flags => Ok(flags),
+        },
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// Variadic in C, where a third argument is passed as one that is named.
+unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_uint) -> c_int {
+    let _call = Call::begin();
+    errno::value(control(number, command, argument))
+}
+
+export!(rsocket, rfcntl);

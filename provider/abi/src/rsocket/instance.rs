@@ -1,0 +1,226 @@
+//! Waiting for many descriptors by an instance of its own, as with `epoll`. The kernel's `epoll`
+//! waits for those that are no rsockets.
+
+use std::{collections::BTreeMap, ffi::c_int, time::Duration};
+
+use libc::epoll_event;
+use roce_provider::{
+    calls::Call,
+    rsocket::{Deadline, polling_time, wakeup_descriptor},
+};
+
+use super::{poll, table};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    sync::Mutex,
+    wait::{may_end_here, milliseconds, wait_for},
+};
+
+/// Instances by their descriptors, which are those of `epoll`, each with its rsockets.
+static INSTANCES: Mutex<BTreeMap<c_int, BTreeMap<c_int, Watched>>> = Mutex::new(BTreeMap::new());
+
+struct Watched {
+    events: u32,
+    data: u64,
+    /// The rsocket's number of news when it was reported last.
+    reported: Option<u64>,
+}
+
+/// Reported whether they are wanted or not.
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP).cast_unsigned();
+const EDGE: u32 = libc::EPOLLET.cast_unsigned();
+const ONCE: u32 = libc::EPOLLONESHOT.cast_unsigned();
+
+impl Watched {
+    /// What is to be reported of an rsocket.
+    fn look(&mut self, number: c_int) -> Option<epoll_event> {
+        let entry = table::find(number).ok()?;
+        // numbers of `poll` and `epoll` are the same ones
+        let ready = poll::events(entry.socket.readiness().ok()?).cast_unsigned();
+        let found = u32::from(ready) & (self.events | ALWAYS);
+        let news = entry.socket.news();
+        if found == 0 || self.events == 0 || self.events & EDGE != 0 && self.reported == Some(news)
+        {
+            return None;
+        }
+        self.reported = Some(news);
+        if self.events & ONCE != 0 {
+            self.events = 0;
+        }
+        Some(epoll_event { events: found, u64: self.data })
+    }
+}
+
+/// Of the flags of a descriptor, those that `epoll` has no use for do nothing.
+unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
+    let _call = Call::begin();
+    let epoll = libc::epoll_create1(flags & libc::EPOLL_CLOEXEC);
+    if epoll >= 0 {
+        INSTANCES.lock().insert(epoll, BTreeMap::new());
+    }
+    epoll
+}
+
+fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>) -> Result<()> {
+    let mut instances = INSTANCES.lock();
+    let watched = instances.get_mut(&instance).ok_or(Errno::INVAL)?;
+    let known = watched.contains_key(&number);
+    match (op, known, event) {
+        (libc::EPOLL_CTL_ADD, true, _) => Err(Errno(libc::EEXIST)),
+        (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, false, _) => Err(Errno(libc::ENOENT)),
+        (libc::EPOLL_CTL_DEL, true, _) => {
+            watched.remove(&number);
+            Ok(())
+        }
+        (
+            libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD,
+            _,
+            Some(&epoll_event { events, u64: data }),
+        ) => {
+            watched.insert(number, Watched { events, data, reported: None });
+            Ok(())
+        }
+        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(Errno(libc::EFAULT)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+unsafe extern "C" fn repoll_ctl(
+    instance: c_int,
+    op: c_int,
+    descriptor: c_int,
+    event: *mut epoll_event,
+) -> c_int {
+    let _call = Call::begin();
+    if table::is_one(descriptor) {
+        return errno::minus_one(watch(instance, op, descriptor, event.as_ref()));
+    }
+    libc::epoll_ctl(instance, op, descriptor, event)
+}
+
+/// What is ready now, at most so much.
+unsafe fn look(instance: c_int, events: *mut epoll_event, most: usize) -> Result<usize> {
+    let mut count = 0;
+    if let Some(watched) = INSTANCES.lock().get_mut(&instance) {
+        watched.retain(|number, _| table::is_one(*number)); // the others were closed
+        for (number, one) in watched.iter_mut() {
+            if count == most {
+                break;
+            }
+            if let Some(event) = one.look(*number) {
+                *events.add(count) = event;
+                count += 1;
+            }
+        }
+    }
+    if count < most {
+        let rest = c_int::try_from(most - count).unwrap_or(c_int::MAX);
+        let found = libc::epoll_wait(instance, events.add(count), rest, 0);
+        count += usize::try_from(found).map_err(|_| Errno::last())?;
+    }
+    Ok(count)
+}
+
+/// The rsockets of an instance.
+fn rsockets(instance: c_int) -> Vec<c_int> {
+    INSTANCES
+        .lock()
+        .get(&instance)
+        .map_or_else(Vec::new, |watched| watched.keys().copied().collect())
+}
+
+/// Starts to wait for them, and lists what to sleep on.
+fn prepare(instance: c_int) -> Result<(*mut libc::pollfd, std::ffi::c_ulong)> {
+    let numbers = rsockets(instance);
+    let own = wakeup_descriptor()?;
+    numbers
+        .iter()
+        .filter_map(|number| table::find(*number).ok())
+        .try_for_each(|entry| entry.socket.prepare_to_wait())?;
+    Ok(poll::slept_on([own, instance].into_iter().chain(numbers).map(poll::wanted)))
+}
+
+unsafe fn wait(
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> Result<c_int> {
+    may_end_here();
+    let most = usize::try_from(most).ok().filter(|most| *most > 0).ok_or(Errno::INVAL)?;
+    let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
+    let polling = Deadline::after(Some(polling_time()));
+    let mut list = None;
+    loop {
+        let sleep = {
+            let _call = Call::begin();
+            let count = look(instance, events, most)?;
+            if count > 0 || end.is_over() {
+                return Ok(count as c_int);
+            }
+            let sleep = list.take();
+            if sleep.is_none() && polling.is_over() {
+                list = Some(prepare(instance)?);
+            }
+            sleep
+        };
+        if let Some((list, length)) = sleep
+            && wait_for(list, length, milliseconds(end.left())) < 0
+        {
+            return Err(Errno::last());
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn repoll_wait(
+    instance: c_int,
+    events: *mut epoll_event,
+    most: c_int,
+    timeout: c_int,
+) -> c_int {
+    errno::value(wait(instance, events, most, timeout))
+}
+
+/// Closes an instance. `EBADF` for another descriptor.
+pub(super) fn close(instance: c_int) -> c_int {
+    let _call = Call::begin();
+    if INSTANCES.lock().remove(&instance).is_some() {
+        // SAFETY: `repoll_create` has made it.
+        unsafe { libc::close(instance) }
+    } else {
+        errno::minus_one(Err(Errno(libc::EBADF)))
+    }
+}
+
+export!(repoll_create, repoll_ctl, repoll_wait);
+
+#[cfg(test)]
+mod tests {
+    use std::{io::Write as _, os::fd::AsRawFd};
+
+    use super::*;
+    use crate::testing::errno;
+
+    #[test]
+    fn descriptors_are_waited_for_until_the_instance_is_closed() {
+        let (reader, mut writer) = std::io::pipe().unwrap();
+        let nothing = epoll_event { events: 0, u64: 0 };
+        // SAFETY: Descriptors and places of our own.
+        unsafe {
+            let epoll = repoll_create(libc::O_CLOEXEC | libc::O_NONBLOCK);
+            let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: 77 };
+            let added = repoll_ctl(epoll, libc::EPOLL_CTL_ADD, reader.as_raw_fd(), &raw mut event);
+            assert_eq!(added, 0);
+            let mut found = [nothing; 2];
+            assert_eq!(repoll_wait(epoll, found.as_mut_ptr(), 2, 0), 0);
+            writer.write_all(b"x").unwrap();
+            assert_eq!(repoll_wait(epoll, found.as_mut_ptr(), 2, -1), 1);
+            assert_eq!({ found[0].u64 }, 77);
+
+            assert_eq!((close(reader.as_raw_fd()), errno()), (-1, libc::EBADF));
+            assert_eq!(close(epoll), 0);
+            assert_eq!((close(epoll), errno()), (-1, libc::EBADF));
+        }
+    }
+}

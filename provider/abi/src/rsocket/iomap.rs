@@ -1,0 +1,93 @@
+//! Mapping memory for the peer, and writing to what it has mapped.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, off_t};
+use roce_provider::transport::mem::Access;
+
+use super::{
+    iovec::Cursor,
+    wait::{Patience, until},
+};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+};
+
+/// The offset under which the memory is mapped: its address, where the program does not choose one.
+unsafe fn map(
+    number: c_int,
+    at: *mut c_void,
+    length: usize,
+    prot: c_int,
+    offset: off_t,
+) -> Result<off_t> {
+    if length == 0 || prot & !libc::PROT_WRITE != 0 || offset < -1 {
+        return Err(Errno::INVAL);
+    }
+    let offset = if offset == -1 { at.addr() as off_t } else { offset };
+    let is_remote = prot & libc::PROT_WRITE != 0;
+    let rights =
+        if is_remote { Access::LOCAL_WRITE | Access::REMOTE_WRITE } else { Access::empty() };
+    until(number, Patience::AtMost(None), |entry| {
+        let domain = entry.socket.domain()?;
+        let region = domain.register_raw(at.cast(), length, at.addr() as u64, rights)?;
+        entry.socket.map(&region, at.addr(), is_remote.then_some(offset.cast_unsigned()))?;
+        Ok(offset)
+    })
+}
+
+unsafe extern "C-unwind" fn riomap(
+    number: c_int,
+    at: *mut c_void,
+    length: usize,
+    prot: c_int,
+    _flags: c_int,
+    offset: off_t,
+) -> off_t {
+    errno::value(map(number, at, length, prot, offset))
+}
+
+unsafe extern "C-unwind" fn riounmap(number: c_int, at: *mut c_void, length: usize) -> c_int {
+    errno::minus_one(until(number, Patience::AtMost(None), |entry| {
+        Ok(entry.socket.unmap(at.addr(), length)?)
+    }))
+}
+
+unsafe fn write(
+    number: c_int,
+    at: *const c_void,
+    length: usize,
+    offset: off_t,
+    flags: c_int,
+) -> Result<isize> {
+    let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
+    let (mut cursor, bytes) = Cursor::new(&raw const piece, 1)?;
+    let start = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let mut written = 0;
+    let result = until(number, Patience::Sending.with(flags), |entry| {
+        let mut next = cursor;
+        let to = start.wrapping_add(written as u64);
+        let done = entry.socket.write_mapped(bytes - written, to, &mut |to| next.read(to))?;
+        cursor.skip(done);
+        written += done;
+        if written == bytes { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
+    });
+    match result {
+        Err(error) if written == 0 => Err(error),
+        _ => Ok(written.cast_signed()),
+    }
+}
+
+/// In C it gives a `size_t`, all of whose bits are set for an error.
+unsafe extern "C-unwind" fn riowrite(
+    number: c_int,
+    at: *const c_void,
+    length: usize,
+    offset: off_t,
+    flags: c_int,
+) -> isize {
+    errno::value(write(number, at, length, offset, flags))
+}
+
+export!(riomap, riounmap, riowrite);

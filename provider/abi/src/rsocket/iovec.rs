@@ -1,0 +1,128 @@
+//! Bytes of a program that lie in several pieces.
+
+use libc::{c_int, iovec};
+use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFault};
+
+use crate::errno::{Errno, Result};
+
+/// A place in a list of pieces, which moves on with what is copied.
+#[derive(Clone, Copy)]
+pub(super) struct Cursor {
+    pieces: *const iovec,
+    number: usize,
+    /// In the first piece.
+    offset: usize,
+}
+
+impl Cursor {
+    /// The start of a list, which the program leaves as it is; and its bytes.
+    ///
+    /// # Safety
+    /// There are so many pieces.
+    pub(super) unsafe fn new(pieces: *const iovec, number: usize) -> Result<(Self, usize)> {
+        let mut bytes = 0_usize;
+        for index in 0..number {
+            let length = (*pieces.add(index)).iov_len;
+            bytes = bytes
+                .checked_add(length)
+                .filter(|sum| *sum <= isize::MAX as usize)
+                .ok_or(Errno::INVAL)?;
+        }
+        Ok((Self { pieces, number, offset: 0 }, bytes))
+    }
+
+    /// The number of pieces that a program gives.
+    pub(super) fn number(number: c_int) -> Result<usize> {
+        usize::try_from(number).ok().filter(|number| *number <= 1024).ok_or(Errno::INVAL)
+    }
+
+    /// The next bytes that lie together, `most` of them: they are passed to `copy`.
+    unsafe fn step(
+        &mut self,
+        most: usize,
+        copy: impl FnOnce(*mut u8, usize) -> Result<(), MemoryFault>,
+    ) -> Result<usize, MemoryFault> {
+        while self.number > 0 {
+            let piece = *self.pieces;
+            let here = most.min(piece.iov_len - self.offset);
+            if here > 0 {
+                copy(piece.iov_base.cast::<u8>().wrapping_add(self.offset), here)?;
+                self.offset += here;
+                return Ok(here);
+            }
+            (self.pieces, self.number, self.offset) = (self.pieces.add(1), self.number - 1, 0);
+        }
+        Err(MemoryFault)
+    }
+
+    /// Passes over bytes that were copied by another one.
+    ///
+    /// # Safety
+    /// The list is as it was.
+    pub(super) unsafe fn skip(&mut self, bytes: usize) {
+        let mut done = 0;
+        while done < bytes {
+            // there are as many
+            let Ok(here) = self.step(bytes - done, |_, _| Ok(())) else { break };
+            done += here;
+        }
+    }
+
+    /// Copies the next bytes of the program's.
+    ///
+    /// # Safety
+    /// They may be read.
+    pub(super) unsafe fn read(&mut self, to: &mut [u8]) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        while done < to.len() {
+            let rest = &mut to[done..];
+            done += self.step(rest.len(), |from, bytes| {
+                copy_from_program(from, rest.as_mut_ptr(), bytes)
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Copies to the next bytes of the program's.
+    ///
+    /// # Safety
+    /// They may be written.
+    pub(super) unsafe fn write(&mut self, from: &[u8]) -> Result<(), MemoryFault> {
+        let mut done = 0;
+        while done < from.len() {
+            let rest = &from[done..];
+            done += self.step(rest.len(), |to, bytes| copy_to_program(to, &rest[..bytes]))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_are_passed_over_whole_and_in_part() {
+        let (mut first, mut last) = (*b"abc", *b"defg");
+        let piece =
+            |bytes: &mut [u8]| iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
+        let pieces = [piece(&mut first), piece(&mut []), piece(&mut last)];
+        // SAFETY: Memory of the test.
+        unsafe {
+            let (mut cursor, bytes) = Cursor::new(pieces.as_ptr(), 3).unwrap();
+            assert_eq!(bytes, 7);
+            let mut copied = [0; 5];
+            cursor.read(&mut copied).unwrap();
+            assert_eq!(copied, *b"abcde");
+            assert_eq!(cursor.read(&mut copied), Err(MemoryFault), "there are only two more");
+
+            let (mut cursor, _) = Cursor::new(pieces.as_ptr(), 3).unwrap();
+            cursor.write(b"12345").unwrap();
+        }
+        assert_eq!((&first, &last), (b"123", b"45fg"));
+        let huge = [iovec { iov_base: std::ptr::null_mut(), iov_len: usize::MAX }; 2];
+        // SAFETY: Nothing is read there.
+        assert!(unsafe { Cursor::new(huge.as_ptr(), 2) }.is_err());
+        assert!(Cursor::number(-1).is_err() && Cursor::number(1025).is_err());
+    }
+}

@@ -1,0 +1,201 @@
+//! Options of rsockets.
+
+use std::{
+    ffi::{c_int, c_void},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Duration,
+};
+
+use libc::{linger, socklen_t, timeval};
+use roce_provider::{calls::Call, rsocket::Settings};
+
+use super::table::{self, Entry, Limit};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+};
+
+/// Level of the options of queues, and those.
+const SOL_RDMA: c_int = 0x10000;
+const RDMA_SQSIZE: c_int = 0;
+const RDMA_RQSIZE: c_int = 1;
+const RDMA_INLINE: c_int = 2;
+const RDMA_IOMAPSIZE: c_int = 3;
+
+const RELAXED: Ordering = Ordering::Relaxed;
+
+/// A value that a program gives.
+unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
+    if at.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    if (length as usize) < size_of::<T>() {
+        return Err(Errno::INVAL);
+    }
+    Ok(at.cast::<T>().read_unaligned())
+}
+
+/// One of `SO_RCVTIMEO` and its like.
+unsafe fn set_limit(limit: &Limit, at: *const c_void, length: socklen_t) -> Result<()> {
+    let timeval { tv_sec, tv_usec } = given(at, length)?;
+    let microseconds = u64::try_from(tv_usec).ok().filter(|microseconds| *microseconds < 1_000_000);
+    let microseconds = microseconds.ok_or(Errno(libc::EDOM))?;
+    // a negative time is none, as for the kernel
+    let seconds = u64::try_from(tv_sec).unwrap_or_default();
+    limit.set(Duration::from_secs(seconds) + Duration::from_micros(microseconds));
+    Ok(())
+}
+
+unsafe fn set(
+    entry: &Entry,
+    level: c_int,
+    name: c_int,
+    at: *const c_void,
+    length: socklen_t,
+) -> Result<()> {
+    let socket = &entry.socket;
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let linger { l_onoff, l_linger } = given(at, length)?;
+            entry.linger.0.store(l_onoff != 0, RELAXED);
+            entry.linger.1.store(u32::try_from(l_linger).unwrap_or_default(), RELAXED);
+            return Ok(());
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => {
+            return set_limit(&entry.receive_limit, at, length);
+        }
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return set_limit(&entry.send_limit, at, length),
+        _ => {}
+    }
+    let value: c_int = given(at, length)?;
+    let (flag, number) = (value != 0, u32::try_from(value).map_err(|_| Errno::INVAL));
+    let size = |set: fn(&mut Settings, u32)| {
+        let number = number?;
+        socket.change_settings(|settings| set(settings, number));
+        Ok(())
+    };
+    let keep = |place: &AtomicBool| {
+        place.store(flag, RELAXED);
+        Ok(())
+    };
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => size(Settings::set_send_buffer),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => size(Settings::set_receive_buffer),
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => Ok(socket.set_reuse_addr(flag)?),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => keep(&entry.keepalive.0),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => keep(&entry.oob_inline),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => keep(&entry.no_delay),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
+            let seconds = number?.clamp(1, 32_767);
+            entry.keepalive.1.store(seconds, RELAXED);
+            Ok(())
+        }
+        // the adapter repeats and counts by itself; what it sends at once is the path's affair
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_MAXSEG) => {
+            number.map(drop)
+        }
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(socket.set_v6_only(flag)?),
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            socket.set_tos(u8::try_from(value).map_err(|_| Errno::INVAL)?);
+            Ok(())
+        }
+        (SOL_RDMA, RDMA_SQSIZE) => size(Settings::set_send_queue),
+        (SOL_RDMA, RDMA_RQSIZE) => size(Settings::set_receive_queue),
+        (SOL_RDMA, RDMA_INLINE) => size(Settings::set_inline),
+        (SOL_RDMA, RDMA_IOMAPSIZE) => size(Settings::set_mappings),
+        _ => Err(Errno::NOTSUPP),
+    }
+}
+
+unsafe extern "C" fn rsetsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    at: *const c_void,
+    length: socklen_t,
+) -> c_int {
+    let _call = Call::begin();
+    errno::minus_one(table::find(number).and_then(|entry| set(&entry, level, name, at, length)))
+}
+
+/// Gives a value, cut to the room that there is.
+unsafe fn give<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
+    if at.is_null() || length.is_null() {
+        return Err(Errno(libc::EFAULT));
+    }
+    let room = (*length as usize).min(size_of::<T>());
+    std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), at.cast(), room);
+    *length = room as socklen_t;
+    Ok(())
+}
+
+fn time(limit: &Limit) -> timeval {
+    let time = limit.get().unwrap_or_default();
+    timeval { tv_sec: time.as_secs() as _, tv_usec: time.subsec_micros().into() }
+}
+
+fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
+    let socket = &entry.socket;
+    let settings = socket.settings();
+    let number = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_ERROR) => {
+            return Ok(socket.take_error()?.map_or(0, rustix::io::Errno::raw_os_error));
+        }
+        (libc::SOL_SOCKET, libc::SO_TYPE) => return Ok(libc::SOCK_STREAM),
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => return Ok(entry.family),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => return Ok(libc::IPPROTO_TCP),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listening().into(),
+        (libc::SOL_SOCKET, libc::SO_SNDBUF) => settings.send_buffer(),
+        (libc::SOL_SOCKET, libc::SO_RCVBUF) => settings.receive_buffer(),
+        (libc::SOL_SOCKET, libc::SO_REUSEADDR) => socket.reuse_addr().into(),
+        (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => entry.keepalive.0.load(RELAXED).into(),
+        (libc::SOL_SOCKET, libc::SO_OOBINLINE) => entry.oob_inline.load(RELAXED).into(),
+        (libc::IPPROTO_TCP, libc::TCP_NODELAY) => entry.no_delay.load(RELAXED).into(),
+        (libc::IPPROTO_TCP, libc::TCP_MAXSEG) => socket.path_mtu(),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => entry.keepalive.1.load(RELAXED),
+        (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT) => 1,
+        (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => socket.v6_only().into(),
+        (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
+            socket.tos().into()
+        }
+        (SOL_RDMA, RDMA_SQSIZE) => settings.send_queue(),
+        (SOL_RDMA, RDMA_RQSIZE) => settings.receive_queue(),
+        (SOL_RDMA, RDMA_INLINE) => settings.inline(),
+        (SOL_RDMA, RDMA_IOMAPSIZE) => settings.mappings(),
+        _ => return Err(Errno::NOTSUPP),
+    };
+    Ok(c_int::try_from(number).unwrap_or(c_int::MAX))
+}
+
+unsafe fn get(
+    entry: &Entry,
+    level: c_int,
+    name: c_int,
+    at: *mut c_void,
+    length: *mut socklen_t,
+) -> Result<()> {
+    match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_LINGER) => {
+            let (on, seconds) = &entry.linger;
+            let (l_onoff, l_linger) =
+                (on.load(RELAXED).into(), seconds.load(RELAXED).cast_signed());
+            give(linger { l_onoff, l_linger }, at, length)
+        }
+        (libc::SOL_SOCKET, libc::SO_RCVTIMEO) => give(time(&entry.receive_limit), at, length),
+        (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => give(time(&entry.send_limit), at, length),
+        _ => give(number(entry, level, name)?, at, length),
+    }
+}
+
+unsafe extern "C" fn rgetsockopt(
+    number: c_int,
+    level: c_int,
+    name: c_int,
+    at: *mut c_void,
+    length: *mut socklen_t,
+) -> c_int {
+    let _call = Call::begin();
+    errno::minus_one(table::find(number).and_then(|entry| get(&entry, level, name, at, length)))
+}
+
+export!(rsetsockopt, rgetsockopt);

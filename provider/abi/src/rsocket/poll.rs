@@ -1,0 +1,164 @@
+//! Waiting for rsockets and other descriptors together.
+
+use std::{
+    cell::RefCell,
+    ffi::{c_int, c_short, c_ulong},
+    time::Duration,
+};
+
+use libc::pollfd;
+use roce_provider::{
+    calls::Call,
+    rsocket::{Deadline, Readiness, polling_time, wakeup_descriptor},
+};
+
+use super::table;
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+    wait::{may_end_here, milliseconds, poll_once},
+};
+
+thread_local! {
+    /// What the thread sleeps on: a list that lives as long as it, since one on the stack would be
+    /// left behind by a thread that is cancelled.
+    static SLEPT_ON: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
+}
+
+/// A list to sleep on.
+pub(super) fn slept_on(wanted: impl IntoIterator<Item = pollfd>) -> (*mut pollfd, c_ulong) {
+    SLEPT_ON.with_borrow_mut(|list| {
+        list.clear();
+        list.extend(wanted);
+        (list.as_mut_ptr(), list.len() as c_ulong)
+    })
+}
+
+/// What that list says after the sleep.
+fn found(at: usize) -> c_short {
+    SLEPT_ON.with_borrow(|list| list.get(at).map_or(0, |one| one.revents))
+}
+
+pub(super) const fn wanted(fd: c_int) -> pollfd {
+    pollfd { fd, events: libc::POLLIN, revents: 0 }
+}
+
+/// What `poll` says of an rsocket.
+pub(super) fn events(readiness: Readiness) -> c_short {
+    let Readiness { readable, writable, failed, hung_up, finished } = readiness;
+    [
+        (readable, libc::POLLIN | libc::POLLRDNORM),
+        (writable, libc::POLLOUT | libc::POLLWRNORM),
+        (finished, libc::POLLRDHUP),
+        (failed, libc::POLLERR),
+        (hung_up, libc::POLLHUP),
+    ]
+    .into_iter()
+    .filter(|(is_so, _)| *is_so)
+    .fold(0, |all, (_, bits)| all | bits)
+}
+
+/// Of an rsocket, those of its events that are wanted, and those that always are.
+fn of_rsocket(one: &pollfd) -> c_short {
+    match table::find(one.fd).map(|entry| entry.socket.readiness()) {
+        Ok(Ok(readiness)) => events(readiness) & (one.events | libc::POLLERR | libc::POLLHUP),
+        _ => libc::POLLNVAL,
+    }
+}
+
+enum Next {
+    Return(c_int),
+    TryAgain,
+    Sleep(c_int),
+}
+
+/// A wait under way.
+struct Wait {
+    polling: Deadline,
+    end: Deadline,
+    own: Option<c_int>,
+}
+
+impl Wait {
+    /// Looks at all, and says what follows.
+    unsafe fn look(&mut self, all: *mut pollfd, count: usize) -> Result<Next> {
+        let each = || (0..count).map(|index| all.add(index));
+        // the others first: the list is used again for the sleep
+        let others = each().map(|one| if table::is_one((*one).fd) { wanted(-1) } else { *one });
+        let (list, length) = slept_on(others);
+        if libc::poll(list, length, 0) < 0 {
+            return Err(Errno::last());
+        }
+        let mut ready = 0;
+        for (index, one) in each().enumerate() {
+            let is_one = table::is_one((*one).fd);
+            (*one).revents = if is_one { of_rsocket(&*one) } else { found(index) };
+            ready += c_int::from((*one).revents != 0);
+        }
+        if ready > 0 || self.end.is_over() {
+            return Ok(Next::Return(ready));
+        }
+        if !self.polling.is_over() {
+            return Ok(Next::TryAgain);
+        }
+        let Some(own) = self.own.take() else {
+            self.own = Some(wakeup_descriptor()?);
+            each()
+                .filter_map(|one| table::find((*one).fd).ok())
+                .try_for_each(|entry| entry.socket.prepare_to_wait())?;
+            return Ok(Next::TryAgain);
+        };
+        let sleeping =
+            each().map(|one| if table::is_one((*one).fd) { wanted((*one).fd) } else { *one });
+        slept_on(sleeping.chain([wanted(own)]));
+        Ok(Next::Sleep(milliseconds(self.end.left())))
+    }
+}
+
+/// As `poll`, with rsockets among the descriptors.
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+pub(super) unsafe fn poll_all(
+    all: *mut pollfd,
+    count: usize,
+    limit: Option<Duration>,
+) -> Result<c_int> {
+    may_end_here();
+    let end = Deadline::after(limit);
+    let mut wait = Wait { polling: Deadline::after(Some(polling_time())), end, own: None };
+    loop {
+        let next = {
+            let _call = Call::begin();
+            wait.look(all, count)?
+        };
+        match next {
+            Next::Return(ready) => return Ok(ready),
+            Next::TryAgain => {}
+            Next::Sleep(timeout) => {
+                let (list, length) =
+                    SLEPT_ON.with_borrow_mut(|list| (list.as_mut_ptr(), list.len() as c_ulong));
+                if poll_once(list, length, timeout) < 0 {
+                    return Err(Errno::last());
+                }
+            }
+        }
+    }
+}
+
+/// True if there are rsockets among them.
+unsafe fn has_rsockets(all: *const pollfd, count: usize) -> bool {
+    let _call = Call::begin();
+    !all.is_null()
+        && !table::is_empty()
+        && (0..count).any(|index| table::is_one((*all.add(index)).fd))
+}
+
+unsafe extern "C-unwind" fn rpoll(all: *mut pollfd, count: c_ulong, timeout: c_int) -> c_int {
+    if !has_rsockets(all, count as usize) {
+        return poll_once(all, count, timeout);
+    }
+    let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
+    errno::value(poll_all(all, count as usize, limit))
+}
+
+export!(rpoll);

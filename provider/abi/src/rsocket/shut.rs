@@ -1,0 +1,68 @@
+//! The end of rsockets.
+
+use std::{ffi::c_int, sync::atomic::Ordering, time::Duration};
+
+use roce_provider::calls::Call;
+
+use super::{
+    instance, table,
+    wait::{Patience, until},
+};
+use crate::{
+    errno::{self, Errno, Result},
+    export::export,
+};
+
+unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
+    let _call = Call::begin();
+    let shut = || -> Result<()> {
+        let (read, write) = match how {
+            libc::SHUT_RD => (true, false),
+            libc::SHUT_WR => (false, true),
+            libc::SHUT_RDWR => (true, true),
+            _ => return Err(Errno::INVAL),
+        };
+        Ok(table::find(number)?.socket.shutdown(read, write)?)
+    };
+    errno::minus_one(shut())
+}
+
+/// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes, or
+/// until the peer does not answer.
+fn linger(number: c_int) -> Result<Option<Duration>> {
+    let entry = table::find(number)?;
+    let (on, seconds) = &entry.linger;
+    Ok(on
+        .load(Ordering::Relaxed)
+        .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).into())))
+}
+
+/// Starts to close an rsocket, and says how long that may take.
+fn begin(number: c_int) -> Result<Option<Duration>> {
+    let _call = Call::begin();
+    let limit = linger(number)?;
+    // it may not be connected
+    let _ = table::find(number)?.socket.shutdown(true, true);
+    Ok(limit)
+}
+
+fn end(number: c_int) {
+    let _call = Call::begin();
+    drop(table::remove(number));
+}
+
+/// Closes an rsocket, or an instance of `repoll_create`. `EBADF` for another descriptor.
+unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
+    let limit = match begin(number) {
+        Ok(limit) => limit,
+        Err(_) => return instance::close(number),
+    };
+    // when the time is over, what is left is not sent
+    let _ = until(number, Patience::AtMost(limit), |entry| {
+        if entry.socket.is_sent() { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
+    });
+    end(number);
+    0
+}
+
+export!(rshutdown, rclose);

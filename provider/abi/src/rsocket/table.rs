@@ -1,0 +1,146 @@
+//! rsockets by their numbers, which are those of descriptors.
+
+use std::{
+    collections::BTreeMap,
+    ffi::c_int,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use roce_provider::rsocket::Socket;
+
+use crate::{
+    errno::{Errno, Result},
+    sync::Mutex,
+};
+
+/// An rsocket with what only calls know of it.
+pub(super) struct Entry {
+    pub(super) socket: Socket,
+    /// `AF_INET` or `AF_INET6`: addresses of IPv4 are shown as those of IPv6 then.
+    pub(super) family: c_int,
+    /// `O_NONBLOCK`
+    pub(super) nonblocking: AtomicBool,
+    pub(super) receive_limit: Limit,
+    pub(super) send_limit: Limit,
+    /// `SO_LINGER`: switched on, and seconds.
+    pub(super) linger: (AtomicBool, AtomicU32),
+    /// `SO_KEEPALIVE`, and the seconds between questions.
+    pub(super) keepalive: (AtomicBool, AtomicU32),
+    /// Flags that are kept, and change nothing.
+    pub(super) no_delay: AtomicBool,
+    pub(super) oob_inline: AtomicBool,
+}
+
+/// Longest time that a call waits, in microseconds; 0: for ever.
+#[derive(Default)]
+pub(super) struct Limit(AtomicU64);
+
+impl Limit {
+    pub(super) fn get(&self) -> Option<Duration> {
+        Some(Duration::from_micros(self.0.load(Ordering::Relaxed))).filter(|limit| !limit.is_zero())
+    }
+
+    pub(super) fn set(&self, limit: Duration) {
+        let microseconds = u64::try_from(limit.as_micros()).unwrap_or(u64::MAX);
+        self.0.store(microseconds, Ordering::Relaxed);
+    }
+
+    fn copy(&self) -> Self {
+        Self(AtomicU64::new(self.0.load(Ordering::Relaxed)))
+    }
+}
+
+/// Seconds without a question, as Linux has it for TCP by default.
+const KEEPALIVE_SECONDS: u32 = 7200;
+
+fn copied(flag: &AtomicBool) -> AtomicBool {
+    AtomicBool::new(flag.load(Ordering::Relaxed))
+}
+
+fn copied_number(number: &AtomicU32) -> AtomicU32 {
+    AtomicU32::new(number.load(Ordering::Relaxed))
+}
+
+impl Entry {
+    pub(super) fn new(socket: Socket, family: c_int, nonblocking: bool) -> Self {
+        Self {
+            socket,
+            family,
+            nonblocking: AtomicBool::new(nonblocking),
+            receive_limit: Limit::default(),
+            send_limit: Limit::default(),
+            linger: (AtomicBool::new(false), AtomicU32::new(0)),
+            keepalive: (AtomicBool::new(false), AtomicU32::new(KEEPALIVE_SECONDS)),
+            no_delay: AtomicBool::new(false),
+            oob_inline: AtomicBool::new(false),
+        }
+    }
+
+    /// One that a listener has accepted, with the listener's options.
+    pub(super) fn accepted(&self, socket: Socket) -> Self {
+        Self {
+            socket,
+            family: self.family,
+            nonblocking: AtomicBool::new(false),
+            receive_limit: self.receive_limit.copy(),
+            send_limit: self.send_limit.copy(),
+            linger: (copied(&self.linger.0), copied_number(&self.linger.1)),
+            keepalive: (copied(&self.keepalive.0), copied_number(&self.keepalive.1)),
+            no_delay: copied(&self.no_delay),
+            oob_inline: copied(&self.oob_inline),
+        }
+    }
+
+    pub(super) fn waits(&self) -> bool {
+        !self.nonblocking.load(Ordering::Relaxed)
+    }
+
+    /// Time without traffic after which the peer is asked for.
+    pub(super) fn keepalive_time(&self) -> Option<Duration> {
+        let (on, seconds) = &self.keepalive;
+        on.load(Ordering::Relaxed)
+            .then(|| Duration::from_secs(seconds.load(Ordering::Relaxed).max(1).into()))
+    }
+}
+
+/// How many there are.
+static NUMBER: AtomicU32 = AtomicU32::new(0);
+static SOCKETS: Mutex<BTreeMap<c_int, Arc<Entry>>> = Mutex::new(BTreeMap::new());
+
+/// Gives an rsocket its number.
+pub(super) fn add(entry: Entry) -> c_int {
+    let number = entry.socket.number();
+    NUMBER.fetch_add(1, Ordering::Relaxed);
+    SOCKETS.lock().insert(number, Arc::new(entry));
+    number
+}
+
+/// The rsocket of this number; `EBADF` for another descriptor.
+pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
+    SOCKETS.lock().get(&number).cloned().ok_or(Errno(libc::EBADF))
+}
+
+pub(super) fn is_one(number: c_int) -> bool {
+    SOCKETS.lock().contains_key(&number)
+}
+
+/// Takes it away, to be dropped when no call uses it any more.
+pub(super) fn remove(number: c_int) -> Option<Arc<Entry>> {
+    let removed = SOCKETS.lock().remove(&number)?;
+    NUMBER.fetch_sub(1, Ordering::Relaxed);
+    Some(removed)
+}
+
+/// True if there are none. Without the lock, which a thread may hold for ever that a signal's handler
+/// has interrupted, to exit.
+pub(super) fn is_empty() -> bool {
+    NUMBER.load(Ordering::Relaxed) == 0
+}
+
+pub(super) fn all() -> Vec<Arc<Entry>> {
+    SOCKETS.lock().values().cloned().collect()
+}

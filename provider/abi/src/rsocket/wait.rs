@@ -1,0 +1,118 @@
+//! Calls that wait.
+
+use std::{
+    ffi::{c_int, c_short},
+    time::Duration,
+};
+
+use libc::pollfd;
+use roce_provider::{
+    calls::Call,
+    rsocket::{Deadline, polling_time, wakeup_descriptor},
+};
+
+use super::table::{self, Entry};
+use crate::{
+    errno::{Errno, Result},
+    wait::{may_end_here, milliseconds, wait_for},
+};
+
+const AGAIN: Errno = Errno(libc::EAGAIN);
+
+/// Whether a call waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// As the socket's `O_NONBLOCK` says, and as long as `SO_RCVTIMEO` allows.
+    Receiving,
+    /// The same with `SO_SNDTIMEO`.
+    Sending,
+    /// `MSG_DONTWAIT`
+    None,
+    /// However the socket is set, so long at most.
+    AtMost(Option<Duration>),
+}
+
+impl Patience {
+    /// With the flags of a call.
+    pub(super) const fn with(self, flags: c_int) -> Self {
+        if flags & libc::MSG_DONTWAIT != 0 { Self::None } else { self }
+    }
+
+    /// The longest wait, if there is any.
+    fn limit(self, entry: &Entry) -> Result<Option<Duration>> {
+        match self {
+            Self::AtMost(limit) => Ok(limit),
+            Self::Receiving if entry.waits() => Ok(entry.receive_limit.get()),
+            Self::Sending if entry.waits() => Ok(entry.send_limit.get()),
+            _ => Err(AGAIN),
+        }
+    }
+}
+
+/// A wait under way.
+struct Wait {
+    /// The end of polling.
+    polling: Deadline,
+    /// The end of it all.
+    end: Option<Deadline>,
+    /// The thread's own descriptor, once everything is prepared for sleep.
+    own: Option<c_int>,
+    /// The last sleep has ended by itself.
+    is_quiet: bool,
+}
+
+impl Wait {
+    /// What follows an attempt that was in vain: a sleep, so long at most, or none.
+    fn next(&mut self, entry: &Entry, patience: Patience) -> Result<Option<Option<Duration>>> {
+        let limit = patience.limit(entry)?;
+        let end = *self.end.get_or_insert_with(|| Deadline::after(limit));
+        if end.is_over() {
+            return Err(AGAIN);
+        }
+        if !self.polling.is_over() {
+            return Ok(None);
+        }
+        if self.own.is_some() {
+            return Ok(Some([end.left(), entry.keepalive_time()].into_iter().flatten().min()));
+        }
+        if std::mem::take(&mut self.is_quiet) && entry.keepalive_time().is_some() {
+            entry.socket.probe();
+        }
+        self.own = Some(wakeup_descriptor()?);
+        entry.socket.prepare_to_wait()?;
+        Ok(None)
+    }
+}
+
+/// Tries something with an rsocket until the answer is not `EAGAIN`.
+///
+/// A cancellation point: nothing may need to be dropped in its callers, nor in `attempt`.
+pub(super) fn until<R: Copy>(
+    number: c_int,
+    patience: Patience,
+    mut attempt: impl FnMut(&Entry) -> Result<R>,
+) -> Result<R> {
+    may_end_here();
+    let polling = Deadline::after(Some(polling_time()));
+    let mut wait = Wait { polling, end: None, own: None, is_quiet: false };
+    loop {
+        let sleep = {
+            let _call = Call::begin();
+            let entry = table::find(number)?;
+            match attempt(&entry) {
+                Err(AGAIN) => wait.next(&entry, patience)?,
+                other => return other,
+            }
+        };
+        if let (Some(limit), Some(own)) = (sleep, wait.own.take_if(|_| sleep.is_some())) {
+            let wanted = |fd| pollfd { fd, events: libc::POLLIN as c_short, revents: 0 };
+            let mut descriptors = [wanted(number), wanted(own)];
+            // SAFETY: Descriptors and places of this thread.
+            let ready = unsafe { wait_for(descriptors.as_mut_ptr(), 2, milliseconds(limit)) };
+            if ready < 0 {
+                return Err(Errno::last());
+            }
+            wait.is_quiet = ready == 0;
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! The calls of the program: each serves the adapter on its thread, and wakes the background thread
+//! for what it leaves. The other half is the [background thread](super::background).
+//!
+//! A thread says that it is about to sleep, and until when, while it has the lock, and looks for the
+//! last time after that. So whoever has the lock later, and sets a timer or leaves something to
+//! send, sees who would oversleep that. What arrives wakes by itself those for whom the link is
+//! [parked](crate::link::Link::park).
+//!
+//! The models of concurrency (`models/`) run this file, and that of the background thread.
+
+use std::{io, sync::atomic::Ordering, time::Duration};
+
+use roce_transport::time::Instant;
+
+use super::{
+    serve::{Engine, Progress},
+    shard::Shard,
+    sleep::{AtomicU64, Wanted, thread},
+};
+use crate::clock;
+
+/// Number of polls in vain after which a program's thread lets others run, if there are any.
+const YIELD_AFTER: u64 = 64;
+
+impl Engine {
+    /// Runs a command of the program and sends what follows from it.
+    pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
+        let mut shard = self.lock();
+        let now = clock::now();
+        let result = command(&mut shard, now);
+        shard.transmit(now);
+        shard.note_hold(now);
+        self.after_service(&mut shard);
+        result
+    }
+
+    /// Serves the adapter on the caller's thread, unless another thread is at it.
+    pub(crate) fn progress(&self) {
+        grow(&self.activity);
+        self.let_others_in();
+        let Some(mut shard) = self.try_lock() else { return };
+        let received = self.serve(&mut shard);
+        self.after_service(&mut shard);
+        drop(shard);
+        if self.progress == Progress::Manual {
+            self.attend();
+        }
+        // A program that polls in vain may keep the peer's program from the processor.
+        if received > 0 {
+            self.idle_polls.store(0, Ordering::Relaxed);
+        } else if grow(&self.idle_polls).is_multiple_of(YIELD_AFTER) {
+            thread::yield_now();
+        }
+    }
+
+    /// Wakes the background thread if it would oversleep a timer that was just set, or has to send
+    /// what is left of this turn.
+    pub(super) fn after_service(&self, shard: &mut Shard) {
+        let sleeps_until = self.sleeps_until.load(Ordering::SeqCst);
+        if sleeps_until == 0 {
+            return;
+        }
+        let has_to_publish = !shard.told && shard.publish_at().is_some();
+        if has_to_publish
+            || shard.deadline().is_some_and(|deadline| deadline.as_nanos() < sleeps_until)
+        {
+            shard.told |= has_to_publish;
+            self.wake_background();
+        }
+    }
+
+    /// Has the background thread serve, because a thread of the program goes to sleep on a descriptor
+    /// that must become readable.
+    pub(crate) fn hand_over(&self) {
+        if !self.handed_over.swap(true, Ordering::SeqCst) {
+            self.wake_background();
+        }
+    }
+
+    /// Sleeps on the caller's thread until `wanted` is readable, something arrives, a timer fires
+    /// or `limit` has passed.
+    pub(crate) fn drive(&self, wanted: Wanted<'_>, limit: Option<Duration>) -> io::Result<()> {
+        self.drivers.fetch_add(1, Ordering::SeqCst);
+        let (due, quiet) = {
+            let mut shard = self.lock();
+            if shard.is_due() {
+                self.drivers.fetch_sub(1, Ordering::SeqCst);
+                return Ok(());
+            }
+            (shard.deadline().map(|deadline| deadline.since(clock::now())), shard.park())
+        };
+        let timeout = [due, limit].into_iter().flatten().min();
+        let result = if quiet { self.sleep_driving(wanted, timeout) } else { Ok(()) };
+        self.lock().unpark();
+        self.drivers.fetch_sub(1, Ordering::SeqCst);
+        self.activity.fetch_add(1, Ordering::Relaxed);
+        result
+    }
+
+    /// Ends the background thread.
+    pub(super) fn stop_background(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.wake_background();
+    }
+}
+
+/// Adds one to a count and returns the sum. Threads that do so at the same moment may count as one,
+/// which costs less than to count each.
+fn grow(count: &AtomicU64) -> u64 {
+    let grown = count.load(Ordering::Relaxed).wrapping_add(1);
+    count.store(grown, Ordering::Relaxed);
+    grown
+}

@@ -1,0 +1,613 @@
+//! A connection's queue pair and memory, with both halves of the protocol.
+
+use std::{
+    os::fd::{AsFd, BorrowedFd},
+    sync::Arc,
+};
+
+use roce_transport::{
+    ids::RKey,
+    mem::{Access, MemoryFault},
+    qp::QpCaps,
+    work::{Data, NotifyKind, RecvWr, Remote, SendWr, Wc, WcError, WcOk, WcStatus},
+};
+use rustix::io::Errno;
+
+use super::{
+    incoming::Incoming,
+    maps::Maps,
+    outgoing::{CONTROL_PLACES, Outgoing, Segment},
+    settings::Settings,
+    wire::{ByteOrder, Hello, Mapping, Message, Span},
+};
+use crate::{
+    CompletionChannel, CompletionQueue, MemoryRegion, MmapMemory, ProtectionDomain, QueuePair,
+    RegionError,
+    cm::{CmError, CmId, CmQpAttr, ConnParam},
+};
+
+/// Receive requests beside those for messages with data.
+const CONTROL_RECEIVES: u32 = 16;
+/// Entries of the own table of the peer's buffers.
+const ENTRIES: u32 = 2;
+/// Bytes that are copied at once.
+const PIECE: usize = 8192;
+
+/// What requests are told from each other by.
+const SEND: u64 = 0;
+const RECEIVE: u64 = 1;
+
+/// Copies the program's next bytes to a place.
+pub type Source<'a> = &'a mut dyn FnMut(&mut [u8]) -> Result<(), MemoryFault>;
+/// Copies bytes to the program's next ones.
+pub type Sink<'a> = &'a mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>;
+
+/// See the [module's documentation](self).
+pub(super) struct Stream {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    pub(super) domain: ProtectionDomain,
+    /// Memory of the program that the peer may write.
+    pub(super) maps: Maps,
+    send_buffer: MemoryRegion,
+    receive_buffer: MemoryRegion,
+    /// [`ENTRIES`] buffers of the peer, and behind them what it has mapped. The peer writes it.
+    table: MemoryRegion,
+    settings: Settings,
+    halves: Option<Halves>,
+    /// True once the peer knows that the connection is there.
+    open: bool,
+    /// What has been said about the end, and what of it waits for a place.
+    said: Option<Message>,
+    to_say: Option<Message>,
+    /// The program has shut down its halves.
+    read_shut: bool,
+    write_shut: bool,
+    /// The peer sends nothing more.
+    finished: bool,
+    /// The peer takes nothing more.
+    gone: bool,
+    failed: Option<Errno>,
+    /// Number of times that it has become ready for more.
+    news: u64,
+}
+
+struct Halves {
+    peer: Hello,
+    outgoing: Outgoing,
+    incoming: Incoming,
+    /// What the peer has mapped.
+    mapped: Vec<Mapping>,
+}
+
+impl Stream {
+    /// Makes what an id needs to connect, or to accept.
+    pub(super) fn new(id: &CmId, settings: Settings) -> Result<Self, CmError> {
+        let context = id.context().ok_or(CmError::NoDevice)?;
+        // keys of one connection are of no use on another one
+        let domain = context.alloc_pd()?;
+        let channel = context.create_channel()?;
+        let (sends, receives) =
+            (settings.send_queue() + CONTROL_PLACES, settings.receive_queue() + CONTROL_RECEIVES);
+        let cq = context.create_cq((sends + receives) as usize, Some(&channel))?;
+        let caps = QpCaps {
+            max_send_wr: sends,
+            max_recv_wr: receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: settings.inline().max(Mapping::LEN as u32),
+        };
+        let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
+        id.create_qp(Some(&domain), &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
+        let qp = id.qp().ok_or(CmError::NoQueuePair)?;
+        let written = Access::LOCAL_WRITE | Access::REMOTE_WRITE;
+        let table = ENTRIES as usize * Span::LEN + settings.mappings() as usize * Mapping::LEN;
+        let stream = Self {
+            send_buffer: allocate(&domain, settings.send_buffer() as usize, Access::empty())?,
+            receive_buffer: allocate(&domain, settings.receive_buffer() as usize, written)?,
+            table: allocate(&domain, table, written)?,
+            qp,
+            cq,
+            channel,
+            domain,
+            maps: Maps::default(),
+            settings,
+            halves: None,
+            open: false,
+            said: None,
+            to_say: None,
+            read_shut: false,
+            write_shut: false,
+            finished: false,
+            gone: false,
+            failed: None,
+            news: 0,
+        };
+        stream.post_receives(receives)?;
+        Ok(stream)
+    }
+
+    /// What is said in the connection's request or answer.
+    pub(super) fn conn_param(&self) -> ConnParam {
+        let span = |region: &MemoryRegion, length| Span {
+            address: region.address(),
+            key: region.rkey().0,
+            length,
+        };
+        let hello = Hello {
+            order: ByteOrder::NATIVE,
+            credits: self.settings.receive_queue() as u16,
+            mappings: self.settings.mappings() as u8,
+            table: span(&self.table, ENTRIES),
+            buffer: span(&self.receive_buffer, self.settings.receive_buffer() / 2),
+        };
+        ConnParam {
+            private_data: hello.encode().to_vec(),
+            responder_resources: 0,
+            initiator_depth: 0,
+            ..ConnParam::default()
+        }
+    }
+
+    /// The peer's part of that.
+    pub(super) fn meet(&mut self, peer: Hello) {
+        self.halves = Some(Halves {
+            peer,
+            outgoing: Outgoing::new(
+                peer.credits,
+                peer.buffer,
+                ENTRIES,
+                self.settings.send_buffer(),
+                self.settings.inline(),
+                self.settings.send_queue(),
+            ),
+            incoming: Incoming::new(
+                self.settings.receive_queue() as u16,
+                self.settings.receive_buffer(),
+                peer.table.length,
+            ),
+            mapped: vec![Mapping::default(); self.settings.mappings() as usize],
+        });
+    }
+
+    /// The connection is there: from now on the peer is told of room.
+    pub(super) fn open(&mut self) {
+        self.open = true;
+        self.say_what_is_due();
+    }
+
+    /// The peer has ended the connection: nothing is sent any more, and what has arrived can be read.
+    pub(super) fn end(&mut self) {
+        self.news += 1;
+        (self.finished, self.gone) = (true, true);
+    }
+
+    /// The connection has ended, without the message that says so: what has completed meanwhile came
+    /// before.
+    pub(super) fn hang_up(&mut self) {
+        self.process();
+        self.end();
+    }
+
+    /// The connection has failed, for this reason.
+    pub(super) const fn failure(&self) -> Option<Errno> {
+        self.failed
+    }
+
+    fn fail(&mut self, reason: Errno) {
+        if self.failed.is_none() {
+            self.failed = Some(reason);
+            let _ = self.qp.to_error(); // it may be there
+        }
+        self.end();
+    }
+
+    /// Takes what has completed and what has arrived; true if there was anything.
+    pub(super) fn process(&mut self) -> bool {
+        let (mut changed, mut received) = (false, 0);
+        let could_send = self.can_send();
+        while let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() {
+            changed = true;
+            match result {
+                Ok(WcOk { immediate, .. }) if wr_id == RECEIVE => {
+                    received += 1;
+                    if let Some(message) = immediate.and_then(|data| Message::parse(data.0)) {
+                        self.hear(message);
+                    }
+                }
+                Ok(_) => {
+                    if let Some(halves) = &mut self.halves {
+                        halves.outgoing.completed();
+                    }
+                }
+                Err(WcError { status: WcStatus::WrFlushErr, .. }) => self.end(),
+                Err(error) => self.fail(errno(error.status)),
+            }
+        }
+        if received > 0 && !self.gone && self.post_receives(received).is_err() {
+            self.fail(Errno::CONNRESET);
+        }
+        if changed {
+            self.say_what_is_due();
+            self.look_for_room();
+            self.news += u64::from(!could_send && self.can_send());
+        }
+        changed
+    }
+
+    fn hear(&mut self, message: Message) {
+        let Some(halves) = &mut self.halves else { return };
+        match message {
+            Message::Data(length) => {
+                self.news += 1;
+                if halves.incoming.arrive(length).is_err() {
+                    self.fail(Errno::PROTO);
+                } else if self.read_shut {
+                    self.discard();
+                }
+            }
+            Message::Credits(last) => halves.outgoing.credit(last),
+            Message::Mapped(index) => {
+                let place = ENTRIES as usize * Span::LEN + index as usize * Mapping::LEN;
+                let mut bytes = [0; Mapping::LEN];
+                if let Some(mapped) = halves.mapped.get_mut(index as usize)
+                    && self.table.read_at(place, &mut bytes).is_ok()
+                {
+                    *mapped = Mapping::parse(&bytes, ByteOrder::NATIVE);
+                }
+            }
+            Message::Disconnect => self.end(),
+            Message::Shutdown => {
+                self.news += 1;
+                self.finished = true;
+            }
+        }
+    }
+
+    /// Drops what has arrived, so that the peer can go on.
+    fn discard(&mut self) {
+        if let Some(Halves { incoming, .. }) = &mut self.halves {
+            incoming.consume(incoming.readable());
+        }
+    }
+
+    fn post_receives(&self, number: u32) -> Result<(), CmError> {
+        let requests = vec![RecvWr::new(RECEIVE, []); number as usize];
+        Ok(self.qp.post_recv(&requests)?)
+    }
+
+    /// Tells the peer of room, and says what waits for a place.
+    fn say_what_is_due(&mut self) {
+        if !self.open || self.gone {
+            return;
+        }
+        while let Some(halves) = &mut self.halves
+            && halves.incoming.is_due()
+            && halves.outgoing.control()
+        {
+            let grant = halves.incoming.grant();
+            let table = halves.peer.table;
+            let entry = grant.room.map(|room| {
+                let span = Span {
+                    address: self.receive_buffer.address() + u64::from(room.offset),
+                    key: self.receive_buffer.rkey().0,
+                    length: room.length,
+                };
+                let to = table.address.wrapping_add(u64::from(room.index) * Span::LEN as u64);
+                (to, span.encode(halves.peer.order))
+            });
+            let message = Message::Credits(grant.last);
+            match entry {
+                Some((to, bytes)) => self.write(to, table.key, &bytes, message),
+                None => self.write(0, 0, &[], message),
+            }
+        }
+        if let Some(message) = self.to_say
+            && let Some(halves) = &mut self.halves
+            && halves.outgoing.control()
+        {
+            self.to_say = None;
+            self.write(0, 0, &[], message);
+        }
+    }
+
+    fn write(&mut self, address: u64, key: u32, bytes: &[u8], message: Message) {
+        self.post(address, key, Data::inline(bytes), Some(message));
+    }
+
+    fn post(&mut self, address: u64, key: u32, data: impl Into<Data>, message: Option<Message>) {
+        let remote = Remote { address, rkey: RKey(key) };
+        let request = SendWr::write(SEND, remote, data);
+        let request = match message {
+            Some(message) => request.with_immediate(message.encode()),
+            None => request,
+        };
+        if self.qp.post_send(&[request]).is_err() {
+            self.fail(Errno::CONNRESET);
+        }
+    }
+
+    /// Looks for the peer's next buffer when the one before it is full.
+    fn look_for_room(&mut self) {
+        let Some(Halves { outgoing, .. }) = &mut self.halves else { return };
+        let Some(index) = outgoing.wanted() else { return };
+        let place = index as usize * Span::LEN;
+        // key and length
+        if self.table.load_u64(place + 8).unwrap_or_default() == 0 {
+            return;
+        }
+        // The peer may be in the middle of writing it, which happens under the engine's lock.
+        let _ = self.qp.query();
+        let mut bytes = [0; Span::LEN];
+        if self.table.read_at(place, &mut bytes).is_ok()
+            && self.table.store_u64(place + 8, 0).is_ok()
+        {
+            outgoing.fill(Span::parse(&bytes, ByteOrder::NATIVE));
+        }
+    }
+
+    /// Sends as many of `length` bytes as is possible now.
+    ///
+    /// # Errors
+    /// `EPIPE` after a shutdown; the reason of a failure, or `ECONNRESET` when the peer takes nothing
+    /// more; `EAGAIN`; `EFAULT`.
+    pub(super) fn send(&mut self, length: usize, source: Source<'_>) -> Result<usize, Errno> {
+        self.may_send()?;
+        let mut sent = 0;
+        while sent < length {
+            self.look_for_room();
+            let Some(segment) =
+                self.halves.as_ref().and_then(|halves| halves.outgoing.next(length - sent))
+            else {
+                break;
+            };
+            let data = match self.fetch(&segment, source) {
+                Err(_) if sent > 0 => break,
+                fetched => fetched?,
+            };
+            if let Some(halves) = &mut self.halves {
+                halves.outgoing.post(&segment);
+            }
+            self.post(segment.address, segment.key, data, Some(Message::Data(segment.length)));
+            sent += segment.length as usize;
+        }
+        if sent == 0 && length > 0 { Err(Errno::AGAIN) } else { Ok(sent) }
+    }
+
+    fn may_send(&self) -> Result<(), Errno> {
+        match self.failed {
+            _ if self.write_shut => Err(Errno::PIPE),
+            Some(reason) => Err(reason),
+            None if self.gone => Err(Errno::CONNRESET),
+            None if !self.open => Err(Errno::AGAIN),
+            None => Ok(()),
+        }
+    }
+
+    /// The bytes of a segment, which are copied from the program now.
+    fn fetch(&self, segment: &Segment, source: Source<'_>) -> Result<Data, Errno> {
+        let mut piece = [0; PIECE];
+        let Some(at) = segment.at else {
+            let bytes = &mut piece[..segment.length as usize];
+            source(bytes).map_err(|_| Errno::FAULT)?;
+            return Ok(Data::inline(bytes));
+        };
+        let (start, length) = (at as usize, segment.length as usize);
+        for offset in (0..length).step_by(PIECE) {
+            let bytes = &mut piece[..PIECE.min(length - offset)];
+            source(bytes).map_err(|_| Errno::FAULT)?;
+            self.send_buffer.write_at(start + offset, bytes).map_err(|_| Errno::FAULT)?;
+        }
+        Ok(self.send_buffer.sge(start..start + length).into())
+    }
+
+    /// Writes as many bytes as is possible now to what the peer has mapped at `offset`.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); `EINVAL` when nothing is mapped there.
+    pub(super) fn write_mapped(
+        &mut self,
+        length: usize,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<usize, Errno> {
+        self.may_send()?;
+        let mut written = 0;
+        while written < length {
+            let Some(halves) = &self.halves else { break };
+            let Some(to) = halves.place_of(offset.wrapping_add(written as u64)) else {
+                return if written > 0 { Ok(written) } else { Err(Errno::INVAL) };
+            };
+            let length = u32::try_from(length - written).unwrap_or(u32::MAX).min(to.length);
+            let Some(segment) = halves.outgoing.direct(Span { length, ..to }) else { break };
+            let data = match self.fetch(&segment, source) {
+                Err(_) if written > 0 => break,
+                fetched => fetched?,
+            };
+            if let Some(halves) = &mut self.halves {
+                halves.outgoing.post_direct(&segment);
+            }
+            self.post(segment.address, segment.key, data, None);
+            written += segment.length as usize;
+        }
+        if written == 0 && length > 0 { Err(Errno::AGAIN) } else { Ok(written) }
+    }
+
+    /// Number of parts of our memory that the peer can map at once.
+    pub(super) fn peers_mappings(&self) -> usize {
+        self.halves.as_ref().map_or(0, |halves| halves.peer.mappings.into())
+    }
+
+    /// Tells the peer what is mapped at an index, or that nothing is any more.
+    ///
+    /// # Errors
+    /// `EAGAIN` while there is no place for a message; as for [`send`](Self::send).
+    pub(super) fn announce(&mut self, index: usize, mapping: Mapping) -> Result<(), Errno> {
+        self.may_send()?;
+        let Some(halves) = &mut self.halves else { return Err(Errno::AGAIN) };
+        if !halves.outgoing.control() {
+            return Err(Errno::AGAIN);
+        }
+        let Span { address, key, length } = halves.peer.table;
+        let place = u64::from(length) * Span::LEN as u64 + (index * Mapping::LEN) as u64;
+        let bytes = mapping.encode(halves.peer.order);
+        self.write(address.wrapping_add(place), key, &bytes, Message::Mapped(index as u32));
+        Ok(())
+    }
+
+    /// Asks whether the peer is there, by a message that does nothing, unless one is under way.
+    pub(super) fn probe(&mut self) {
+        if self.open
+            && !self.gone
+            && let Some(halves) = &mut self.halves
+            && halves.outgoing.is_idle()
+            && halves.outgoing.control()
+        {
+            self.post(0, 0, Data::empty(), None);
+        }
+    }
+
+    /// Gives as many of the bytes that have arrived as are wanted; 0 at the end. With `peek` they stay.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EFAULT`; the reason of a failure.
+    pub(super) fn receive(
+        &mut self,
+        length: usize,
+        peek: bool,
+        sink: Sink<'_>,
+    ) -> Result<usize, Errno> {
+        let readable = self.readable();
+        if readable == 0 || length == 0 {
+            return match self.failed {
+                _ if length == 0 || self.read_shut => Ok(0),
+                Some(reason) => Err(reason),
+                None if self.finished => Ok(0),
+                None => Err(Errno::AGAIN),
+            };
+        }
+        let Some(Halves { incoming, .. }) = &mut self.halves else { return Err(Errno::AGAIN) };
+        let (mut piece, mut read) = ([0; PIECE], 0);
+        while read < length && read < readable as usize {
+            let (at, bytes) = incoming.piece(read as u32, PIECE.min(length - read));
+            let bytes = &mut piece[..bytes];
+            let copied = self.receive_buffer.read_at(at as usize, bytes).and_then(|()| sink(bytes));
+            match copied {
+                Ok(()) => read += bytes.len(),
+                Err(_) if read > 0 => break,
+                Err(_) => return Err(Errno::FAULT),
+            }
+        }
+        if !peek {
+            incoming.consume(read as u32);
+            self.say_what_is_due();
+        }
+        Ok(read)
+    }
+
+    pub(super) fn readable(&self) -> u32 {
+        self.halves.as_ref().map_or(0, |halves| halves.incoming.readable())
+    }
+
+    /// True if a read would not have to wait.
+    pub(super) fn is_readable(&self) -> bool {
+        self.readable() > 0 || self.finished || self.read_shut || self.failed.is_some()
+    }
+
+    /// True if a write would not have to wait.
+    pub(super) fn is_writable(&mut self) -> bool {
+        self.look_for_room();
+        match self.may_send() {
+            Ok(()) => self.can_send(),
+            Err(error) => error != Errno::AGAIN,
+        }
+    }
+
+    fn can_send(&self) -> bool {
+        self.halves.as_ref().is_some_and(|halves| halves.outgoing.can_send())
+    }
+
+    /// Number of times that it has become ready for more than before.
+    pub(super) const fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// True if the peer sends nothing more.
+    pub(super) const fn is_finished(&self) -> bool {
+        self.finished
+    }
+
+    /// True if nothing goes any more, and nothing is left to be read.
+    pub(super) fn is_over(&self) -> bool {
+        (self.gone || self.read_shut && self.write_shut) && self.readable() == 0
+    }
+
+    /// True if all that the program has sent is with the peer, or never will be.
+    pub(super) fn is_sent(&self) -> bool {
+        self.gone
+            || self.to_say.is_none()
+                && self.halves.as_ref().is_none_or(|halves| halves.outgoing.is_idle())
+    }
+
+    /// Shuts down halves.
+    pub(super) fn shut(&mut self, read: bool, write: bool) {
+        self.read_shut |= read;
+        self.write_shut |= write;
+        if read {
+            self.discard();
+        }
+        let said = match (self.read_shut, self.write_shut) {
+            (true, true) => Message::Disconnect,
+            (false, true) => Message::Shutdown,
+            (_, false) => return self.say_what_is_due(),
+        };
+        if self.said != Some(said) {
+            (self.said, self.to_say) = (Some(said), Some(said));
+        }
+        self.say_what_is_due();
+    }
+
+    /// The descriptor is readable when something has completed since this call.
+    pub(super) fn arm(&self) {
+        while self.channel.poll().is_some() {}
+        self.cq.req_notify(NotifyKind::Next);
+    }
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
+
+impl Halves {
+    /// The peer's memory from `offset` on, to the end of its part.
+    fn place_of(&self, offset: u64) -> Option<Span> {
+        self.mapped.iter().find_map(|mapping| {
+            let inside = offset.checked_sub(mapping.offset)?;
+            let length =
+                u64::from(mapping.span.length).checked_sub(inside).filter(|left| *left > 0)?;
+            let address = mapping.span.address.wrapping_add(inside);
+            Some(Span { address, length: length as u32, ..mapping.span })
+        })
+    }
+}
+
+/// Memory whose place in this process the peer does not learn.
+fn allocate(
+    domain: &ProtectionDomain,
+    length: usize,
+    access: Access,
+) -> Result<MemoryRegion, CmError> {
+    let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
+    Ok(domain.register(Arc::new(memory), 0, access)?)
+}
+
+fn errno(status: WcStatus) -> Errno {
+    match status {
+        WcStatus::RetryExcErr | WcStatus::RnrRetryExcErr => Errno::TIMEDOUT,
+        WcStatus::RemAccessErr | WcStatus::RemInvReqErr => Errno::PROTO,
+        _ => Errno::CONNRESET,
+    }
+}

@@ -1,0 +1,152 @@
+//! Sockets: moving data, mapping memory, and the end.
+
+use rustix::io::Errno;
+
+use super::{
+    maps::Mapped,
+    socket::{Phase, Socket},
+    stream::{Sink, Source, Stream},
+    wire::{Mapping, Span},
+};
+use crate::{MemoryRegion, ProtectionDomain};
+
+impl Socket {
+    /// Does something with the connection.
+    ///
+    /// # Errors
+    /// `ENOTCONN`; `EAGAIN` while it is made.
+    fn with_stream<R>(
+        &self,
+        act: impl FnOnce(&mut Stream) -> Result<R, Errno>,
+    ) -> Result<R, Errno> {
+        match &mut self.served()?.phase {
+            Phase::Connected(stream) => act(stream),
+            Phase::Connecting(_) => Err(Errno::AGAIN),
+            _ => Err(Errno::NOTCONN),
+        }
+    }
+
+    /// Sends as many of `length` bytes as is possible now (`rsend`).
+    ///
+    /// # Errors
+    /// `EAGAIN`; `ENOTCONN`; `EPIPE` after a shutdown; `ECONNRESET`, `ETIMEDOUT` when the peer is
+    /// gone; `EFAULT`.
+    pub fn send(&self, length: usize, source: Source<'_>) -> Result<usize, Errno> {
+        self.with_stream(|stream| stream.send(length, source))
+    }
+
+    /// Gives as many of the bytes that have arrived as are wanted, 0 at the end (`rrecv`). With `peek`
+    /// they stay.
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send).
+    pub fn receive(&self, length: usize, peek: bool, sink: Sink<'_>) -> Result<usize, Errno> {
+        self.with_stream(|stream| stream.receive(length, peek, sink))
+    }
+
+    /// Writes as many of `length` bytes as is possible now to what the peer has mapped at `offset`
+    /// (`riowrite`).
+    ///
+    /// # Errors
+    /// As for [`send`](Self::send); `EINVAL` when nothing is mapped there.
+    pub fn write_mapped(
+        &self,
+        length: usize,
+        offset: u64,
+        source: Source<'_>,
+    ) -> Result<usize, Errno> {
+        self.with_stream(|stream| stream.write_mapped(length, offset, source))
+    }
+
+    /// The protection domain of memory to be [mapped](Self::map).
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn domain(&self) -> Result<ProtectionDomain, Errno> {
+        self.with_stream(|stream| Ok(stream.domain.clone()))
+    }
+
+    /// Maps memory that the program has at `address` (`riomap`). If it is `remote`, the peer may write
+    /// it from `offset` on.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EEXIST` when it is mapped; `ENOBUFS` when the peer's table is full, or it has none.
+    pub fn map(
+        &self,
+        region: &MemoryRegion,
+        address: usize,
+        remote: Option<u64>,
+    ) -> Result<(), Errno> {
+        self.with_stream(|stream| {
+            let length = region.len();
+            if stream.maps.find(address, length).is_some() {
+                return Err(Errno::EXIST);
+            }
+            let mut index = None;
+            if let Some(offset) = remote {
+                let free = stream.maps.free(stream.peers_mappings()).ok_or(Errno::NOBUFS)?;
+                let span = Span {
+                    address: region.address(),
+                    key: region.rkey().0,
+                    length: u32::try_from(length).map_err(|_| Errno::INVAL)?,
+                };
+                stream.announce(free, Mapping { offset, span })?;
+                index = Some(free);
+            }
+            stream.maps.add(Mapped { address, length, index, _region: region.clone() });
+            Ok(())
+        })
+    }
+
+    /// Unmaps it (`riounmap`): what the peer writes there from now on ends the connection.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EINVAL` when it is not mapped.
+    pub fn unmap(&self, address: usize, length: usize) -> Result<(), Errno> {
+        self.with_stream(|stream| {
+            let mapped = stream.maps.find(address, length).ok_or(Errno::INVAL)?;
+            if let Some(index) = mapped.index {
+                match stream.announce(index, Mapping::default()) {
+                    Err(Errno::AGAIN) => return Err(Errno::AGAIN),
+                    // the peer does not write any more, or will not
+                    Ok(()) | Err(_) => {}
+                }
+            }
+            stream.maps.remove(address, length);
+            Ok(())
+        })
+    }
+
+    /// Number of bytes that can be read (`FIONREAD`).
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn readable(&self) -> Result<u32, Errno> {
+        self.with_stream(|stream| Ok(stream.readable()))
+    }
+
+    /// Shuts down the receiving half, the sending half, or both (`rshutdown`).
+    ///
+    /// # Errors
+    /// `ENOTCONN`.
+    pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        self.with_stream(|stream| {
+            stream.shut(read, write);
+            Ok(())
+        })
+    }
+
+    /// True if all that was sent is with the peer, or never will be.
+    #[must_use]
+    pub fn is_sent(&self) -> bool {
+        self.with_stream(|stream| Ok(stream.is_sent())).unwrap_or(true)
+    }
+
+    /// Asks whether the peer is there; if it is not, the connection fails after a while.
+    pub fn probe(&self) {
+        let _ = self.with_stream(|stream| {
+            stream.probe();
+            Ok(())
+        });
+    }
+}

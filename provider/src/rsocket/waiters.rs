@@ -1,0 +1,102 @@
+//! Threads that sleep until something happens to a socket. What happens is noticed by whichever
+//! thread serves the socket first, which may be another one: it wakes them by their descriptors.
+//!
+//! A thread that is cancelled while it sleeps leaves nothing behind: its descriptor goes with it.
+
+use std::{
+    cell::RefCell,
+    io,
+    os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
+    process,
+    sync::{Arc, Weak},
+};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use crate::sync::Mutex;
+
+thread_local! {
+    /// This thread's descriptor, and the process for which it was made: a child that is forked must
+    /// not wake its parent.
+    static OWN: RefCell<Option<(u32, Arc<OwnedFd>)>> = const { RefCell::new(None) };
+}
+
+/// This thread's descriptor.
+fn own() -> io::Result<Arc<OwnedFd>> {
+    OWN.with_borrow_mut(|own| {
+        let process = process::id();
+        if let Some((of, descriptor)) = own
+            && *of == process
+        {
+            return Ok(descriptor.clone());
+        }
+        let flags = EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK;
+        let descriptor = Arc::new(eventfd(0, flags)?);
+        *own = Some((process, descriptor.clone()));
+        Ok(descriptor)
+    })
+}
+
+/// The descriptor to sleep on besides those of sockets; it is not readable before the thread is
+/// woken from then on. It lives as long as the thread.
+///
+/// # Errors
+/// When the process may not open more descriptors (`EMFILE`).
+pub fn wakeup_descriptor() -> io::Result<RawFd> {
+    let own = own()?;
+    let _ = rustix::io::read(own.as_fd(), &mut [0; 8]); // fails if it is not readable
+    Ok(own.as_raw_fd())
+}
+
+/// The sleepers of one socket.
+#[derive(Debug, Default)]
+pub(super) struct Waiters(Mutex<Vec<Weak<OwnedFd>>>);
+
+impl Waiters {
+    /// Adds this thread.
+    pub(super) fn add(&self) -> io::Result<()> {
+        let own = Arc::downgrade(&own()?);
+        let mut all = self.0.lock();
+        all.retain(|other| other.strong_count() > 0 && !other.ptr_eq(&own));
+        all.push(own);
+        Ok(())
+    }
+
+    /// Wakes all, who add themselves again before they sleep again.
+    pub(super) fn wake(&self) {
+        for waiter in self.0.lock().drain(..).filter_map(|waiter| waiter.upgrade()) {
+            let _ = rustix::io::write(waiter.as_fd(), &1u64.to_ne_bytes()); // counts to 2^64
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{os::fd::BorrowedFd, thread};
+
+    use super::*;
+    use crate::readiness::is_readable;
+
+    fn is_woken(descriptor: RawFd) -> bool {
+        // SAFETY: This thread's own, which lives as long as the thread.
+        #[allow(unsafe_code, reason = "a descriptor that a test has got as a number")]
+        is_readable(unsafe { BorrowedFd::borrow_raw(descriptor) })
+    }
+
+    #[test]
+    fn sleepers_are_woken_once_and_those_that_are_gone_are_forgotten() {
+        let waiters = Waiters::default();
+        let descriptor = wakeup_descriptor().unwrap();
+        for _ in 0..2 {
+            waiters.add().unwrap();
+        }
+        thread::scope(|scope| scope.spawn(|| waiters.add().unwrap()).join().unwrap());
+        assert!(!is_woken(descriptor));
+        waiters.wake();
+        assert!(is_woken(descriptor));
+        assert_eq!(wakeup_descriptor().unwrap(), descriptor);
+        waiters.wake();
+        assert!(!is_woken(descriptor), "it has not added itself again");
+        assert_eq!(waiters.0.lock().len(), 0);
+    }
+}

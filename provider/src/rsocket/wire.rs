@@ -1,0 +1,295 @@
+//! What rsockets say to each other: the private data of a connection's request and answer, the
+//! messages in immediate data, and the entries that one writes into the other's table.
+//!
+//! As in "rsocket Protocol and Design Guide" (rdma-core, librdmacm/docs/rsocket). What that leaves
+//! open is as librdmacm 44 has it on the wire: the kinds of control messages, the byte with the
+//! number of mappings, and that a credit update names the last message that may be sent, not how
+//! many more.
+
+/// The version of the protocol, the only one there is.
+const VERSION: u8 = 1;
+/// The sender stores numbers with the highest byte first.
+const BIG_ENDIAN: u8 = 1;
+/// The sender knows of mappings, and [`Hello::mappings`] means something.
+const HAS_MAPPINGS: u8 = 1 << 1;
+
+/// Order of the bytes of a number in memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum ByteOrder {
+    Little,
+    Big,
+}
+
+impl ByteOrder {
+    /// This host's.
+    pub(super) const NATIVE: Self =
+        if cfg!(target_endian = "big") { Self::Big } else { Self::Little };
+}
+
+/// A part of the sender's memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Span {
+    pub(super) address: u64,
+    pub(super) key: u32,
+    /// Bytes; of a table its entries.
+    pub(super) length: u32,
+}
+
+impl Span {
+    /// Bytes of one in a table.
+    pub(super) const LEN: usize = 16;
+
+    pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
+        let Self { address, key, length } = self;
+        let (address, key, length) = match order {
+            ByteOrder::Little => (address.to_le_bytes(), key.to_le_bytes(), length.to_le_bytes()),
+            ByteOrder::Big => (address.to_be_bytes(), key.to_be_bytes(), length.to_be_bytes()),
+        };
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&address);
+        bytes[8..12].copy_from_slice(&key);
+        bytes[12..].copy_from_slice(&length);
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8; Self::LEN], order: ByteOrder) -> Self {
+        let [a0, a1, a2, a3, a4, a5, a6, a7, k0, k1, k2, k3, l0, l1, l2, l3] = *bytes;
+        let (address, key, length) =
+            ([a0, a1, a2, a3, a4, a5, a6, a7], [k0, k1, k2, k3], [l0, l1, l2, l3]);
+        match order {
+            ByteOrder::Little => Self {
+                address: u64::from_le_bytes(address),
+                key: u32::from_le_bytes(key),
+                length: u32::from_le_bytes(length),
+            },
+            ByteOrder::Big => Self {
+                address: u64::from_be_bytes(address),
+                key: u32::from_be_bytes(key),
+                length: u32::from_be_bytes(length),
+            },
+        }
+    }
+}
+
+/// Memory that the peer may write by `riowrite`: an entry of the table of mappings, which follows
+/// that of receive buffers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Mapping {
+    /// What the programs call its first byte.
+    pub(super) offset: u64,
+    pub(super) span: Span,
+}
+
+impl Mapping {
+    /// Bytes of one in a table.
+    pub(super) const LEN: usize = 8 + Span::LEN;
+
+    pub(super) fn encode(self, order: ByteOrder) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        bytes[..8].copy_from_slice(&match order {
+            ByteOrder::Little => self.offset.to_le_bytes(),
+            ByteOrder::Big => self.offset.to_be_bytes(),
+        });
+        bytes[8..].copy_from_slice(&self.span.encode(order));
+        bytes
+    }
+
+    pub(super) fn parse(bytes: &[u8; Self::LEN], order: ByteOrder) -> Self {
+        let (mut offset, mut span) = ([0; 8], [0; Span::LEN]);
+        offset.copy_from_slice(&bytes[..8]);
+        span.copy_from_slice(&bytes[8..]);
+        let offset = match order {
+            ByteOrder::Little => u64::from_le_bytes(offset),
+            ByteOrder::Big => u64::from_be_bytes(offset),
+        };
+        Self { offset, span: Span::parse(&span, order) }
+    }
+}
+
+/// The private data of a connection's request and of the answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Hello {
+    /// In which the sender wants entries of its tables to be written.
+    pub(super) order: ByteOrder,
+    /// Messages with data that it takes before it says more.
+    pub(super) credits: u16,
+    /// Entries of its table of mappings.
+    pub(super) mappings: u8,
+    /// Its table of the receiver's buffers.
+    pub(super) table: Span,
+    /// Its first receive buffer.
+    pub(super) buffer: Span,
+}
+
+impl Hello {
+    pub(super) const LEN: usize = 8 + 2 * Span::LEN;
+
+    pub(super) fn encode(&self) -> [u8; Self::LEN] {
+        let mut bytes = [0; Self::LEN];
+        let order = if self.order == ByteOrder::Big { BIG_ENDIAN } else { 0 };
+        (bytes[0], bytes[1], bytes[7]) = (VERSION, order | HAS_MAPPINGS, self.mappings);
+        bytes[2..4].copy_from_slice(&self.credits.to_be_bytes());
+        // these are in network byte order, whatever the hosts' is
+        bytes[8..24].copy_from_slice(&self.table.encode(ByteOrder::Big));
+        bytes[24..].copy_from_slice(&self.buffer.encode(ByteOrder::Big));
+        bytes
+    }
+
+    /// `None` for what no rsocket of this version says.
+    pub(super) fn parse(private_data: &[u8]) -> Option<Self> {
+        let bytes: &[u8; Self::LEN] = private_data.first_chunk()?;
+        let [version, flags, high, low, _, _, _, mappings, rest @ ..] = bytes;
+        let (table, buffer) = rest.split_at(Span::LEN);
+        let hello = Self {
+            order: if flags & BIG_ENDIAN == 0 { ByteOrder::Little } else { ByteOrder::Big },
+            credits: u16::from_be_bytes([*high, *low]),
+            mappings: if flags & HAS_MAPPINGS == 0 { 0 } else { *mappings },
+            table: Span::parse(table.first_chunk()?, ByteOrder::Big),
+            buffer: Span::parse(buffer.first_chunk()?, ByteOrder::Big),
+        };
+        // an entry is written while the one before it is in use
+        (*version == VERSION && hello.table.length >= 2).then_some(hello)
+    }
+}
+
+/// A message in immediate data: its kind in the upper three bits, a number below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Message {
+    /// So many bytes were written behind those before.
+    Data(u32),
+    /// Messages with data may be sent up to this one, counted from the first of the connection
+    /// modulo 2^16; and there may be a new entry in the table of buffers.
+    Credits(u16),
+    /// The entry of this index in the table of mappings has changed.
+    Mapped(u32),
+    /// The sender neither sends nor takes anything more.
+    Disconnect,
+    /// The sender sends nothing more.
+    Shutdown,
+}
+
+const NUMBER: u32 = (1 << 29) - 1;
+const DATA: u32 = 0;
+const CREDITS: u32 = 4;
+const MAPPED: u32 = 6;
+const CONTROL: u32 = 7;
+const DISCONNECT: u32 = 0;
+const SHUTDOWN: u32 = 2;
+
+impl Message {
+    pub(super) fn encode(self) -> [u8; 4] {
+        let (kind, number) = match self {
+            Self::Data(length) => (DATA, length),
+            Self::Credits(last) => (CREDITS, last.into()),
+            Self::Mapped(index) => (MAPPED, index),
+            Self::Disconnect => (CONTROL, DISCONNECT),
+            Self::Shutdown => (CONTROL, SHUTDOWN),
+        };
+        (kind << 29 | number & NUMBER).to_be_bytes()
+    }
+
+    /// `None` for one that means nothing in this version.
+    pub(super) fn parse(immediate: [u8; 4]) -> Option<Self> {
+        let word = u32::from_be_bytes(immediate);
+        let number = word & NUMBER;
+        match (word >> 29, number) {
+            (DATA, _) => Some(Self::Data(number)),
+            (CREDITS, _) => Some(Self::Credits(number as u16)),
+            (MAPPED, _) => Some(Self::Mapped(number)),
+            (CONTROL, DISCONNECT) => Some(Self::Disconnect),
+            (CONTROL, SHUTDOWN) => Some(Self::Shutdown),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes(hex: &str) -> Vec<u8> {
+        (0..hex.len())
+            .step_by(2)
+            .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap())
+            .collect()
+    }
+
+    /// What the `riostream` of librdmacm 44 has put on the wire, on rxe.
+    #[test]
+    fn a_stock_librdmacm_is_understood_and_would_say_the_same() {
+        let wire = bytes(
+            "010201800000000100007f8e7400300000000c5a0000000200007f8e796fc00000000d6400080000",
+        );
+        let hello = Hello {
+            order: ByteOrder::Little,
+            credits: 384,
+            mappings: 1,
+            table: Span { address: 0x7f8e_7400_3000, key: 0xc5a, length: 2 },
+            buffer: Span { address: 0x7f8e_796f_c000, key: 0xd64, length: 0x8_0000 },
+        };
+        assert_eq!(Hello::parse(&[&wire[..], &[0; 16]].concat()), Some(hello));
+        assert_eq!(hello.encode()[..], wire);
+
+        let span = Span { address: 0x7f2e_7f8e_7000, key: 0xd3c, length: 0x8_0000 };
+        let wire = bytes("00708e7f2e7f00003c0d000000000800");
+        assert_eq!(span.encode(ByteOrder::Little)[..], wire);
+        assert_eq!(Span::parse(wire.first_chunk().unwrap(), ByteOrder::Little), span);
+
+        let span = Span { address: 0x55a9_5ebe_a810, key: 0xe81, length: 1000 };
+        let mapping = Mapping { offset: 0, span };
+        let wire = bytes("000000000000000010a8be5ea9550000810e0000e8030000");
+        assert_eq!(mapping.encode(ByteOrder::Little)[..], wire);
+        assert_eq!(Mapping::parse(wire.first_chunk().unwrap(), ByteOrder::Little), mapping);
+
+        for (wire, message) in [
+            (0x0000_07f0, Message::Data(2032)),
+            (0x8000_01b5, Message::Credits(437)),
+            (0xc000_0000, Message::Mapped(0)),
+            (0xe000_0000, Message::Disconnect),
+            (0xe000_0002, Message::Shutdown),
+        ] {
+            assert_eq!(message.encode(), u32::to_be_bytes(wire));
+            assert_eq!(Message::parse(u32::to_be_bytes(wire)), Some(message));
+        }
+    }
+
+    #[test]
+    fn a_big_endian_peer_has_entries_in_its_order() {
+        let mapping = Mapping { offset: 1, span: Span { address: 2, key: 3, length: 4 } };
+        let wire = mapping.encode(ByteOrder::Big);
+        assert_eq!(wire[..], bytes("000000000000000100000000000000020000000300000004"));
+        assert_eq!(Mapping::parse(&wire, ByteOrder::Big), mapping);
+        let hello = Hello {
+            order: ByteOrder::Big,
+            credits: 2,
+            mappings: 0,
+            table: Span { length: 2, ..Span::default() },
+            buffer: Span::default(),
+        };
+        assert_eq!(Hello::parse(&hello.encode()), Some(hello));
+    }
+
+    #[test]
+    fn nothing_else_is_a_hello_or_a_message() {
+        let hello = Hello {
+            order: ByteOrder::Little,
+            credits: 384,
+            mappings: 9,
+            table: Span { length: 2, ..Span::default() },
+            buffer: Span::default(),
+        };
+        let good = hello.encode();
+        assert_eq!(Hello::parse(&good[..39]), None);
+        let with = |at: usize, byte: u8| {
+            let mut wire = good;
+            wire[at] = byte;
+            Hello::parse(&wire)
+        };
+        assert_eq!(with(0, 2), None, "another version");
+        assert_eq!(with(23, 1), None, "a table of one entry");
+        assert_eq!(with(1, 0).map(|hello| hello.mappings), Some(0), "it knows of no mappings");
+        for wire in [0x2000_0000_u32, 0x4000_0001, 0x6000_0000, 0xa000_0000, 0xe000_0001] {
+            assert_eq!(Message::parse(wire.to_be_bytes()), None, "{wire:#x}");
+        }
+    }
+}

@@ -1,0 +1,69 @@
+"""The programs of librdmacm on rsockets."""
+
+from lab.dropin.case import Case, Program
+from lab.dropin.rdmacm import CM
+
+# A line of figures, behind that of their names.
+FIGURES = (r"(custom|\d+[km]?_(lat|bw)) .*",)
+
+
+def rsocket_cases():
+    for place in ["loopback", "hosts", "rxe-client", "rxe-server"]:
+        guest = place.startswith("rxe-")
+        yield from rstream(place, guest)
+        yield from riostream(place, guest)
+        yield rcopy(place)
+
+
+def rstream(place, guest):
+    """Streams both ways, with every byte checked where the variant says so."""
+    some = ("-I", 20 if guest else 500, "-C", 10)
+    variants = {
+        "small": ("-S", 64, *some, "-T", "v"),
+        "many-small": ("-S", 32, "-I", 1, "-C", 1500 if guest else 30_000, "-T", "v"),
+        "large": ("-S", 100_000, "-I", 4 if guest else 100, "-C", 10, "-T", "v"),
+        "blocking": ("-S", 5000, *some, "-T", "b"),
+        "nonblocking": ("-S", 50_000, *some, "-T", "n"),
+        "inline": ("-S", 200, *some, "-i", 256, "-T", "v"),
+        "small-buffers": ("-S", 50_000, "-I", 5 if guest else 50, "-B", 4096, "-T", "v"),
+        "keepalive": ("-S", 100, *some, "-k", 1),
+    }
+    # A stock client that polls takes the end of a server that is faster than it for an error.
+    if place != "rxe-client":
+        variants["polling"] = ("-S", 50_000, *some, "-T", "a")
+    for name, words in variants.items():
+        yield pair("rstream", place, name, words)
+    if not guest:
+        yield pair("rstream", place, "all", ())
+    if place == "loopback":
+        words = ("rstream", "-f", "ipv6", "-S", 1000, *some, "-T", "v")
+        client, server = (Program((*words, side, "::1"), FIGURES) for side in ["-s", "-b"])
+        yield Case(f"rstream/{place}/ipv6", place, client, server, CM)
+
+
+def riostream(place, guest):
+    """Writes to memory that the other side has mapped."""
+    count = 10 if guest else 200
+    for size in [64, 1000, 100_000]:
+        words = ("-S", size, "-I", count, "-C", 5, "-T", "v")
+        yield pair("riostream", place, f"size{size}", words)
+
+
+def pair(tool, place, name, words):
+    client = Program((tool, *words, "-s", "{server}"), FIGURES)
+    server = Program((tool, *words, "-b", "{own}"), FIGURES)
+    return Case(f"{tool}/{place}/{name}", place, client, server, CM)
+
+
+def rcopy(place):
+    """A file over the wire; the server says how many bytes it has got."""
+    return Case(
+        f"rcopy/{place}",
+        place,
+        Program(
+            ("rcopy", "/bin/rcopy", "{server}:/tmp/copied"),
+            (r"opening\.\.\.transferring\.\.\.closing\.\.\.done",),
+        ),
+        Program(("rcopy",), (r".*transferring\.\.\.\d{5,} bytes\.\.\.closing\.\.\.done",), endless=True),
+        CM,
+    )

@@ -1,0 +1,245 @@
+//! The adapter's part of the [record](crate::trace): puts what the queue pairs have noted in order
+//! and hands it on. Nothing here changes what the adapter does.
+
+use super::{Adapter, ObjectError, TransmitBuffer, recorder::Mark};
+use crate::{
+    cm::MadReason,
+    event::Disposition,
+    ids::Qpn,
+    qp::{Note, QpType, State, WindowRule},
+    time::Instant,
+    trace::{Call, CallError, Failure, PacketRecord, Record, What, Why},
+    wire::{Datagram, NetHeader, Packet, ParseError},
+};
+
+impl Adapter {
+    /// The latest records of a queue pair, the oldest first; with [`Trace::latest`](crate::trace::Trace::latest).
+    pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
+        self.recorder.iter().flat_map(move |recorder| recorder.latest.of(qpn))
+    }
+
+    /// A call or an arrival begins: what follows from it is recorded behind it.
+    #[inline]
+    pub(super) fn begin_record(&mut self, now: Instant) -> Mark {
+        if self.recorder.is_some() { self.set_mark(now) } else { Mark(None) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn set_mark(&mut self, now: Instant) -> Mark {
+        Mark(self.recorder.as_mut().map(|recorder| {
+            recorder.now = recorder.now.max(now);
+            recorder.depth += 1;
+            recorder.held.len()
+        }))
+    }
+
+    /// It ends.
+    #[inline]
+    pub(super) fn end_record(
+        &mut self,
+        mark: Mark,
+        now: Instant,
+        qpn: Qpn,
+        what: impl FnOnce() -> What,
+    ) {
+        if let Mark(Some(at)) = mark {
+            self.insert_record(at, now, qpn, what);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_record(&mut self, at: usize, now: Instant, qpn: Qpn, what: impl FnOnce() -> What) {
+        let Some(recorder) = &mut self.recorder else { return };
+        recorder.now = recorder.now.max(now);
+        recorder.held.insert(at, Record { at: recorder.now, qpn, what: what() });
+        recorder.depth -= 1;
+        self.flush_record();
+    }
+
+    /// Carries out a call and records it.
+    pub(super) fn recorded<T, E: Copy + Into<CallError>>(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        call: impl FnOnce() -> Call,
+        act: impl FnOnce(&mut Self) -> Result<T, E>,
+    ) -> Result<T, E> {
+        let mark = self.begin_record(now);
+        let result = act(self);
+        self.end_record(mark, now, qpn, || What::Call {
+            call: call(),
+            result: result.as_ref().map(|_| ()).map_err(|&error| error.into()),
+        });
+        result
+    }
+
+    /// Records what a queue pair has noted, and changes of its window and rate.
+    #[inline]
+    pub(super) fn record_notes(&mut self, now: Instant, index: usize) {
+        if self.notes.are_taken() {
+            self.take_notes(now, index, None);
+        }
+    }
+
+    /// The same after it has built a packet, which is the last of the buffer.
+    #[inline]
+    pub(super) fn record_sent(&mut self, now: Instant, index: usize, buffer: &TransmitBuffer) {
+        if self.notes.are_taken() {
+            self.take_notes(now, index, buffer.last());
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_notes(&mut self, now: Instant, index: usize, sent: Option<(NetHeader, &[u8])>) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let mut notes = self.notes.drain();
+        let Some(qp) = self.qps.get(index) else { return };
+        let qpn = qp.common.qpn;
+        let mut rule = WindowRule::Acknowledged;
+        // a packet that could not be written after all was noted, too
+        let built = notes.iter().rposition(|note| matches!(note, Note::Packet(_)));
+        for (at, note) in notes.drain(..).enumerate() {
+            let what = match note {
+                Note::Packet(reason) => match sent.filter(|_| Some(at) == built) {
+                    Some((net, bytes)) => match packet(&net, bytes) {
+                        Ok(packet) => What::Sent { packet, why: Why::Queue(reason) },
+                        Err(_) => continue, // an adapter builds nothing that is no packet
+                    },
+                    None => continue,
+                },
+                Note::Acknowledged { before } => What::Acknowledged { before },
+                Note::Recovery { psn, loss, recovery } => What::Recovery { psn, loss, recovery },
+                Note::Timer(timer) => What::Timer(timer),
+                Note::Completed(wc) => What::Completed { wr_id: wc.wr_id, result: wc.result },
+                Note::Window(its) => {
+                    rule = its;
+                    continue;
+                }
+                Note::State { from, to, .. } if from == to => continue,
+                Note::State { from, to, failure } => What::State { from, to, failure },
+            };
+            recorder.push(now, qpn, what);
+        }
+        recorder.note_pace(now, index, qp, rule);
+        self.flush_record();
+    }
+
+    /// A transition of the program has changed a queue pair's state.
+    #[cold]
+    pub(super) fn record_transition(&mut self, now: Instant, index: usize, from: State) {
+        let Some(recorder) = &mut self.recorder else { return };
+        let Some(qp) = self.qps.get(index) else { return };
+        let to = qp.common.state;
+        // the others are noted where they are entered
+        if to != from && !matches!(to, State::Err | State::Sqe) {
+            recorder.push(now, qp.common.qpn, What::State { from, to, failure: Failure::Asked });
+        }
+        recorder.note_pace(now, index, qp, WindowRule::Start);
+    }
+
+    /// A queue pair has been made, or not.
+    pub(super) fn record_created(&mut self, qp_type: QpType, result: &Result<Qpn, ObjectError>) {
+        let mark = self.begin_record(Instant::ZERO);
+        let (qpn, call) = (result.unwrap_or_default(), Call::CreateQp(qp_type));
+        let result = result.map(|_| ()).map_err(CallError::from);
+        self.end_record(mark, Instant::ZERO, qpn, || What::Call { call, result });
+    }
+
+    /// A queue pair starts.
+    pub(super) fn record_new(&mut self, index: usize) {
+        let (Some(recorder), Some(qp)) = (&mut self.recorder, self.qps.get(index)) else { return };
+        if recorder.paces.len() <= index {
+            recorder.paces.resize(index + 1, (0, None));
+        }
+        recorder.paces[index] = qp.pace();
+    }
+
+    /// A queue pair is gone.
+    pub(super) fn record_gone(&mut self, qpn: Qpn) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.latest.forget(qpn);
+        }
+    }
+
+    /// A queue pair has had its copy of a packet to a group.
+    pub(super) fn end_copy(
+        &mut self,
+        mark: Mark,
+        now: Instant,
+        index: usize,
+        datagram: &Datagram<'_>,
+        packet: &Packet<'_>,
+        disposition: Disposition,
+    ) {
+        let qpn = self.qps.get(index).map_or_else(Qpn::default, |qp| qp.common.qpn);
+        self.end_record(mark, now, qpn, || {
+            let packet = PacketRecord::new(datagram.net, packet);
+            What::Arrived { packet, disposition }
+        });
+    }
+
+    /// A datagram has been handled.
+    #[inline]
+    pub(super) fn end_arrival(
+        &mut self,
+        mark: Mark,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        disposition: Disposition,
+    ) {
+        if let Mark(Some(at)) = mark {
+            self.insert_arrival(at, now, datagram, disposition);
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert_arrival(
+        &mut self,
+        at: usize,
+        now: Instant,
+        datagram: &Datagram<'_>,
+        disposition: Disposition,
+    ) {
+        let (qpn, what) = match packet(datagram.net, datagram.bytes) {
+            Ok(packet) => (packet.headers.bth().dest_qp, What::Arrived { packet, disposition }),
+            Err(error) => {
+                let (net, length) = (*datagram.net, datagram.bytes.len());
+                (Qpn::default(), What::Malformed { net, length, reason: error.into() })
+            }
+        };
+        self.insert_record(at, now, qpn, || what);
+    }
+
+    /// A message of connection management has left.
+    pub(super) fn record_mad(&mut self, now: Instant, buffer: &TransmitBuffer, reason: MadReason) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if let Some(Ok(packet)) = buffer.last().map(|(net, bytes)| packet(&net, bytes)) {
+            recorder.push(now, Qpn::GSI, What::Sent { packet, why: Why::Cm(reason) });
+        }
+        self.flush_record();
+    }
+
+    /// Hands everything on, unless a call or an arrival has not ended.
+    fn flush_record(&mut self) {
+        let Some(recorder) = &mut self.recorder else { return };
+        if recorder.depth > 0 {
+            return;
+        }
+        for record in recorder.held.drain(..) {
+            if record.qpn == Qpn::GSI || self.by_qpn.contains_key(&record.qpn) {
+                recorder.latest.keep(&record);
+            }
+            if let Some(sink) = &mut recorder.sink {
+                sink.record(record);
+            }
+        }
+    }
+}
+
+fn packet(net: &NetHeader, bytes: &[u8]) -> Result<PacketRecord, ParseError> {
+    Packet::parse(bytes).map(|packet| PacketRecord::new(net, &packet))
+}

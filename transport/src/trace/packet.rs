@@ -1,0 +1,62 @@
+//! Packets in the record.
+
+use alloc::boxed::Box;
+use core::fmt;
+
+use crate::{
+    cm::CmMad,
+    ids::Qpn,
+    wire::{Ext, Headers, NetHeader, Packet},
+};
+
+/// A packet without its payload.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PacketRecord {
+    /// Its addresses, and the fields of its IP header.
+    pub net: NetHeader,
+    /// Its headers.
+    pub headers: Headers,
+    /// Bytes of its payload.
+    pub payload: u32,
+    /// The message of connection management that it carries, if it is one to QP1.
+    pub message: Option<Box<CmMad>>,
+}
+
+impl PacketRecord {
+    /// The record of a packet.
+    #[must_use]
+    pub fn new(net: &NetHeader, packet: &Packet<'_>) -> Self {
+        let is_mad = packet.headers.bth().dest_qp == Qpn::GSI;
+        let message = if is_mad { CmMad::parse(packet.payload).ok().map(Box::new) } else { None };
+        Self { net: *net, headers: packet.headers, payload: packet.payload.len() as u32, message }
+    }
+}
+
+/// The opcode or the message's name, the destination, the PSN, and what the other headers say.
+impl fmt::Display for PacketRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bth = self.headers.bth();
+        match &self.message {
+            Some(mad) => write!(f, "CM {}", mad.message.name())?,
+            None => write!(f, "{}", bth.opcode)?,
+        }
+        write!(f, " qp {} psn {}", bth.dest_qp, bth.psn.get())?;
+        if let Some(aeth) = self.headers.ext().aeth() {
+            write!(f, " {} msn {}", aeth.syndrome, aeth.msn.get())?;
+        }
+        match self.headers.ext() {
+            Ext::Reth(reth) | Ext::RethImm(reth, _) | Ext::FethReth(_, reth) => {
+                write!(f, " rkey {:#010x} {} B", reth.rkey.0, reth.dma_length)?;
+            }
+            Ext::Atomic(eth) => write!(f, " rkey {:#010x}", eth.rkey.0)?,
+            _ => {}
+        }
+        if self.payload > 0 && self.message.is_none() {
+            write!(f, " [{} B]", self.payload)?;
+        }
+        if bth.ack_req {
+            f.write_str(" ack?")?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! The tool and the library of one target, built by cargo or by cargo-zigbuild.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use serde_json::Value;
+
+use crate::Failure;
+
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+pub(crate) struct Built {
+    pub(crate) target: String,
+    /// The processor, as Linux calls it.
+    pub(crate) machine: &'static str,
+    /// Without what only debuggers need.
+    pub(crate) tool: Vec<u8>,
+    pub(crate) library: Vec<u8>,
+    /// The oldest glibc that has all that the two need.
+    pub(crate) glibc: (u32, u32),
+}
+
+impl Built {
+    /// `cross` is the target if it is to be named to cargo: the host's build shares what is there.
+    pub(crate) fn new(
+        target: &str,
+        cross: Option<&String>,
+        zig: Option<&String>,
+    ) -> Result<Self, Failure> {
+        let machine = match target.split_once('-') {
+            Some(("x86_64", "unknown-linux-gnu")) => "x86_64",
+            Some(("aarch64", "unknown-linux-gnu")) => "aarch64",
+            _ => return Err(format!("{target}: there are packages for x86_64-unknown-linux-gnu and aarch64-unknown-linux-gnu only").into()),
+        };
+        let mut command = Command::new(cargo());
+        match (zig, cross) {
+            (Some(glibc), _) => {
+                command.args(["zigbuild", "--target", &format!("{target}.{glibc}")])
+            }
+            (None, Some(target)) => command.args(["build", "--target", target]),
+            (None, None) => command.arg("build"),
+        };
+        command.args([
+            "--release",
+            "--package",
+            "roce-cli",
+            "--message-format",
+            "json-render-diagnostics",
+        ]);
+        let (tool, out) = built(&run(command)?)?;
+        let carried = fs::read_to_string(out.join("carried.rs"))?;
+        let library = carried
+            .strip_prefix("Some(include_bytes!(\"")
+            .and_then(|rest| rest.strip_suffix("\"))"))
+            .ok_or("the tool carries no library; unset ROCE_ABI_LIBRARY")?;
+        let (tool, library) = (stripped(&tool, target)?, stripped(Path::new(library), target)?);
+        let glibc = glibc(&tool).max(glibc(&library));
+        Ok(Self { target: target.to_owned(), machine, tool, library, glibc })
+    }
+}
+
+pub(crate) fn cargo() -> std::ffi::OsString {
+    env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
+}
+
+/// The target that the compiler builds for by itself.
+pub(crate) fn host() -> Result<String, Failure> {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let mut command = Command::new(rustc);
+    let text = run({
+        command.arg("-vV");
+        command
+    })?;
+    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.ok_or("rustc -vV names no host")?.to_owned())
+}
+
+pub(crate) fn has_zig() -> bool {
+    let mut command = Command::new("cargo-zigbuild");
+    let found = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let found = found.is_ok_and(|status| status.success());
+    if !found {
+        eprintln!("cargo-zigbuild is not installed: the packages need the glibc of this host");
+    }
+    found
+}
+
+/// Completions and pages of man, written by a tool of this host, in a directory in `out`.
+pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
+    let mut command = Command::new(cargo());
+    command.args(["build", "--package", "roce-cli", "--message-format", "json-render-diagnostics"]);
+    let (tool, _) = built(&run(command)?)?;
+    let pages = out.join("pages");
+    fs::create_dir_all(pages.join("completions"))?;
+    let mut command = Command::new(&tool);
+    command.arg("manual").arg(pages.join("man"));
+    run(command)?;
+    for (shell, name) in [("bash", "roce"), ("zsh", "_roce"), ("fish", "roce.fish")] {
+        let mut command = Command::new(&tool);
+        command.args(["completions", shell]);
+        fs::write(pages.join("completions").join(name), run(command)?)?;
+    }
+    Ok(pages)
+}
+
+/// The tool, and the directory of its build script, as cargo's messages say.
+fn built(messages: &str) -> Result<(PathBuf, PathBuf), Failure> {
+    let (mut tool, mut out) = (None, None);
+    for message in messages.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+        let package = message["package_id"].as_str().unwrap_or_default();
+        if !package.contains("roce-cli") && !package.contains("/cli#") {
+            continue;
+        }
+        if let Some(executable) = message["executable"].as_str() {
+            tool = Some(executable.into());
+        }
+        if let Some(directory) = message["out_dir"].as_str() {
+            out = Some(directory.into());
+        }
+    }
+    tool.zip(out).ok_or_else(|| "cargo names no tool".into())
+}
+
+pub(crate) fn run(mut command: Command) -> Result<String, Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let output = command.stderr(Stdio::inherit()).output();
+    let output = output.map_err(|error| format!("cannot start {name}: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("{name} failed, see above").into());
+    }
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+/// The file without what only debuggers need. `STRIP` names the program that does it.
+fn stripped(path: &Path, target: &str) -> Result<Vec<u8>, Failure> {
+    let own = target.split('-').next() == Some(env::consts::ARCH);
+    let machine = target.split('-').next().unwrap_or_default();
+    let name = if own { "strip".to_owned() } else { format!("{machine}-linux-gnu-strip") };
+    let copy = path.with_extension("stripped");
+    let mut command = Command::new(env::var_os("STRIP").unwrap_or_else(|| name.into()));
+    command.args(["--strip-debug", "-o"]).arg(&copy).arg(path);
+    run(command)?;
+    Ok(fs::read(copy)?)
+}
+
+/// The newest version of glibc that an ELF file names: the names of versions are strings in it.
+fn glibc(file: &[u8]) -> (u32, u32) {
+    const PREFIX: &[u8] = b"\0GLIBC_2.";
+    let names = file.windows(PREFIX.len()).enumerate().filter(|(_, window)| *window == PREFIX);
+    let minors = names.filter_map(|(at, _)| {
+        let name = file[at + PREFIX.len()..].split(|byte| *byte == 0).next()?;
+        std::str::from_utf8(name).ok()?.split('.').next()?.parse().ok()
+    });
+    (2, minors.max().unwrap_or(0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_version_counts() {
+        let names = b"x\0GLIBC_2.9\0GLIBC_2.17\0GLIBC_2.2.5\0GLIBC_PRIVATE\0GLIBC_2.100x\0";
+        assert_eq!(glibc(names), (2, 17));
+        assert_eq!(glibc(b""), (2, 0));
+        let own = fs::read(env::current_exe().unwrap()).unwrap();
+        assert!((2, 2) < glibc(&own), "{:?}", glibc(&own));
+    }
+}

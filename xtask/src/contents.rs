@@ -1,0 +1,189 @@
+//! What is in a package, and where each kind of package has it.
+
+use std::{fs, io::Write, path::Path};
+
+use flate2::{Compression, GzBuilder, write::GzEncoder};
+
+use crate::{
+    Failure,
+    build::{Built, VERSION},
+    metadata::{self, Component},
+    soname,
+};
+
+/// An entry of a package, by its path without a slash in front.
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    File(Vec<u8>),
+    Program(Vec<u8>),
+    Link(String),
+}
+
+/// Which kind of package.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    Tarball,
+    Debian,
+    Rpm,
+}
+
+pub(crate) struct Contents {
+    pub(crate) tool: Vec<u8>,
+    library: Vec<u8>,
+    machine: &'static str,
+    /// Names and texts of completions, and of pages of man.
+    completions: Vec<(String, Vec<u8>)>,
+    manual: Vec<(String, Vec<u8>)>,
+    /// What is written about the package: licences, README.
+    documents: Vec<(String, Vec<u8>)>,
+    /// The list of components (CycloneDX).
+    pub(crate) bill: Vec<u8>,
+}
+
+impl Contents {
+    pub(crate) fn new(
+        built: &Built,
+        pages: &Path,
+        components: &[Component],
+    ) -> Result<Self, Failure> {
+        let mut documents = Vec::new();
+        for name in ["README.md", "CHANGELOG.md", "LICENSE-APACHE", "LICENSE-MIT"] {
+            documents.push((name.to_owned(), fs::read(name)?));
+        }
+        documents.push(("THIRD-PARTY.txt".to_owned(), metadata::licences(components)?.into()));
+        Ok(Self {
+            tool: built.tool.clone(),
+            library: built.library.clone(),
+            machine: built.machine,
+            completions: files(&pages.join("completions"))?,
+            manual: files(&pages.join("man"))?,
+            documents,
+            bill: metadata::bill(components, &built.target)?,
+        })
+    }
+
+    /// The licences, for packages that have only these.
+    pub(crate) fn licences(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let of = |name: &str| name.starts_with("LICENSE") || name.starts_with("THIRD");
+        let all = self.documents.iter().filter(move |(name, _)| of(name));
+        all.map(|(name, text)| (name.as_str(), &text[..]))
+    }
+
+    /// Where packages of the system have libraries of this processor.
+    pub(crate) fn libraries(&self, place: Place) -> String {
+        match place {
+            Place::Tarball => "lib/roce".to_owned(),
+            Place::Debian => format!("usr/lib/{}-linux-gnu/roce", self.machine),
+            Place::Rpm => "usr/lib64/roce".to_owned(),
+        }
+    }
+
+    /// The tool, and what belongs to it.
+    pub(crate) fn place(&self, place: Place) -> Vec<Entry> {
+        let mut entries = vec![program(
+            if place == Place::Tarball { "roce" } else { "usr/bin/roce" },
+            &self.tool,
+        )];
+        if place != Place::Tarball {
+            let libraries = self.libraries(place);
+            let library = format!("{libraries}/libroce_abi.so");
+            for name in ["libibverbs.so", "libibverbs.so.1", "librdmacm.so", "librdmacm.so.1"] {
+                entries.push(link(format!("{library}.links/{name}"), format!("/{library}")));
+            }
+            entries.push(program(&library, &self.library));
+        }
+        for (name, text) in &self.completions {
+            let directory = match (place, name.as_str()) {
+                (Place::Tarball, _) => "completions",
+                (_, "roce") => "usr/share/bash-completion/completions",
+                (Place::Debian, "_roce") => "usr/share/zsh/vendor-completions",
+                (_, "_roce") => "usr/share/zsh/site-functions",
+                _ => "usr/share/fish/vendor_completions.d",
+            };
+            // beside those of other shells a name has to say whose it is
+            let name = if place == Place::Tarball && name == "roce" { "roce.bash" } else { name };
+            entries.push(file(format!("{directory}/{name}"), text));
+        }
+        for (name, text) in &self.manual {
+            match place {
+                Place::Tarball => entries.push(file(format!("man/man1/{name}"), text)),
+                _ => entries.push(file(format!("usr/share/man/man1/{name}.gz"), &gzip(text))),
+            }
+        }
+        for (name, text) in &self.documents {
+            match place {
+                Place::Tarball => entries.push(file(name.clone(), text)),
+                _ => entries.push(file(format!("usr/share/doc/roce/{name}"), text)),
+            }
+        }
+        entries
+    }
+
+    /// What takes the place of libibverbs for all programs.
+    pub(crate) fn verbs(&self, place: Place) -> Result<Vec<Entry>, Failure> {
+        let libraries = self.libraries(place);
+        let library = format!("{libraries}/verbs/libroce_verbs.so");
+        let mut entries = vec![program(&library, &soname::without(self.library.clone())?)];
+        for name in ["libibverbs.so.1", "librdmacm.so.1"] {
+            entries.push(link(format!("{libraries}/verbs/{name}"), "libroce_verbs.so".to_owned()));
+        }
+        let on = format!(
+            "# programs find roce in the place of libibverbs and librdmacm\n/{libraries}/verbs\n"
+        );
+        let off = "# programs find libibverbs and librdmacm; roce is in `roce run`\n";
+        entries.push(file(format!("{libraries}/verbs-on.conf"), on.as_bytes()));
+        entries.push(file(format!("{libraries}/verbs-off.conf"), off.as_bytes()));
+        for (name, text) in self.licences() {
+            entries.push(file(format!("usr/share/doc/roce-verbs/{name}"), text));
+        }
+        Ok(entries)
+    }
+}
+
+pub(crate) fn file(path: impl Into<String>, text: &[u8]) -> Entry {
+    Entry { path: path.into(), what: What::File(text.to_vec()) }
+}
+
+fn program(path: &str, bytes: &[u8]) -> Entry {
+    Entry { path: path.to_owned(), what: What::Program(bytes.to_vec()) }
+}
+
+fn link(path: String, target: String) -> Entry {
+    Entry { path, what: What::Link(target) }
+}
+
+/// Names and contents of the files in a directory, in order.
+fn files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        files.push((entry.file_name().to_string_lossy().into_owned(), fs::read(entry.path())?));
+    }
+    files.sort();
+    Ok(files)
+}
+
+/// Compressed without a time, so that the same sources give the same package.
+pub(crate) fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder: GzEncoder<Vec<u8>> =
+        GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
+    encoder.write_all(bytes).and_then(|()| encoder.finish()).expect("memory takes it")
+}
+
+/// A sentence, and more of them, for what shows packages.
+pub(crate) const SUMMARY: &str = "RDMA without hardware: a RoCEv2 adapter in user space";
+pub(crate) const DESCRIPTION: &str = "The tool roce, and libraries in the place of libibverbs and librdmacm \
+for the programs that it runs (roce run -- PROGRAM), without privilege and without a kernel module.";
+pub(crate) const VERBS_SUMMARY: &str = "RDMA without hardware, for all programs of this host";
+pub(crate) const VERBS_DESCRIPTION: &str = "Programs find roce in the place of libibverbs and librdmacm, whose files stay. \
+The alternative roce-verbs turns that on and off.";
+pub(crate) const HOMEPAGE: &str = env!("CARGO_PKG_HOMEPAGE");
+
+/// What the package of the verbs does when it is installed and removed.
+pub(crate) fn script(text: &str, libraries: &str) -> String {
+    text.replace("@LIBRARIES@", &format!("/{libraries}")).replace("@VERSION@", VERSION)
+}

@@ -1,0 +1,74 @@
+//! Packages of RPM: `roce`, and `roce-verbs`, which takes the place of libibverbs for all programs.
+
+use std::path::Path;
+
+use rpm::{BuildConfig, CompressionWithLevel, Dependency, FileOptions, PackageBuilder};
+
+use crate::{
+    Failure,
+    build::{Built, VERSION},
+    contents::{
+        Contents, DESCRIPTION, Entry, HOMEPAGE, Place, SUMMARY, VERBS_DESCRIPTION, VERBS_SUMMARY,
+        What, script,
+    },
+};
+
+const RELEASE: &str = "1";
+
+pub(crate) fn write(out: &Path, built: &Built, contents: &Contents) -> Result<(), Failure> {
+    let mut tool = builder("roce", built, SUMMARY, DESCRIPTION);
+    add(&mut tool, contents.place(Place::Rpm))?;
+    save(out, built, "roce", &mut tool)?;
+
+    let mut verbs = builder("roce-verbs", built, VERBS_SUMMARY, VERBS_DESCRIPTION);
+    let libraries = contents.libraries(Place::Rpm);
+    verbs
+        .requires(Dependency::script_post("/usr/sbin/update-alternatives"))
+        .requires(Dependency::script_preun("/usr/sbin/update-alternatives"))
+        .post_install_script(script(include_str!("../../packaging/verbs/postinst"), &libraries))
+        .pre_uninstall_script(script(include_str!("../../packaging/verbs/prerm"), &libraries));
+    add(&mut verbs, contents.verbs(Place::Rpm)?)?;
+    save(out, built, "roce-verbs", &mut verbs)
+}
+
+fn builder(name: &str, built: &Built, summary: &str, description: &str) -> PackageBuilder {
+    let mut builder =
+        PackageBuilder::new(name, VERSION, "MIT OR Apache-2.0", built.machine, summary);
+    let (major, minor) = built.glibc;
+    // what the rpm of RHEL 8 reads; without times, so that the same sources give the same package
+    builder
+        .using_config(BuildConfig::v4().compression(CompressionWithLevel::Gzip(9)).source_date(0))
+        .release(RELEASE)
+        .description(description)
+        .url(HOMEPAGE)
+        .build_host("localhost")
+        // as rpm names a version of glibc itself
+        .requires(Dependency::any(format!("libc.so.6(GLIBC_{major}.{minor})(64bit)")));
+    builder
+}
+
+fn add(builder: &mut PackageBuilder, entries: Vec<Entry>) -> Result<(), Failure> {
+    for Entry { path, what } in entries {
+        let path = format!("/{path}");
+        match what {
+            What::File(bytes) => {
+                builder.with_file_contents(bytes, FileOptions::new(path).permissions(0o644))?
+            }
+            What::Program(bytes) => {
+                builder.with_file_contents(bytes, FileOptions::new(path).permissions(0o755))?
+            }
+            What::Link(target) => builder.with_symlink(FileOptions::symlink(path, target))?,
+        };
+    }
+    Ok(())
+}
+
+fn save(
+    out: &Path,
+    built: &Built,
+    name: &str,
+    builder: &mut PackageBuilder,
+) -> Result<(), Failure> {
+    let path = out.join(format!("{name}-{VERSION}-{RELEASE}.{}.rpm", built.machine));
+    Ok(builder.build()?.write_file(path)?)
+}
