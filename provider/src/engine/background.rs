@@ -28,6 +28,13 @@ const LINGER: Duration = Duration::from_micros(50);
 /// Longest time that it looks for packets without attending to anything else.
 const LINGER_MOST: Duration = Duration::from_millis(10);
 
+/// A yield that takes longer than this has let somebody else run.
+const SWITCH: Duration = Duration::from_micros(5);
+
+/// Time for which the thread does not look in vain after that: it sleeps, and leaves the processor to
+/// those who can use it.
+const CROWDED: Duration = Duration::from_millis(10);
+
 /// Role of the background thread until its next look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
@@ -37,6 +44,26 @@ enum Mode {
     Timers,
     /// No other thread serves the adapter.
     Serve,
+}
+
+/// Whether the thread looks for the next packet or sleeps until it comes.
+#[derive(Debug, Default)]
+struct Patience {
+    crowded_until: Instant,
+}
+
+impl Patience {
+    /// True if it looks once more, so long after the last packet.
+    fn lasts(&self, idle: Duration, now: Instant) -> bool {
+        idle <= LINGER && now >= self.crowded_until
+    }
+
+    /// It has left the processor to others, if there were any, for so long.
+    fn note_yield(&mut self, took: Duration, now: Instant) {
+        if took > SWITCH {
+            self.crowded_until = now.plus(CROWDED);
+        }
+    }
 }
 
 impl Engine {
@@ -53,6 +80,7 @@ impl Engine {
     pub(super) fn serve_until_stopped(&self) {
         let mut seen = self.activity.load(Ordering::Relaxed);
         let mut looks = 0;
+        let mut patience = Patience::default();
         loop {
             self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
@@ -71,7 +99,7 @@ impl Engine {
                 continue;
             }
             looks = 0;
-            let received = mode == Mode::Serve && self.linger(activity);
+            let received = mode == Mode::Serve && self.linger(activity, &mut patience);
             if self.serve_and_sleep(mode, program_serves && !received).is_err() {
                 thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
             }
@@ -127,10 +155,10 @@ impl Engine {
         result
     }
 
-    /// Serves as long as something keeps arriving or is left to send, and a little longer: to sleep
-    /// and to be woken takes longer than most packets are apart. Ends when the program serves by itself. Returns
-    /// whether anything came.
-    fn linger(&self, activity: u64) -> bool {
+    /// Serves as long as something keeps arriving or is left to send, and a little longer, unless
+    /// others want the processor: to sleep and to be woken takes longer than most packets are apart.
+    /// Ends when the program serves by itself. Returns whether anything came.
+    fn linger(&self, activity: u64, patience: &mut Patience) -> bool {
         let start = clock::now();
         let mut last = start;
         while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
@@ -146,12 +174,35 @@ impl Engine {
             }
             if received > 0 || is_due {
                 last = now;
-            } else if now.since(last) > LINGER {
-                break;
-            } else {
+            } else if patience.lasts(now.since(last), now) {
+                let before = clock::now();
                 thread::yield_now();
+                let after = clock::now();
+                patience.note_yield(after.since(before), after);
+            } else {
+                break;
             }
         }
         last != start
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_shares_the_processor_sleeps_at_once() {
+        let mut patience = Patience::default();
+        let now = Instant::ZERO.plus(Duration::from_secs(1));
+        assert!(patience.lasts(LINGER, now));
+        assert!(!patience.lasts(LINGER + Duration::from_nanos(1), now));
+        patience.note_yield(SWITCH, now);
+        assert!(patience.lasts(Duration::ZERO, now));
+        patience.note_yield(SWITCH * 2, now);
+        assert!(!patience.lasts(Duration::ZERO, now));
+        patience.note_yield(Duration::ZERO, now.plus(CROWDED / 2));
+        assert!(!patience.lasts(Duration::ZERO, now.plus(CROWDED / 2)));
+        assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED)));
     }
 }

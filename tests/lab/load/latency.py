@@ -4,7 +4,7 @@ the latency of two other hosts, which have the same processors but another link.
 """
 
 import time
-from statistics import mean
+from statistics import mean, median
 
 from lab.load.case import Bar, Case, Outcome, Sample
 from lab.load.network import queue, slow, wire
@@ -17,7 +17,7 @@ RATES = {"100mbit": 100e6, "1gbit": 1e9}
 # link.
 BULK = Plan("read 512 MiB", "read_bw", 512 * MIB, 1000, depth=2, words=("-e",))
 BULK_PORT = 18600
-MESSAGES = {"100mbit": 100, "1gbit": 400}
+MESSAGES = {"100mbit": 150, "1gbit": 1200}
 BAR = Bar(2.0, 1.2, 8.0, at_most=True)
 # Time of the bulk before it is looked at.
 FIRST = 2
@@ -76,8 +76,9 @@ class Bystander:
             wait_until(ended, self.plan.seconds, 0.05)
             wait(pair.programs, 10)
         elsewhere.append(self.lab.runner.run(self.plan, *others).value)
-        # The tool prints half of a round trip, of which one way waits in the queue.
-        own = mean(delays) / 2 + sum(value or 0 for value in elsewhere) / 2
+        # The tool prints half of the median round trip, of which one way waits in the queue. The
+        # median passes over the time in which the programs start.
+        own = median(delays) / 2 + sum(value or 0 for value in elsewhere) / 2
         self.outcomes["send-beside-read"].add(pair.sample(), own)
         for host in hosts:
             self.outcomes["open-beside-read"].add(self.open_device(host), None)

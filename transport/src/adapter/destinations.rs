@@ -10,7 +10,7 @@ use slab::Slab;
 
 use super::budget::{Budget, Share};
 use crate::{
-    congestion::{LARGEST, Window, WindowConfig},
+    congestion::{LARGEST, Near, Window, WindowConfig},
     qp::Room,
     time::Instant,
 };
@@ -89,7 +89,7 @@ impl Destinations {
             return at;
         }
         let WindowConfig { destination_initial, destination_most, .. } = self.config;
-        let window = Window::new(destination_initial, LEAST, destination_most);
+        let window = Window::new(destination_initial, LEAST, destination_most, Near::Time);
         let budget = Budget::new(window.limit(), LARGEST_PORTION);
         let at = self.all.insert(Destination { address, users: 0, window, budget, shrunk: None });
         self.by_address.insert(address, at);
@@ -106,7 +106,13 @@ impl Destinations {
 
     /// Notes what a queue pair has under way by now, and whether it waits for room. Returns one
     /// that waits and can go on.
-    pub(super) fn update(&mut self, index: usize, in_flight: u64, waits: bool) -> Option<usize> {
+    pub(super) fn update(
+        &mut self,
+        index: usize,
+        in_flight: u64,
+        waits: bool,
+        now: Instant,
+    ) -> Option<usize> {
         let destination = self.of(index).and_then(|at| self.all.get_mut(at))?;
         let before = self.shares.get(index).map_or(0, Share::taken);
         if waits {
@@ -114,7 +120,7 @@ impl Destinations {
         }
         if in_flight < before {
             let taken = destination.budget.taken();
-            destination.window.on_acknowledged(before - in_flight, taken);
+            destination.window.on_acknowledged(before - in_flight, taken, now);
             destination.budget.set_limit(destination.window.limit());
         }
         destination.budget.update(&mut self.shares, index, in_flight, waits)
@@ -127,7 +133,7 @@ impl Destinations {
 
     /// The same is about to.
     pub(super) fn on_notification(&mut self, index: usize, now: Instant) {
-        self.shrink(index, now, |window, _| window.on_notification());
+        self.shrink(index, now, |window, _| window.on_notification(now));
     }
 
     fn shrink(&mut self, index: usize, now: Instant, by: impl FnOnce(&mut Window, u64)) {
@@ -159,10 +165,10 @@ mod tests {
         for index in 0..3 {
             all.assign(index, Some(if index == 2 { OTHER } else { HOST }));
         }
-        assert_eq!(all.update(0, 20 * LARGEST, false), None);
+        assert_eq!(all.update(0, 20 * LARGEST, false, Instant::ZERO), None);
         assert_eq!((all.room(1, 0).left, all.room(2, 0).left), (0, 20 * LARGEST));
-        assert_eq!(all.update(1, 0, true), None);
-        assert_eq!(all.update(0, 10 * LARGEST, false), Some(1));
+        assert_eq!(all.update(1, 0, true, Instant::ZERO), None);
+        assert_eq!(all.update(0, 10 * LARGEST, false, Instant::ZERO), Some(1));
         assert!(all.room(1, 0).left >= 10 * LARGEST);
     }
 
@@ -171,8 +177,8 @@ mod tests {
         let mut all = destinations();
         all.assign(0, Some(HOST));
         all.assign(1, Some(HOST));
-        all.update(0, 20 * LARGEST, false);
-        all.update(1, 0, true);
+        all.update(0, 20 * LARGEST, false, Instant::ZERO);
+        all.update(1, 0, true, Instant::ZERO);
         assert_eq!(all.assign(0, Some(OTHER)), Some(1), "what it had is free");
         assert_eq!(all.all.len(), 2);
         all.assign(0, None);
@@ -186,7 +192,7 @@ mod tests {
         let mut all = destinations();
         all.assign(0, Some(HOST));
         all.assign(1, Some(HOST));
-        all.update(0, 20 * LARGEST, false);
+        all.update(0, 20 * LARGEST, false, Instant::ZERO);
         all.on_loss(0, Instant::from_nanos(1_000_000));
         all.on_loss(1, Instant::from_nanos(1_100_000));
         let limit = |all: &Destinations| all.all[0].window.limit();

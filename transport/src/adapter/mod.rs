@@ -529,7 +529,7 @@ impl Adapter {
         let (budget, shares) = &mut self.reads;
         let next = [
             budget.update(shares, index, reads.0, reads.1),
-            self.destinations.update(index, flight.0, flight.1),
+            self.destinations.update(index, flight.0, flight.1, now),
         ];
         next.into_iter().flatten().for_each(|next| self.make_ready(next));
     }

@@ -10,7 +10,7 @@ mod window;
 
 pub use config::{CongestionConfig, Dcqcn, WindowConfig};
 pub(crate) use rate::Rate;
-pub(crate) use window::Window;
+pub(crate) use window::{Near, Window};
 
 use crate::addr::Mtu;
 

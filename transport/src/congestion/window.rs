@@ -1,11 +1,14 @@
 //! A window in bytes that adapts to what the way to a receiver, and the receiver itself, can hold.
 //!
-//! Read first: RFC 5681 (slow start, congestion avoidance). It differs in what it counts (packets
-//! with their overhead in a receive buffer) and in how much a loss costs: the receiver goes back to
-//! what was lost, so that a loss is dearer than in TCP, and a window that a notification showed to be
-//! too large grows slowly towards the size that was.
+//! Read first: RFC 5681 (slow start, congestion avoidance), RFC 9438 (CUBIC). It differs in what it
+//! counts (packets with their overhead in a receive buffer) and in how much a loss costs: the
+//! receiver goes back to what was lost, so that a loss is dearer than in TCP. A window that a
+//! notification showed to be too large grows slowly near the size that was: [`Near`].
+
+use core::time::Duration;
 
 use super::LARGEST;
+use crate::time::Instant;
 
 /// Part of a window that is left after a loss, in tenths.
 const AFTER_LOSS: u64 = 7;
@@ -13,6 +16,42 @@ const AFTER_LOSS: u64 = 7;
 const AFTER_NOTIFICATION: u64 = 8;
 /// Growth near the size at which a notification came, as a part of ordinary growth: one in so many.
 const CAREFULLY: u64 = 8;
+/// Time after a notification until a window has the same size again (K in RFC 9438).
+const RETURN: Duration = Duration::from_millis(500);
+/// So many times later the notification says nothing any more.
+const FORGET: u32 = 4;
+
+/// How a window grows near the size at which the last notification came.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Near {
+    /// By packets: windows that share a way come close to each other.
+    Packets,
+    /// By a cubic function of the time since then: the receive buffer behind it is nearly full about
+    /// once a second, not every few round trips.
+    Time,
+}
+
+/// The last notification: the window's size at that time.
+#[derive(Clone, Copy, Debug)]
+struct Notified {
+    size: u64,
+    at: Instant,
+}
+
+impl Notified {
+    /// Size that a window may have by now, or `None` when the notification says nothing any more.
+    fn allowed(self, now: Instant) -> Option<u64> {
+        /// Steps of the time `RETURN`.
+        const ONE: i64 = 256;
+        let since = now.since(self.at);
+        if since > RETURN * FORGET {
+            return None;
+        }
+        let steps = since.as_nanos() as i64 * ONE / RETURN.as_nanos() as i64 - ONE;
+        let taken_away = (self.size - self.size * AFTER_NOTIFICATION / 10) as i64;
+        Some(self.size.saturating_add_signed(taken_away * steps.pow(3) / ONE.pow(3)))
+    }
+}
 
 /// See the [module's documentation](self).
 #[derive(Clone, Copy, Debug)]
@@ -22,9 +61,9 @@ pub(crate) struct Window {
     most: u64,
     /// Up to here it doubles with each round trip.
     threshold: u64,
-    /// Size at which the last notification came. A loss alone says nothing of the size: a network
-    /// may lose packets whatever is under way.
-    ceiling: u64,
+    /// A loss alone says nothing of the size: a network may lose packets whatever is under way.
+    notified: Option<Notified>,
+    near: Near,
     /// Growth that is too little for a byte yet.
     rest: u64,
     /// Something has waited for room since most of the window was last empty.
@@ -32,14 +71,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    pub(crate) fn new(initial: u64, least: u64, most: u64) -> Self {
+    pub(crate) fn new(initial: u64, least: u64, most: u64, near: Near) -> Self {
         let most = most.max(least);
         Self {
             limit: initial.clamp(least, most),
             least,
             most,
             threshold: u64::MAX,
-            ceiling: u64::MAX,
+            notified: None,
+            near,
             rest: 0,
             filled: false,
         }
@@ -56,7 +96,7 @@ impl Window {
     }
 
     /// Of `taken` bytes that were under way, so many have been acknowledged.
-    pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64) {
+    pub(crate) fn on_acknowledged(&mut self, bytes: u64, taken: u64, now: Instant) {
         if !self.filled {
             return;
         }
@@ -64,11 +104,18 @@ impl Window {
             self.filled = false;
             return;
         }
+        let near = self.notified.filter(|its| self.limit >= its.size / 8 * 7);
+        let allowed = match self.near {
+            Near::Packets => None,
+            Near::Time => near.and_then(|its| its.allowed(now)),
+        };
         let grown = if self.limit < self.threshold {
             bytes
+        } else if let Some(allowed) = allowed {
+            bytes.min(allowed.saturating_sub(self.limit))
         } else {
             // the largest packet with each round trip
-            let careful = if self.limit >= self.ceiling / 8 * 7 { CAREFULLY } else { 1 };
+            let careful = if near.is_some() { CAREFULLY } else { 1 };
             self.rest += bytes * LARGEST / careful;
             let grown = self.rest / self.limit;
             self.rest %= self.limit;
@@ -89,8 +136,8 @@ impl Window {
     }
 
     /// The receiver, or a switch on the way, is about to lose something.
-    pub(crate) fn on_notification(&mut self) {
-        self.ceiling = self.limit;
+    pub(crate) fn on_notification(&mut self, now: Instant) {
+        self.notified = Some(Notified { size: self.limit, at: now });
         self.shrink(self.limit * AFTER_NOTIFICATION / 10);
     }
 
@@ -103,23 +150,29 @@ impl Window {
 
 #[cfg(test)]
 mod tests {
+    use alloc::vec::Vec;
+
     use super::*;
 
     const START: u64 = 20 * LARGEST;
     const MOST: u64 = 100 * LARGEST;
 
-    /// A round trip in which all of the window was used.
-    fn round(window: &mut Window) {
+    /// A round trip, at a time, in which all of the window was used.
+    fn round_at(window: &mut Window, now: Instant) {
         let taken = window.limit();
         window.note_filled();
         for _ in 0..4 {
-            window.on_acknowledged(taken / 4, taken);
+            window.on_acknowledged(taken / 4, taken, now);
         }
+    }
+
+    fn round(window: &mut Window) {
+        round_at(window, Instant::ZERO);
     }
 
     #[test]
     fn it_doubles_until_something_is_lost_and_then_grows_by_a_packet() {
-        let mut window = Window::new(START, LARGEST, MOST);
+        let mut window = Window::new(START, LARGEST, MOST, Near::Packets);
         round(&mut window);
         assert_eq!(window.limit(), 2 * START);
         window.on_loss(2 * START);
@@ -131,8 +184,8 @@ mod tests {
 
     #[test]
     fn it_grows_carefully_near_the_size_that_was_too_large() {
-        let mut window = Window::new(START, LARGEST, MOST);
-        window.on_notification();
+        let mut window = Window::new(START, LARGEST, MOST, Near::Packets);
+        window.on_notification(Instant::ZERO);
         let rounds = (0..).take_while(|_| {
             round(&mut window);
             window.limit() < START
@@ -143,21 +196,51 @@ mod tests {
     }
 
     #[test]
+    fn it_takes_its_time_near_the_size_that_was_too_large() {
+        let mut window = Window::new(START, LARGEST, MOST, Near::Time);
+        window.on_notification(Instant::ZERO);
+        assert_eq!(window.limit(), START * 8 / 10);
+        let mut sizes = Vec::new();
+        // a hundred round trips, and a look, each time
+        for n in 1..=500 {
+            round_at(&mut window, Instant::ZERO.plus(RETURN * n / 100));
+            if n % 100 == 0 {
+                sizes.push(window.limit() * 100 / START);
+            }
+        }
+        // there again, a fifth more, 2.6 times as much; then by a packet with each round trip
+        assert!(matches!(sizes[..], [98..=100, 118..=120, 250..=260, 499..=500, 500]), "{sizes:?}");
+    }
+
+    #[test]
+    fn it_at_most_doubles_with_a_round_trip_however_long_ago_it_was_notified() {
+        let mut window = Window::new(START, LARGEST, MOST, Near::Time);
+        window.on_notification(Instant::ZERO);
+        let before = window.limit();
+        for _ in 0..4 {
+            round(&mut window);
+        }
+        assert!(window.limit() < START, "{}", window.limit());
+        round_at(&mut window, Instant::ZERO.plus(RETURN * 3));
+        assert!(window.limit() <= 2 * START && window.limit() > before);
+    }
+
+    #[test]
     fn what_is_not_used_does_not_grow() {
-        let mut window = Window::new(START, LARGEST, MOST);
+        let mut window = Window::new(START, LARGEST, MOST, Near::Packets);
         for _ in 0..100 {
-            window.on_acknowledged(LARGEST, START);
+            window.on_acknowledged(LARGEST, START, Instant::ZERO);
         }
         assert_eq!(window.limit(), START);
         window.note_filled();
-        window.on_acknowledged(LARGEST, LARGEST);
-        window.on_acknowledged(LARGEST, START);
+        window.on_acknowledged(LARGEST, LARGEST, Instant::ZERO);
+        window.on_acknowledged(LARGEST, START, Instant::ZERO);
         assert_eq!(window.limit(), START, "that it was used up is long ago");
     }
 
     #[test]
     fn it_stays_within_one_packet_and_the_most() {
-        let mut window = Window::new(1, LARGEST, MOST);
+        let mut window = Window::new(1, LARGEST, MOST, Near::Packets);
         assert_eq!(window.limit(), LARGEST);
         for _ in 0..1000 {
             round(&mut window);
@@ -166,7 +249,7 @@ mod tests {
         for _ in 0..100 {
             window.on_loss(0);
             window.on_timeout();
-            window.on_notification();
+            window.on_notification(Instant::ZERO);
         }
         assert_eq!(window.limit(), LARGEST);
     }

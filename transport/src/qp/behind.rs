@@ -55,7 +55,8 @@ struct Completion {
 }
 
 impl Behind {
-    const fn is_empty(&self) -> bool {
+    /// True if all READs are answered.
+    pub(super) const fn is_empty(&self) -> bool {
         self.queued == self.answered
     }
 

@@ -126,7 +126,7 @@ impl Requester {
         if stored != Some(Ok(())) {
             return Disposition::Acknowledged { completed: before + 1 };
         }
-        self.flight.on_acknowledged(cost);
+        self.flight.on_acknowledged(cost, env.now);
         self.oldest_unacked = psn.plus(1);
         self.reads -= self.portions.on_data(self.oldest_unacked);
         if last {
@@ -167,7 +167,8 @@ impl Requester {
             let reached = if end.is_before(its_end) { end } else { its_end };
             let packets = |psn: Psn| psn.after(wqe.first_psn).unwrap_or(0);
             let (from, to) = (packets(self.oldest_unacked), packets(reached));
-            self.flight.on_acknowledged(flight::cost(wqe, from, to, common.mtu.bytes()));
+            let cost = flight::cost(wqe, from, to, common.mtu.bytes());
+            self.flight.on_acknowledged(cost, env.now);
             if end.is_before(its_end) {
                 self.oldest_unacked = end;
             } else {

@@ -127,11 +127,13 @@ impl Responder {
         if end > wqe.length || end > u64::from(MAX_MESSAGE) {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
-        let mut kept = true;
-        let looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
-            kept &= self.behind.keep(&self.replies, (region, address, length as u64), common);
-            Ok(())
-        });
+        let (mut looked, mut kept) = (Ok(()), true);
+        if !self.behind.is_empty() {
+            looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
+                kept &= self.behind.keep(&self.replies, (region, address, length as u64), common);
+                Ok(())
+            });
+        }
         if !kept {
             if place.starts()
                 && let Message::Send { wqe, .. } = replace(&mut self.message, Message::None)

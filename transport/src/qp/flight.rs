@@ -5,7 +5,8 @@
 
 use super::read::Room;
 use crate::{
-    congestion::{LARGEST, OVERHEAD, Window, WindowConfig},
+    congestion::{LARGEST, Near, OVERHEAD, Window, WindowConfig},
+    time::Instant,
     work::{SendOp, SendWqe},
 };
 
@@ -34,7 +35,7 @@ pub(crate) struct Flight {
 impl Flight {
     pub(super) fn new(config: &WindowConfig) -> Self {
         Self {
-            window: Window::new(config.initial, LARGEST, config.most),
+            window: Window::new(config.initial, LARGEST, config.most, Near::Packets),
             bytes: 0,
             unasked: 0,
             waits: false,
@@ -98,9 +99,9 @@ impl Flight {
         self.unasked = if asks { 0 } else { self.unasked + cost };
     }
 
-    pub(super) fn on_acknowledged(&mut self, cost: u64) {
+    pub(super) fn on_acknowledged(&mut self, cost: u64, now: Instant) {
         self.is_apart = false;
-        self.window.on_acknowledged(cost, self.bytes);
+        self.window.on_acknowledged(cost, self.bytes, now);
         self.bytes = self.bytes.saturating_sub(cost);
     }
 
@@ -121,8 +122,8 @@ impl Flight {
     }
 
     /// The peer has sent a congestion notification.
-    pub(super) fn on_notification(&mut self) {
-        self.window.on_notification();
+    pub(super) fn on_notification(&mut self, now: Instant) {
+        self.window.on_notification(now);
     }
 
     /// All that was on its way counts as lost, or there is nothing.

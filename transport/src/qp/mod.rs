@@ -259,7 +259,7 @@ impl Qp {
         if !self.congestion.on_cnp(env.now, env.congestion.np_min_time_between_cnps) {
             return;
         }
-        self.requester.flight.on_notification();
+        self.requester.flight.on_notification(env.now);
         env.note(|| Note::Window(WindowRule::Notification));
         if let Some(dcqcn) = &env.congestion.dcqcn {
             self.rate.on_notification(env.now, dcqcn);
