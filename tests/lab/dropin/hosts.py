@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab import proc_net
+from lab import binaries, proc_net
 from lab.host import ROCE_PORT, LabError, output_of
 from lab.namespaces import HOST_IPV4, MTU, PREFIX, Bridge, Namespace
 from lab.programs import GuestProgram, HostProgram
@@ -29,6 +29,7 @@ def place_ours(roce, library, directory):
     place = directory / "ours"
     place.mkdir()
     shutil.copy(library, place / "libroce_abi.so")
+    shutil.copy(binaries.sockets(), place / "librspreload.so")
     return Path(shutil.copy(roce, place))
 
 
