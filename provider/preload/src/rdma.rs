@@ -15,20 +15,30 @@ functions! {
     fn rconnect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
     fn rgetpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
     fn rgetsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
-    fn rsetsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t) -> c_int;
-    fn rgetsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t) -> c_int;
+    fn rsetsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t
+    ) -> c_int;
+    fn rgetsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t
+    ) -> c_int;
     fn rshutdown(fd: c_int, how: c_int) -> c_int;
     fn rclose(fd: c_int) -> c_int;
     fn rfcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     fn rread(fd: c_int, to: *mut c_void, length: usize) -> isize;
     fn rreadv(fd: c_int, pieces: *const iovec, count: c_int) -> isize;
     fn rrecv(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> isize;
-    fn rrecvfrom(fd: c_int, to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t) -> isize;
+    fn rrecvfrom(
+        fd: c_int, to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr,
+        size: *mut socklen_t
+    ) -> isize;
     fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize;
     fn rwrite(fd: c_int, from: *const c_void, length: usize) -> isize;
     fn rwritev(fd: c_int, pieces: *const iovec, count: c_int) -> isize;
     fn rsend(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize;
-    fn rsendto(fd: c_int, from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t) -> isize;
+    fn rsendto(
+        fd: c_int, from: *const c_void, length: usize, flags: c_int, address: *const sockaddr,
+        size: socklen_t
+    ) -> isize;
     fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize;
     fn rpoll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
     fn repoll_create(flags: c_int) -> c_int;

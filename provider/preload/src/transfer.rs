@@ -25,12 +25,16 @@ calls! {
     rread: fn read(to: *mut c_void, length: usize) -> isize;
     rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
     rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
-    rrecvfrom: fn recvfrom(to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t) -> isize;
+    rrecvfrom: fn recvfrom(
+        to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t
+    ) -> isize;
     rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
     rwrite: fn write(from: *const c_void, length: usize) -> isize;
     rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
     rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
-    rsendto: fn sendto(from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t) -> isize;
+    rsendto: fn sendto(
+        from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t
+    ) -> isize;
     rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
     rshutdown: fn shutdown(how: c_int) -> c_int;
     rgetpeername: fn getpeername(address: *mut sockaddr, length: *mut socklen_t) -> c_int;

@@ -66,7 +66,9 @@ def rcopy(place):
             ("rcopy", "/bin/rcopy", "{server}:/tmp/copied"),
             (r"opening\.\.\.transferring\.\.\.closing\.\.\.done",),
         ),
-        Program(("rcopy",), (r".*transferring\.\.\.\d{5,} bytes\.\.\.closing\.\.\.done",), endless=True),
+        Program(
+            ("rcopy",), (r".*transferring\.\.\.\d{5,} bytes\.\.\.closing\.\.\.done",), endless=True
+        ),
         CM,
     )
 
