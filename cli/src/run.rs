@@ -64,6 +64,10 @@ pub(crate) struct Args {
     /// user namespace
     #[arg(long)]
     sysfs: bool,
+    /// Have TCP go over rsockets, the byte streams of librdmacm, where the other side does the same;
+    /// what it speaks plain TCP with stays TCP. That needs librspreload.so beside the library
+    #[arg(long)]
+    sockets: bool,
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
     /// libroce_abi.so beside this command, or in ../lib/roce, or the one that this command carries
     #[arg(long, value_name = "FILE")]
@@ -103,8 +107,13 @@ fn start(args: &Args) -> Result<ExitCode, Refusal> {
         mounts::enter(&devices).map_err(Refusal::new)?;
     }
     configured.env("LD_LIBRARY_PATH", before(&directory, env::var_os("LD_LIBRARY_PATH")));
-    if !also.is_empty() {
-        configured.env("LD_PRELOAD", bundled::preloading(&also, env::var_os("LD_PRELOAD")));
+    let mut preloaded = env::var_os("LD_PRELOAD");
+    if args.sockets {
+        let sockets = library::sockets(&library).map_err(Refusal::new)?;
+        preloaded = Some(before(&sockets, preloaded));
+    }
+    if args.sockets || !also.is_empty() {
+        configured.env("LD_PRELOAD", bundled::preloading(&also, preloaded));
     }
     let mut command = configured.command(&path, name, arguments);
     let result = if args.reaper { stay::run(command) } else { Err(command.exec()) };
@@ -187,7 +196,7 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     Ok(configured)
 }
 
-/// A list of directories with this one in front. An empty part, which stands for the current
+/// A list of directories, or of libraries, with this one in front. An empty part, which stands for the current
 /// directory, stays.
 fn before(directory: &Path, rest: Option<OsString>) -> OsString {
     let mut list = directory.as_os_str().to_owned();

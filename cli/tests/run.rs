@@ -110,6 +110,21 @@ fn refused(output: &Output, status: i32) -> String {
     line
 }
 
+/// The library for sockets is loaded first, and one that is not there is named.
+#[test]
+fn sockets_need_their_library_beside_the_other() {
+    let scratch = Scratch::new("sockets");
+    let run = || scratch.run(&["--sockets", "--", "env"]);
+    let line = refused(&run().output().unwrap(), 2);
+    assert!(line.contains("--sockets: ") && line.contains("open/librspreload.so"), "{line}");
+    let preloaded = scratch.join("open/librspreload.so");
+    fs::write(&preloaded, b"\x7FELF").unwrap();
+    let output = run().env("LD_PRELOAD", "libanother.so").output().unwrap();
+    let environment = String::from_utf8(output.stdout).unwrap();
+    let expected = format!("{}:libanother.so", preloaded.display());
+    assert_eq!(variable(&environment, "LD_PRELOAD"), Some(&*expected));
+}
+
 /// A wheel's own copy of the library has another name, and the place where it is may come before
 /// all that a variable says.
 #[test]

@@ -20,6 +20,11 @@ def library():
     return find("ROCE_ABI", RELEASE / "libroce_abi.so", "--package", "roce-abi")
 
 
+def sockets():
+    """The library that has TCP go over rsockets."""
+    return find("ROCE_SOCKETS", RELEASE / "librspreload.so", "--package", "roce-preload")
+
+
 def interop_peer():
     """The program that executes verbs by commands."""
     name = "roce-interop-peer"

@@ -53,7 +53,7 @@ fn near(place: &Path) -> Result<PathBuf, String> {
 }
 
 /// The path without links, if it leads to a shared object.
-fn check(path: &Path) -> Result<PathBuf, String> {
+pub(super) fn check(path: &Path) -> Result<PathBuf, String> {
     let mut magic = [0; 4];
     let mut read = || -> io::Result<PathBuf> {
         let path = fs::canonicalize(path)?;

@@ -6,8 +6,10 @@ mod carried;
 mod find;
 mod links;
 mod machine;
+mod sockets;
 mod trust;
 
 pub(crate) use find::find;
 pub(crate) use links::{copy, directory};
 pub(crate) use machine::Machine;
+pub(crate) use sockets::sockets;

@@ -93,7 +93,7 @@ impl Socket {
     /// # Errors
     /// `EMFILE`.
     pub fn stream() -> Result<Self, Errno> {
-        let channel = EventChannel::new().map_err(of_system)?;
+        let channel = EventChannel::new().map_err(|error| of_system(&error))?;
         let id = channel.create_id(PortSpace::Tcp);
         Self::with(id, channel, Settings::of_host(), Phase::Idle)
     }
@@ -159,7 +159,7 @@ impl Socket {
     /// # Errors
     /// Those of [`CmId::bind_addr`].
     pub fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
-        self.served()?.id.bind_addr(address).map_err(of_cm)
+        self.served()?.id.bind_addr(address).map_err(|error| of_cm(&error))
     }
 
     /// Waits for peers (`rlisten`).
@@ -170,7 +170,7 @@ impl Socket {
         let mut state = self.served()?;
         match state.phase {
             Phase::Idle => {
-                state.id.listen(backlog).map_err(of_cm)?;
+                state.id.listen(backlog).map_err(|error| of_cm(&error))?;
                 state.phase = Phase::Listening(VecDeque::new());
                 Ok(())
             }
@@ -188,20 +188,20 @@ impl Socket {
         let settings = state.settings;
         let Phase::Listening(waiting) = &mut state.phase else { return Err(Errno::INVAL) };
         while let Some((id, hello)) = waiting.pop_front() {
-            match Self::answer(id, hello, settings) {
+            match Self::answer(&id, hello, settings) {
                 // its peer is gone
                 Err(CmError::Protocol(_) | CmError::State(_) | CmError::NoDevice) => {}
-                Err(error) => return Err(of_cm(error)),
+                Err(error) => return Err(of_cm(&error)),
                 Ok(socket) => return Ok(socket),
             }
         }
         Err(Errno::AGAIN)
     }
 
-    fn answer(id: CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
+    fn answer(id: &CmId, hello: Hello, settings: Settings) -> Result<Self, CmError> {
         let channel = EventChannel::new()?;
         id.migrate_id(&channel);
-        let mut stream = Stream::new(&id, settings)?;
+        let mut stream = Stream::new(id, settings)?;
         stream.meet(hello);
         let param = stream.conn_param();
         let phase = Phase::Connected(Box::new(stream));
@@ -306,7 +306,7 @@ impl Socket {
             return Err(Errno::BADF);
         }
         let state = self.inner.state.lock();
-        self.inner.waiters.add().map_err(of_system)?;
+        self.inner.waiters.add().map_err(|error| of_system(&error))?;
         if let Phase::Connecting(stream) | Phase::Connected(stream) = &state.phase {
             stream.arm();
         }
@@ -349,7 +349,7 @@ impl Socket {
     /// The bytes that one packet carries (`TCP_MAXSEG`).
     #[must_use]
     pub fn path_mtu(&self) -> u32 {
-        self.inner.state.lock().id.path_mtu().bytes() as u32
+        self.inner.state.lock().id.path_mtu().bytes()
     }
 
     /// `SO_REUSEADDR`
@@ -358,7 +358,7 @@ impl Socket {
     /// Those of [`CmId::set_reuse_addr`].
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), Errno> {
         let mut state = self.inner.state.lock();
-        state.id.set_reuse_addr(reuse).map_err(of_cm)?;
+        state.id.set_reuse_addr(reuse).map_err(|error| of_cm(&error))?;
         state.options.reuse_addr = reuse;
         Ok(())
     }
@@ -375,7 +375,7 @@ impl Socket {
     /// Those of [`CmId::set_afonly`].
     pub fn set_v6_only(&self, only: bool) -> Result<(), Errno> {
         let mut state = self.inner.state.lock();
-        state.id.set_afonly(only).map_err(of_cm)?;
+        state.id.set_afonly(only).map_err(|error| of_cm(&error))?;
         state.options.afonly = Some(only);
         Ok(())
     }
@@ -463,12 +463,12 @@ impl State {
 
     /// Begins to connect.
     fn begin(&mut self, peer: SocketAddr) -> Result<Stream, Errno> {
-        self.id.resolve_addr(None, peer, RESOLUTION).map_err(of_cm)?;
+        self.id.resolve_addr(None, peer, RESOLUTION).map_err(|error| of_cm(&error))?;
         self.expect(EventKind::AddrResolved)?;
-        self.id.resolve_route(RESOLUTION).map_err(of_cm)?;
+        self.id.resolve_route(RESOLUTION).map_err(|error| of_cm(&error))?;
         self.expect(EventKind::RouteResolved)?;
-        let stream = Stream::new(&self.id, self.settings).map_err(of_cm)?;
-        self.id.connect(&stream.conn_param()).map_err(of_cm)?;
+        let stream = Stream::new(&self.id, self.settings).map_err(|error| of_cm(&error))?;
+        self.id.connect(&stream.conn_param()).map_err(|error| of_cm(&error))?;
         Ok(stream)
     }
 
@@ -508,12 +508,12 @@ fn watch(epoll: &OwnedFd, descriptor: &impl AsFd) -> Result<(), Errno> {
     epoll::add(epoll, descriptor, EventData::new_u64(0), EventFlags::IN)
 }
 
-fn of_cm(error: CmError) -> Errno {
+fn of_cm(error: &CmError) -> Errno {
     Errno::from_raw_os_error(error.errno())
 }
 
-fn of_system(error: io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+fn of_system(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 impl fmt::Debug for Socket {

@@ -106,10 +106,9 @@ impl Socket {
         self.with_stream(|stream| {
             let mapped = stream.maps.find(address, length).ok_or(Errno::INVAL)?;
             if let Some(index) = mapped.index {
-                match stream.announce(index, Mapping::default()) {
-                    Err(Errno::AGAIN) => return Err(Errno::AGAIN),
-                    // the peer does not write any more, or will not
-                    Ok(()) | Err(_) => {}
+                // if it fails otherwise, the peer will not write any more
+                if stream.announce(index, Mapping::default()) == Err(Errno::AGAIN) {
+                    return Err(Errno::AGAIN);
                 }
             }
             stream.maps.remove(address, length);

@@ -37,7 +37,7 @@ class Case:
     ready: str = "tcp:18515"  # sign of a ready server: tcp:PORT, "cm", or "group:ADDRESS"
     seconds: float = 30
     sysfs: bool = False  # our side reads /sys and /dev, too
-    run: tuple = ()  # further options of `roce run`
+    run: tuple = ()  # further options of `roce run`; {ours} is where our files are
     variables: tuple = ()  # of the environment of our side, as NAME=VALUE
     # Commands of root in the first side's namespace; those of `during` run when an endless program
     # has printed its first line.

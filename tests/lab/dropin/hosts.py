@@ -9,7 +9,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from lab import proc_net
+from lab import binaries, proc_net
 from lab.host import ROCE_PORT, LabError, output_of
 from lab.namespaces import HOST_IPV4, MTU, PREFIX, Bridge, Namespace
 from lab.programs import GuestProgram, HostProgram
@@ -30,6 +30,11 @@ def place_ours(roce, library, directory):
     place.mkdir()
     shutil.copy(library, place / "libroce_abi.so")
     return Path(shutil.copy(roce, place))
+
+
+def place_sockets(roce):
+    """Copies the library that has TCP go over rsockets to the others."""
+    shutil.copy(binaries.sockets(), roce.parent)
 
 
 def place_library(library, directory):
@@ -69,6 +74,7 @@ class Sandbox:
         user = self.as_nobody() if self.user_namespaces or not sysfs else self.as_root()
         fixed = ["PATH=/usr/bin:/bin:/usr/sbin:/sbin", "HOME=/tmp", "XDG_CACHE_HOME=/mnt"]
         environment = [*fixed, "LC_ALL=C", *variables]
+        options = [str(word).replace("{ours}", str(self.roce.parent)) for word in options]
         run = [str(self.roce), "run", *(["--sysfs"] if sysfs else []), *options, "--"]
         return [*user, "env", "-i", *environment, *run, *map(str, argv)]
 

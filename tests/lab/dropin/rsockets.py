@@ -13,6 +13,8 @@ def rsocket_cases():
         yield from rstream(place, guest)
         yield from riostream(place, guest)
         yield rcopy(place)
+    for place in ["loopback", "hosts"]:
+        yield from preloaded(place)
 
 
 def rstream(place, guest):
@@ -25,7 +27,7 @@ def rstream(place, guest):
         "blocking": ("-S", 5000, *some, "-T", "b"),
         "nonblocking": ("-S", 50_000, *some, "-T", "n"),
         "inline": ("-S", 200, *some, "-i", 256, "-T", "v"),
-        "small-buffers": ("-S", 50_000, "-I", 5 if guest else 50, "-B", 4096, "-T", "v"),
+        "small-buffers": ("-S", 20_000, "-I", 3 if guest else 20, "-C", 5, "-B", 4096, "-T", "v"),
         "keepalive": ("-S", 100, *some, "-k", 1),
     }
     # A stock client that polls takes the end of a server that is faster than it for an error.
@@ -34,7 +36,7 @@ def rstream(place, guest):
     for name, words in variants.items():
         yield pair("rstream", place, name, words)
     if not guest:
-        yield pair("rstream", place, "all", ())
+        yield pair("rstream", place, "all", ("-S", "all", "-I", 50, "-C", 10, "-T", "v"))
     if place == "loopback":
         words = ("rstream", "-f", "ipv6", "-S", 1000, *some, "-T", "v")
         client, server = (Program((*words, side, "::1"), FIGURES) for side in ["-s", "-b"])
@@ -64,6 +66,44 @@ def rcopy(place):
             ("rcopy", "/bin/rcopy", "{server}:/tmp/copied"),
             (r"opening\.\.\.transferring\.\.\.closing\.\.\.done",),
         ),
-        Program(("rcopy",), (r".*transferring\.\.\.\d{5,} bytes\.\.\.closing\.\.\.done",), endless=True),
+        Program(
+            ("rcopy",), (r".*transferring\.\.\.\d{5,} bytes\.\.\.closing\.\.\.done",), endless=True
+        ),
         CM,
+    )
+
+
+def preloaded(place):
+    """Programs that use TCP."""
+    # The library that the tool carries has none for sockets beside it.
+    run = ("--sockets", "--library", "{ours}/libroce_abi.so")
+    received = r".*MBytes .*receiver"
+    # That of the rsocket: TCP would say what fits a packet of 4200 or 65536 bytes.
+    path_mtu = r"TCP MSS: 4096 .*"
+    yield Case(
+        f"iperf3/{place}",
+        place,
+        Program(("iperf3", "-V", "-c", "{server}", "-t", 2), (received, path_mtu)),
+        Program(("iperf3", "-s", "-1"), (received,)),
+        "tcp:5201",
+        run=run,
+    )
+    yield Case(
+        f"nc/{place}",
+        place,
+        Program(("sh", "-c", "echo question | nc.openbsd -N {server} 7000"), ("answer",)),
+        Program(("sh", "-c", "echo answer | nc.openbsd -N -l 7000"), ("question",)),
+        "tcp:7000",
+        run=run,
+    )
+    # No rsocket listens: TCP serves.
+    yield Case(
+        f"nc/{place}/tcp",
+        place,
+        Program(("sh", "-c", "echo question | nc.openbsd -N {server} 7000"), ("answer",)),
+        Program(
+            ("sh", "-c", "unset LD_PRELOAD; echo answer | nc.openbsd -N -l 7000"), ("question",)
+        ),
+        "tcp:7000",
+        run=run,
     )

@@ -7,7 +7,14 @@ from concurrent.futures import ThreadPoolExecutor
 from lab import binaries
 from lab.dropin import middleware
 from lab.dropin.examples import example_cases
-from lab.dropin.hosts import GuestBridge, GuestHost, HostPair, place_library, place_ours
+from lab.dropin.hosts import (
+    GuestBridge,
+    GuestHost,
+    HostPair,
+    place_library,
+    place_ours,
+    place_sockets,
+)
 from lab.dropin.memcheck import memcheck_cases
 from lab.dropin.middleware import middleware_cases
 from lab.dropin.perftest import perftest_cases
@@ -31,7 +38,7 @@ PACKAGES = [
     *("ibverbs-utils", "rdmacm-utils", "perftest", "python3-pyverbs", "rdma-core"),
     *("libibverbs-dev", "librdmacm-dev", "ucx-utils", "libucx-dev", "libfabric-bin"),
     *("openmpi-bin", "libopenmpi-dev", "gcc", "libc6-dev", "iproute2", "util-linux"),
-    *("qperf", "valgrind"),
+    *("qperf", "valgrind", "iperf3", "netcat-openbsd"),
 ]
 
 
@@ -113,6 +120,7 @@ class Lab:
         self.table = CaseTable(chosen)
         self.library = binaries.library()
         self.roce = place_ours(binaries.roce(), self.library, logs)
+        place_sockets(self.roce)
         self.runner = CaseRunner(logs, {**middleware.build(logs), **build_wheel(logs)})
         self.pyverbs = PyverbsRunner(logs)
         self.ratios = [case for case in chosen if isinstance(case, RatioCase)]

@@ -1,0 +1,194 @@
+//! Making sockets, listening, connecting.
+
+use std::{ffi::c_int, mem::MaybeUninit};
+
+use libc::{pollfd, sockaddr, sockaddr_storage, socklen_t};
+
+use crate::{
+    epoll, next, rdma,
+    table::{self, State},
+};
+
+/// Longest time for an rsocket to be connected, in milliseconds. A host without RDMA does not
+/// answer, and then it is TCP's turn.
+const LIMIT: c_int = 3000;
+
+fn errno() -> c_int {
+    std::io::Error::last_os_error().raw_os_error().unwrap_or_default()
+}
+
+fn set_errno(errno: c_int) {
+    // SAFETY: The place is this thread's own.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// Ends the rsocket beside a socket, which is TCP from then on.
+unsafe fn give_up(fd: c_int) {
+    let before = errno();
+    if let Some((rsocket, is_last)) = table::take(fd) {
+        epoll::move_to_kernel(fd, rsocket);
+        if is_last {
+            rdma::rclose(rsocket);
+        }
+    }
+    set_errno(before);
+}
+
+unsafe fn set_nonblocking(rsocket: c_int, nonblocking: bool) {
+    let flags = if nonblocking { libc::O_NONBLOCK } else { 0 };
+    rdma::rfcntl(rsocket, libc::F_SETFL, flags as _);
+}
+
+unsafe fn is_nonblocking(fd: c_int) -> bool {
+    next::fcntl(fd, libc::F_GETFL, 0) & libc::O_NONBLOCK != 0
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
+    let fd = next::socket(domain, kind, protocol);
+    let is_stream = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) == libc::SOCK_STREAM;
+    let is_tcp = (domain == libc::AF_INET || domain == libc::AF_INET6)
+        && (protocol == 0 || protocol == libc::IPPROTO_TCP);
+    if fd >= 0 && is_stream && is_tcp && rdma::is_there() {
+        let before = errno();
+        let rsocket = rdma::rsocket(domain, libc::SOCK_STREAM, 0);
+        if rsocket >= 0 && !table::put(fd, rsocket, State::New) {
+            rdma::rclose(rsocket);
+        }
+        set_errno(before);
+    }
+    fd
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn bind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int {
+    let bound = next::bind(fd, address, length);
+    if let (0, Some((rsocket, State::New))) = (bound, table::find(fd)) {
+        // with the port that it has got
+        let mut own = MaybeUninit::<sockaddr_storage>::zeroed();
+        let mut size = size_of::<sockaddr_storage>() as socklen_t;
+        let known = next::getsockname(fd, own.as_mut_ptr().cast(), &raw mut size) == 0;
+        if !known || rdma::rbind(rsocket, own.as_ptr().cast(), size) != 0 {
+            give_up(fd);
+        }
+    }
+    bound
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn listen(fd: c_int, backlog: c_int) -> c_int {
+    let listens = next::listen(fd, backlog);
+    if let (0, Some((rsocket, State::New))) = (listens, table::find(fd)) {
+        if rdma::rlisten(rsocket, backlog) == 0 {
+            set_nonblocking(rsocket, true);
+            table::put(fd, rsocket, State::Listens);
+        } else {
+            give_up(fd);
+        }
+    }
+    listens
+}
+
+/// A socket for an rsocket that a listener has accepted.
+unsafe fn adopt(listener: c_int, rsocket: c_int, flags: c_int) -> c_int {
+    let (mut domain, mut size) = (libc::AF_INET, size_of::<c_int>() as socklen_t);
+    next::getsockopt(
+        listener,
+        libc::SOL_SOCKET,
+        libc::SO_DOMAIN,
+        (&raw mut domain).cast(),
+        &raw mut size,
+    );
+    let fd = next::socket(domain, libc::SOCK_STREAM | flags, 0);
+    if fd >= 0 && table::put(fd, rsocket, State::Connected) {
+        set_nonblocking(rsocket, flags & libc::SOCK_NONBLOCK != 0);
+        return fd;
+    }
+    if fd >= 0 {
+        next::close(fd);
+        set_errno(libc::EMFILE);
+    }
+    rdma::rclose(rsocket);
+    -1
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept4(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+    flags: c_int,
+) -> c_int {
+    let Some((rsocket, State::Listens)) = table::find(fd) else {
+        return next::accept4(fd, address, length, flags);
+    };
+    loop {
+        let accepted = rdma::raccept(rsocket, address, length);
+        if accepted >= 0 {
+            return adopt(fd, accepted, flags);
+        }
+        let wanted = |fd| pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut by_tcp = wanted(fd);
+        if next::poll(&raw mut by_tcp, 1, 0) == 1 || is_nonblocking(fd) {
+            return next::accept4(fd, address, length, flags);
+        }
+        let mut both = [wanted(fd), wanted(rsocket)];
+        if rdma::rpoll(both.as_mut_ptr(), 2, -1) < 0 {
+            return -1;
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn accept(
+    fd: c_int,
+    address: *mut sockaddr,
+    length: *mut socklen_t,
+) -> c_int {
+    accept4(fd, address, length, 0)
+}
+
+/// True if the rsocket could be connected in time.
+unsafe fn connect_rsocket(rsocket: c_int, address: *const sockaddr, length: socklen_t) -> bool {
+    set_nonblocking(rsocket, true);
+    if rdma::rconnect(rsocket, address, length) == 0 {
+        return true;
+    }
+    let mut done = pollfd { fd: rsocket, events: libc::POLLOUT, revents: 0 };
+    if errno() != libc::EINPROGRESS || rdma::rpoll(&raw mut done, 1, LIMIT) != 1 {
+        return false;
+    }
+    let (mut error, mut size) = (0, size_of::<c_int>() as socklen_t);
+    let (level, name) = (libc::SOL_SOCKET, libc::SO_ERROR);
+    rdma::rgetsockopt(rsocket, level, name, (&raw mut error).cast(), &raw mut size) == 0
+        && error == 0
+}
+
+/// A program that does not want to wait waits here, too, for as long as the rsocket needs.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn connect(
+    fd: c_int,
+    address: *const sockaddr,
+    length: socklen_t,
+) -> c_int {
+    if let Some((rsocket, state)) = table::find(fd) {
+        match state {
+            State::Connected => {
+                set_errno(libc::EISCONN);
+                return -1;
+            }
+            State::Listens => {}
+            State::New => {
+                let before = errno();
+                if connect_rsocket(rsocket, address, length) {
+                    set_nonblocking(rsocket, is_nonblocking(fd));
+                    table::put(fd, rsocket, State::Connected);
+                    set_errno(before);
+                    return 0;
+                }
+                give_up(fd);
+            }
+        }
+    }
+    next::connect(fd, address, length)
+}

@@ -1,0 +1,201 @@
+//! Waiting for sockets of both kinds, and other descriptors.
+
+use std::{cell::RefCell, ffi::c_int, ptr};
+
+use libc::{fd_set, nfds_t, pollfd, sigset_t, timespec, timeval};
+
+use crate::{
+    next, rdma,
+    table::{self, State},
+};
+
+thread_local! {
+    /// What is waited for. A list on the stack would be left behind by a thread that is cancelled.
+    static LIST: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
+    /// What a call of `select` asks for.
+    static SELECTED: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
+}
+
+fn has_rsockets(all: &[pollfd]) -> bool {
+    all.iter().any(|one| table::find(one.fd).is_some_and(|(_, state)| state != State::New))
+}
+
+/// Each with the descriptor to wait for, and behind them the rsockets of listeners.
+fn prepare(all: &[pollfd]) -> (*mut pollfd, nfds_t) {
+    LIST.with_borrow_mut(|list| {
+        list.clear();
+        list.extend(all.iter().map(|one| pollfd {
+            fd: table::connected(one.fd).unwrap_or(one.fd),
+            events: one.events,
+            revents: 0,
+        }));
+        for one in all {
+            if let Some((fd, State::Listens)) = table::find(one.fd) {
+                list.push(pollfd { fd, events: one.events, revents: 0 });
+            }
+        }
+        (list.as_mut_ptr(), list.len() as nfds_t)
+    })
+}
+
+/// What was found, for the program.
+fn finish(all: &mut [pollfd]) -> c_int {
+    LIST.with_borrow(|list| {
+        let (own, mut listeners) = list.split_at(all.len().min(list.len()));
+        for (one, found) in all.iter_mut().zip(own) {
+            one.revents = found.revents;
+            if let (Some((_, State::Listens)), Some((first, rest))) =
+                (table::find(one.fd), listeners.split_first())
+            {
+                one.revents |= first.revents;
+                listeners = rest;
+            }
+        }
+        all.iter().filter(|one| one.revents != 0).count() as c_int
+    })
+}
+
+unsafe fn slice<'a>(all: *mut pollfd, count: nfds_t) -> &'a mut [pollfd] {
+    if all.is_null() { &mut [] } else { std::slice::from_raw_parts_mut(all, count as usize) }
+}
+
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn poll(
+    all: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+) -> c_int {
+    if !has_rsockets(slice(all, count)) {
+        return next::poll(all, count, timeout);
+    }
+    let (list, length) = prepare(slice(all, count));
+    match rdma::rpoll(list, length, timeout) {
+        ready if ready > 0 => finish(slice(all, count)),
+        other => {
+            slice(all, count).iter_mut().for_each(|one| one.revents = 0);
+            other
+        }
+    }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __poll_chk(
+    all: *mut pollfd,
+    count: nfds_t,
+    timeout: c_int,
+    _room: usize,
+) -> c_int {
+    poll(all, count, timeout)
+}
+
+/// In whole milliseconds and no less; -1 for ever.
+fn milliseconds(seconds: i64, nanoseconds: i64) -> c_int {
+    let milliseconds =
+        seconds.saturating_mul(1000).saturating_add((nanoseconds + 999_999) / 1_000_000);
+    c_int::try_from(milliseconds).unwrap_or(c_int::MAX)
+}
+
+unsafe fn of_timespec(time: *const timespec) -> c_int {
+    time.as_ref().map_or(-1, |time| milliseconds(time.tv_sec, time.tv_nsec))
+}
+
+/// Waits with this mask of signals.
+pub(crate) unsafe fn masked(mask: *const sigset_t, wait: impl FnOnce() -> c_int) -> c_int {
+    if mask.is_null() {
+        return wait();
+    }
+    let mut before = std::mem::zeroed();
+    libc::pthread_sigmask(libc::SIG_SETMASK, mask, &raw mut before);
+    let ready = wait();
+    let errno = *libc::__errno_location();
+    libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, ptr::null_mut());
+    *libc::__errno_location() = errno;
+    ready
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn ppoll(
+    all: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    if !has_rsockets(slice(all, count)) {
+        return next::ppoll(all, count, timeout, mask);
+    }
+    masked(mask, || poll(all, count, of_timespec(timeout)))
+}
+
+const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+const FOUND: [i16; 3] =
+    [libc::POLLIN | libc::POLLHUP | libc::POLLERR, libc::POLLOUT | libc::POLLERR, libc::POLLPRI];
+
+/// Lists what is asked for; `None` if no rsocket is in it.
+unsafe fn selected(count: c_int, sets: [*mut fd_set; 3]) -> Option<(*mut pollfd, usize)> {
+    SELECTED.with_borrow_mut(|list| {
+        list.clear();
+        for fd in 0..count.min(libc::FD_SETSIZE as c_int) {
+            let is_in = |set: &*mut fd_set| !set.is_null() && libc::FD_ISSET(fd, *set);
+            let events = sets.iter().zip(ASKED).filter(|(set, _)| is_in(set));
+            let events = events.fold(0, |all, (_, bits)| all | bits);
+            if events != 0 {
+                list.push(pollfd { fd, events, revents: 0 });
+            }
+        }
+        has_rsockets(list).then_some((list.as_mut_ptr(), list.len()))
+    })
+}
+
+/// Leaves those that are ready in the sets; their number.
+unsafe fn keep_ready(sets: [*mut fd_set; 3]) -> c_int {
+    SELECTED.with_borrow(|list| {
+        let mut count = 0;
+        for one in list {
+            for ((set, asked), found) in sets.into_iter().zip(ASKED).zip(FOUND) {
+                if one.events & asked == 0 {
+                    continue;
+                }
+                if one.revents & found == 0 {
+                    libc::FD_CLR(one.fd, set);
+                } else {
+                    count += 1;
+                }
+            }
+        }
+        count
+    })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn select(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *mut timeval,
+) -> c_int {
+    let sets = [read, write, except];
+    let Some((list, length)) = selected(count, sets) else {
+        return next::select(count, read, write, except, timeout);
+    };
+    let limit = timeout.as_ref().map_or(-1, |time| milliseconds(time.tv_sec, time.tv_usec * 1000));
+    let ready = poll(list, length as nfds_t, limit);
+    if ready < 0 { ready } else { keep_ready(sets) }
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn pselect(
+    count: c_int,
+    read: *mut fd_set,
+    write: *mut fd_set,
+    except: *mut fd_set,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let sets = [read, write, except];
+    let Some((list, length)) = selected(count, sets) else {
+        return next::pselect(count, read, write, except, timeout, mask);
+    };
+    let ready = masked(mask, || poll(list, length as nfds_t, of_timespec(timeout)));
+    if ready < 0 { ready } else { keep_ready(sets) }
+}

@@ -1,0 +1,53 @@
+//! librdmacm's rsockets.
+
+use std::ffi::{c_int, c_ulong, c_void};
+
+use libc::{epoll_event, iovec, msghdr, nfds_t, pollfd, sockaddr, socklen_t};
+
+use crate::function::{Function, Library, functions};
+
+functions! {
+    Rdmacm;
+    fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int;
+    fn rbind(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    fn rlisten(fd: c_int, backlog: c_int) -> c_int;
+    fn raccept(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    fn rconnect(fd: c_int, address: *const sockaddr, length: socklen_t) -> c_int;
+    fn rgetpeername(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    fn rgetsockname(fd: c_int, address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    fn rsetsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *const c_void, length: socklen_t
+    ) -> c_int;
+    fn rgetsockopt(
+        fd: c_int, level: c_int, name: c_int, value: *mut c_void, length: *mut socklen_t
+    ) -> c_int;
+    fn rshutdown(fd: c_int, how: c_int) -> c_int;
+    fn rclose(fd: c_int) -> c_int;
+    fn rfcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
+    fn rread(fd: c_int, to: *mut c_void, length: usize) -> isize;
+    fn rreadv(fd: c_int, pieces: *const iovec, count: c_int) -> isize;
+    fn rrecv(fd: c_int, to: *mut c_void, length: usize, flags: c_int) -> isize;
+    fn rrecvfrom(
+        fd: c_int, to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr,
+        size: *mut socklen_t
+    ) -> isize;
+    fn rrecvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize;
+    fn rwrite(fd: c_int, from: *const c_void, length: usize) -> isize;
+    fn rwritev(fd: c_int, pieces: *const iovec, count: c_int) -> isize;
+    fn rsend(fd: c_int, from: *const c_void, length: usize, flags: c_int) -> isize;
+    fn rsendto(
+        fd: c_int, from: *const c_void, length: usize, flags: c_int, address: *const sockaddr,
+        size: socklen_t
+    ) -> isize;
+    fn rsendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize;
+    fn rpoll(all: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int;
+    fn repoll_create(flags: c_int) -> c_int;
+    fn repoll_ctl(epoll: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int;
+    fn repoll_wait(epoll: c_int, events: *mut epoll_event, most: c_int, timeout: c_int) -> c_int;
+}
+
+/// True if there are rsockets with all that is needed of them.
+pub(crate) fn is_there() -> bool {
+    static NEWEST: Function = Function::new(c"repoll_wait", Library::Rdmacm);
+    !NEWEST.address().is_null()
+}

@@ -1,0 +1,127 @@
+//! Moving data, and what else goes to the one socket or the other.
+
+use std::ffi::{c_int, c_void};
+
+use libc::{iovec, msghdr, off_t, sockaddr, socklen_t};
+
+use crate::{next, rdma, table};
+
+/// Calls on a socket: to its rsocket if that is connected, else to the C library.
+macro_rules! calls {
+    ($($rsocket:ident: fn $name:ident($($argument:ident: $kind:ty),*) -> $returns:ty;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            pub(crate) unsafe extern "C-unwind" fn $name(fd: c_int, $($argument: $kind),*) -> $returns {
+                match table::connected(fd) {
+                    Some(rsocket) => rdma::$rsocket(rsocket, $($argument),*),
+                    None => next::$name(fd, $($argument),*),
+                }
+            }
+        )*
+    };
+}
+
+calls! {
+    rread: fn read(to: *mut c_void, length: usize) -> isize;
+    rreadv: fn readv(pieces: *const iovec, count: c_int) -> isize;
+    rrecv: fn recv(to: *mut c_void, length: usize, flags: c_int) -> isize;
+    rrecvfrom: fn recvfrom(
+        to: *mut c_void, length: usize, flags: c_int, address: *mut sockaddr, size: *mut socklen_t
+    ) -> isize;
+    rrecvmsg: fn recvmsg(message: *mut msghdr, flags: c_int) -> isize;
+    rwrite: fn write(from: *const c_void, length: usize) -> isize;
+    rwritev: fn writev(pieces: *const iovec, count: c_int) -> isize;
+    rsend: fn send(from: *const c_void, length: usize, flags: c_int) -> isize;
+    rsendto: fn sendto(
+        from: *const c_void, length: usize, flags: c_int, address: *const sockaddr, size: socklen_t
+    ) -> isize;
+    rsendmsg: fn sendmsg(message: *const msghdr, flags: c_int) -> isize;
+    rshutdown: fn shutdown(how: c_int) -> c_int;
+    rgetpeername: fn getpeername(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+    rgetsockname: fn getsockname(address: *mut sockaddr, length: *mut socklen_t) -> c_int;
+}
+
+/// What programs call that are compiled to check sizes. The check is left out.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __read_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: usize,
+    _room: usize,
+) -> isize {
+    read(fd, to, length)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recv_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: usize,
+    _room: usize,
+    flags: c_int,
+) -> isize {
+    recv(fd, to, length, flags)
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn __recvfrom_chk(
+    fd: c_int,
+    to: *mut c_void,
+    length: usize,
+    _room: usize,
+    flags: c_int,
+    address: *mut sockaddr,
+    size: *mut socklen_t,
+) -> isize {
+    recvfrom(fd, to, length, flags, address, size)
+}
+
+/// Bytes of a file that are sent at once.
+const PIECE: usize = 1 << 16;
+
+/// A file over an rsocket, in pieces.
+unsafe fn send_file(rsocket: c_int, from: c_int, offset: *mut off_t, count: usize) -> isize {
+    let mut sent = 0;
+    let mut piece = [0_u8; PIECE];
+    while sent < count {
+        let most = PIECE.min(count - sent);
+        let at = if offset.is_null() { libc::lseek(from, 0, libc::SEEK_CUR) } else { *offset };
+        let got = libc::pread(from, piece.as_mut_ptr().cast(), most, at);
+        let done =
+            if got > 0 { rdma::rwrite(rsocket, piece.as_ptr().cast(), got as usize) } else { got };
+        if done <= 0 {
+            return if sent > 0 { sent as isize } else { done };
+        }
+        if offset.is_null() {
+            libc::lseek(from, at + done as off_t, libc::SEEK_SET);
+        } else {
+            *offset = at + done as off_t;
+        }
+        sent += done as usize;
+    }
+    sent as isize
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: usize,
+) -> isize {
+    match table::connected(to) {
+        Some(rsocket) => send_file(rsocket, from, offset, count),
+        None => next::sendfile(to, from, offset, count),
+    }
+}
+
+/// The same by the name that programs have with large files.
+#[unsafe(no_mangle)]
+unsafe extern "C-unwind" fn sendfile64(
+    to: c_int,
+    from: c_int,
+    offset: *mut off_t,
+    count: usize,
+) -> isize {
+    sendfile(to, from, offset, count)
+}
