@@ -138,10 +138,15 @@ impl fmt::Display for Explanation {
             Self::AfterGap(count) => write!(f, "{count} packets before it were not captured"),
             Self::Late => f.write_str("late: overtaken on the way, or lost and sent again"),
             Self::Again(causes) => write!(f, "again: {causes}"),
-            Self::Acknowledges { up_to, packets, after } => {
-                let s = if *packets == 1 { "" } else { "s" };
-                write!(f, "acknowledges up to {}: {packets} packet{s}", up_to.get())?;
-                after.map_or(Ok(()), |after| write!(f, ", {after:.1?} after the last"))
+            // up to which PSN, the packet itself says
+            Self::Acknowledges { packets: 1, after: Some(after), .. } => {
+                write!(f, "acknowledges 1 packet after {after:.1?}")
+            }
+            Self::Acknowledges { packets, after: Some(after), .. } => {
+                write!(f, "acknowledges {packets} packets, the last after {after:.1?}")
+            }
+            Self::Acknowledges { packets, after: None, .. } => {
+                write!(f, "acknowledges {packets} packet{}", if *packets == 1 { "" } else { "s" })
             }
             Self::AcknowledgesAgain(psn) => {
                 write!(f, "acknowledges up to {}, which is known", psn.get())
