@@ -1,5 +1,8 @@
 //! `roce explain`, as a user runs it.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     fs,
     io::Write,
@@ -14,6 +17,7 @@ fn capture(name: &str) -> String {
 }
 
 fn roce(arguments: &[&str]) -> Output {
+    watchdog::start(String::new);
     Command::new(env!("CARGO_BIN_EXE_roce"))
         .arg("explain")
         .args(arguments)
