@@ -81,7 +81,7 @@ pub use roce_provider::{
     MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, Progress,
     ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
     ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, devices, environment,
-    fabric, link, published_counters, runtime_directory,
+    explain, fabric, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

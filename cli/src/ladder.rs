@@ -36,6 +36,8 @@ pub(crate) enum Event {
     Sent(Side, String, String),
     /// A packet arrives at an end: what, and what becomes of it.
     Arrived(Side, String, String),
+    /// A packet from an end, as a capture has it: what, and why.
+    Seen(Side, String, String),
     /// A packet from an end does not arrive.
     Lost(Side, String),
     /// Something that happens at an end.
@@ -83,7 +85,9 @@ impl Ladder {
                 }
             }
             Event::Lost(_, what) => push(('│', centred(&format!("✗ {what} is lost")), '│')),
-            Event::Sent(side, what, why) | Event::Arrived(side, what, why) => {
+            Event::Sent(side, what, why)
+            | Event::Arrived(side, what, why)
+            | Event::Seen(side, what, why) => {
                 let whole = if why.is_empty() { what.clone() } else { format!("{what} ─ {why}") };
                 let fits = columns(&whole) + 8 <= INNER;
                 let text = if fits { &whole } else { what };
@@ -121,6 +125,8 @@ fn arrow(event: &Event, text: &str) -> (char, String, char) {
             let (blank, line) = halves(fill - 4);
             ('│', format!("{}{} {text} ─▶", " ".repeat(blank), "─".repeat(line)), '┤')
         }
+        Event::Seen(Side::Left, ..) => ('├', format!("─ {text} {}▶", "─".repeat(fill - 4)), '┤'),
+        Event::Seen(Side::Right, ..) => ('├', format!("◀{} {text} ─", "─".repeat(fill - 4)), '┤'),
         _ => {
             let (blank, line) = halves(fill - 4);
             ('├', format!("◀─ {text} {}{}", "─".repeat(line), " ".repeat(blank)), '│')
@@ -199,6 +205,7 @@ mod tests {
                 for event in [
                     Event::Sent(side, what.clone(), long.into()),
                     Event::Arrived(side, what.clone(), "executed".into()),
+                    Event::Seen(side, what.clone(), String::new()),
                     Event::Note(side, long.into()),
                 ] {
                     let lines = PLAIN.event(Duration::from_millis(1234), &event, Tone::Bad);

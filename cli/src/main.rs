@@ -5,6 +5,7 @@ mod completions;
 mod datagrams;
 mod demo;
 mod devinfo;
+mod explain;
 mod failure;
 mod ladder;
 mod library;
@@ -43,6 +44,7 @@ enum Command {
     Completions(completions::Args),
     Demo(demo::Args),
     Devinfo(devinfo::Args),
+    Explain(explain::Args),
     #[command(hide = true)]
     Manual(manual::Args),
     Mckey(mckey::Args),
@@ -64,6 +66,7 @@ fn main() -> ExitCode {
         Command::Completions(args) => completions::run(&args, Cli::command()),
         Command::Demo(args) => demo::run(&args),
         Command::Devinfo(args) => devinfo::run(&args),
+        Command::Explain(args) => explain::run(&args),
         Command::Manual(args) => manual::run(&args, Cli::command()),
         Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),

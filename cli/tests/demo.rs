@@ -3,14 +3,20 @@
 //! After a change that is meant, `ROCE_BLESS=1 cargo test -p roce-cli --test demo` writes the files;
 //! read the difference.
 
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
 use std::{
     collections::BTreeSet,
     env, fs,
+    fs::File,
+    io::{Read, Write},
     path::PathBuf,
     process::{Command, Output, Stdio},
 };
 
 fn roce(arguments: &[&str]) -> Output {
+    watchdog::start(String::new);
     Command::new(env!("CARGO_BIN_EXE_roce")).args(arguments).stdin(Stdio::null()).output().unwrap()
 }
 
@@ -90,4 +96,47 @@ fn the_capture_has_the_packets_that_were_drawn() {
     }
     let sent = drawn.lines().filter(|line| line.contains("▶ │") || line.contains("│ ◀")).count();
     assert_eq!((packets, lost), (sent, drawn.matches("is lost").count() - 1));
+}
+
+/// On a terminal it waits for a key after each event, in colours; q ends it.
+#[test]
+fn step_by_step() {
+    watchdog::start(String::new);
+    let (mut terminal, theirs) = terminal();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["demo", "--scenario", "send", "--step"])
+        .env_remove("NO_COLOR")
+        .stdin(theirs.try_clone().unwrap())
+        .stdout(theirs)
+        .spawn()
+        .unwrap();
+    let mut shown = String::new();
+    let mut until = |text: &str, terminal: &mut File| {
+        let mut bytes = [0; 4096];
+        while !shown.contains(text) {
+            let count = terminal.read(&mut bytes).unwrap();
+            shown += &String::from_utf8_lossy(&bytes[..count]);
+        }
+        shown.clone()
+    };
+    let first = until("post_recv 1", &mut terminal);
+    assert!(first.contains("\x1b[1m") && !first.contains("post_send 2"), "{first}");
+    terminal.write_all(b"x").unwrap();
+    let second = until("post_send 2", &mut terminal);
+    assert!(!second.contains("packet 1 of 3"), "{second}");
+    terminal.write_all(b"q").unwrap();
+    assert!(child.wait().unwrap().success());
+}
+
+/// Both ends of a pseudo-terminal.
+fn terminal() -> (File, File) {
+    use std::os::fd::FromRawFd;
+    let (mut ours, mut theirs) = (-1, -1);
+    let none = std::ptr::null_mut();
+    // SAFETY: both places are valid, and the rest may be null
+    let made =
+        unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
+    assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
+    // SAFETY: both are new, and nobody else's
+    unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) }
 }

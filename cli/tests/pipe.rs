@@ -40,6 +40,8 @@ fn end(child: Child) -> (Option<i32>, String) {
 fn commands_that_print_at_once_end() {
     for arguments in [
         "demo",
+        "demo --scenario congestion",
+        "explain ../transport/tests/captures/rc_write_mtu4096.pcap",
         "devinfo",
         "devinfo -v",
         "devinfo --json",

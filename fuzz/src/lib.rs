@@ -8,6 +8,7 @@
 //! * [`packets`]: bytes as a script of packets, commands and time for an adapter with queue pairs
 //!   in every state.
 //! * [`faults`]: text as a plan of faults, and datagrams that meet them.
+//! * [`explain`]: bytes as a capture file.
 //! * [`ancillary`]: bytes as the ancillary data of a received message.
 //! * [`shm`]: bytes as a program for a process that shares memory or an address with a device.
 //! * [`mad`]: bytes as messages of connection management, and as a script for an adapter that gets
@@ -17,6 +18,7 @@
 
 pub mod ancillary;
 pub mod capture;
+pub mod explain;
 pub mod faults;
 mod input;
 pub mod mad;

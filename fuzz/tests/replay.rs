@@ -13,6 +13,7 @@ use rand_core::RngCore;
 use roce_fuzz::{
     ancillary::ancillary,
     capture::capture,
+    explain::explain,
     faults::{Reach, faults},
     mad::mad,
     packets::packets,
@@ -50,6 +51,32 @@ fn mad_replays_its_corpus() {
     replay("mad", |bytes| {
         mad(bytes);
     });
+}
+
+#[test]
+fn explain_replays_its_corpus() {
+    replay("explain", explain);
+}
+
+/// The kernel's captures, and what is left of them when some bytes change or the end is gone.
+#[test]
+fn explain_holds_for_damaged_captures() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../transport/tests/captures");
+    let files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|entry| fs::read(entry.unwrap().path()).unwrap())
+        .collect();
+    each_seed(600, |rng| {
+        let mut any = |most: usize| rng.next_u32() as usize % most;
+        let mut file = files[any(files.len())].clone();
+        file.truncate(1 + any(file.len()).min(20_000));
+        for _ in 0..any(20) {
+            let at = any(file.len());
+            file[at] = any(256) as u8;
+        }
+        explain(&file);
+    });
+    each_seed(2000, |rng| explain(&bytes(rng, 0..600)));
 }
 
 #[test]

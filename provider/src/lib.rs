@@ -23,6 +23,7 @@ mod counters;
 mod device;
 mod engine;
 pub mod environment;
+pub mod explain;
 pub mod fabric;
 pub mod link;
 mod notify;

@@ -25,6 +25,7 @@ use roce_transport::{
     qp::{PostError, QpType, State},
     time::Instant,
     trace::Record,
+    wire::NetHeader,
     work::{RecvWr, SendWr},
 };
 
@@ -52,6 +53,8 @@ pub struct Pair {
     pub buffers: usize,
     /// Reads both sides' records, and compares them with what the network sees.
     pub audits: Option<[Audit; 2]>,
+    /// Every datagram that has crossed each side's link, in its order, if the pair is recorded.
+    pub seen: [Vec<(Instant, NetHeader, Vec<u8>)>; 2],
     allowed: BTreeSet<DropReason>,
 }
 
@@ -84,6 +87,7 @@ impl Pair {
             batch: Duration::ZERO,
             buffers: usize::MAX,
             audits: None,
+            seen: Default::default(),
             allowed: BTreeSet::new(),
         }
     }
@@ -318,6 +322,9 @@ impl Pair {
                 break;
             }
             for (net, bytes) in node.transmit.datagrams() {
+                if self.audits.as_ref().is_some_and(|audits| !audits[side as usize].forgets) {
+                    self.seen[side as usize].push((now, net, bytes.to_vec()));
+                }
                 let verdict = network.send(now, &net, bytes);
                 if !self.trace.off {
                     self.trace.records.push(Rung::new(now, side, net, bytes, verdict));
@@ -343,6 +350,10 @@ impl Pair {
                 if let Some(audits) = &mut self.audits {
                     let side = if node.ip == self_a { Side::A } else { Side::B };
                     audits[side as usize].arrived(&node.adapter, &node.recorded, disposition);
+                    if !audits[side as usize].forgets {
+                        let seen = (self.now, datagram.net, datagram.bytes.clone());
+                        self.seen[side as usize].push(seen);
+                    }
                 }
                 if let Some(record) = self.trace.records.get_mut(datagram.number as usize) {
                     record.arrivals.push((self.now, disposition));

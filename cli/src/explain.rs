@@ -1,0 +1,84 @@
+//! `roce explain`: what a capture says.
+
+mod json;
+mod report;
+
+use std::{
+    fs,
+    io::{self, Read},
+    path::PathBuf,
+};
+
+use roce::{Qpn, explain::Explained};
+
+use crate::failure::Failure;
+use report::Filter;
+
+/// Explain a capture of RoCE packets.
+///
+/// Reads a pcap or pcapng file of any RoCE adapter, with whatever wrote it (tcpdump, Wireshark,
+/// `roce run --pcap`). Finds the connections in it, draws each as a ladder with a reason for every
+/// packet, as far as the packets prove one; then says what is wrong, and gives figures: throughput,
+/// round trips, retransmissions.
+///
+/// `tcpdump -w - udp port 4791 | roce explain -` reads a pipe to its end.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// The capture; - for standard input
+    file: PathBuf,
+    /// Only connections with this queue pair, such as 0x1b or 27
+    #[arg(long, value_name = "NUMBER", value_parser = qpn)]
+    qp: Option<Qpn>,
+    /// Only packets with PSNs in this range, such as 100..120 or 100
+    #[arg(long, value_name = "A..B", value_parser = psns)]
+    psn: Option<(u32, u32)>,
+    /// Only packets that are sent again, refuse something or are damaged
+    #[arg(long)]
+    errors: bool,
+    /// One JSON document
+    #[arg(long)]
+    json: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let bytes = content(args)?;
+    let explained =
+        Explained::of_file(&bytes).map_err(|error| format!("{}: {error}", args.file.display()))?;
+    let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors };
+    if args.json {
+        json::print(&explained, &filter)
+    } else {
+        report::print(&explained, &filter);
+        Ok(())
+    }
+}
+
+fn content(args: &Args) -> Result<Vec<u8>, Failure> {
+    let read = if args.file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes)
+    } else {
+        fs::read(&args.file)
+    };
+    read.map_err(|error| format!("cannot read {}: {error}", args.file.display()).into())
+}
+
+fn number(text: &str) -> Result<u32, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    parsed
+        .ok()
+        .filter(|number| *number < 1 << 24)
+        .ok_or_else(|| format!("{text:?} is no number of 24 bits, such as 27 or 0x1b"))
+}
+
+fn qpn(text: &str) -> Result<Qpn, String> {
+    number(text).map(Qpn::new)
+}
+
+fn psns(text: &str) -> Result<(u32, u32), String> {
+    let (first, last) = text.split_once("..").unwrap_or((text, text));
+    Ok((number(first)?, number(last)?))
+}

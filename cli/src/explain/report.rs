@@ -1,0 +1,204 @@
+//! A capture's report: ladders, findings, figures.
+
+use std::net::IpAddr;
+
+use roce::{
+    Qpn,
+    explain::{Cause, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation},
+    transport::wire::Service,
+};
+
+use crate::{
+    ladder::{Event, Ladder, Side, Tone, time},
+    output::outln,
+    packet_text,
+};
+
+/// What is shown.
+pub(super) struct Filter {
+    pub(super) qp: Option<Qpn>,
+    /// First and last PSN; the range may wrap.
+    pub(super) psns: Option<(u32, u32)>,
+    pub(super) errors: bool,
+}
+
+impl Filter {
+    pub(super) fn has_connection(&self, connection: &Connection) -> bool {
+        self.qp.is_none_or(|qpn| connection.ends.iter().any(|end| end.qpn == Some(qpn)))
+    }
+
+    pub(super) fn has_packet(&self, packet: &ExplainedPacket) -> bool {
+        let psn = packet.headers.map(|headers| headers.bth().psn.get());
+        let in_range = self.psns.is_none_or(|(first, last)| {
+            psn.is_some_and(|psn| match first <= last {
+                true => (first..=last).contains(&psn),
+                false => psn >= first || psn <= last,
+            })
+        });
+        in_range && (!self.errors || tone(&packet.why) != Tone::Plain)
+    }
+
+    const fn is_none(&self) -> bool {
+        self.qp.is_none() && self.psns.is_none() && !self.errors
+    }
+}
+
+pub(super) fn print(explained: &Explained, filter: &Filter) {
+    let ladder = Ladder::new();
+    let Explained { packets, connections, findings, .. } = explained;
+    if packets.is_empty() {
+        outln!("no RoCE packets in {} frames", explained.other_frames);
+    }
+    for (index, connection) in connections.iter().enumerate() {
+        if !filter.has_connection(connection) {
+            continue;
+        }
+        let title = title(index, connection);
+        for line in ladder.prose(&title, Tone::Strong) {
+            outln!("{line}");
+        }
+        let [one, other] = connection.ends.map(|end| name(&end));
+        outln!("{}", ladder.heads(&one, &other));
+        let mut left_out = 0;
+        for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
+            if filter.has_packet(packet) {
+                draw(&ladder, connection, packet);
+            } else {
+                left_out += 1;
+            }
+        }
+        if left_out > 0 {
+            outln!("{left_out} packets are left out");
+        }
+        outln!("");
+    }
+    let unplaced = packets.iter().filter(|packet| packet.connection.is_none());
+    let unplaced = unplaced.filter(|_| filter.is_none()).count();
+    if unplaced > 0 {
+        outln!("{unplaced} packets of no connection");
+    }
+    let shown = |finding: &&roce::explain::Finding| match finding.connection {
+        Some(index) => filter.has_connection(&connections[index]),
+        None => filter.qp.is_none(),
+    };
+    outln!("{}", ladder.prose("findings", Tone::Strong).concat());
+    let mut any = false;
+    for finding in findings.iter().filter(shown) {
+        any = true;
+        let of = finding
+            .connection
+            .map_or_else(String::new, |index| format!(" connection {}:", index + 1));
+        let text = format!("frame {}:{of} {}", finding.frame, finding.kind);
+        for line in ladder.prose(&text, Tone::Bad) {
+            outln!("{line}");
+        }
+    }
+    if !any {
+        outln!("none");
+    }
+    if explained.fragments > 0 {
+        outln!("{} fragments of IP packets were left out", explained.fragments);
+    }
+    if !explained.complete {
+        outln!("the file ends within a frame");
+    }
+    outln!("");
+    outln!("{}", ladder.prose("figures", Tone::Strong).concat());
+    for (index, connection) in connections.iter().enumerate() {
+        if filter.has_connection(connection) {
+            figures(index, connection);
+        }
+    }
+}
+
+fn title(index: usize, connection: &Connection) -> String {
+    let service = match connection.service {
+        Service::Rc => "reliable connection",
+        Service::Uc => "unreliable connection",
+        Service::Xrc => "extended reliable connection",
+        Service::Ud if connection.ends[1].qpn == Some(Qpn::GSI) => "connection management",
+        Service::Ud => "datagrams",
+        Service::Cnp => "congestion notifications",
+    };
+    let mtu = connection.mtu.map_or_else(String::new, |mtu| {
+        let how = if connection.by_messages { "path MTU" } else { "path MTU, by its packets," };
+        format!(", {how} {mtu}")
+    });
+    format!("connection {}: {service}{mtu}", index + 1)
+}
+
+fn name(end: &EndPoint) -> String {
+    let address = match end.address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.to_string(),
+    };
+    match end.qpn {
+        Some(qpn) => format!("{address} qp {qpn}"),
+        None => format!("{address} qp ?"),
+    }
+}
+
+fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
+    let side = if packet.from_second { Side::Right } else { Side::Left };
+    let what = match &packet.headers {
+        Some(headers) => packet_text::packet(headers, packet.payload, packet.message.as_deref()),
+        None => "?".into(),
+    };
+    let mut why = packet.why.to_string();
+    if packet.net.is_congested() {
+        why.push_str(", marked (ECN)");
+    }
+    if packet.truncated {
+        why.push_str(", not all captured");
+    }
+    let at = packet.at.saturating_sub(connection.time.0);
+    for line in ladder.event(at, &Event::Seen(side, what, why), tone(&packet.why)) {
+        outln!("{line}");
+    }
+}
+
+pub(super) fn tone(why: &Explanation) -> Tone {
+    match why {
+        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
+        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
+        Explanation::Again(_)
+        | Explanation::AfterGap(_)
+        | Explanation::Late
+        | Explanation::MessageAgain
+        | Explanation::Congestion
+        | Explanation::Answers { again: true } => Tone::Warned,
+        _ => Tone::Plain,
+    }
+}
+
+fn figures(index: usize, connection: &Connection) {
+    let duration = connection.time.1.saturating_sub(connection.time.0);
+    outln!("connection {} ({}):", index + 1, time(duration));
+    for (from, end) in connection.ends.iter().enumerate() {
+        let summary = &connection.summaries[from];
+        let EndSummary { packets, bytes, repeated, .. } = summary;
+        let rate = connection
+            .throughput(from)
+            .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
+        outln!("  {} sent {packets} packets, {bytes} B{rate}; {repeated} again", name(end));
+        let counted = [
+            ("NAKs", summary.sequence_naks),
+            ("RNR NAKs", summary.rnr_naks),
+            ("CNPs", summary.cnps),
+            ("marked", summary.marked),
+            ("damaged", summary.damaged),
+        ];
+        let counted: Vec<_> = counted
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(name, count)| format!("{count} {name}"))
+            .collect();
+        if !counted.is_empty() {
+            outln!("    {}", counted.join(", "));
+        }
+        if let Some(times) = summary.round_trips {
+            let [least, median, most] = [times.least, times.median, times.most].map(time);
+            outln!("    round trips: {least} to {most}, median {median}, of {}", times.count);
+        }
+    }
+}

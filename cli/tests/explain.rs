@@ -1,0 +1,107 @@
+//! `roce explain`, as a user runs it.
+
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::{
+    fs,
+    io::Write,
+    path::PathBuf,
+    process::{Command, Output, Stdio},
+};
+
+fn capture(name: &str) -> String {
+    let path: PathBuf =
+        [env!("CARGO_MANIFEST_DIR"), "../transport/tests/captures", name].iter().collect();
+    path.to_str().unwrap().to_owned()
+}
+
+fn roce(arguments: &[&str]) -> Output {
+    watchdog::start(String::new);
+    Command::new(env!("CARGO_BIN_EXE_roce"))
+        .arg("explain")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .unwrap()
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = roce(arguments);
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+#[test]
+fn a_ladder_findings_and_figures_in_eighty_columns() {
+    for entry in fs::read_dir(capture("")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = said(&[path.to_str().unwrap()]);
+        for heading in ["connection 1: ", "\nfindings\n", "\nfigures\n"] {
+            assert!(text.contains(heading), "{path:?}: {text}");
+        }
+        for line in text.lines().filter(|line| line.contains('│') || line.contains('├')) {
+            assert!(line.chars().count() <= 80 && !line.contains('\x1b'), "{path:?}: {line}");
+        }
+    }
+}
+
+#[test]
+fn a_capture_of_the_demo_names_the_nak() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("loss.pcapng");
+    let path = path.to_str().unwrap();
+    let demo = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["demo", "--scenario", "loss", "--pcap", path])
+        .output()
+        .unwrap();
+    assert!(demo.status.success());
+    let text = said(&[path]);
+    assert!(text.contains("NAK for the gap at 102") && text.contains("again: NAK"), "{text}");
+    let errors = said(&[path, "--errors"]);
+    assert!(errors.contains("again: NAK") && !errors.contains("psn 100"), "{errors}");
+    let range = said(&[path, "--psn", "100..100"]);
+    assert!(range.contains("psn 100") && !range.contains("psn 101 1024"), "{range}");
+    let other = said(&[path, "--qp", "0x1"]);
+    assert!(!other.contains("psn 100"), "{other}");
+}
+
+#[test]
+fn json_has_a_reason_for_each_packet() {
+    let text = said(&[&capture("rc_fetch_add.pcap"), "--json"]);
+    let document: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let packets = document["packets"].as_array().unwrap();
+    assert_eq!(packets.len(), 10);
+    assert!(packets.iter().all(|packet| packet["why"].is_string() && packet["psn"].is_u64()));
+    assert_eq!(document["findings"].as_array().unwrap().len(), 0);
+    assert_eq!(document["connections"][0]["service"], "RC");
+}
+
+#[test]
+fn a_pipe_is_read_to_its_end() {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
+        .args(["explain", "-"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let bytes = fs::read(capture("rc_fetch_add.pcap")).unwrap();
+    child.stdin.take().unwrap().write_all(&bytes).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), said(&[&capture("rc_fetch_add.pcap")]));
+}
+
+#[test]
+fn mistakes_are_said_in_one_line() {
+    for (arguments, part) in [
+        (&["/nonexistent/x.pcap"][..], "cannot read /nonexistent/x.pcap"),
+        (&["/etc/passwd"], "neither pcap nor pcapng"),
+    ] {
+        let output = roce(arguments);
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.lines().count() == 1, "{error}");
+        assert!(error.contains(part), "{error}");
+    }
+    let output = roce(&[&capture("rc_fetch_add.pcap"), "--qp", "nonsense"]);
+    assert!(String::from_utf8(output.stderr).unwrap().contains("such as 27 or 0x1b"));
+}

@@ -1,0 +1,503 @@
+//! The way through a capture: packets, connections, reasons, findings.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    net::IpAddr,
+    time::Duration,
+};
+
+use roce_transport::{
+    addr::{Mtu, Qpn},
+    cm::{CmMad, Message},
+    event::DropReason,
+    wire::{
+        Ext, Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome, verify_icrc,
+    },
+};
+
+use super::{
+    EndPoint, Explained, ExplainedPacket,
+    connection::{Connection, EndSummary, RoundTrips},
+    end::{Answered, End},
+    file::Frame,
+    finding::{Finding, FindingKind},
+    frame::{self, NoPacket},
+    pairing::{self, Flow},
+    reason::{Cause, Explanation},
+};
+
+/// Part of repeated packets that is a finding, in percent, of so many packets at least.
+const MANY: u64 = 10;
+const ENOUGH: u64 = 20;
+/// A packet that was sent so often is a storm.
+const STORM: u32 = 5;
+/// Marked packets without a notification, and notifications without effect, that are findings.
+const MARKS: u64 = 10;
+const NOTIFICATIONS: usize = 10;
+/// Times that an answer may be longer than the median, and the least time that is late.
+const LATE: u32 = 20;
+const LATE_AT_LEAST: Duration = Duration::from_millis(2);
+/// Silence at the end of a capture that is a finding.
+const SILENCE: Duration = Duration::from_millis(100);
+/// Time before and after a notification in which a sender's data is compared.
+const COMPARED: Duration = Duration::from_millis(1);
+
+/// See the [module's documentation](self).
+#[derive(Default)]
+pub(super) struct Analysis {
+    packets: Vec<ExplainedPacket>,
+    findings: Vec<Finding>,
+    frames: usize,
+    other_frames: usize,
+    fragments: usize,
+    damaged: BTreeSet<usize>,
+}
+
+/// A connection under way.
+#[derive(Default)]
+struct Talk {
+    ends: [End; 2],
+    round_trips: [Vec<(usize, Duration)>; 2],
+    /// Data that an end has sent, and notifications that it was sent.
+    data: [Vec<(Duration, u64)>; 2],
+    notified: [Vec<(usize, Duration)>; 2],
+    mismatched: [bool; 2],
+    last_frame: usize,
+}
+
+impl Analysis {
+    /// Takes a frame.
+    pub(super) fn take(&mut self, frame: &Frame<'_>) {
+        self.frames += 1;
+        let captured = match frame::packet(frame) {
+            Ok(captured) => captured,
+            Err(NoPacket::Fragment) => {
+                self.fragments += 1;
+                return;
+            }
+            Err(NoPacket::Other | NoPacket::Cut) => {
+                self.other_frames += 1;
+                return;
+            }
+        };
+        let number = self.frames;
+        let parsed = Packet::parse(&captured.bytes);
+        let mut packet = ExplainedPacket {
+            frame: number,
+            at: frame.at,
+            net: captured.net,
+            headers: None,
+            payload: 0,
+            message: None,
+            truncated: captured.truncated,
+            v1: captured.v1,
+            connection: None,
+            from_second: false,
+            why: Explanation::Unreadable,
+        };
+        match parsed {
+            Ok(parsed) => {
+                packet.headers = Some(parsed.headers);
+                packet.payload = parsed.payload.len();
+                let is_mad = parsed.headers.bth().dest_qp == Qpn::GSI && !captured.truncated;
+                packet.message =
+                    is_mad.then(|| CmMad::parse(parsed.payload).ok().map(Box::new)).flatten();
+                // version 1 has headers below the GRH that its CRC covers and that are made up
+                let checked = !captured.truncated && !captured.v1;
+                if checked && verify_icrc(&captured.net, &captured.bytes).is_none() {
+                    packet.why = Explanation::Damaged;
+                    self.damaged.insert(number);
+                }
+            }
+            Err(error) => {
+                let kind = FindingKind::Unreadable(DropReason::from(error));
+                self.findings.push(Finding { frame: number, connection: None, kind });
+            }
+        }
+        self.packets.push(packet);
+    }
+
+    /// Explains everything.
+    pub(super) fn finish(mut self, complete: bool) -> Explained {
+        let mut packets = mem::take(&mut self.packets);
+        // what is damaged says nothing
+        let sound: Vec<_> =
+            packets.iter().filter(|packet| packet.why != Explanation::Damaged).cloned().collect();
+        let pairs = pairing::pairs(&sound);
+        let mut connections: Vec<Connection> = Vec::new();
+        let mut by_flow: BTreeMap<Flow, (usize, bool)> = BTreeMap::new();
+        let mut by_datagram: BTreeMap<(IpAddr, IpAddr, Qpn), usize> = BTreeMap::new();
+        for packet in &mut packets {
+            let place = place(packet, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
+            if let Some((index, from_second)) = place {
+                packet.connection = Some(index);
+                packet.from_second = from_second;
+                let time = &mut connections[index].time;
+                time.1 = time.1.max(packet.at);
+            }
+        }
+        set_mtus(&packets, &mut connections);
+        let mut talks: Vec<Talk> = connections.iter().map(|_| Talk::default()).collect();
+        let mut messages = BTreeSet::new();
+        for packet in &mut packets {
+            if let (Some(mad), false) = (&packet.message, packet.why == Explanation::Damaged) {
+                let known = (packet.net.src, packet.net.dst, mad.encode());
+                let new = messages.insert(known);
+                packet.why = if new { Explanation::Message } else { Explanation::MessageAgain };
+                if let Message::Rej(rej) = &mad.message {
+                    self.find(packet, FindingKind::Rejected(rej.reason.to_string()));
+                }
+            }
+            if self.damaged.contains(&packet.frame) {
+                self.find(packet, FindingKind::WrongIcrc);
+            }
+            let Some(index) = packet.connection else { continue };
+            let talk = &mut talks[index];
+            talk.last_frame = packet.frame;
+            self.explain(packet, talk, &mut connections[index]);
+        }
+        let end = packets.iter().map(|packet| packet.at).max().unwrap_or_default();
+        for (index, (talk, connection)) in talks.iter_mut().zip(&mut connections).enumerate() {
+            self.conclude(index, talk, connection, end);
+        }
+        let mut findings = self.findings;
+        findings.sort_by_key(|finding| finding.frame);
+        Explained {
+            packets,
+            connections,
+            findings,
+            other_frames: self.other_frames,
+            fragments: self.fragments,
+            complete,
+        }
+    }
+
+    fn find(&mut self, packet: &ExplainedPacket, kind: FindingKind) {
+        let (frame, connection) = (packet.frame, packet.connection);
+        self.findings.push(Finding { frame, connection, kind });
+    }
+
+    fn explain(
+        &mut self,
+        packet: &mut ExplainedPacket,
+        talk: &mut Talk,
+        connection: &mut Connection,
+    ) {
+        let from = usize::from(packet.from_second);
+        let summary = &mut connection.summaries[from];
+        summary.packets += 1;
+        let Some(headers) = packet.headers else { return };
+        if packet.why == Explanation::Damaged {
+            summary.damaged += 1;
+            return;
+        }
+        summary.bytes += packet.payload as u64;
+        summary.marked += u64::from(packet.net.traffic_class & 3 == 3);
+        let bth = headers.bth();
+        match bth.opcode.service() {
+            Service::Cnp => {
+                summary.cnps += 1;
+                talk.notified[1 - from].push((packet.frame, packet.at));
+                packet.why = Explanation::Congestion;
+                return;
+            }
+            Service::Ud => {
+                if packet.message.is_none() {
+                    packet.why = Explanation::Datagram;
+                }
+                return;
+            }
+            Service::Rc | Service::Uc | Service::Xrc => {}
+        }
+        if packet.payload > 0 {
+            talk.data[from].push((packet.at, packet.payload as u64));
+        }
+        self.check_length(packet, &headers, talk, connection);
+        if bth.opcode.operation().is_response() {
+            self.answer(packet, &headers, talk, connection);
+        } else {
+            self.request(packet, &headers, talk, connection);
+        }
+    }
+
+    /// Packets within a message have the length of the path MTU.
+    fn check_length(
+        &mut self,
+        packet: &ExplainedPacket,
+        headers: &Headers,
+        talk: &mut Talk,
+        connection: &Connection,
+    ) {
+        let from = usize::from(packet.from_second);
+        let place = headers.bth().opcode.operation().position();
+        let within = matches!(place, PacketPosition::First | PacketPosition::Middle);
+        let (Some(expected), true) = (connection.mtu, within) else { return };
+        let found = packet.payload as u32;
+        if found != expected && !mem::replace(&mut talk.mismatched[from], true) {
+            self.find(packet, FindingKind::MtuMismatch { expected, found });
+        }
+    }
+
+    fn request(
+        &mut self,
+        packet: &mut ExplainedPacket,
+        headers: &Headers,
+        talk: &mut Talk,
+        connection: &mut Connection,
+    ) {
+        let from = usize::from(packet.from_second);
+        let bth = headers.bth();
+        let operation = bth.opcode.operation();
+        let mtu = connection.mtu.unwrap_or(Mtu::B4096.bytes()).max(1);
+        let (span, awaits) = match (operation, headers.ext().reth()) {
+            (Operation::ReadRequest, Some(reth)) => {
+                (reth.dma_length.div_ceil(mtu).clamp(1, 1 << 22), true)
+            }
+            (Operation::CmpSwap | Operation::FetchAdd, _) => (1, true),
+            _ => (1, false),
+        };
+        let starts = operation.position().starts();
+        let end = &mut talk.ends[from];
+        packet.why = end.request(packet.at, bth.psn, span, starts, awaits);
+        connection.summaries[from].requests += 1;
+        if let Explanation::AfterGap(count) = packet.why {
+            self.find(packet, FindingKind::PsnJump(count));
+        }
+    }
+
+    fn answer(
+        &mut self,
+        packet: &mut ExplainedPacket,
+        headers: &Headers,
+        talk: &mut Talk,
+        connection: &mut Connection,
+    ) {
+        let from = usize::from(packet.from_second);
+        let psn = headers.bth().psn;
+        let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome);
+        let is_answer = headers.bth().opcode.operation() != Operation::Acknowledge;
+        let summary = &mut connection.summaries[from];
+        match syndrome.filter(|_| !is_answer) {
+            Some(Syndrome::Nak(NakCode::PsnSequenceError)) => summary.sequence_naks += 1,
+            Some(Syndrome::RnrNak { .. }) => summary.rnr_naks += 1,
+            _ => {}
+        }
+        let end = &mut talk.ends[1 - from];
+        if !end.has(psn) {
+            packet.why = match syndrome.filter(|_| !is_answer) {
+                // a NAK may be for what has not come, too
+                Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) => {
+                    Explanation::Negative(psn, syndrome)
+                }
+                _ => Explanation::AnswersUnseen,
+            };
+            return;
+        }
+        let at = packet.at;
+        let answered = match syndrome {
+            _ if is_answer => {
+                let (answered, again) = end.data(at, psn);
+                packet.why = Explanation::Answers { again };
+                answered
+            }
+            Some(Syndrome::Ack { .. }) => {
+                let answered = end.acknowledge(at, psn);
+                packet.why = match answered.packets {
+                    0 => Explanation::AcknowledgesAgain(psn),
+                    packets => {
+                        let after = answered.after;
+                        Explanation::Acknowledges { up_to: psn, packets, after }
+                    }
+                };
+                answered
+            }
+            Some(syndrome) => {
+                let cause = match syndrome {
+                    Syndrome::Nak(NakCode::PsnSequenceError) => Some(Cause::Nak),
+                    Syndrome::RnrNak { .. } => Some(Cause::NotReady),
+                    _ => None,
+                };
+                end.refuse(at, psn, cause);
+                packet.why = Explanation::Negative(psn, syndrome);
+                if let (Syndrome::Nak(_), None) = (syndrome, cause) {
+                    self.find(packet, FindingKind::FatalNak(syndrome.to_string()));
+                }
+                return;
+            }
+            None => return,
+        };
+        self.measure(packet, talk, &answered);
+    }
+
+    fn measure(&mut self, packet: &ExplainedPacket, talk: &mut Talk, answered: &Answered) {
+        let to = usize::from(!packet.from_second);
+        if let Some(after) = answered.after {
+            talk.round_trips[to].push((packet.frame, after));
+        }
+        let least = talk.round_trips[to].iter().map(|(_, time)| *time).min();
+        if let (Some((waited, since, after)), Some(least)) = (answered.hasty, least)
+            && since < least / 2
+        {
+            self.find(packet, FindingKind::TimeoutTooShort(waited, after));
+        }
+    }
+
+    /// What is known at the end of the capture.
+    fn conclude(
+        &mut self,
+        index: usize,
+        talk: &mut Talk,
+        connection: &mut Connection,
+        end: Duration,
+    ) {
+        let mut add = |frame, kind| {
+            self.findings.push(Finding { frame, connection: Some(index), kind });
+        };
+        let last = talk.last_frame;
+        let reliable = matches!(connection.service, Service::Rc | Service::Xrc);
+        for from in 0..2 {
+            let requester = &talk.ends[from];
+            let times = talk.round_trips[from].iter().map(|(_, time)| *time).collect();
+            let round_trips = RoundTrips::of(times);
+            connection.summaries[from].round_trips = round_trips;
+            connection.summaries[from].repeated = requester.repeated;
+            let EndSummary { requests, repeated, marked, .. } = connection.summaries[from];
+            if let Some(usual) = round_trips.filter(|times| times.count >= 8) {
+                let late = |(_, time): &&(usize, Duration)| {
+                    *time > usual.median * LATE && *time > LATE_AT_LEAST
+                };
+                for (frame, time) in talk.round_trips[from].iter().filter(late) {
+                    add(*frame, FindingKind::LateAnswer(*time, usual.median));
+                }
+            }
+            if requester.most_times >= STORM {
+                add(last, FindingKind::Storm(requester.most_times));
+            }
+            if requests >= ENOUGH && repeated * 100 > requests * MANY {
+                add(last, FindingKind::ManyRepeats((repeated * 100 / requests) as u32));
+            }
+            let answers = connection.summaries[1 - from].packets > 0;
+            if let (Some(since), true, true) = (requester.waits_since(), reliable, answers) {
+                let silent = end.saturating_sub(since);
+                if silent > SILENCE {
+                    add(last, FindingKind::NoAnswer(silent));
+                }
+            }
+            if marked >= MARKS && connection.summaries[1 - from].cnps == 0 && reliable && answers {
+                add(last, FindingKind::MarksWithoutNotification(marked as u32));
+            }
+            if let Some(ignored) = ignored(&talk.data[from], &talk.notified[from]) {
+                add(ignored, FindingKind::NotificationsIgnored(talk.notified[from].len() as u32));
+            }
+        }
+        let [one, other] = &connection.summaries;
+        if reliable && (one.packets == 0 || other.packets == 0) && one.packets + other.packets > 2 {
+            add(last, FindingKind::OneDirection);
+        }
+    }
+}
+
+/// The connection of a packet, a new one if need be, and whether the packet is from its second end.
+fn place(
+    packet: &ExplainedPacket,
+    pairs: &BTreeMap<Flow, Flow>,
+    by_flow: &mut BTreeMap<Flow, (usize, bool)>,
+    by_datagram: &mut BTreeMap<(IpAddr, IpAddr, Qpn), usize>,
+    connections: &mut Vec<Connection>,
+) -> Option<(usize, bool)> {
+    let headers = packet.headers?;
+    let bth = headers.bth();
+    let new = |ends, service| Connection {
+        service,
+        ends,
+        summaries: Default::default(),
+        mtu: None,
+        by_messages: false,
+        time: (packet.at, packet.at),
+    };
+    let end = |address, qpn| EndPoint { address, qpn };
+    let (src, dst) = (packet.net.src, packet.net.dst);
+    if bth.opcode.service() == Service::Ud {
+        let source = match headers.ext() {
+            Ext::Deth(deth) | Ext::DethImm(deth, _) => Some(deth.source_qp),
+            _ => None,
+        };
+        // both directions of connection management are one
+        let key = match bth.dest_qp == Qpn::GSI && src > dst {
+            true => (dst, src, bth.dest_qp),
+            false => (src, dst, bth.dest_qp),
+        };
+        let known = by_datagram.get(&key).copied();
+        let index = known.unwrap_or_else(|| {
+            by_datagram.insert(key, connections.len());
+            let ends = [end(src, source), end(dst, Some(bth.dest_qp))];
+            connections.push(new(ends, Service::Ud));
+            connections.len() - 1
+        });
+        return Some((index, connections[index].ends[0].address != src));
+    }
+    let flow = Flow::of(packet)?;
+    if let Some(place) = by_flow.get(&flow) {
+        return Some(*place);
+    }
+    if packet.why == Explanation::Damaged {
+        return None; // its queue pair may be any
+    }
+    let other = pairs.get(&flow);
+    let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
+    let service = match bth.opcode.service() {
+        Service::Cnp => Service::Rc,
+        service => service,
+    };
+    let index = connections.len();
+    connections.push(new(ends, service));
+    by_flow.insert(flow, (index, false));
+    if let Some(other) = other {
+        by_flow.insert(*other, (index, true));
+    }
+    Some((index, false))
+}
+
+/// Path MTUs: those of requests for connections, or the longest payloads.
+fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connection]) {
+    let mut agreed = BTreeMap::new();
+    for packet in packets {
+        if let Some(Message::Req(req)) = packet.message.as_deref().map(|mad| &mad.message)
+            && (1..=5).contains(&req.path_mtu)
+        {
+            agreed.insert((packet.net.src, req.local_qpn), 128_u32 << req.path_mtu);
+        }
+    }
+    for connection in connections.iter_mut() {
+        let ends = connection.ends.iter();
+        let named = ends.filter_map(|end| agreed.get(&(end.address, end.qpn?)));
+        connection.mtu = named.copied().next();
+        connection.by_messages = connection.mtu.is_some();
+    }
+    let mut longest = vec![0; connections.len()];
+    for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
+        if let Some(index) = packet.connection {
+            longest[index] = packet.payload.max(longest[index]);
+        }
+    }
+    for (connection, longest) in connections.iter_mut().zip(longest) {
+        if connection.mtu.is_none() && connection.service != Service::Ud {
+            let fits = |mtu: &Mtu| mtu.bytes() as usize >= longest;
+            connection.mtu =
+                Mtu::ALL.into_iter().find(fits).map(Mtu::bytes).filter(|_| longest > 0);
+        }
+    }
+}
+
+/// The frame of the first of many notifications after which a sender was no slower.
+fn ignored(data: &[(Duration, u64)], notified: &[(usize, Duration)]) -> Option<usize> {
+    let &(frame, first) = notified.first()?;
+    let soon = notified.iter().filter(|(_, at)| *at <= first + COMPARED * 2).count();
+    let sent = |from: Duration, to: Duration| -> u64 {
+        data.iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, bytes)| bytes).sum()
+    };
+    let before = sent(first.saturating_sub(COMPARED), first);
+    let after = sent(first + COMPARED, first + COMPARED * 2);
+    (soon >= NOTIFICATIONS && before > 0 && after >= before).then_some(frame)
+}

@@ -1,0 +1,281 @@
+//! One end's requester, followed over the packets: what it has sent, what has been answered, and for
+//! which causes it may send something again.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::Duration,
+};
+
+use roce_transport::psn::Psn;
+
+use super::reason::{Cause, Causes, Explanation};
+
+/// Silence after which a packet in its turn may also be a probe. No requester probes sooner.
+const SILENCE: Duration = Duration::from_micros(100);
+/// Places from which something may be sent again, at most.
+const CURSORS: usize = 4;
+/// PSNs whose times are kept: more than are ever under way.
+const KEPT: usize = 1 << 14;
+
+/// A request packet that has no answer yet.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Duration,
+    last: Duration,
+    times: u32,
+    causes: Causes,
+}
+
+/// A READ or an atomic whose data has not all come.
+#[derive(Clone, Copy)]
+struct Awaited {
+    next: i64,
+    end: i64,
+}
+
+/// A place from which everything is sent again.
+#[derive(Clone, Copy)]
+struct Cursor {
+    at: i64,
+    /// `None`: whatever made the other end go back is not in the capture.
+    causes: Option<Causes>,
+}
+
+/// A requester. PSNs are counted on from the first that was captured, so that they do not wrap.
+#[derive(Default)]
+pub(super) struct End {
+    first: Option<Psn>,
+    /// The lowest that was captured, below 0 if packets have overtaken each other.
+    low: i64,
+    /// Those in between that were not.
+    missing: BTreeSet<i64>,
+    /// PSN after the furthest request.
+    end: i64,
+    oldest: i64,
+    sent: BTreeMap<i64, Sent>,
+    awaited: VecDeque<Awaited>,
+    cursors: Vec<Cursor>,
+    /// Something was sent or arrived.
+    active: Duration,
+    /// PSN after the furthest answer with data.
+    answered: i64,
+    pub(super) repeated: u64,
+    pub(super) most_times: u32,
+}
+
+/// What an answer has told.
+pub(super) struct Answered {
+    pub(super) packets: u32,
+    /// Time since the last of them was sent, if it was sent once.
+    pub(super) after: Option<Duration>,
+    /// It was sent again for lack of an answer, so long after the first time, and so long before
+    /// this.
+    pub(super) hasty: Option<(Duration, Duration, Duration)>,
+}
+
+impl End {
+    /// A request leaves, which takes `span` PSNs. `awaits`: it is answered with data. Returns the
+    /// reason.
+    pub(super) fn request(
+        &mut self,
+        now: Duration,
+        psn: Psn,
+        span: u32,
+        starts: bool,
+        awaits: bool,
+    ) -> Explanation {
+        let span = i64::from(span);
+        let Some(_) = self.first else {
+            self.first = Some(psn);
+            self.add(now, 0, span, awaits);
+            return Explanation::Joined;
+        };
+        let at = self.index(psn);
+        let silent = now.saturating_sub(self.active) >= SILENCE;
+        if at < self.low || self.missing.remove(&at) {
+            self.low = self.low.min(at);
+            self.active = now;
+            let sent = Sent { at: now, last: now, times: 2, causes: Causes::UNKNOWN };
+            self.sent.insert(at, sent);
+            return Explanation::Late;
+        }
+        if at < self.end {
+            let causes = self.causes(at, span, silent);
+            self.active = now;
+            self.repeated += 1;
+            if let Some(sent) = self.sent.get_mut(&at) {
+                (sent.last, sent.causes) = (now, causes);
+                sent.times += 1;
+                self.most_times = self.most_times.max(sent.times);
+            }
+            return Explanation::Again(causes);
+        }
+        let gap = at - self.end;
+        if gap < KEPT as i64 && self.missing.len() < KEPT {
+            self.missing.extend(self.end..at);
+        }
+        self.add(now, at, span, awaits);
+        match gap {
+            0 if starts => Explanation::First,
+            0 => Explanation::Next,
+            gap => Explanation::AfterGap(u32::try_from(gap).unwrap_or(u32::MAX)),
+        }
+    }
+
+    fn add(&mut self, now: Duration, at: i64, span: i64, awaits: bool) {
+        self.active = now;
+        self.end = at + span;
+        let sent = Sent { at: now, last: now, times: 1, causes: Causes::UNKNOWN };
+        self.sent.insert(at, sent);
+        while self.sent.len() > KEPT {
+            self.sent.pop_first();
+        }
+        if awaits {
+            self.awaited.push_back(Awaited { next: at, end: at + span });
+            if self.awaited.len() > KEPT {
+                self.awaited.pop_front();
+            }
+        }
+    }
+
+    /// Causes for which what was sent before may be sent again now.
+    fn causes(&mut self, at: i64, span: i64, silent: bool) -> Causes {
+        if at < self.oldest {
+            // the answer was lost behind the capture, and so may others have been
+            self.go_back(at + span, None);
+            return Causes::UNKNOWN;
+        }
+        let mut known = Some(Causes::UNKNOWN);
+        for cursor in &mut self.cursors {
+            if cursor.at == at {
+                known = known
+                    .zip(cursor.causes)
+                    .map(|(known, more)| more.iter().fold(known, Causes::or));
+                cursor.at = at + span;
+            }
+        }
+        let end = self.end;
+        self.cursors.retain(|cursor| cursor.at < end);
+        let Some(mut causes) = known else { return Causes::UNKNOWN };
+        let by_itself = at <= self.oldest || at + span >= self.end;
+        if by_itself && (silent || causes == Causes::UNKNOWN) {
+            causes = causes.or(Cause::NoAnswer);
+            // it may have been the first of all
+            self.go_back(at + span, Some(Cause::NoAnswer));
+        }
+        causes
+    }
+
+    fn go_back(&mut self, at: i64, cause: Option<Cause>) {
+        if at >= self.end {
+            return;
+        }
+        let causes = cause.map(|cause| Causes::of(&[cause]));
+        if let Some(cursor) = self.cursors.iter_mut().find(|cursor| cursor.at == at) {
+            cursor.causes = cursor.causes.zip(cause).map(|(known, cause)| known.or(cause));
+            return;
+        }
+        if self.cursors.len() == CURSORS {
+            self.cursors.remove(0);
+        }
+        self.cursors.push(Cursor { at, causes });
+    }
+
+    /// A PSN as a number that does not wrap, near what was sent last.
+    fn index(&self, psn: Psn) -> i64 {
+        let first = self.first.unwrap_or(psn);
+        let end = first.plus((self.end & 0xFF_FFFF) as u32);
+        match psn.after(end) {
+            Some(ahead) => self.end + i64::from(ahead),
+            None => self.end - i64::from(end.after(psn).unwrap_or(0)),
+        }
+    }
+
+    /// True if the PSN is one of what was captured.
+    pub(super) fn has(&self, psn: Psn) -> bool {
+        self.first.is_some() && (self.low..self.end).contains(&self.index(psn))
+    }
+
+    // Answers.
+
+    /// An acknowledgement of everything up to `psn`.
+    pub(super) fn acknowledge(&mut self, now: Duration, psn: Psn) -> Answered {
+        let at = self.index(psn);
+        self.active = now;
+        self.advance(now, at + 1)
+    }
+
+    /// A NAK for `psn`, for this cause if it is not final.
+    pub(super) fn refuse(&mut self, now: Duration, psn: Psn, cause: Option<Cause>) {
+        let at = self.index(psn);
+        self.active = now;
+        let waits = self.awaited.front().is_some_and(|read| read.next < at);
+        self.advance(now, at);
+        if let (Some(cause), false) = (cause, waits) {
+            self.go_back(at, Some(cause));
+        }
+    }
+
+    /// Data for `psn`. Returns what it has answered, and whether it was there before.
+    pub(super) fn data(&mut self, now: Duration, psn: Psn) -> (Answered, bool) {
+        let at = self.index(psn);
+        self.active = now;
+        let again = at < self.answered;
+        self.answered = self.answered.max(at + 1);
+        let mut answered = self.advance(now, at);
+        if let Some(read) = self.awaited.front_mut().filter(|read| read.next == at) {
+            read.next += 1;
+            let done = read.next == read.end;
+            if done {
+                self.awaited.pop_front();
+            }
+            answered = self.reach(now, at + 1);
+        }
+        (answered, again)
+    }
+
+    /// Everything before `to` is answered, up to data that has not come.
+    fn advance(&mut self, now: Duration, to: i64) -> Answered {
+        match self.awaited.front() {
+            Some(read) if read.next < to => {
+                let next = read.next;
+                let answered = self.reach(now, next);
+                self.go_back(next, Some(Cause::ImpliedNak));
+                answered
+            }
+            _ => self.reach(now, to),
+        }
+    }
+
+    fn reach(&mut self, now: Duration, to: i64) -> Answered {
+        let to = to.min(self.end);
+        let mut answered = Answered { packets: 0, after: None, hasty: None };
+        if to <= self.oldest {
+            return answered;
+        }
+        answered.packets = u32::try_from(to - self.oldest).unwrap_or(u32::MAX);
+        self.oldest = to;
+        let rest = self.sent.split_off(&to);
+        let done = std::mem::replace(&mut self.sent, rest);
+        if let Some((_, last)) = done.last_key_value() {
+            let after = now.saturating_sub(last.at);
+            if last.times == 1 {
+                answered.after = Some(after);
+            } else if last.causes == Causes::of(&[Cause::NoAnswer]) {
+                let waited = last.last.saturating_sub(last.at);
+                answered.hasty = Some((waited, now.saturating_sub(last.last), after));
+            }
+        }
+        for cursor in &mut self.cursors {
+            cursor.at = cursor.at.max(to);
+        }
+        let end = self.end;
+        self.cursors.retain(|cursor| cursor.at < end);
+        answered
+    }
+
+    /// Time at which the oldest packet without an answer was sent last.
+    pub(super) fn waits_since(&self) -> Option<Duration> {
+        self.sent.last_key_value().map(|(_, sent)| sent.last)
+    }
+}

@@ -1,0 +1,147 @@
+//! Capture files: pcap and pcapng, frame by frame.
+
+use std::time::Duration;
+
+use pcap_file::{
+    DataLink, PcapError,
+    pcap::PcapParser,
+    pcapng::{Block, PcapNgParser, blocks::interface_description::InterfaceDescriptionOption},
+};
+use thiserror::Error;
+
+/// Reason for which a file is no capture.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum CaptureError {
+    /// Neither of the formats.
+    #[error(
+        "no capture: neither pcap nor pcapng; give a file that tcpdump, Wireshark or roce has written"
+    )]
+    Format,
+    /// Frames of a link that is not known here.
+    #[error(
+        "frames of link type {0}, which is not known here; capture on an Ethernet, \"any\" or loopback interface"
+    )]
+    LinkType(u32),
+}
+
+/// Kind of link that a frame was captured on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum LinkKind {
+    Ethernet,
+    /// An IP packet and nothing else.
+    Ip,
+    /// Linux cooked, of either version.
+    Cooked,
+    Cooked2,
+    /// BSD loopback: four bytes of an address family.
+    Loopback,
+}
+
+impl LinkKind {
+    fn of(link: DataLink) -> Result<Self, CaptureError> {
+        Ok(match link {
+            DataLink::ETHERNET => Self::Ethernet,
+            DataLink::RAW | DataLink::IPV4 | DataLink::IPV6 => Self::Ip,
+            DataLink::LINUX_SLL => Self::Cooked,
+            DataLink::LINUX_SLL2 => Self::Cooked2,
+            DataLink::NULL | DataLink::LOOP => Self::Loopback,
+            // how OpenBSD and old tcpdumps number raw IP
+            DataLink::Unknown(12 | 14) => Self::Ip,
+            other => return Err(CaptureError::LinkType(other.into())),
+        })
+    }
+}
+
+/// A frame as it was captured.
+pub(super) struct Frame<'a> {
+    /// Since the Unix epoch.
+    pub(super) at: Duration,
+    pub(super) link: LinkKind,
+    pub(super) bytes: &'a [u8],
+    /// Bytes that it had on the wire.
+    pub(super) length: usize,
+}
+
+/// Hands over each frame. Returns false if the file ends within one, or goes on with something that
+/// is none.
+pub(super) fn frames(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureError> {
+    // its first block's type reads the same in either order of bytes
+    if file.starts_with(&[0x0A, 0x0D, 0x0D, 0x0A]) { pcapng(file, take) } else { pcap(file, take) }
+}
+
+fn pcap(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureError> {
+    let (mut rest, parser) = PcapParser::new(file).map_err(|_| CaptureError::Format)?;
+    let link = LinkKind::of(parser.header().datalink)?;
+    while !rest.is_empty() {
+        // the checked reader refuses packets that are longer than the snapshot length, which some
+        // programs write
+        let Ok((next, packet)) = parser.next_raw_packet(rest) else { return Ok(false) };
+        rest = next;
+        let fraction = match parser.header().ts_resolution {
+            pcap_file::TsResolution::MicroSecond => u64::from(packet.ts_frac) * 1000,
+            pcap_file::TsResolution::NanoSecond => u64::from(packet.ts_frac),
+        };
+        let at = Duration::from_secs(packet.ts_sec.into()) + Duration::from_nanos(fraction);
+        take(Frame { at, link, bytes: &packet.data, length: packet.orig_len as usize });
+    }
+    Ok(true)
+}
+
+fn pcapng(file: &[u8], take: &mut dyn FnMut(Frame<'_>)) -> Result<bool, CaptureError> {
+    let (mut rest, mut parser) = PcapNgParser::new(file).map_err(|_| CaptureError::Format)?;
+    let mut unknown = None;
+    let mut any = false;
+    while !rest.is_empty() {
+        let (next, block) = match parser.next_block(rest) {
+            Ok(next) => next,
+            Err(PcapError::IncompleteBuffer) => return Ok(false),
+            Err(_) => return if any { Ok(false) } else { Err(CaptureError::Format) },
+        };
+        rest = next;
+        let (interface, ticks, bytes, length) = match &block {
+            Block::EnhancedPacket(packet) => (
+                packet.interface_id as usize,
+                packet.timestamp,
+                &packet.data,
+                packet.original_len as usize,
+            ),
+            Block::SimplePacket(packet) => {
+                (0, Duration::ZERO, &packet.data, packet.original_len as usize)
+            }
+            _ => continue,
+        };
+        any = true;
+        let Some(interface) = parser.interfaces().get(interface) else { return Ok(false) };
+        let resolution = interface.options.iter().find_map(|option| match option {
+            InterfaceDescriptionOption::IfTsResol(resolution) => Some(*resolution),
+            _ => None,
+        });
+        match LinkKind::of(interface.linktype) {
+            Ok(link) => {
+                take(Frame { at: time(ticks, resolution.unwrap_or(6)), link, bytes, length });
+            }
+            // other interfaces of the file may be of use
+            Err(error) => unknown = Some(error),
+        }
+    }
+    match unknown {
+        Some(error) if !any => Err(error),
+        _ => Ok(true),
+    }
+}
+
+/// The parser takes ticks for nanoseconds, whatever they are.
+fn time(ticks: Duration, resolution: u8) -> Duration {
+    let ticks = ticks.as_nanos();
+    let exponent = u32::from(resolution & 0x7F);
+    let nanos = if resolution & 0x80 == 0 {
+        match 9_u32.checked_sub(exponent) {
+            Some(missing) => ticks.saturating_mul(10_u128.pow(missing)),
+            None => ticks / 10_u128.checked_pow(exponent - 9).unwrap_or(u128::MAX),
+        }
+    } else {
+        ticks.saturating_mul(1_000_000_000).checked_shr(exponent).unwrap_or(0)
+    };
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}

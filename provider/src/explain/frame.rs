@@ -1,0 +1,171 @@
+//! The RoCE packet in a frame.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use roce_transport::{
+    addr::ROCE_UDP_PORT,
+    wire::{Ident, NetHeader, PACKET_MAX},
+};
+
+use super::file::{Frame, LinkKind};
+
+/// EtherType of RoCE version 1: a GRH and the transport's headers, without IP and UDP.
+const ROCE_V1: u16 = 0x8915;
+const IPV4: u16 = 0x0800;
+const IPV6: u16 = 0x86DD;
+const UDP: u8 = 17;
+/// The GRH's "next header" of the transport.
+const IBA: u8 = 27;
+
+/// A packet as it was captured.
+pub(super) struct Captured {
+    pub(super) net: NetHeader,
+    /// From the BTH to the ICRC; zeros in place of what was not captured.
+    pub(super) bytes: Vec<u8>,
+    /// True if not all of it was captured.
+    pub(super) truncated: bool,
+    /// True for RoCE version 1.
+    pub(super) v1: bool,
+}
+
+/// A frame that holds no RoCE packet, or not enough of it.
+pub(super) enum NoPacket {
+    /// Something else.
+    Other,
+    /// A fragment of an IP packet.
+    Fragment,
+    /// Not even its headers were captured.
+    Cut,
+}
+
+/// The packet of a frame.
+pub(super) fn packet(frame: &Frame<'_>) -> Result<Captured, NoPacket> {
+    let missing = frame.length.saturating_sub(frame.bytes.len());
+    let (mut kind, mut bytes) = match frame.link {
+        LinkKind::Ethernet => (u16_at(frame.bytes, 12)?, skip(frame.bytes, 14)?),
+        LinkKind::Cooked => (u16_at(frame.bytes, 14)?, skip(frame.bytes, 16)?),
+        LinkKind::Cooked2 => (u16_at(frame.bytes, 0)?, skip(frame.bytes, 20)?),
+        LinkKind::Loopback => (0, skip(frame.bytes, 4)?),
+        LinkKind::Ip => (0, frame.bytes),
+    };
+    // VLANs, one within the other
+    for _ in 0..4 {
+        if matches!(kind, 0x8100 | 0x88A8 | 0x9100) {
+            (kind, bytes) = (u16_at(bytes, 2)?, skip(bytes, 4)?);
+        }
+    }
+    if kind == 0 {
+        kind = match bytes.first().ok_or(NoPacket::Other)? >> 4 {
+            4 => IPV4,
+            6 => IPV6,
+            _ => return Err(NoPacket::Other),
+        };
+    }
+    match kind {
+        IPV4 => ipv4(bytes, missing),
+        IPV6 => ipv6(bytes, missing, UDP),
+        ROCE_V1 => ipv6(bytes, missing, IBA),
+        _ => Err(NoPacket::Other),
+    }
+}
+
+fn ipv4(bytes: &[u8], missing: usize) -> Result<Captured, NoPacket> {
+    let header = bytes.first_chunk::<20>().ok_or(NoPacket::Other)?;
+    if header[9] != UDP {
+        return Err(NoPacket::Other);
+    }
+    let fragment = u16_at(bytes, 6)?;
+    if fragment & 0x1FFF != 0 {
+        return Err(NoPacket::Other); // without a UDP header, it is anyone's
+    }
+    let length = usize::from(header[0] & 0xF) * 4;
+    let udp = skip(bytes, length)?;
+    let total = usize::from(u16_at(bytes, 2)?).saturating_sub(length);
+    let address =
+        |at: usize| Ipv4Addr::from([header[at], header[at + 1], header[at + 2], header[at + 3]]);
+    let net = NetHeader {
+        src: IpAddr::V4(address(12)),
+        dst: IpAddr::V4(address(16)),
+        src_port: u16_at(udp, 0)?,
+        traffic_class: header[1],
+        hop_limit: header[8],
+        ident: Ident::Known { id: u16_at(bytes, 4)?, dont_fragment: fragment & 0x4000 != 0 },
+    };
+    let captured = over_udp(net, udp, total, missing);
+    if captured.is_ok() && fragment & 0x2000 != 0 { Err(NoPacket::Fragment) } else { captured }
+}
+
+fn ipv6(bytes: &[u8], missing: usize, next: u8) -> Result<Captured, NoPacket> {
+    let header = bytes.first_chunk::<40>().ok_or(NoPacket::Other)?;
+    if header[6] != next {
+        return Err(NoPacket::Other);
+    }
+    let address = |at: usize| {
+        let mut octets = [0; 16];
+        octets.copy_from_slice(&header[at..at + 16]);
+        // RoCE version 1 writes IPv4 addresses as mapped ones
+        Ipv6Addr::from(octets).to_canonical()
+    };
+    let (src, dst) = (address(8), address(24));
+    let body = skip(bytes, 40)?;
+    let total = usize::from(u16_at(bytes, 4)?);
+    let mut net = NetHeader {
+        src,
+        dst,
+        src_port: 0,
+        traffic_class: header[0] << 4 | header[1] >> 4,
+        hop_limit: header[7],
+        ident: Ident::Known { id: 0, dont_fragment: true },
+    };
+    if next == IBA {
+        return transport(net, body, total, missing, true);
+    }
+    net.src_port = u16_at(body, 0)?;
+    over_udp(net, body, total, missing)
+}
+
+fn over_udp(
+    net: NetHeader,
+    udp: &[u8],
+    total: usize,
+    missing: usize,
+) -> Result<Captured, NoPacket> {
+    if u16_at(udp, 2)? != ROCE_UDP_PORT {
+        return Err(NoPacket::Other);
+    }
+    // of a run that the network card is to cut into datagrams the length is 0 or that of the run
+    let length = match usize::from(u16_at(udp, 4)?) {
+        0 => total,
+        length => length,
+    };
+    transport(net, skip(udp, 8)?, length.saturating_sub(8), missing, false)
+}
+
+/// `length`: of the packet, as its headers have it.
+fn transport(
+    net: NetHeader,
+    bytes: &[u8],
+    length: usize,
+    missing: usize,
+    v1: bool,
+) -> Result<Captured, NoPacket> {
+    let captured = bytes.get(..length).unwrap_or(bytes);
+    let truncated = captured.len() < length && missing > 0;
+    let mut bytes = captured.to_vec();
+    if truncated {
+        if bytes.len() < 12 {
+            return Err(NoPacket::Cut);
+        }
+        bytes.resize(length.min(PACKET_MAX), 0);
+    }
+    Ok(Captured { net, bytes, truncated, v1 })
+}
+
+fn u16_at(bytes: &[u8], at: usize) -> Result<u16, NoPacket> {
+    let two = bytes.get(at..at + 2).ok_or(NoPacket::Other)?;
+    Ok(u16::from_be_bytes([two[0], two[1]]))
+}
+
+fn skip(bytes: &[u8], count: usize) -> Result<&[u8], NoPacket> {
+    bytes.get(count..).ok_or(NoPacket::Other)
+}
