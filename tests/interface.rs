@@ -7,8 +7,9 @@ use std::{
     env,
     ffi::OsStr,
     fs,
+    io::{BufRead, BufReader},
     net::{IpAddr, SocketAddr},
-    process::Command,
+    process::{Command, Stdio},
     time::{Duration, Instant},
 };
 
@@ -17,8 +18,12 @@ use roce::{
     Progress, QpInitAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendWr,
 };
 use roce_transport::psn::Psn;
-use rustix::net::{
-    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+use rustix::{
+    net::{
+        AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen,
+        socket_with,
+    },
+    process::{Pid, Signal, kill_process},
 };
 
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -497,6 +502,75 @@ fn devices_share_an_address_that_comes() {
             assert!(start.elapsed() < TIMEOUT);
         }
         assert_eq!(to.2.to_vec(0..8).unwrap(), b"together");
+    }
+}
+
+/// A process that has one of the addresses and is stopped.
+struct Holder(std::process::Child);
+
+impl Holder {
+    fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+}
+
+impl Drop for Holder {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A process has one of an interface's addresses, and is stopped: others open the device with the rest,
+/// and get the address when it goes on, or ends.
+#[test]
+fn a_stopped_process_keeps_no_other_address() {
+    const TEST: &str = "a_stopped_process_keeps_no_other_address";
+    const HOLDER: &str = "ROCE_TEST_HOLDER";
+    if let Ok(device) = env::var(HOLDER) {
+        let _context = Device::named(&device).unwrap().open(OpenOptions::default()).unwrap();
+        println!("\nopen");
+        std::io::stdin().lines().next(); // until the test ends
+        return;
+    }
+    if !inside(TEST) {
+        return;
+    }
+    cable();
+    ip("addr add 10.9.0.1/32 dev v0");
+    ip("addr add fd00::1/128 dev v0 nodad");
+    for goes_on in [true, false] {
+        let mut holder = Holder(
+            Command::new(env::current_exe().unwrap())
+                .args(["--exact", TEST, "--nocapture"])
+                .env(HOLDER, "udp:10.9.0.1")
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap(),
+        );
+        let lines = BufReader::new(holder.0.stdout.take().unwrap()).lines();
+        lines.map(Result::unwrap).find(|line| line == "open").unwrap();
+        holder.signal(Signal::STOP);
+
+        let alone = Device::named("udp:10.9.0.1").unwrap().open(OpenOptions::default());
+        let said = alone.unwrap_err().to_string();
+        let expected =
+            format!("process {} has port 4791 on 10.9.0.1 and is stopped", holder.0.id());
+        assert!(said.contains(&expected) && said.lines().count() == 1, "{said}");
+
+        let start = Instant::now();
+        let context = Device::named("roce_v0").unwrap().open(OpenOptions::default()).unwrap();
+        assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+        assert_eq!(gids(&context), ["fd00::1"]);
+        works_over(&context, 0);
+        // it is looked at meanwhile, and nothing waits for it
+        std::thread::sleep(Duration::from_millis(1500));
+        assert_eq!((gids(&context), context.poll_async_event()), (vec!["fd00::1".into()], None));
+        holder.signal(if goes_on { Signal::CONT } else { Signal::KILL });
+        expect(&context, AsyncEvent::GidChange);
+        assert_eq!(gids(&context), ["fd00::1", "::ffff:10.9.0.1"]);
+        works_over(&context, 1);
     }
 }
 

@@ -1,6 +1,6 @@
 //! Errors of taking an address.
 
-use std::{io, net::IpAddr};
+use std::{fs, io, net::IpAddr};
 
 use thiserror::Error;
 
@@ -11,10 +11,21 @@ pub enum BindError {
     /// Another program has the port.
     #[error(
         "port 4791 on {0} is taken: rdma_rxe is loaded, or a roce device has this address that does \
-         not share it, or whose process is stopped; unload it (rmmod rdma_rxe), close the other or \
-         have it go on, or choose another address (udp:ADDRESS) or device, such as roce_lo"
+         not share it; unload it (rmmod rdma_rxe), close the other, or choose another address \
+         (udp:ADDRESS) or device, such as roce_lo"
     )]
     Taken(IpAddr),
+    /// A process has the port that is stopped, and alone there: nobody can let others in.
+    #[error(
+        "process {process} has port 4791 on {address} and is stopped; have it go on (kill -CONT \
+         {process}) or end it, or choose another address (udp:ADDRESS) or device, such as roce_lo"
+    )]
+    Stopped {
+        /// The address.
+        address: IpAddr,
+        /// Number of the process.
+        process: u32,
+    },
     /// The address is not (or not yet) one of this host's.
     #[error("{0} is not an address of this host; `roce devinfo` lists those that can be used")]
     NotLocal(IpAddr),
@@ -32,4 +43,34 @@ pub enum BindError {
         /// Error of the system.
         source: io::Error,
     },
+}
+
+/// True if a process is stopped, by a signal or by who traces it.
+pub(crate) fn is_stopped(process: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    // behind the name, which may hold anything
+    let state = stat.rsplit_once(") ").and_then(|(_, fields)| fields.chars().next());
+    matches!(state, Some('T' | 't'))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, id};
+
+    use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
+
+    use super::is_stopped;
+
+    #[test]
+    fn who_is_stopped() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = Pid::from_child(&child);
+        assert!(!is_stopped(child.id()) && !is_stopped(id()));
+        kill_process(pid, Signal::STOP).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+        assert!(is_stopped(child.id()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(!is_stopped(child.id()));
+    }
 }

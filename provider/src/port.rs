@@ -4,14 +4,27 @@ use std::{
     fs, io,
     net::IpAddr,
     os::fd::{AsFd, BorrowedFd, OwnedFd},
+    time::Duration,
 };
 
 use pnet_datalink::NetworkInterface;
-use roce_transport::addr::{Gid, Mtu};
+use roce_transport::{
+    addr::{Gid, Mtu},
+    time::Instant,
+};
 use rustix::{
     io::Errno,
     net::{AddressFamily, RecvFlags, SocketFlags, SocketType, bind, netlink, recv, socket_with},
 };
+
+use crate::{
+    bind::{BindError, is_stopped},
+    clock,
+    sync::Mutex,
+};
+
+/// Time between two looks at processes that are stopped.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// Greatest number of entries of a GID table.
 pub(crate) const GID_TABLE_LEN: u16 = 256;
@@ -228,6 +241,9 @@ pub(crate) struct Watch {
     socket: OwnedFd,
     interface: u32,
     pub(crate) follows: Follows,
+    /// Processes that are stopped and have addresses of the interface, and the time of the next look
+    /// at them.
+    stopped: Mutex<Option<(Vec<u32>, Instant)>>,
 }
 
 /// The protocol has number 0, which is the default.
@@ -243,12 +259,41 @@ impl Watch {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, NETLINK_ROUTE)?;
         bind(&socket, &netlink::SocketAddrNetlink::new(0, GROUPS))?;
-        Ok(Self { socket, interface, follows })
+        Ok(Self { socket, interface, follows, stopped: Mutex::default() })
     }
 
-    /// True if any interface has changed since the last call.
+    /// An address cannot be used. If a process has it that is stopped, there is news when that goes
+    /// on, or ends.
+    pub(crate) fn await_end_of(&self, error: &BindError) {
+        let &BindError::Stopped { process, .. } = error else { return };
+        let mut stopped = self.stopped.lock();
+        stopped.get_or_insert_with(|| (Vec::new(), clock::now().plus(LOOK))).0.push(process);
+    }
+
+    /// Time after which there may be news although its descriptor is not readable.
+    pub(crate) fn looks_after(&self) -> Option<Duration> {
+        let stopped = self.stopped.lock();
+        stopped.as_ref().map(|(_, look_at)| look_at.since(clock::now()))
+    }
+
+    /// True if one of those that were stopped is not any more.
+    fn goes_on(&self) -> bool {
+        let mut stopped = self.stopped.lock();
+        let Some((processes, look_at)) = &mut *stopped else { return false };
+        if clock::now() < *look_at {
+            return false;
+        }
+        *look_at = clock::now().plus(LOOK);
+        let goes_on = !processes.iter().all(|&process| is_stopped(process));
+        if goes_on {
+            *stopped = None; // those that still are stopped are found again
+        }
+        goes_on
+    }
+
+    /// True if any interface has changed since the last call, or addresses may be free now.
     pub(crate) fn has_news(&self) -> bool {
-        let mut news = false;
+        let mut news = self.goes_on();
         // bounded, so that a flood of messages does not keep its reader for ever
         for _ in 0..1024 {
             let mut ignored = [0_u8; 64];

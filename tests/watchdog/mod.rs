@@ -42,11 +42,10 @@ pub(crate) fn start(describe: fn() -> String) {
 fn watch(limit: u64, describe: fn() -> String) {
     loop {
         thread::sleep(Duration::from_secs(1));
-        let all = threads();
-        // a thread without a name of its own is a sanitizer's, or the main thread
-        let program = all.first().map(|thread| thread.name.clone()).unwrap_or_default();
-        let oldest = all.into_iter().find(|thread| {
-            thread.name != program
+        // a thread without a name of its own is the main one, or a sanitizer's
+        let program = about(std::process::id() as i32, "comm");
+        let oldest = threads().into_iter().find(|thread| {
+            thread.name != program.trim_end()
                 && !OTHERS.contains(&thread.name.as_str())
                 && thread.age() > limit
         });
@@ -65,7 +64,7 @@ struct Thread {
     name: String,
 }
 
-/// The threads of this process, the oldest first.
+/// The threads of this process.
 fn threads() -> Vec<Thread> {
     let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
     let mut numbers: Vec<i32> =

@@ -9,6 +9,25 @@
 //! Sleeps of the background thread that it ends itself within milliseconds, to look whether the program
 //! still polls, end at any time here. So what is shown is that nothing is slept through for ever, or
 //! until a timer that is due too late; not that everything is served at once.
+//!
+//! A model is worth what it refuses. Tests leave out one step at a time ([`Omission`]); and each of
+//! these changes of the provider's files, made by hand, makes a test fail:
+//!
+//! | change | test that fails |
+//! |---|---|
+//! | `sleeps_until` is set when the lock is given back | `a_timer_is_not_slept_through`, `counters_are_not_forgotten` |
+//! | the wakeup is cleared after the look at `stop`, or `stop` is set after the wakeup | `a_background_thread_ends` and all others that end |
+//! | the background thread does not park, does not heed that something is there already, or does not wait on the sockets | `a_request_is_not_slept_through`, `an_event_loop_is_woken` |
+//! | its sleep has no end, or none for counters that are to be published | `a_timer_is_not_slept_through`, `counters_are_not_forgotten` |
+//! | `after_service` compares the wrong way, or comes before the command | `a_timer_is_not_slept_through` |
+//! | nobody wakes it for counters, or it says that it knows of them when it does not | `counters_are_not_forgotten` |
+//! | a thread that drives does not park, or does not heed that something is there already | `a_waiting_thread_is_woken` |
+//! | a thread that drove does not say that it has left | `a_thread_that_has_waited_leaves_the_sockets` |
+//! | it unparks twice | `waiting_threads_are_woken_whoever_takes_their_runs` |
+//! | every look finds that the program still polls | `a_request_is_not_slept_through` |
+//!
+//! Without the end of `sleeps_until` after a sleep nothing fails: the thread is then woken more often
+//! than it need be.
 
 #[allow(dead_code, reason = "a file of another crate, of which no model needs all")]
 #[path = "../../../provider/src/engine/background.rs"]

@@ -95,9 +95,9 @@ impl From<OpenError> for Errno {
         match error {
             OpenError::NoSuchDevice(_) => Self(libc::ENODEV),
             OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::INVAL,
-            OpenError::Bind(BindError::Taken(_) | BindError::LoopbackFull) => {
-                Self(libc::EADDRINUSE)
-            }
+            OpenError::Bind(
+                BindError::Taken(_) | BindError::Stopped { .. } | BindError::LoopbackFull,
+            ) => Self(libc::EADDRINUSE),
             OpenError::Bind(BindError::NotLocal(_)) => Self(libc::EADDRNOTAVAIL),
             OpenError::Bind(BindError::System { source, .. })
             | OpenError::Capture { source, .. }

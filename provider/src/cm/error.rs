@@ -167,7 +167,9 @@ impl CmError {
 /// The number for a device that cannot be opened.
 pub(super) fn open_errno(error: &OpenError) -> i32 {
     match error {
-        OpenError::Bind(BindError::Taken(_) | BindError::LoopbackFull) => libc::EADDRINUSE,
+        OpenError::Bind(
+            BindError::Taken(_) | BindError::Stopped { .. } | BindError::LoopbackFull,
+        ) => libc::EADDRINUSE,
         OpenError::Bind(BindError::NotLocal(_)) => libc::EADDRNOTAVAIL,
         OpenError::Bind(BindError::System { source, .. }) | OpenError::System(source) => {
             source.raw_os_error().unwrap_or(libc::ENODEV)

@@ -306,6 +306,10 @@ impl Device {
             warn!(device = self.name, bytes, "the receive buffer is {advice}");
         }
         let watch = if self.index == 0 { None } else { Some(Watch::new(self.index, follows)?) };
+        for error in link.left_out() {
+            warn!(device = self.name, %error, "an address cannot be used yet");
+            watch.iter().for_each(|watch| watch.await_end_of(error));
+        }
         let gids = port::table(link.addresses());
         let shown = gids.iter().map(Gid::to_string).collect();
         let publisher = Publisher::new(&self.name, shown).map(|publisher| Box::new(publisher) as _);

@@ -263,6 +263,7 @@ impl Shard {
             }
             self.link.remove_address(address);
             self.link_counters.bind_errors += 1;
+            result.as_ref().err().into_iter().for_each(|error| watch.await_end_of(error));
             let error = result.err().map_or_else(
                 || format!("no entry for {address} in the GID table"),
                 |error| error.to_string(),

@@ -9,7 +9,7 @@ use std::{
 pub(super) use std::{sync::atomic::AtomicU64, thread};
 
 use super::serve::Engine;
-use crate::readiness::wait;
+use crate::{port::Watch, readiness::wait};
 
 /// Descriptor that becomes readable with what a thread of the program waits for.
 pub(crate) type Wanted<'a> = BorrowedFd<'a>;
@@ -18,6 +18,8 @@ impl Engine {
     /// Sleeps until someone wakes the background thread, the interface changes, something arrives
     /// (if that matters) or the time is over.
     pub(super) fn sleep(&self, for_packets: bool, timeout: Option<Duration>) -> io::Result<()> {
+        let looks_after = self.watch.as_ref().and_then(Watch::looks_after);
+        let timeout = [timeout, looks_after].into_iter().flatten().min();
         let sockets = for_packets.then(|| self.sockets.as_fd());
         let descriptors = [Some(self.wake.as_fd()), self.watch.as_ref().map(AsFd::as_fd), sockets];
         wait(&descriptors.into_iter().flatten().collect::<Vec<_>>(), timeout)

@@ -14,13 +14,17 @@ use socket2::Socket;
 use super::{
     ShmLink,
     channel::IncomingChannel,
+    credentials,
     listener::request_grant,
     owner::{Grant, HANDOVER, SharedAddress},
     reaper,
     ring::Reader,
     socket::connect,
 };
-use crate::{bind::BindError, readiness::wait};
+use crate::{
+    bind::{BindError, is_stopped},
+    readiness::wait,
+};
 
 /// Time that the owner of an address has to grant it: enough for another process to take over from
 /// one that is stopped.
@@ -36,7 +40,7 @@ impl ShmLink {
     /// process that has it, whose socket it is given. `exclusive`: fails instead of sharing.
     ///
     /// # Errors
-    /// Those of `bind`; [`BindError::Taken`].
+    /// Those of `bind`; [`BindError::Taken`], [`BindError::Stopped`].
     pub(in crate::link) fn acquire(
         &mut self,
         address: IpAddr,
@@ -94,7 +98,15 @@ impl ShmLink {
                         if tries == 0 || !may_change {
                             // another process has the name, and perhaps not the address
                             self.forget(address);
-                            return bind();
+                            let silent = error.kind() == io::ErrorKind::TimedOut;
+                            return bind().map_err(|error| {
+                                let stopped =
+                                    if silent { stopped(address, interface) } else { None };
+                                stopped.map_or(error, |process| BindError::Stopped {
+                                    address,
+                                    process,
+                                })
+                            });
                         }
                     }
                 },
@@ -144,4 +156,10 @@ impl ShmLink {
         self.incoming.push(IncomingChannel::new(None, address, owner, reader));
         Ok(())
     }
+}
+
+/// The process that has an address, if it is stopped.
+fn stopped(address: IpAddr, interface: u32) -> Option<u32> {
+    let process = credentials::process(&connect(address, interface).ok()?).ok()?;
+    is_stopped(process).then_some(process)
 }

@@ -43,6 +43,13 @@ pub(super) fn check_trust(socket: &OwnedFd) -> io::Result<()> {
     }
 }
 
+/// The number of the process at the other end.
+pub(super) fn process(socket: &OwnedFd) -> io::Result<u32> {
+    // SAFETY: `SO_PEERCRED` gives such a structure, and zeros are one, too.
+    let peer: libc::ucred = unsafe { option(socket, libc::SO_PEERCRED) }?;
+    number(&peer_process(socket, peer.pid)?)
+}
+
 /// A descriptor of the process that has connected, or that listens, at the other end.
 fn peer_process(socket: &OwnedFd, number: libc::pid_t) -> io::Result<OwnedFd> {
     // SAFETY: `SO_PEERPIDFD` gives a descriptor, which is a number.

@@ -86,16 +86,18 @@ pub struct UdpLink {
     last_arrival: Instant,
     /// Address and source port whose socket was full.
     blocked: Option<(IpAddr, u16)>,
+    /// Why addresses were left out that others than this process have.
+    left_out: Vec<BindError>,
 }
 
 impl UdpLink {
     /// A link on these addresses; the number is the interface's index, which a link-local IPv6
     /// address needs. Of several, one that the interface does not have (any more, or not yet, while
-    /// duplicate address detection runs) is left out.
+    /// duplicate address detection runs) is left out, and one of a process that is stopped.
     ///
     /// # Errors
-    /// See [`BindError`]: the first address that cannot be used; [`BindError::NotLocal`] when none
-    /// is left.
+    /// See [`BindError`]: the first address that cannot be used, but for those that are left out, or
+    /// one of those when none is left.
     pub fn bind(
         addresses: &[(IpAddr, u32)],
         locality: Locality,
@@ -146,16 +148,17 @@ impl UdpLink {
             Locality::SharedAddress { .. } => Some(ShmLink::new(true).map_err(system)?),
         };
         let mut ports = Vec::new();
-        let mut missing = None;
+        let (mut missing, mut left_out) = (None, Vec::new());
         for &(address, interface) in addresses {
             match Port::open(address, interface, shm.as_mut(), exclusive, &options) {
                 Ok(port) => ports.push(port),
                 Err(error @ BindError::NotLocal(_)) => missing = Some(error),
+                Err(error @ BindError::Stopped { .. }) => left_out.push(error),
                 Err(error) => return Err(error),
             }
         }
         if ports.is_empty() {
-            return Err(missing.unwrap_or(BindError::NotLocal(first)));
+            return Err(left_out.pop().or(missing).unwrap_or(BindError::NotLocal(first)));
         }
         if let (Some(shm), Locality::SharedAddress { partition }) = (&mut shm, locality) {
             shm.choose_partition(partition).map_err(|error| match error.kind() {
@@ -180,7 +183,13 @@ impl UdpLink {
             look_at: Instant::ZERO,
             last_arrival: Instant::ZERO,
             blocked: None,
+            left_out,
         })
+    }
+
+    /// Why it has not all addresses that it was to have, for those that it may get later.
+    pub(crate) fn left_out(&self) -> &[BindError] {
+        &self.left_out
     }
 
     /// Sends the first of the runs, and those behind it that go out with the same call, as
