@@ -17,9 +17,9 @@ use roce_transport::{
 };
 
 use super::{
-    EndPoint, Explained, ExplainedPacket,
-    connection::{Connection, EndSummary, RoundTrips},
+    connection::{Connection, EndPoint, EndSummary, RoundTrips},
     end::{Answered, End},
+    explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
     frame::{self, NoPacket},
