@@ -15,6 +15,7 @@ mod file;
 mod finding;
 mod frame;
 mod pairing;
+mod placing;
 mod reason;
 
 pub use connection::{Connection, EndPoint, EndSummary, RoundTrips};
