@@ -134,8 +134,7 @@ fn terminal() -> (File, File) {
     let (mut ours, mut theirs) = (-1, -1);
     let none = std::ptr::null_mut();
     // SAFETY: both places are valid, and the rest may be null
-    let made =
-        unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
+    let made = unsafe { libc::openpty(&mut ours, &mut theirs, none, none.cast(), none.cast()) };
     assert_eq!(made, 0, "{}", std::io::Error::last_os_error());
     // SAFETY: both are new, and nobody else's
     unsafe { (File::from_raw_fd(ours), File::from_raw_fd(theirs)) }

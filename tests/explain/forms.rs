@@ -8,14 +8,14 @@ use roce_transport::{
 };
 
 /// Link types.
-pub const ETHERNET: u32 = 1;
-pub const RAW: u32 = 101;
-pub const COOKED: u32 = 113;
-pub const COOKED2: u32 = 276;
-pub const LOOPBACK: u32 = 0;
+pub(crate) const ETHERNET: u32 = 1;
+pub(crate) const RAW: u32 = 101;
+pub(crate) const COOKED: u32 = 113;
+pub(crate) const COOKED2: u32 = 276;
+pub(crate) const LOOPBACK: u32 = 0;
 
 /// An IP packet with a UDP header and this payload.
-pub fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
+pub(crate) fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
     let mut udp = Vec::new();
     udp.extend(net.src_port.to_be_bytes());
     udp.extend(4791_u16.to_be_bytes());
@@ -47,7 +47,7 @@ pub fn ip(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
 }
 
 /// A pcap file with times in nanoseconds: frames, each with its time and its length on the wire.
-pub fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
+pub(crate) fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
     let mut file = Vec::new();
     for word in [0xA1B2_3C4D_u32, 0x0004_0002, 0, 0, 0xFFFF, link] {
         file.extend(word.to_le_bytes());
@@ -64,7 +64,7 @@ pub fn pcap(link: u32, frames: &[(Instant, Vec<u8>, usize)]) -> Vec<u8> {
 }
 
 /// What crossed a link, as raw IP packets.
-pub fn of_datagrams(seen: &[(Instant, NetHeader, Vec<u8>)]) -> Vec<u8> {
+pub(crate) fn of_datagrams(seen: &[(Instant, NetHeader, Vec<u8>)]) -> Vec<u8> {
     let frames: Vec<_> = seen
         .iter()
         .map(|(at, net, bytes)| {

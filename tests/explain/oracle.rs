@@ -1,5 +1,6 @@
-//! Generated runs on rough networks. Both adapters' records are the truth: what an explanation says
-//! of a packet must agree, wherever the capture was made.
+//! Generated runs on rough networks. Both adapters' records are the truth: what an explanation of
+//! the sender's own capture says of a packet must agree. (In a capture elsewhere an answer may be
+//! that was lost behind it.)
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -107,13 +108,7 @@ fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
     match (why, truth) {
         (Explanation::First | Explanation::Next | Explanation::Joined, Reason::First(_)) => true,
         (Explanation::Again(causes), Reason::Again(_, loss)) => {
-            let cause = match loss {
-                Loss::Nak => Cause::Nak,
-                Loss::ImpliedNak => Cause::ImpliedNak,
-                Loss::Timeout | Loss::Probe => Cause::NoAnswer,
-                Loss::NotReady => Cause::NotReady,
-            };
-            check_causes(causes, cause, totals)
+            check_causes(causes, cause(loss), totals)
         }
         (Explanation::Again(causes), Reason::Probe { .. }) => {
             check_causes(causes, Cause::NoAnswer, totals)
@@ -128,6 +123,15 @@ fn agrees(why: Explanation, truth: Reason, totals: &mut Totals) -> bool {
         (Explanation::Answers { .. }, Reason::Answer { .. })
         | (Explanation::Congestion, Reason::Congestion) => true,
         _ => false,
+    }
+}
+
+const fn cause(loss: Loss) -> Cause {
+    match loss {
+        Loss::Nak => Cause::Nak,
+        Loss::ImpliedNak => Cause::ImpliedNak,
+        Loss::Timeout | Loss::Probe => Cause::NoAnswer,
+        Loss::NotReady => Cause::NotReady,
     }
 }
 

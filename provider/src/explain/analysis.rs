@@ -3,7 +3,6 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    net::IpAddr,
     time::Duration,
 };
 
@@ -11,19 +10,18 @@ use roce_transport::{
     addr::{Mtu, Qpn},
     cm::{CmMad, Message},
     event::DropReason,
-    wire::{
-        Ext, Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome, verify_icrc,
-    },
+    wire::{Headers, NakCode, Operation, Packet, PacketPosition, Service, Syndrome, verify_icrc},
 };
 
 use super::{
-    EndPoint, Explained, ExplainedPacket,
     connection::{Connection, EndSummary, RoundTrips},
     end::{Answered, End},
+    explained::{Explained, ExplainedPacket},
     file::Frame,
     finding::{Finding, FindingKind},
     frame::{self, NoPacket},
     pairing::{self, Flow},
+    placing::{place, set_mtus},
     reason::{Cause, Explanation},
 };
 
@@ -127,7 +125,7 @@ impl Analysis {
         let pairs = pairing::pairs(&sound);
         let mut connections: Vec<Connection> = Vec::new();
         let mut by_flow: BTreeMap<Flow, (usize, bool)> = BTreeMap::new();
-        let mut by_datagram: BTreeMap<(IpAddr, IpAddr, Qpn), usize> = BTreeMap::new();
+        let mut by_datagram: BTreeMap<_, usize> = BTreeMap::new();
         for packet in &mut packets {
             let place = place(packet, &pairs, &mut by_flow, &mut by_datagram, &mut connections);
             if let Some((index, from_second)) = place {
@@ -394,98 +392,6 @@ impl Analysis {
         let [one, other] = &connection.summaries;
         if reliable && (one.packets == 0 || other.packets == 0) && one.packets + other.packets > 2 {
             add(last, FindingKind::OneDirection);
-        }
-    }
-}
-
-/// The connection of a packet, a new one if need be, and whether the packet is from its second end.
-fn place(
-    packet: &ExplainedPacket,
-    pairs: &BTreeMap<Flow, Flow>,
-    by_flow: &mut BTreeMap<Flow, (usize, bool)>,
-    by_datagram: &mut BTreeMap<(IpAddr, IpAddr, Qpn), usize>,
-    connections: &mut Vec<Connection>,
-) -> Option<(usize, bool)> {
-    let headers = packet.headers?;
-    let bth = headers.bth();
-    let new = |ends, service| Connection {
-        service,
-        ends,
-        summaries: Default::default(),
-        mtu: None,
-        by_messages: false,
-        time: (packet.at, packet.at),
-    };
-    let end = |address, qpn| EndPoint { address, qpn };
-    let (src, dst) = (packet.net.src, packet.net.dst);
-    if bth.opcode.service() == Service::Ud {
-        let source = match headers.ext() {
-            Ext::Deth(deth) | Ext::DethImm(deth, _) => Some(deth.source_qp),
-            _ => None,
-        };
-        // both directions of connection management are one
-        let key = match bth.dest_qp == Qpn::GSI && src > dst {
-            true => (dst, src, bth.dest_qp),
-            false => (src, dst, bth.dest_qp),
-        };
-        let known = by_datagram.get(&key).copied();
-        let index = known.unwrap_or_else(|| {
-            by_datagram.insert(key, connections.len());
-            let ends = [end(src, source), end(dst, Some(bth.dest_qp))];
-            connections.push(new(ends, Service::Ud));
-            connections.len() - 1
-        });
-        return Some((index, connections[index].ends[0].address != src));
-    }
-    let flow = Flow::of(packet)?;
-    if let Some(place) = by_flow.get(&flow) {
-        return Some(*place);
-    }
-    if packet.why == Explanation::Damaged {
-        return None; // its queue pair may be any
-    }
-    let other = pairs.get(&flow);
-    let ends = [end(src, other.map(|other| other.qpn)), end(dst, Some(bth.dest_qp))];
-    let service = match bth.opcode.service() {
-        Service::Cnp => Service::Rc,
-        service => service,
-    };
-    let index = connections.len();
-    connections.push(new(ends, service));
-    by_flow.insert(flow, (index, false));
-    if let Some(other) = other {
-        by_flow.insert(*other, (index, true));
-    }
-    Some((index, false))
-}
-
-/// Path MTUs: those of requests for connections, or the longest payloads.
-fn set_mtus(packets: &[ExplainedPacket], connections: &mut [Connection]) {
-    let mut agreed = BTreeMap::new();
-    for packet in packets {
-        if let Some(Message::Req(req)) = packet.message.as_deref().map(|mad| &mad.message)
-            && (1..=5).contains(&req.path_mtu)
-        {
-            agreed.insert((packet.net.src, req.local_qpn), 128_u32 << req.path_mtu);
-        }
-    }
-    for connection in connections.iter_mut() {
-        let ends = connection.ends.iter();
-        let named = ends.filter_map(|end| agreed.get(&(end.address, end.qpn?)));
-        connection.mtu = named.copied().next();
-        connection.by_messages = connection.mtu.is_some();
-    }
-    let mut longest = vec![0; connections.len()];
-    for packet in packets.iter().filter(|packet| packet.why != Explanation::Damaged) {
-        if let Some(index) = packet.connection {
-            longest[index] = packet.payload.max(longest[index]);
-        }
-    }
-    for (connection, longest) in connections.iter_mut().zip(longest) {
-        if connection.mtu.is_none() && connection.service != Service::Ud {
-            let fits = |mtu: &Mtu| mtu.bytes() as usize >= longest;
-            connection.mtu =
-                Mtu::ALL.into_iter().find(fits).map(Mtu::bytes).filter(|_| longest > 0);
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Connections of a capture, and their figures.
 
-use std::time::Duration;
+use std::{net::IpAddr, time::Duration};
 
-use roce_transport::wire::Service;
-
-use super::EndPoint;
+use roce_transport::{addr::Qpn, wire::Service};
 
 /// Two queue pairs, or a flow of datagrams.
 #[derive(Clone, PartialEq, Debug)]
@@ -21,6 +19,15 @@ pub struct Connection {
     pub by_messages: bool,
     /// Times of its first and its last packet.
     pub time: (Duration, Duration),
+}
+
+/// An end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct EndPoint {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its queue pair, if the capture tells.
+    pub qpn: Option<Qpn>,
 }
 
 /// What one end has sent.

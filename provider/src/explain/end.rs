@@ -158,10 +158,13 @@ impl End {
         self.cursors.retain(|cursor| cursor.at < end);
         let Some(mut causes) = known else { return Causes::UNKNOWN };
         let by_itself = at <= self.oldest || at + span >= self.end;
-        if by_itself && (silent || causes == Causes::UNKNOWN) {
+        if by_itself && silent {
             causes = causes.or(Cause::NoAnswer);
             // it may have been the first of all
             self.go_back(at + span, Some(Cause::NoAnswer));
+        } else if causes == Causes::UNKNOWN {
+            // a timer that fired while others were sent, or a copy that the network has made
+            self.go_back(at + span, None);
         }
         causes
     }

@@ -13,7 +13,7 @@ use roce_transport::{
     wire::{Operation, Service},
 };
 
-use super::ExplainedPacket;
+use super::explained::ExplainedPacket;
 
 /// Packets to one queue pair from one address.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

@@ -1,0 +1,54 @@
+//! A capture, explained: its packets with their reasons.
+
+use std::time::Duration;
+
+use roce_transport::{
+    cm::CmMad,
+    wire::{Headers, NetHeader},
+};
+
+use super::{connection::Connection, finding::Finding, reason::Explanation};
+
+/// A capture, explained.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Explained {
+    /// Every RoCE packet, in the capture's order.
+    pub packets: Vec<ExplainedPacket>,
+    /// Every connection, and flows of datagrams, in the order of their first packets.
+    pub connections: Vec<Connection>,
+    /// What is wrong, in the order of the packets that show it.
+    pub findings: Vec<Finding>,
+    /// Frames that hold no RoCE packet.
+    pub other_frames: usize,
+    /// Fragments of IP packets, which are left out.
+    pub fragments: usize,
+    /// False if the file ends within a frame.
+    pub complete: bool,
+}
+
+/// A packet of a capture.
+#[derive(Clone, PartialEq, Debug)]
+pub struct ExplainedPacket {
+    /// Number of its frame, from 1, as Wireshark counts.
+    pub frame: usize,
+    /// Since the Unix epoch, or whatever the capture counts from.
+    pub at: Duration,
+    /// Its network header.
+    pub net: NetHeader,
+    /// Its headers; `None`: it is no packet that parses.
+    pub headers: Option<Headers>,
+    /// Bytes of its payload, as its headers have it.
+    pub payload: usize,
+    /// The message of connection management that it carries.
+    pub message: Option<Box<CmMad>>,
+    /// True if not all of it was captured; its ICRC was not checked then.
+    pub truncated: bool,
+    /// True for RoCE version 1, without IP and UDP.
+    pub v1: bool,
+    /// Index of its connection.
+    pub connection: Option<usize>,
+    /// True if it is from the second of the connection's ends.
+    pub from_second: bool,
+    /// Reason for which it was sent.
+    pub why: Explanation,
+}
