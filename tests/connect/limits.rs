@@ -165,6 +165,20 @@ fn one_request_leads_to_three_messages() {
     }
 }
 
+/// What somebody who writes another host's address can have a program hold, and for how long.
+#[test]
+fn a_connection_that_nobody_uses_ends_in_seconds() {
+    let mut talk = Talk::configured(Side::A, |_| {});
+    request(&mut talk);
+    let (b, _) = talk.requests()[0];
+    talk.accept(b);
+    let start = talk.pair.now;
+    sent_until_quiet(&mut talk);
+    let lasted = talk.pair.now.since(start);
+    assert_eq!(lasted.as_secs(), 17, "{lasted:?}");
+    talk.assert_gone();
+}
+
 /// A request by somebody who writes another host's address.
 fn request(talk: &mut Talk) {
     let (a, _) = talk.call();

@@ -42,6 +42,17 @@ fn refused(mut half: Half, disposition: Disposition, reason: DropReason) {
     assert_eq!(half.send(&pkt(Op::SendOnly, Half::THEIRS)), Disposition::Executed);
 }
 
+/// Flows have source ports of their own choice, so that none says who has sent a packet.
+#[test]
+fn any_source_port_is_the_peers() {
+    for src_port in [1, 4791, 0xC001, u16::MAX] {
+        let mut half = receiver();
+        let net = NetHeader { src_port, ..half.net() };
+        let bytes = crate::common::encode(&net, headers(&half, |_| {}), b"");
+        assert_eq!(half.send_bytes(&net, &bytes), Disposition::Executed);
+    }
+}
+
 /// Without the identification fifteen bits of the check are left, and no change of a single bit
 /// slips through those either.
 #[test]
