@@ -2,7 +2,7 @@
 //! too.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, btree_map::Entry},
     ffi::c_int,
     ptr,
     sync::{Mutex, MutexGuard, PoisonError},
@@ -36,15 +36,16 @@ const KERNELS: u64 = 0x726f_6365_6570_6f6c;
 
 /// The instance beside one of the kernel's, made if there is none.
 unsafe fn beside(all: &mut BTreeMap<c_int, Instance>, epoll: c_int) -> Option<&mut Instance> {
-    if !all.contains_key(&epoll) {
-        let made = rdma::repoll_create(libc::EPOLL_CLOEXEC);
-        let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: KERNELS };
-        if made < 0 || rdma::repoll_ctl(made, libc::EPOLL_CTL_ADD, epoll, &raw mut event) != 0 {
-            return None;
-        }
-        all.insert(epoll, Instance { beside: made, watched: BTreeMap::new() });
+    let vacant = match all.entry(epoll) {
+        Entry::Occupied(there) => return Some(there.into_mut()),
+        Entry::Vacant(vacant) => vacant,
+    };
+    let made = rdma::repoll_create(libc::EPOLL_CLOEXEC);
+    let mut event = epoll_event { events: libc::EPOLLIN as u32, u64: KERNELS };
+    if made < 0 || rdma::repoll_ctl(made, libc::EPOLL_CTL_ADD, epoll, &raw mut event) != 0 {
+        return None;
     }
-    all.get_mut(&epoll)
+    Some(vacant.insert(Instance { beside: made, watched: BTreeMap::new() }))
 }
 
 #[unsafe(no_mangle)]

@@ -43,7 +43,7 @@ fn rdmacm() -> *mut c_void {
     let library = LIBRARY.get_or_init(|| {
         // SAFETY: A name that ends; it stays loaded.
         unsafe { libc::dlopen(c"librdmacm.so.1".as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL) }
-            .addr()
+            .expose_provenance()
     });
     ptr::with_exposed_provenance_mut(*library)
 }

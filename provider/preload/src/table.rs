@@ -60,7 +60,7 @@ pub(crate) fn put(fd: c_int, rsocket: c_int, state: State) -> bool {
         State::Connected => CONNECTED,
     };
     let Some(place) = place(fd).filter(|_| (0..NUMBER).contains(&rsocket)) else { return false };
-    place.store(rsocket + 1 | bit, Ordering::Release);
+    place.store((rsocket + 1) | bit, Ordering::Release);
     true
 }
 

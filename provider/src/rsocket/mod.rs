@@ -1,9 +1,9 @@
 //! rsockets: byte streams over RC connections, as librdmacm has them, for its C interface.
 //!
 //! Both sides expose a receive buffer, and data goes there by WRITEs with immediate data, which say
-//! how much came. [`incoming`] and [`outgoing`] are the two halves of the protocol, functions of
-//! what is sent and of what arrives; [`wire`] is what stands in messages and tables. [`stream`] puts
-//! both on a queue pair, [`socket`] adds addresses and states.
+//! how much came. `incoming` and `outgoing` are the two halves of the protocol, functions of
+//! what is sent and of what arrives; `wire` is what stands in messages and tables. `stream` puts
+//! both on a queue pair, `socket` adds addresses and states.
 
 mod deadline;
 mod incoming;

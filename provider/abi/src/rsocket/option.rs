@@ -119,7 +119,7 @@ unsafe extern "C" fn rsetsockopt(
 }
 
 /// Gives a value, cut to the room that there is.
-unsafe fn give<T>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
+unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
     if at.is_null() || length.is_null() {
         return Err(Errno(libc::EFAULT));
     }
