@@ -16,14 +16,13 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
-    let library = library::find(None)?;
     let directory = match &args.directory {
         Some(directory) => {
             let problem = |error| format!("cannot copy to {}: {error}", directory.display());
-            library::copy(&library, directory).map_err(problem)?;
+            library::copy(&library::contents()?, directory).map_err(problem)?;
             std::path::absolute(directory)?
         }
-        None => library::directory(&library, &BTreeSet::new())?,
+        None => library::directory(&library::find(None)?, &BTreeSet::new())?,
     };
     outln!("{}", directory.display());
     Ok(())

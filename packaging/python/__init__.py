@@ -1,7 +1,7 @@
 """RDMA without hardware: a RoCEv2 adapter in user space.
 
-`python -m roce run -- PROGRAM` runs a program that uses libibverbs or librdmacm on it, as the command
-`roce`, which this package brings, does.
+`python -m roce run -- PROGRAM` runs a program that uses libibverbs or librdmacm on it, as the
+command `roce`, which this package brings, does.
 """
 
 import importlib.metadata
@@ -17,5 +17,7 @@ def command():
 
 
 def library():
-    """Directory in which the C library has the names of libibverbs and librdmacm, for LD_LIBRARY_PATH."""
-    return subprocess.run([command(), "unpack"], check=True, capture_output=True, text=True).stdout.strip()
+    """Directory for LD_LIBRARY_PATH: the C library as libibverbs and as librdmacm."""
+    return subprocess.run(
+        [command(), "unpack"], check=True, capture_output=True, text=True
+    ).stdout.strip()

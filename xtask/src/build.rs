@@ -92,6 +92,8 @@ pub(crate) fn has_zig() -> bool {
 pub(crate) fn pages(out: &Path) -> Result<PathBuf, Failure> {
     let mut command = Command::new(cargo());
     command.args(["build", "--package", "roce-cli", "--message-format", "json-render-diagnostics"]);
+    // a standard library that is built, too, is for a target that is named
+    command.env_remove("CARGO_UNSTABLE_BUILD_STD");
     let (tool, _) = built(&run(command)?)?;
     let pages = out.join("pages");
     fs::create_dir_all(pages.join("completions"))?;

@@ -14,6 +14,8 @@ use crate::{
     deb, formula, metadata, rpm, tarball, wheel,
 };
 
+const SUMS: &str = "SHA256SUMS";
+
 /// Build tarballs, .deb, .rpm, a Python wheel, a formula, a list of components and checksums.
 ///
 /// Nothing is uploaded. Packages run where glibc is as new as --glibc says, if `cargo-zigbuild` is
@@ -37,7 +39,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().ok_or("xtask is in no workspace")?;
     // alone in it, for the sums to be of this version's
-    if args.out.exists() {
+    if fs::read_dir(&args.out).is_ok_and(|mut entries| entries.next().is_some()) {
+        if !args.out.join(SUMS).exists() {
+            return Err(format!("{} holds other files; see --out", args.out.display()).into());
+        }
         fs::remove_dir_all(&args.out)?;
     }
     fs::create_dir_all(&args.out)?;
@@ -91,7 +96,7 @@ fn sums(out: &Path) -> Result<(), Failure> {
         text += &format!("{}  {name}\n", sum(&fs::read(path)?));
         println!("{}", path.display());
     }
-    Ok(fs::write(out.join("SHA256SUMS"), text)?)
+    Ok(fs::write(out.join(SUMS), text)?)
 }
 
 pub(crate) fn sum(bytes: &[u8]) -> String {

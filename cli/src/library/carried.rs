@@ -16,11 +16,7 @@ use super::{
 };
 
 /// The shared object, if the tool was built with one (build.rs).
-const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
-
-pub(super) fn exists() -> bool {
-    CARRIED.is_some()
-}
+pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
 /// The path of the library in the user's cache, by version and contents. It is written once.
 ///

@@ -1,6 +1,7 @@
 //! Which library it is.
 
 use std::{
+    borrow::Cow,
     env,
     fs::{self, File},
     io::{self, Read},
@@ -14,23 +15,40 @@ use super::{carried, links::NAME, machine::Machine, trust};
 /// The library: the one that is named, or `ROCE_LIBRARY`, or one beside this program or where a
 /// package has it, or the one inside this program, unpacked.
 pub(crate) fn find(named: Option<&Path>) -> Result<PathBuf, String> {
-    let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
-    if let Some(path) = named.map(Path::to_owned).or(variable) {
-        return check(&path)
-            .map_err(|problem| format!("the library {} {problem}; see --library", path.display()));
-    }
-    match env::current_exe() {
-        Ok(own) => near(own.parent().unwrap_or(&own)),
-        Err(error) => carried::unpacked().unwrap_or_else(|| {
-            Err(format!("cannot tell where this program is: {error}; use --library"))
-        }),
+    match file(named)? {
+        Some(path) => Ok(path),
+        None => carried::unpacked().unwrap_or_else(|| Err(none())),
     }
 }
 
-fn near(place: &Path) -> Result<PathBuf, String> {
+/// What is in the library that [`find`] finds, without unpacking it.
+pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
+    match file(None)? {
+        Some(path) => {
+            let read = fs::read(&path).map(Cow::Owned);
+            read.map_err(|error| format!("the library {} cannot be read: {error}", path.display()))
+        }
+        None => carried::CARRIED.map(Cow::Borrowed).ok_or_else(none),
+    }
+}
+
+/// The library that is a file.
+fn file(named: Option<&Path>) -> Result<Option<PathBuf>, String> {
+    let variable = environment::value("ROCE_LIBRARY").map(PathBuf::from);
+    if let Some(path) = named.map(Path::to_owned).or(variable) {
+        let problem = |problem| format!("the library {} {problem}; see --library", path.display());
+        return check(&path).map(Some).map_err(problem);
+    }
+    // without /proc it is not known where this program is
+    let Ok(own) = env::current_exe() else { return Ok(None) };
     let triplet = format!("../lib/{}-linux-gnu/roce", env::consts::ARCH);
     for directory in ["", "../lib/roce", &triplet, "../lib64/roce"] {
-        let candidate = place.join(directory).join(NAME);
+        let candidate = own.with_file_name(directory).join(NAME);
+        // beside a file that was downloaded may lie what somebody else has put there
+        let own = || fs::canonicalize(&candidate).is_ok_and(|found| trust::holds(&found));
+        if carried::CARRIED.is_some() && !own() {
+            continue;
+        }
         match check(&candidate) {
             Err(problem) if fs::symlink_metadata(&candidate).is_ok() => {
                 return Err(format!(
@@ -38,18 +56,20 @@ fn near(place: &Path) -> Result<PathBuf, String> {
                     candidate.display()
                 ));
             }
-            // beside a file that was downloaded may lie what somebody else has put there
-            Ok(found) if !carried::exists() || trust::holds(&found) => return Ok(found),
-            _ => {}
+            Err(_) => {}
+            Ok(found) => return Ok(Some(found)),
         }
     }
-    carried::unpacked().unwrap_or_else(|| {
-        let place = place.display();
-        Err(format!(
-            "there is no {NAME} in {place} or {place}/../lib/roce, and this roce was built without \
-             one inside; `cargo build --release -p roce-abi` makes it, --library names it"
-        ))
-    })
+    Ok(None)
+}
+
+fn none() -> String {
+    let own = env::current_exe().unwrap_or_default();
+    let place = own.parent().unwrap_or(&own).display();
+    format!(
+        "there is no {NAME} in {place} or {place}/../lib/roce, and this roce was built without one \
+         inside; `cargo build --release -p roce-abi` makes it, --library names it"
+    )
 }
 
 /// The path without links, if it leads to a shared object.

@@ -48,10 +48,10 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
     Ok(directory)
 }
 
-/// Copies the library into a directory of any kind, with its names beside it.
-pub(crate) fn copy(library: &Path, directory: &Path) -> io::Result<()> {
+/// Writes the library into a directory of any kind, with its names beside it.
+pub(crate) fn copy(library: &[u8], directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
-    write(&directory.join(NAME), &fs::read(library)?)?;
+    write(&directory.join(NAME), library)?;
     LINKS.into_iter().try_for_each(|name| link(&directory.join(name), Path::new(NAME)))
 }
 
