@@ -4,7 +4,7 @@ the latency of two other hosts, which have the same processors but another link.
 """
 
 import time
-from statistics import mean, median
+from statistics import median
 
 from lab.load.case import Bar, Case, Outcome, Sample
 from lab.load.network import queue, slow, wire
