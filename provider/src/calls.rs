@@ -200,13 +200,21 @@ impl Drop for NoOther {
 
 #[cfg(test)]
 mod tests {
-    use std::{sync::atomic::AtomicBool, thread, time::Duration};
+    use std::{env, process::Command, sync::atomic::AtomicBool, thread, time::Duration};
 
     use super::*;
 
-    /// One test: the words are the process's.
+    /// One test, in a process of its own: the words are the process's, and other tests make calls.
     #[test]
     fn a_fork_waits_for_calls_and_calls_wait_for_a_fork() {
+        const ALONE: &str = "ROCE_TEST_ALONE";
+        let name = "calls::tests::a_fork_waits_for_calls_and_calls_wait_for_a_fork";
+        if env::var_os(ALONE).is_none() {
+            let mut command = Command::new(env::current_exe().unwrap());
+            let status = command.args(["--exact", name]).env(ALONE, "1").status();
+            assert!(status.unwrap().success());
+            return;
+        }
         let forked = AtomicBool::new(false);
         let call = Inside::enter();
         thread::scope(|scope| {
