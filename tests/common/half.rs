@@ -10,9 +10,9 @@ use roce_transport::{
     qp::{QpType, State},
     time::Instant,
     wire::{
-        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, Ext, Feth, Headers, Ident, Immediate,
-        InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service, Syndrome,
-        XrcEth, icrc,
+        Aeth, AtomicAckEth, AtomicEth, Bth, Datagram, DatagramMeta, Ext, Feth, Headers, Ident,
+        Immediate, InvalidateEth, NakCode, NetHeader, Opcode, Operation, Packet, Reth, Service,
+        Syndrome, XrcEth, icrc,
     },
     work::{RecvWr, Remote, SendWr, SrqId},
 };
@@ -165,6 +165,8 @@ pub struct Half {
     pub node: Node,
     pub qp: End,
     pub now: Instant,
+    /// The test's packets come through memory of the host.
+    pub by_memory: bool,
 }
 
 impl Half {
@@ -219,7 +221,7 @@ impl Half {
 
     fn on(mut node: Node, qp_type: QpType, options: &Options) -> Self {
         let qp = node.qp(Side::A, qp_type, options);
-        Self { node, qp, now: Instant::from_nanos(1_000_000) }
+        Self { node, qp, now: Instant::from_nanos(1_000_000), by_memory: false }
     }
 
     pub fn state(&self) -> State {
@@ -283,8 +285,9 @@ impl Half {
     }
 
     pub fn send_bytes(&mut self, net: &NetHeader, bytes: &[u8]) -> Disposition {
-        let disposition =
-            self.node.adapter.handle_datagram(self.now, &Datagram::new(net, bytes)).disposition;
+        let meta = DatagramMeta { checksum_verified: self.by_memory, ..DatagramMeta::default() };
+        let datagram = Datagram { net, bytes, meta };
+        let disposition = self.node.adapter.handle_datagram(self.now, &datagram).disposition;
         self.node.drain_events();
         disposition
     }

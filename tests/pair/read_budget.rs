@@ -75,6 +75,30 @@ fn a_long_read_leaves_as_portions_and_goes_on_as_data_arrives() {
     assert_eq!(near.bytes(), bytes);
 }
 
+/// Memory of the host loses nothing: who answers through it has a limit of its own, and leaves the
+/// budget to others.
+#[test]
+fn answers_through_memory_have_room_of_their_own() {
+    let mut half = half(Options::default());
+    let near = half.buffer(3 << 20);
+    let bytes = pattern(3, near.len());
+    half.post_send(&SendWr::read(1, FAR, near.all()));
+    half.expect(&[request(0), request(1)]);
+    half.by_memory = true;
+    half.send(&answers(0, &bytes)[0]);
+    // half of a mebibyte each, with what a packet costs besides
+    let portion = (512 << 10) / (1024 + 768);
+    half.expect(&[request_of(8, portion * 1024)]);
+    answers(0, &bytes)[1..].iter().chain(&answers(1, &bytes)).for_each(|packet| {
+        half.send(packet);
+    });
+    half.expect(&[request_of(8 + portion, portion * 1024)]);
+    // the way goes through the network again: no more until the budget has room
+    half.by_memory = false;
+    half.send(&answer(Op::ReadResponseFirst, 8, &bytes));
+    assert_eq!(half.take(), []);
+}
+
 /// What fits into one portion leaves as one request, as ever.
 #[test]
 fn a_short_read_is_one_request() {

@@ -176,6 +176,7 @@ impl Adapter {
         self.with_qp(index, now, |qp, env| {
             env.not_ready = datagram.meta.not_ready;
             env.congested = datagram.meta.congested;
+            qp.note_way(datagram.meta.checksum_verified);
             qp.handle(datagram.net, packet, datagram.bytes.len(), env)
         })
     }

@@ -254,6 +254,11 @@ impl Qp {
         }
     }
 
+    /// A packet of the peer comes through memory of this host, or through a network.
+    pub(crate) const fn note_way(&mut self, by_memory: bool) {
+        self.requester.portions.note_way(by_memory);
+    }
+
     /// The peer tells that our packets meet congestion.
     pub(crate) fn handle_congestion(&mut self, env: &mut Env<'_>) {
         if !self.congestion.on_cnp(env.now, env.congestion.np_min_time_between_cnps) {
@@ -280,7 +285,7 @@ impl Qp {
     /// Bytes that its READs have asked for and that are not here yet, and whether a READ waits for
     /// [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
-        (self.requester.portions.bytes(), self.requester.portions.waits())
+        (self.requester.portions.shared(), self.requester.portions.waits())
     }
 
     /// Bytes of its requests on their way that all queue pairs share, and whether one waits for [room](Env::send_room).

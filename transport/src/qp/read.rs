@@ -19,6 +19,10 @@ impl Room {
     pub(crate) const UNLIMITED: Self = Self { portion: u64::MAX, left: u64::MAX };
 }
 
+/// Bytes that a queue pair may have asked for by itself when their way loses nothing; half of them
+/// are one request at most. Enough that the peer always has work, and little of its adapter's time.
+const BY_MEMORY: u64 = 1 << 20;
+
 /// A READ request whose data has not all come.
 #[derive(Clone, Copy, Debug)]
 struct Portion {
@@ -38,15 +42,23 @@ pub(super) struct Portions {
     bytes: u64,
     /// The next one waits for room.
     waits: bool,
+    /// What the peer sends comes through memory of this host, where it waits without being lost.
+    by_memory: bool,
 }
 
 impl Portions {
-    /// Bytes asked for and not yet here, with their overhead; whole packets counted.
-    pub(super) const fn bytes(&self) -> u64 {
-        self.bytes
+    /// Bytes of the budget that queue pairs share: asked for and not yet here, with their overhead;
+    /// whole packets counted.
+    pub(super) const fn shared(&self) -> u64 {
+        if self.by_memory { 0 } else { self.bytes }
     }
 
-    /// True if a READ waits for room.
+    /// A packet of the peer has come, through memory or a network.
+    pub(super) const fn note_way(&mut self, by_memory: bool) {
+        self.by_memory = by_memory;
+    }
+
+    /// True if a READ waits for room in the shared budget.
     pub(super) const fn waits(&self) -> bool {
         self.waits
     }
@@ -59,14 +71,19 @@ impl Portions {
     /// Asks for so many of the `left` packets of `mtu` bytes that begin at `psn`; returns the PSN
     /// after them. `None` while there is no room.
     pub(super) fn ask(&mut self, psn: Psn, left: u32, mtu: u32, room: Room) -> Option<Psn> {
+        let room = match self.by_memory {
+            true => Room { portion: BY_MEMORY / 2, left: BY_MEMORY.saturating_sub(self.bytes) },
+            false => room,
+        };
         let cost = u64::from(mtu) + OVERHEAD;
         let most = u32::try_from(room.portion / cost).unwrap_or(u32::MAX).max(1);
         let packets = left.min(most);
         let bytes = u64::from(packets) * cost;
-        self.waits = bytes > room.left;
-        if self.waits {
+        if bytes > room.left {
+            self.waits = !self.by_memory; // otherwise the next data makes room
             return None;
         }
+        self.waits = false;
         let end = psn.plus(packets);
         self.outstanding.push_back(Portion { end, bytes, cost, ends: packets == left });
         self.bytes += bytes;
@@ -98,6 +115,6 @@ impl Portions {
 
     /// Nothing is asked for any more.
     pub(super) fn clear(&mut self) {
-        *self = Self::default();
+        *self = Self { by_memory: self.by_memory, ..Self::default() };
     }
 }
