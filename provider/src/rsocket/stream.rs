@@ -205,6 +205,10 @@ impl Stream {
 
     /// Takes what has completed and what has arrived; true if there was anything.
     pub(super) fn process(&mut self) -> bool {
+        if self.halves.is_none() {
+            // the peer may speak before its answer has been heard here
+            return false;
+        }
         let (mut changed, mut received) = (false, 0);
         let could_send = self.can_send();
         while let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() {
