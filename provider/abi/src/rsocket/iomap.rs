@@ -7,7 +7,7 @@ use roce_provider::transport::mem::Access;
 
 use super::{
     iovec::Cursor,
-    wait::{Patience, until},
+    wait::{Patience, transfer, until},
 };
 use crate::{
     errno::{self, Errno, Result},
@@ -62,21 +62,12 @@ unsafe fn write(
     flags: c_int,
 ) -> Result<isize> {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    let (mut cursor, bytes) = Cursor::new(&raw const piece, 1)?;
+    let all = Cursor::new(&raw const piece, 1)?;
     let start = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
-    let mut written = 0;
-    let result = until(number, Patience::Sending.with(flags), |entry| {
-        let mut next = cursor;
+    transfer(number, Patience::Sending.with(flags), all, false, |entry, next, written| {
         let to = start.wrapping_add(written as u64);
-        let done = entry.socket.write_mapped(bytes - written, to, &mut |to| next.read(to))?;
-        cursor.skip(done);
-        written += done;
-        if written == bytes { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
-    });
-    match result {
-        Err(error) if written == 0 => Err(error),
-        _ => Ok(written.cast_signed()),
-    }
+        Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)
+    })
 }
 
 /// In C it gives a `size_t`, all of whose bits are set for an error.

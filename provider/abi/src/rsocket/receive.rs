@@ -8,7 +8,7 @@ use roce_provider::calls::Call;
 use super::{
     connect,
     iovec::Cursor,
-    wait::{Patience, until},
+    wait::{Patience, transfer},
 };
 use crate::{
     errno::{self, Errno, Result},
@@ -27,21 +27,12 @@ unsafe fn receive(
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
         return Err(Errno::NOTSUPP);
     }
-    let (mut cursor, bytes) = Cursor::new(pieces, count)?;
+    let room = Cursor::new(pieces, count)?;
     let peek = flags & libc::MSG_PEEK != 0;
-    let all = flags & libc::MSG_WAITALL != 0 && !peek;
-    let mut received = 0;
-    let result = until(number, Patience::Receiving.with(flags), |entry| {
-        let mut next = cursor;
-        let done = entry.socket.receive(bytes - received, peek, &mut |from| next.write(from))?;
-        cursor.skip(done);
-        received += done;
-        if all && done > 0 && received < bytes { Err(Errno(libc::EAGAIN)) } else { Ok(()) }
-    });
-    match result {
-        Err(error) if received == 0 => Err(error),
-        _ => Ok(received.cast_signed()),
-    }
+    let some = flags & libc::MSG_WAITALL == 0 || peek;
+    transfer(number, Patience::Receiving.with(flags), room, some, |entry, next, received| {
+        Ok(entry.socket.receive(room.1 - received, peek, &mut |from| next.write(from))?)
+    })
 }
 
 unsafe fn receive_one(number: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {

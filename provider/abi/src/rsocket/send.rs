@@ -6,7 +6,7 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use super::{
     iovec::Cursor,
-    wait::{Patience, until},
+    wait::{Patience, transfer},
 };
 use crate::{
     errno::{self, Errno, Result},
@@ -21,19 +21,10 @@ unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) 
     if flags & libc::MSG_OOB != 0 {
         return Err(Errno::NOTSUPP);
     }
-    let (mut cursor, bytes) = Cursor::new(pieces, count)?;
-    let mut sent = 0;
-    let result = until(number, Patience::Sending.with(flags), |entry| {
-        let mut next = cursor;
-        let done = entry.socket.send(bytes - sent, &mut |to| next.read(to))?;
-        cursor.skip(done);
-        sent += done;
-        if sent == bytes { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
-    });
-    match result {
-        Err(error) if sent == 0 => Err(error),
-        _ => Ok(sent.cast_signed()),
-    }
+    let all = Cursor::new(pieces, count)?;
+    transfer(number, Patience::Sending.with(flags), all, false, |entry, next, sent| {
+        Ok(entry.socket.send(all.1 - sent, &mut |to| next.read(to))?)
+    })
 }
 
 unsafe fn send_one(number: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {

@@ -11,13 +11,16 @@ use roce_provider::{
     rsocket::{Deadline, polling_time, wakeup_descriptor},
 };
 
-use super::table::{self, Entry};
+use super::{
+    iovec::Cursor,
+    table::{self, Entry},
+};
 use crate::{
     errno::{Errno, Result},
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-const AGAIN: Errno = Errno(libc::EAGAIN);
+pub(super) const AGAIN: Errno = Errno(libc::EAGAIN);
 
 /// Whether a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,5 +117,34 @@ pub(super) fn until<R: Copy>(
             }
             wait.is_quiet = ready == 0;
         }
+    }
+}
+
+/// Moves `bytes` bytes of the program's, as many at a time as an attempt can, until all are moved, or
+/// with `some`, until any are, or until an attempt moves none: their number, also when something fails
+/// after the first of them. An attempt copies from or to a cursor behind those that were moved before,
+/// and is told their number.
+///
+/// A cancellation point, as [`until`].
+///
+/// # Safety
+/// The pieces are as they were when the cursor was made.
+pub(super) unsafe fn transfer(
+    number: c_int,
+    patience: Patience,
+    (mut cursor, bytes): (Cursor, usize),
+    some: bool,
+    mut attempt: impl FnMut(&Entry, &mut Cursor, usize) -> Result<usize>,
+) -> Result<isize> {
+    let mut moved = 0;
+    let result = until(number, patience, |entry| {
+        let done = attempt(entry, &mut cursor.clone(), moved)?;
+        cursor.skip(done);
+        moved += done;
+        if moved == bytes || some || done == 0 { Ok(()) } else { Err(AGAIN) }
+    });
+    match result {
+        Err(error) if moved == 0 => Err(error),
+        _ => Ok(moved.cast_signed()),
     }
 }
