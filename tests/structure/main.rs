@@ -66,7 +66,7 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
-        &["errno", "export", "sync", "message", "list", "second", "load"],
+        &["at_end", "errno", "export", "sync", "message", "list", "second", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
         &["table"],

@@ -15,6 +15,7 @@
 
 mod advise;
 mod ah;
+mod at_end;
 mod batch;
 mod buf;
 mod channel;

@@ -1,14 +1,11 @@
 //! The end of the process: peers are told, as they are when a kernel cleans up after a program.
 
-use std::{sync::mpsc, thread, time::Duration};
-
-use roce_provider::signals;
+use std::time::Duration;
 
 use super::{id::Id, registry};
-use crate::object::Object;
+use crate::{at_end, object::Object};
 
-/// Longest time that the process waits at its end. Ending takes no time, unless a signal's handler
-/// has called `exit` while a thread holds a lock.
+/// Longest time that the process waits at its end. Ending takes no time, unless a thread holds a lock.
 const LIMIT: Duration = Duration::from_millis(200);
 
 /// Runs after the handlers and destructors of the program, and of the libraries that use this one.
@@ -18,17 +15,8 @@ static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Ends all connections, and rejects requests that wait for an answer.
 extern "C" fn at_exit() {
-    if !registry::any_ids() {
-        return;
-    }
-    let (done, wait) = mpsc::channel();
-    let end = move || {
-        end_all();
-        let _ = done.send(()); // fails if the wait is over
-    };
-    let started = signals::blocked(|| thread::Builder::new().name("roce exit".into()).spawn(end));
-    if started.is_ok() {
-        let _ = wait.recv_timeout(LIMIT);
+    if registry::any_ids() {
+        at_end::do_within(LIMIT, end_all);
     }
 }
 

@@ -1,10 +1,11 @@
 //! The end of the process: what was sent gets to the peers, and they are told.
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::{thread, time::Duration};
 
-use roce_provider::{rsocket::Deadline, signals};
+use roce_provider::rsocket::Deadline;
 
 use super::table;
+use crate::at_end;
 
 /// Longest time that the process waits at its end. A kernel would go on by itself.
 const LIMIT: Duration = Duration::from_secs(1);
@@ -17,18 +18,8 @@ const PAUSE: Duration = Duration::from_millis(1);
 static END: extern "C" fn() = end_rsockets;
 
 extern "C" fn end_rsockets() {
-    if table::is_empty() {
-        return;
-    }
-    let (done, wait) = mpsc::channel();
-    let end = move || {
-        end_all();
-        let _ = done.send(()); // fails if the wait is over
-    };
-    // a handler of a signal may have called exit while this thread holds a lock
-    let started = signals::blocked(|| thread::Builder::new().name("roce exit".into()).spawn(end));
-    if started.is_ok() {
-        let _ = wait.recv_timeout(LIMIT);
+    if !table::is_empty() {
+        at_end::do_within(LIMIT, end_all);
     }
 }
 
