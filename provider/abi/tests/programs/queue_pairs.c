@@ -8,13 +8,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#define EXPECT(condition)                                                                                                        \
-    do {                                                                                                                         \
-        if (!(condition)) {                                                                                                      \
-            fprintf(stderr, "line %d: not so: %s (errno %d)\n", __LINE__, #condition, errno);                                    \
-            exit(1);                                                                                                             \
-        }                                                                                                                        \
-    } while (0)
+#include "expect.h"
+
 #define FAILS(call, number) (errno = 0, (call) == NULL && errno == (number))
 
 enum { ROOM = 4, INLINE = 64 }; /* more inline than is given without being asked for */
