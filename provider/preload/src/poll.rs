@@ -88,15 +88,33 @@ unsafe extern "C-unwind" fn __poll_chk(
     poll(all, count, timeout)
 }
 
-/// In whole milliseconds and no less; -1 for ever.
-fn milliseconds(seconds: i64, nanoseconds: i64) -> c_int {
-    let milliseconds =
-        seconds.saturating_mul(1000).saturating_add((nanoseconds + 999_999) / 1_000_000);
-    c_int::try_from(milliseconds).unwrap_or(c_int::MAX)
+/// In whole milliseconds and no less; `None` for a time that is none.
+fn milliseconds(seconds: i64, nanoseconds: i64) -> Option<c_int> {
+    if seconds < 0 || nanoseconds < 0 {
+        return None;
+    }
+    let rest = nanoseconds.div_euclid(1_000_000) + i64::from(nanoseconds % 1_000_000 > 0);
+    let milliseconds = seconds.saturating_mul(1000).saturating_add(rest);
+    Some(c_int::try_from(milliseconds).unwrap_or(c_int::MAX))
 }
 
-unsafe fn of_timespec(time: *const timespec) -> c_int {
-    time.as_ref().map_or(-1, |time| milliseconds(time.tv_sec, time.tv_nsec))
+/// -1 for ever; `None` for a time that is none.
+unsafe fn of_timespec(time: *const timespec) -> Option<c_int> {
+    let Some(time) = time.as_ref() else { return Some(-1) };
+    milliseconds(time.tv_sec, time.tv_nsec).filter(|_| time.tv_nsec < 1_000_000_000)
+}
+
+/// The same; the C library takes more microseconds than make a second.
+unsafe fn of_timeval(time: *const timeval) -> Option<c_int> {
+    let Some(time) = time.as_ref() else { return Some(-1) };
+    milliseconds(time.tv_sec, time.tv_usec.saturating_mul(1000))
+}
+
+/// A wait with a time that is none.
+fn invalid() -> c_int {
+    // SAFETY: The place is this thread's own.
+    unsafe { *libc::__errno_location() = libc::EINVAL };
+    -1
 }
 
 /// Waits with this mask of signals.
@@ -123,7 +141,8 @@ unsafe extern "C-unwind" fn ppoll(
     if !has_rsockets(slice(all, count)) {
         return next::ppoll(all, count, timeout, mask);
     }
-    masked(mask, || poll(all, count, of_timespec(timeout)))
+    let Some(limit) = of_timespec(timeout) else { return invalid() };
+    masked(mask, || poll(all, count, limit))
 }
 
 const ASKED: [i16; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
@@ -178,7 +197,7 @@ unsafe extern "C-unwind" fn select(
     let Some((list, length)) = selected(count, sets) else {
         return next::select(count, read, write, except, timeout);
     };
-    let limit = timeout.as_ref().map_or(-1, |time| milliseconds(time.tv_sec, time.tv_usec * 1000));
+    let Some(limit) = of_timeval(timeout) else { return invalid() };
     let ready = poll(list, length as nfds_t, limit);
     if ready < 0 { ready } else { keep_ready(sets) }
 }
@@ -196,6 +215,7 @@ unsafe extern "C-unwind" fn pselect(
     let Some((list, length)) = selected(count, sets) else {
         return next::pselect(count, read, write, except, timeout, mask);
     };
-    let ready = masked(mask, || poll(list, length as nfds_t, of_timespec(timeout)));
+    let Some(limit) = of_timespec(timeout) else { return invalid() };
+    let ready = masked(mask, || poll(list, length as nfds_t, limit));
     if ready < 0 { ready } else { keep_ready(sets) }
 }
