@@ -1,15 +1,23 @@
 //! Both halves against each other, without a network: messages and tables arrive when chance says
-//! so, in order.
+//! so, in order. And a connection on a network of this process, where the order is forced.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, time::Duration};
 
 use rand_chacha::{ChaCha8Rng, rand_core::SeedableRng};
 use rand_core::RngCore;
+use roce_transport::cm::PortSpace;
 
 use super::{
     incoming::{Incoming, Violation},
     outgoing::Outgoing,
-    wire::{Message, Span},
+    settings::Settings,
+    stream::Stream,
+    wire::{Hello, Message, Span},
+};
+use crate::{
+    OpenOptions,
+    cm::{EventChannel, EventKind},
+    link::Fabric,
 };
 
 const TABLE: u32 = 2;
@@ -232,4 +240,50 @@ fn mapped_memory_needs_no_credits() {
         way.outgoing.completed();
     }
     assert!(way.outgoing.is_idle() && way.outgoing.direct(to).is_some());
+}
+
+#[test]
+fn what_is_said_before_the_answer_has_been_heard_is_kept() {
+    let limit = Some(Duration::from_secs(20));
+    let fabric = Fabric::new("".parse().unwrap(), 1);
+    let open = |ip: &str| fabric.open(ip.parse().unwrap(), OpenOptions::default()).unwrap();
+    let (here, there) = (open("10.9.0.1"), open("10.9.0.2"));
+    let (channel, other) = (EventChannel::new().unwrap(), EventChannel::new().unwrap());
+    let listener = other.create_id(PortSpace::Tcp);
+    listener.set_context(&there).unwrap();
+    listener.listen(1).unwrap();
+
+    let id = channel.create_id(PortSpace::Tcp);
+    id.set_context(&here).unwrap();
+    id.resolve_addr(None, listener.listening_addrs()[0], Duration::ZERO).unwrap();
+    id.resolve_route(Duration::ZERO).unwrap();
+    for expected in [EventKind::AddrResolved, EventKind::RouteResolved] {
+        assert_eq!(channel.wait(limit).unwrap().kind(), expected);
+    }
+    let mut stream = Stream::new(&id, Settings::of_host()).unwrap();
+    id.connect(&stream.conn_param()).unwrap();
+
+    let request = other.wait(limit).unwrap();
+    let mut peer = Stream::new(request.id(), Settings::of_host()).unwrap();
+    peer.meet(Hello::parse(request.private_data()).unwrap());
+    request.id().accept(&peer.conn_param()).unwrap();
+    assert_eq!(other.wait(limit).unwrap().kind(), EventKind::Established);
+    peer.open();
+    let mut source = |bytes: &mut [u8]| {
+        bytes.copy_from_slice(b"early");
+        Ok(())
+    };
+    assert_eq!(peer.send(5, &mut source), Ok(5));
+    while !peer.is_sent() {
+        peer.process();
+    }
+
+    // it is here, and the answer has not been taken from the channel
+    assert!(!stream.process());
+    let answer = channel.wait(limit).unwrap();
+    assert_eq!(answer.kind(), EventKind::Established);
+    stream.meet(Hello::parse(answer.private_data()).unwrap());
+    stream.open();
+    assert!(stream.process());
+    assert_eq!(stream.readable(), 5);
 }
