@@ -7,7 +7,6 @@ use std::{
     os::fd::{AsFd, AsRawFd, OwnedFd, RawFd},
     process,
     sync::{Arc, MutexGuard},
-    time::Duration,
 };
 
 use roce_transport::cm::PortSpace;
@@ -16,16 +15,21 @@ use rustix::{
     io::Errno,
 };
 
-use super::{settings::Settings, stream::Stream, waiters::Waiters, wire::Hello};
+use super::{
+    datagrams::Datagrams,
+    errors::{of_cm, of_system, reason},
+    resolve::resolve,
+    settings::Settings,
+    stream::Stream,
+    waiters::Waiters,
+    wire::Hello,
+};
 use crate::{
-    cm::{CmError, CmEvent, CmId, EventChannel, EventKind, Status},
+    cm::{CmError, CmEvent, CmId, EventChannel, EventKind},
     sync::Mutex,
 };
 
-/// Time to resolve an address and a route, which takes none here.
-const RESOLUTION: Duration = Duration::from_secs(2);
-
-/// A stream socket over a connection. Cheap to clone; its last handle ends the connection.
+/// A stream socket over a connection, or a datagram socket. Cheap to clone; its last handle ends it.
 ///
 /// No call waits: each does what can be done now, and says `EAGAIN` (connecting: `EINPROGRESS`) if
 /// that is nothing. To wait, a thread calls [`prepare_to_wait`](Self::prepare_to_wait), tries once
@@ -37,7 +41,7 @@ pub struct Socket {
 
 struct Inner {
     /// Readable when something may have happened; also the socket's number.
-    descriptor: OwnedFd,
+    descriptor: Arc<OwnedFd>,
     process: u32,
     waiters: Waiters,
     state: Mutex<State>,
@@ -45,6 +49,7 @@ struct Inner {
 
 /// What a socket is at a time, under its lock, which is taken before all others.
 pub(super) struct State {
+    /// Of a datagram socket one that has no part in anything.
     pub(super) id: CmId,
     channel: EventChannel,
     pub(super) phase: Phase,
@@ -70,6 +75,7 @@ pub(super) enum Phase {
     Listening(VecDeque<(CmId, Hello)>),
     Connecting(Box<Stream>),
     Connected(Box<Stream>),
+    Datagrams(Box<Datagrams>),
 }
 
 /// What a socket is ready for, as `poll` says it.
@@ -88,23 +94,36 @@ pub struct Readiness {
 }
 
 impl Socket {
-    /// Makes a socket that is not connected (`rsocket`).
+    /// Makes a stream socket that is not connected (`rsocket`).
     ///
     /// # Errors
     /// `EMFILE`.
     pub fn stream() -> Result<Self, Errno> {
         let channel = EventChannel::new().map_err(|error| of_system(&error))?;
         let id = channel.create_id(PortSpace::Tcp);
-        Self::with(id, channel, Settings::of_host(), Phase::Idle)
+        Self::with(new_descriptor()?, id, channel, Settings::of_host(), Phase::Idle)
+    }
+
+    /// Makes a datagram socket, for IPv4 or, with `v6`, for both.
+    ///
+    /// # Errors
+    /// `EMFILE`.
+    pub fn datagram(v6: bool) -> Result<Self, Errno> {
+        let channel = EventChannel::new().map_err(|error| of_system(&error))?;
+        let id = channel.create_id(PortSpace::Udp);
+        let descriptor = new_descriptor()?;
+        let datagrams = Datagrams::new(v6, descriptor.clone(), channel.clone());
+        let phase = Phase::Datagrams(Box::new(datagrams.map_err(|error| of_system(&error))?));
+        Self::with(descriptor, id, channel, Settings::of_host(), phase)
     }
 
     fn with(
+        descriptor: Arc<OwnedFd>,
         id: CmId,
         channel: EventChannel,
         settings: Settings,
         phase: Phase,
     ) -> Result<Self, Errno> {
-        let descriptor = epoll::create(CreateFlags::CLOEXEC)?;
         watch(&descriptor, &channel)?;
         if let Phase::Connected(stream) = &phase {
             watch(&descriptor, &**stream)?;
@@ -157,15 +176,19 @@ impl Socket {
     /// Binds it to an own address (`rbind`).
     ///
     /// # Errors
-    /// Those of [`CmId::bind_addr`].
+    /// Those of [`CmId::bind_addr`]; of a datagram socket those of the system.
     pub fn bind(&self, address: SocketAddr) -> Result<(), Errno> {
-        self.served()?.id.bind_addr(address).map_err(|error| of_cm(&error))
+        let mut state = self.served()?;
+        match &mut state.phase {
+            Phase::Datagrams(datagrams) => datagrams.bind(address),
+            _ => state.id.bind_addr(address).map_err(|error| of_cm(&error)),
+        }
     }
 
     /// Waits for peers (`rlisten`).
     ///
     /// # Errors
-    /// `EINVAL` when it is connected; those of [`CmId::listen`].
+    /// `EINVAL` when it is connected; `EOPNOTSUPP` for datagrams; those of [`CmId::listen`].
     pub fn listen(&self, backlog: usize) -> Result<(), Errno> {
         let mut state = self.served()?;
         match state.phase {
@@ -175,6 +198,7 @@ impl Socket {
                 Ok(())
             }
             Phase::Listening(_) => Ok(()),
+            Phase::Datagrams(_) => Err(Errno::OPNOTSUPP),
             _ => Err(Errno::INVAL),
         }
     }
@@ -182,11 +206,15 @@ impl Socket {
     /// The next peer's socket (`raccept`).
     ///
     /// # Errors
-    /// `EAGAIN`; `EINVAL` when it does not listen; `EMFILE`, `ENOMEM`: the peer is refused.
+    /// `EAGAIN`; `EINVAL` when it does not listen; `EOPNOTSUPP` for datagrams; `EMFILE`, `ENOMEM`: the peer is refused.
     pub fn accept(&self) -> Result<Self, Errno> {
         let mut state = self.served()?;
         let settings = state.settings;
-        let Phase::Listening(waiting) = &mut state.phase else { return Err(Errno::INVAL) };
+        let waiting = match &mut state.phase {
+            Phase::Listening(waiting) => waiting,
+            Phase::Datagrams(_) => return Err(Errno::OPNOTSUPP),
+            _ => return Err(Errno::INVAL),
+        };
         while let Some((id, hello)) = waiting.pop_front() {
             match Self::answer(&id, hello, settings) {
                 // its peer is gone
@@ -205,20 +233,25 @@ impl Socket {
         stream.meet(hello);
         let param = stream.conn_param();
         let phase = Phase::Connected(Box::new(stream));
-        let socket = Self::with(id.clone(), channel, settings, phase).map_err(io::Error::from)?;
+        let descriptor = new_descriptor().map_err(io::Error::from)?;
+        let socket = Self::with(descriptor, id.clone(), channel, settings, phase)
+            .map_err(io::Error::from)?;
         id.accept(&param)?;
         Ok(socket)
     }
 
-    /// Connects it (`rconnect`), or says how far that is.
+    /// Connects it (`rconnect`), or says how far that is. A datagram socket has this peer alone from
+    /// then on.
     ///
     /// # Errors
     /// `EINPROGRESS` when it has begun; `EALREADY` while it goes on; `EISCONN`; `ECONNREFUSED`,
     /// `ETIMEDOUT` and others of the attempt; `EINVAL` when it listens.
     pub fn connect(&self, peer: SocketAddr) -> Result<(), Errno> {
         let mut state = self.served()?;
-        match state.phase {
+        let settings = state.settings;
+        match &mut state.phase {
             Phase::Idle => {}
+            Phase::Datagrams(datagrams) => return datagrams.connect(peer, settings),
             Phase::Connecting(_) => return Err(Errno::ALREADY),
             Phase::Connected(_) => return Err(Errno::ISCONN),
             Phase::Listening(_) => return Err(Errno::INVAL),
@@ -245,7 +278,7 @@ impl Socket {
         let mut state = self.served()?;
         match &state.phase {
             Phase::Connecting(_) => Err(Errno::ALREADY),
-            Phase::Connected(_) => Ok(()),
+            Phase::Connected(_) | Phase::Datagrams(_) => Ok(()),
             _ => Err(state.error.take().unwrap_or(Errno::NOTCONN)),
         }
     }
@@ -253,7 +286,11 @@ impl Socket {
     /// Its own address (`rgetsockname`), as far as it is known.
     #[must_use]
     pub fn local_addr(&self) -> Option<SocketAddr> {
-        self.inner.state.lock().id.local_addr()
+        let mut state = self.inner.state.lock();
+        match &mut state.phase {
+            Phase::Datagrams(datagrams) => datagrams.local_addr(),
+            _ => state.id.local_addr(),
+        }
     }
 
     /// The peer's address (`rgetpeername`).
@@ -262,8 +299,12 @@ impl Socket {
     /// `ENOTCONN`.
     pub fn peer_addr(&self) -> Result<SocketAddr, Errno> {
         let state = self.inner.state.lock();
-        let Phase::Connected(_) = &state.phase else { return Err(Errno::NOTCONN) };
-        state.id.peer_addr().ok_or(Errno::NOTCONN)
+        match &state.phase {
+            Phase::Connected(_) => state.id.peer_addr(),
+            Phase::Datagrams(datagrams) => datagrams.peer_addr(),
+            _ => None,
+        }
+        .ok_or(Errno::NOTCONN)
     }
 
     /// What it is ready for now (`rpoll`).
@@ -293,6 +334,13 @@ impl Socket {
                 hung_up: stream.is_over(),
                 finished: stream.is_finished(),
             },
+            Phase::Datagrams(datagrams) => Readiness {
+                readable: datagrams.is_readable(),
+                writable: datagrams.is_writable(),
+                failed: false,
+                hung_up: datagrams.is_shut().1,
+                finished: datagrams.is_shut().0,
+            },
         })
     }
 
@@ -307,8 +355,10 @@ impl Socket {
         }
         let state = self.inner.state.lock();
         self.inner.waiters.add().map_err(|error| of_system(&error))?;
-        if let Phase::Connecting(stream) | Phase::Connected(stream) = &state.phase {
-            stream.arm();
+        match &state.phase {
+            Phase::Connecting(stream) | Phase::Connected(stream) => stream.arm(),
+            Phase::Datagrams(datagrams) => datagrams.arm(),
+            Phase::Idle | Phase::Listening(_) => {}
         }
         Ok(())
     }
@@ -319,6 +369,7 @@ impl Socket {
         let state = self.inner.state.lock();
         match &state.phase {
             Phase::Connecting(stream) | Phase::Connected(stream) => state.events + stream.news(),
+            Phase::Datagrams(datagrams) => datagrams.news(),
             _ => state.events,
         }
     }
@@ -358,7 +409,12 @@ impl Socket {
     /// Those of [`CmId::set_reuse_addr`].
     pub fn set_reuse_addr(&self, reuse: bool) -> Result<(), Errno> {
         let mut state = self.inner.state.lock();
-        state.id.set_reuse_addr(reuse).map_err(|error| of_cm(&error))?;
+        match &state.phase {
+            Phase::Datagrams(datagrams) => {
+                datagrams.udp().set_reuse_addr(reuse).map_err(|error| of_system(&error))?;
+            }
+            _ => state.id.set_reuse_addr(reuse).map_err(|error| of_cm(&error))?,
+        }
         state.options.reuse_addr = reuse;
         Ok(())
     }
@@ -375,7 +431,12 @@ impl Socket {
     /// Those of [`CmId::set_afonly`].
     pub fn set_v6_only(&self, only: bool) -> Result<(), Errno> {
         let mut state = self.inner.state.lock();
-        state.id.set_afonly(only).map_err(|error| of_cm(&error))?;
+        match &state.phase {
+            Phase::Datagrams(datagrams) => {
+                datagrams.udp().set_only_v6(only).map_err(|error| of_system(&error))?;
+            }
+            _ => state.id.set_afonly(only).map_err(|error| of_cm(&error))?,
+        }
         state.options.afonly = Some(only);
         Ok(())
     }
@@ -389,7 +450,10 @@ impl Socket {
     /// `IP_TOS`, `IPV6_TCLASS`
     pub fn set_tos(&self, tos: u8) {
         let mut state = self.inner.state.lock();
-        state.id.set_tos(tos);
+        match &mut state.phase {
+            Phase::Datagrams(datagrams) => datagrams.set_tos(tos),
+            _ => state.id.set_tos(tos),
+        }
         state.options.tos = tos;
     }
 
@@ -397,6 +461,12 @@ impl Socket {
     #[must_use]
     pub fn tos(&self) -> u8 {
         self.inner.state.lock().options.tos
+    }
+
+    /// True if it sends and receives datagrams.
+    #[must_use]
+    pub fn is_datagram(&self) -> bool {
+        matches!(self.inner.state.lock().phase, Phase::Datagrams(_))
     }
 
     /// True once it listens (`SO_ACCEPTCONN`).
@@ -409,6 +479,10 @@ impl Socket {
 impl State {
     /// Takes what has happened; true if there was anything.
     fn process(&mut self) -> bool {
+        let settings = self.settings;
+        if let Phase::Datagrams(datagrams) = &mut self.phase {
+            return datagrams.process(settings);
+        }
         let mut changed = false;
         // while connected, polling for completions serves the device
         let is_connected = matches!(self.phase, Phase::Connected(_));
@@ -427,7 +501,7 @@ impl State {
 
     fn follow(&mut self, event: &CmEvent) {
         match &mut self.phase {
-            Phase::Idle => {}
+            Phase::Idle | Phase::Datagrams(_) => {}
             Phase::Listening(waiting) => match event.kind() {
                 EventKind::ConnectRequest => match Hello::parse(event.private_data()) {
                     Some(hello) => waiting.push_back((event.id().clone(), hello)),
@@ -463,22 +537,10 @@ impl State {
 
     /// Begins to connect.
     fn begin(&mut self, peer: SocketAddr) -> Result<Stream, Errno> {
-        self.id.resolve_addr(None, peer, RESOLUTION).map_err(|error| of_cm(&error))?;
-        self.expect(EventKind::AddrResolved)?;
-        self.id.resolve_route(RESOLUTION).map_err(|error| of_cm(&error))?;
-        self.expect(EventKind::RouteResolved)?;
+        resolve(&self.id, &self.channel, None, peer)?;
         let stream = Stream::new(&self.id, self.settings).map_err(|error| of_cm(&error))?;
         self.id.connect(&stream.conn_param()).map_err(|error| of_cm(&error))?;
         Ok(stream)
-    }
-
-    /// The event of a call that has just returned.
-    fn expect(&self, kind: EventKind) -> Result<(), Errno> {
-        match self.channel.poll() {
-            Some(event) if event.kind() == kind && event.status() == Status::Success => Ok(()),
-            Some(event) => Err(reason(&event)),
-            None => Err(Errno::HOSTUNREACH),
-        }
     }
 
     /// Makes it as it was before an attempt to connect, but for its own address.
@@ -493,27 +555,12 @@ impl State {
     }
 }
 
-/// Why an attempt to connect has failed.
-fn reason(event: &CmEvent) -> Errno {
-    match (event.kind(), event.status()) {
-        (EventKind::Rejected, _) => Errno::CONNREFUSED,
-        (_, Status::Errno(errno)) => Errno::from_raw_os_error(errno),
-        // accepted, but by no rsocket
-        (EventKind::Established, _) => Errno::PROTO,
-        _ => Errno::CONNRESET,
-    }
+fn new_descriptor() -> Result<Arc<OwnedFd>, Errno> {
+    Ok(Arc::new(epoll::create(CreateFlags::CLOEXEC)?))
 }
 
 fn watch(epoll: &OwnedFd, descriptor: &impl AsFd) -> Result<(), Errno> {
     epoll::add(epoll, descriptor, EventData::new_u64(0), EventFlags::IN)
-}
-
-fn of_cm(error: &CmError) -> Errno {
-    Errno::from_raw_os_error(error.errno())
-}
-
-fn of_system(error: &io::Error) -> Errno {
-    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 impl fmt::Debug for Socket {

@@ -1,5 +1,7 @@
 //! Sockets: moving data, mapping memory, and the end.
 
+use std::net::SocketAddr;
+
 use rustix::io::Errno;
 
 use super::{
@@ -14,7 +16,7 @@ impl Socket {
     /// Does something with the connection.
     ///
     /// # Errors
-    /// `ENOTCONN`; `EAGAIN` while it is made.
+    /// `ENOTCONN`; `EAGAIN` while it is made; `EOPNOTSUPP` for datagrams.
     fn with_stream<R>(
         &self,
         act: impl FnOnce(&mut Stream) -> Result<R, Errno>,
@@ -22,6 +24,7 @@ impl Socket {
         match &mut self.served()?.phase {
             Phase::Connected(stream) => act(stream),
             Phase::Connecting(_) => Err(Errno::AGAIN),
+            Phase::Datagrams(_) => Err(Errno::OPNOTSUPP),
             _ => Err(Errno::NOTCONN),
         }
     }
@@ -42,6 +45,44 @@ impl Socket {
     /// As for [`send`](Self::send).
     pub fn receive(&self, length: usize, peek: bool, sink: Sink<'_>) -> Result<usize, Errno> {
         self.with_stream(|stream| stream.receive(length, peek, sink))
+    }
+
+    /// Sends a datagram (`rsendto`), to the peer to which it is connected if no other one is named.
+    /// The first ones to a peer take the way through UDP. At most the path MTU, less 8 bytes (24 for
+    /// IPv6), fits.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL` for port 0; `EPIPE` after a shutdown; `EFAULT`;
+    /// `ENETDOWN`; `EOPNOTSUPP` for a stream; those of resolving an address.
+    pub fn send_to(
+        &self,
+        length: usize,
+        to: Option<SocketAddr>,
+        source: Source<'_>,
+    ) -> Result<(), Errno> {
+        let mut state = self.served()?;
+        let settings = state.settings;
+        match &mut state.phase {
+            Phase::Datagrams(datagrams) => datagrams.send(length, to, settings, source),
+            _ => Err(Errno::OPNOTSUPP),
+        }
+    }
+
+    /// Gives the first datagram that has arrived, as far as is wanted (`rrecvfrom`): the bytes that it
+    /// has, and its sender; after a shutdown none. With `peek` it stays.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EFAULT`, and it stays; `EOPNOTSUPP` for a stream.
+    pub fn receive_from(
+        &self,
+        length: usize,
+        peek: bool,
+        sink: Sink<'_>,
+    ) -> Result<(usize, Option<SocketAddr>), Errno> {
+        match &mut self.served()?.phase {
+            Phase::Datagrams(datagrams) => datagrams.receive(length, peek, sink),
+            _ => Err(Errno::OPNOTSUPP),
+        }
     }
 
     /// Writes as many of `length` bytes as is possible now to what the peer has mapped at `offset`
@@ -116,11 +157,14 @@ impl Socket {
         })
     }
 
-    /// Number of bytes that can be read (`FIONREAD`).
+    /// Number of bytes that can be read (`FIONREAD`): of datagrams, those of the first.
     ///
     /// # Errors
     /// `ENOTCONN`.
     pub fn readable(&self) -> Result<u32, Errno> {
+        if let Phase::Datagrams(datagrams) = &self.served()?.phase {
+            return Ok(datagrams.readable() as u32);
+        }
         self.with_stream(|stream| Ok(stream.readable()))
     }
 
@@ -129,6 +173,11 @@ impl Socket {
     /// # Errors
     /// `ENOTCONN`.
     pub fn shutdown(&self, read: bool, write: bool) -> Result<(), Errno> {
+        if let Phase::Datagrams(datagrams) = &mut self.served()?.phase {
+            datagrams.peer_addr().ok_or(Errno::NOTCONN)?;
+            datagrams.shut(read, write);
+            return Ok(());
+        }
         self.with_stream(|stream| {
             stream.shut(read, write);
             Ok(())
@@ -138,6 +187,10 @@ impl Socket {
     /// True if all that was sent is with the peer, or never will be.
     #[must_use]
     pub fn is_sent(&self) -> bool {
+        if let Ok(Phase::Datagrams(datagrams)) = self.served().as_deref().map(|state| &state.phase)
+        {
+            return datagrams.is_sent();
+        }
         self.with_stream(|stream| Ok(stream.is_sent())).unwrap_or(true)
     }
 

@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// An address that a program gives, with those of IPv4 inside IPv6 as what they are.
-unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
+pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if at.is_null() {
         return Err(Errno(libc::EFAULT));
     }
@@ -45,7 +45,12 @@ unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
 }
 
 /// Writes an address as far as there is room, and how long it is.
-unsafe fn give(entry: &Entry, mut address: SocketAddr, to: *mut sockaddr, length: *mut socklen_t) {
+pub(super) unsafe fn give(
+    entry: &Entry,
+    mut address: SocketAddr,
+    to: *mut sockaddr,
+    length: *mut socklen_t,
+) {
     if to.is_null() || length.is_null() {
         return;
     }

@@ -19,16 +19,18 @@ fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
         return Err(Errno(libc::EAFNOSUPPORT));
     }
-    match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
-        libc::SOCK_STREAM => {}
-        libc::SOCK_DGRAM => return Err(Errno::NOTSUPP),
+    let (is_stream, only) = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
+        libc::SOCK_STREAM => (true, libc::IPPROTO_TCP),
+        libc::SOCK_DGRAM => (false, libc::IPPROTO_UDP),
         _ => return Err(Errno(libc::ESOCKTNOSUPPORT)),
-    }
-    if protocol != 0 && protocol != libc::IPPROTO_TCP {
+    };
+    if protocol != 0 && protocol != only {
         return Err(Errno(libc::EPROTONOSUPPORT));
     }
     cm::prepare();
-    Ok(table::add(Entry::new(Socket::stream()?, domain, kind & libc::SOCK_NONBLOCK != 0)))
+    let socket =
+        if is_stream { Socket::stream()? } else { Socket::datagram(domain == libc::AF_INET6)? };
+    Ok(table::add(Entry::new(socket, domain, kind & libc::SOCK_NONBLOCK != 0)))
 }
 
 unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {

@@ -3,6 +3,7 @@
 //! cancelled without leaving anything behind.
 
 mod connect;
+mod datagram;
 mod descriptor;
 mod exit;
 mod instance;

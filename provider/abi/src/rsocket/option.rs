@@ -67,6 +67,9 @@ unsafe fn set(
         (libc::SOL_SOCKET, libc::SO_SNDTIMEO) => return set_limit(&entry.send_limit, at, length),
         _ => {}
     }
+    if level == libc::IPPROTO_TCP && socket.is_datagram() {
+        return Err(Errno::NOTSUPP);
+    }
     let value: c_int = given(at, length)?;
     let (flag, number) = (value != 0, u32::try_from(value).map_err(|_| Errno::INVAL));
     let size = |set: fn(&mut Settings, u32)| {
@@ -137,12 +140,18 @@ fn time(limit: &Limit) -> timeval {
 fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
     let socket = &entry.socket;
     let settings = socket.settings();
+    let is_datagram = socket.is_datagram();
+    if is_datagram && level == libc::IPPROTO_TCP {
+        return Err(Errno::NOTSUPP);
+    }
     let number = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => {
             return Ok(socket.take_error()?.map_or(0, rustix::io::Errno::raw_os_error));
         }
+        (libc::SOL_SOCKET, libc::SO_TYPE) if is_datagram => return Ok(libc::SOCK_DGRAM),
         (libc::SOL_SOCKET, libc::SO_TYPE) => return Ok(libc::SOCK_STREAM),
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => return Ok(entry.family),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) if is_datagram => return Ok(libc::IPPROTO_UDP),
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => return Ok(libc::IPPROTO_TCP),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => socket.is_listening().into(),
         (libc::SOL_SOCKET, libc::SO_SNDBUF) => settings.send_buffer(),

@@ -6,7 +6,7 @@ use libc::{iovec, msghdr, sockaddr, socklen_t};
 use roce_provider::calls::Call;
 
 use super::{
-    connect,
+    connect, datagram,
     iovec::Cursor,
     wait::{Patience, transfer},
 };
@@ -14,6 +14,9 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
 };
+
+/// No place for an address.
+const NOBODY: (*mut sockaddr, *mut socklen_t) = (std::ptr::null_mut(), std::ptr::null_mut());
 
 /// Receives into the pieces what is there, or with `MSG_WAITALL` as much as fits.
 ///
@@ -24,9 +27,6 @@ unsafe fn receive(
     count: usize,
     flags: c_int,
 ) -> Result<isize> {
-    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
-        return Err(Errno::NOTSUPP);
-    }
     let room = Cursor::new(pieces, count)?;
     let peek = flags & libc::MSG_PEEK != 0;
     let some = flags & libc::MSG_WAITALL == 0 || peek;
@@ -37,7 +37,7 @@ unsafe fn receive(
 
 unsafe fn receive_one(number: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    errno::value(receive(number, &raw const piece, 1, flags))
+    errno::value(receive_from(number, &raw const piece, 1, flags, NOBODY).map(|got| got.0))
 }
 
 unsafe extern "C-unwind" fn rrecv(
@@ -57,24 +57,56 @@ unsafe extern "C-unwind" fn rrecvfrom(
     from: *mut sockaddr,
     size: *mut socklen_t,
 ) -> isize {
-    let received = receive_one(number, at, length, flags);
-    if received >= 0 && !from.is_null() {
+    let piece = iovec { iov_base: at, iov_len: length };
+    errno::value(receive_from(number, &raw const piece, 1, flags, (from, size)).map(|got| got.0))
+}
+
+/// Receives, and writes where it came from; the second is true for a datagram that was cut.
+unsafe fn receive_from(
+    number: c_int,
+    pieces: *const iovec,
+    count: usize,
+    flags: c_int,
+    (from, size): (*mut sockaddr, *mut socklen_t),
+) -> Result<(isize, bool)> {
+    if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
+        return Err(Errno::NOTSUPP);
+    }
+    if datagram::is_one(number)? {
+        let received = datagram::receive(number, pieces, count, flags, (from, size))?;
+        return Ok((received.length(flags), received.is_cut()));
+    }
+    let received = receive(number, pieces, count, flags)?;
+    if !from.is_null() {
         let _call = Call::begin();
         let _ = connect::give_peer(number, from, size); // it may be gone since
     }
-    received
+    Ok((received, false))
 }
 
-/// Without control data, which streams have none of.
+/// Without control data, which rsockets have none of. A stream gives no address.
 unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags: c_int) -> isize {
     if message.is_null() {
         return errno::value(Err(Errno(libc::EFAULT)));
     }
-    let received = receive(number, (*message).msg_iov, (*message).msg_iovlen, flags);
-    if received.is_ok() {
-        ((*message).msg_controllen, (*message).msg_flags, (*message).msg_namelen) = (0, 0, 0);
+    let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
+    let mut size = 0;
+    let is_datagram = match datagram::is_one(number) {
+        Ok(is_one) => is_one,
+        Err(error) => return errno::value(Err(error)),
+    };
+    let name = if is_datagram {
+        size = msg_namelen;
+        (msg_name.cast(), &raw mut size)
+    } else {
+        NOBODY
+    };
+    let received = receive_from(number, msg_iov, msg_iovlen, flags, name);
+    if let Ok((_, is_cut)) = received {
+        (*message).msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
+        ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
     }
-    errno::value(received)
+    errno::value(received.map(|(length, _)| length))
 }
 
 unsafe extern "C-unwind" fn rread(number: c_int, at: *mut c_void, length: usize) -> isize {
@@ -83,7 +115,7 @@ unsafe extern "C-unwind" fn rread(number: c_int, at: *mut c_void, length: usize)
 
 unsafe extern "C-unwind" fn rreadv(number: c_int, pieces: *const iovec, count: c_int) -> isize {
     match Cursor::number(count) {
-        Ok(count) => errno::value(receive(number, pieces, count, 0)),
+        Ok(count) => errno::value(receive_from(number, pieces, count, 0, NOBODY).map(|got| got.0)),
         Err(error) => errno::value(Err(error)),
     }
 }

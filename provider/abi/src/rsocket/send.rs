@@ -5,6 +5,7 @@ use std::ffi::{c_int, c_void};
 use libc::{iovec, msghdr, sockaddr, socklen_t};
 
 use super::{
+    datagram,
     iovec::Cursor,
     wait::{Patience, transfer},
 };
@@ -13,13 +14,25 @@ use crate::{
     export::export,
 };
 
+/// The address that a call does not have.
+const NOWHERE: (*const sockaddr, socklen_t) = (std::ptr::null(), 0);
+
 /// Sends what lies in the pieces: all of it, unless the socket does not wait, or something fails
-/// meanwhile.
+/// meanwhile. A stream goes to its peer, whatever the address says.
 ///
 /// A cancellation point, as the calls below.
-unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) -> Result<isize> {
+unsafe fn send(
+    number: c_int,
+    pieces: *const iovec,
+    count: usize,
+    flags: c_int,
+    to: (*const sockaddr, socklen_t),
+) -> Result<isize> {
     if flags & libc::MSG_OOB != 0 {
         return Err(Errno::NOTSUPP);
+    }
+    if datagram::is_one(number)? {
+        return datagram::send(number, pieces, count, flags, to);
     }
     let all = Cursor::new(pieces, count)?;
     transfer(number, Patience::Sending.with(flags), all, false, |entry, next, sent| {
@@ -27,9 +40,15 @@ unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) 
     })
 }
 
-unsafe fn send_one(number: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
+unsafe fn send_one(
+    number: c_int,
+    at: *const c_void,
+    length: usize,
+    flags: c_int,
+    to: (*const sockaddr, socklen_t),
+) -> isize {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    errno::value(send(number, &raw const piece, 1, flags))
+    errno::value(send(number, &raw const piece, 1, flags, to))
 }
 
 unsafe extern "C-unwind" fn rsend(
@@ -38,22 +57,21 @@ unsafe extern "C-unwind" fn rsend(
     length: usize,
     flags: c_int,
 ) -> isize {
-    send_one(number, at, length, flags)
+    send_one(number, at, length, flags, NOWHERE)
 }
 
-/// A stream goes to its peer, whatever the address says.
 unsafe extern "C-unwind" fn rsendto(
     number: c_int,
     at: *const c_void,
     length: usize,
     flags: c_int,
-    _to: *const sockaddr,
-    _size: socklen_t,
+    to: *const sockaddr,
+    size: socklen_t,
 ) -> isize {
-    send_one(number, at, length, flags)
+    send_one(number, at, length, flags, (to, size))
 }
 
-/// Without control data, which streams have none of.
+/// Without control data, which rsockets have none of.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
     if message.is_null() {
         return errno::value(Err(Errno(libc::EFAULT)));
@@ -61,16 +79,17 @@ unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flag
     if (*message).msg_controllen > 0 {
         return errno::value(Err(Errno::NOTSUPP));
     }
-    errno::value(send(number, (*message).msg_iov, (*message).msg_iovlen, flags))
+    let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
+    errno::value(send(number, msg_iov, msg_iovlen, flags, (msg_name.cast(), msg_namelen)))
 }
 
 unsafe extern "C-unwind" fn rwrite(number: c_int, at: *const c_void, length: usize) -> isize {
-    send_one(number, at, length, 0)
+    send_one(number, at, length, 0, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rwritev(number: c_int, pieces: *const iovec, count: c_int) -> isize {
     match Cursor::number(count) {
-        Ok(count) => errno::value(send(number, pieces, count, 0)),
+        Ok(count) => errno::value(send(number, pieces, count, 0, NOWHERE)),
         Err(error) => errno::value(Err(error)),
     }
 }

@@ -164,6 +164,19 @@ fn rsockets() {
     }
 }
 
+#[test]
+fn datagrams() {
+    for variables in [
+        &[][..],
+        &[("ROCE_SOCKETS_ONLY", "1")],
+        &[("ROCE_FAULT", "drop 2%")],
+    ] {
+        if !run_compiled("datagrams", variables) {
+            println!("no C compiler is installed: nothing was run");
+        }
+    }
+}
+
 /// The declarations say the same as the record.
 #[test]
 fn declarations_have_the_recorded_layout() {

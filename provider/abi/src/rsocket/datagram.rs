@@ -1,0 +1,83 @@
+//! Sending and receiving datagrams.
+
+use std::ffi::c_int;
+
+use libc::{iovec, sockaddr, socklen_t};
+use roce_provider::calls::Call;
+
+use super::{
+    connect::{give, given},
+    iovec::Cursor,
+    table,
+    wait::{Patience, until},
+};
+use crate::errno::Result;
+
+/// True for a datagram socket.
+pub(super) fn is_one(number: c_int) -> Result<bool> {
+    let _call = Call::begin();
+    Ok(table::find(number)?.socket.is_datagram())
+}
+
+/// Sends what lies in the pieces as one datagram, to this address if there is one.
+///
+/// A cancellation point, as the call below.
+pub(super) unsafe fn send(
+    number: c_int,
+    pieces: *const iovec,
+    count: usize,
+    flags: c_int,
+    (to, size): (*const sockaddr, socklen_t),
+) -> Result<isize> {
+    let (cursor, bytes) = Cursor::new(pieces, count)?;
+    let to = if to.is_null() { None } else { Some(given(to, size)?) };
+    until(number, Patience::Sending.with(flags), |entry| {
+        let mut next = cursor;
+        entry.socket.send_to(bytes, to, &mut |to| next.read(to))?;
+        Ok(bytes.cast_signed())
+    })
+}
+
+/// What was received.
+#[derive(Clone, Copy)]
+pub(super) struct Received {
+    /// Bytes of the datagram, and of those the ones that did fit.
+    whole: usize,
+    fit: usize,
+}
+
+impl Received {
+    /// True if some did not fit.
+    pub(super) const fn is_cut(self) -> bool {
+        self.fit < self.whole
+    }
+
+    /// What a call gives: with `MSG_TRUNC` all bytes count.
+    pub(super) const fn length(self, flags: c_int) -> isize {
+        let length = if flags & libc::MSG_TRUNC != 0 { self.whole } else { self.fit };
+        length.cast_signed()
+    }
+}
+
+/// Receives one datagram into the pieces, as far as it fits, and writes where it came from.
+pub(super) unsafe fn receive(
+    number: c_int,
+    pieces: *const iovec,
+    count: usize,
+    flags: c_int,
+    (from, size): (*mut sockaddr, *mut socklen_t),
+) -> Result<Received> {
+    let (cursor, room) = Cursor::new(pieces, count)?;
+    let peek = flags & libc::MSG_PEEK != 0;
+    until(number, Patience::Receiving.with(flags), |entry| {
+        let mut next = cursor;
+        let (whole, sender) =
+            entry.socket.receive_from(room, peek, &mut |from| next.write(from))?;
+        match sender {
+            Some(sender) => give(entry, sender, from, size),
+            None if !size.is_null() => *size = 0,
+            None => {}
+        }
+        Ok(Received { whole, fit: whole.min(room) })
+    })
+}

@@ -1,0 +1,519 @@
+//! Datagrams: which way each takes, and what has arrived.
+//!
+//! A UDP socket holds the port. The first datagram to a peer goes through it, with the number of
+//! the own queue pair in front; the peer answers with the number of its own. What follows goes from
+//! queue pair to queue pair.
+
+use std::{
+    collections::VecDeque,
+    io,
+    net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
+    os::fd::OwnedFd,
+    sync::Arc,
+};
+
+use roce_transport::{cm::PortSpace, mem::MemoryFault};
+use rustix::{
+    event::epoll::{self, EventData, EventFlags},
+    io::Errno,
+};
+
+use super::{
+    endpoint::{Endpoint, Message},
+    errors::{of_cm, of_system},
+    headers::{LONGEST, Purpose, Sender, Told},
+    peers::{Peer, Peers, Way, is_same},
+    resolve::resolve,
+    settings::Settings,
+    stream::{Sink, Source},
+    udp::Udp,
+};
+use crate::{clock, cm::EventChannel};
+
+/// Most bytes of a datagram's data, whichever way it takes.
+const MOST: usize = 4096;
+/// UDP messages that are taken at once.
+const BATCH: usize = 64;
+
+/// See the [module's documentation](self).
+pub(super) struct Datagrams {
+    udp: Udp,
+    /// The address that it is bound to.
+    local: Option<SocketAddr>,
+    /// What threads sleep on.
+    descriptor: Arc<OwnedFd>,
+    channel: EventChannel,
+    endpoints: Vec<Endpoint>,
+    peers: Peers,
+    /// The only peer whose datagrams are taken, and which gets those without an address.
+    connected: Option<SocketAddr>,
+    arrived: VecDeque<Arrived>,
+    /// Bytes of those that have come through UDP.
+    copied: usize,
+    tos: u8,
+    read_shut: bool,
+    write_shut: bool,
+    /// Number of times that it has become ready for more.
+    news: u64,
+}
+
+enum Arrived {
+    InSlot(usize, Message),
+    Copied(SocketAddr, Vec<u8>),
+}
+
+impl Datagrams {
+    pub(super) fn new(
+        v6: bool,
+        descriptor: Arc<OwnedFd>,
+        channel: EventChannel,
+    ) -> io::Result<Self> {
+        let udp = Udp::new(v6)?;
+        epoll::add(&descriptor, &udp, EventData::new_u64(0), EventFlags::IN)?;
+        Ok(Self {
+            udp,
+            local: None,
+            descriptor,
+            channel,
+            endpoints: Vec::new(),
+            peers: Peers::default(),
+            connected: None,
+            arrived: VecDeque::new(),
+            copied: 0,
+            tos: 0,
+            read_shut: false,
+            write_shut: false,
+            news: 0,
+        })
+    }
+
+    /// The UDP socket, for its options.
+    pub(super) const fn udp(&self) -> &Udp {
+        &self.udp
+    }
+
+    /// Of datagrams to peers that are not known yet.
+    pub(super) const fn set_tos(&mut self, tos: u8) {
+        self.tos = tos;
+    }
+
+    /// Binds it to an own address and port.
+    pub(super) fn bind(&mut self, address: SocketAddr) -> Result<(), Errno> {
+        self.udp.bind(address).map_err(|error| of_system(&error))?;
+        self.local = self.udp.local_addr();
+        Ok(())
+    }
+
+    /// A port, if it has none.
+    fn bind_anywhere(&mut self) -> Result<SocketAddr, Errno> {
+        if self.local.is_none() {
+            self.bind(SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0))?;
+        }
+        self.local.ok_or(Errno::ADDRNOTAVAIL)
+    }
+
+    /// Its own address, as far as it is known: with one peer, the one towards that.
+    pub(super) fn local_addr(&mut self) -> Option<SocketAddr> {
+        let local = self.local?;
+        let own = self.connected.and_then(|peer| self.peers.get(peer)?.own);
+        Some(own.map_or(local, |own| SocketAddr::new(own, local.port())))
+    }
+
+    pub(super) const fn peer_addr(&self) -> Option<SocketAddr> {
+        self.connected
+    }
+
+    /// From now on, this is the only peer.
+    pub(super) fn connect(&mut self, peer: SocketAddr, settings: Settings) -> Result<(), Errno> {
+        self.bind_anywhere()?;
+        self.meet(peer, None, settings)?;
+        self.connected = Some(peer);
+        Ok(())
+    }
+
+    /// The own address to which it is bound, if not to all.
+    fn bound_ip(&self) -> Option<IpAddr> {
+        let any = |ip: &IpAddr| *ip == Ipv4Addr::UNSPECIFIED || *ip == Ipv6Addr::UNSPECIFIED;
+        self.local.map(|local| local.ip()).filter(|ip| !any(ip))
+    }
+
+    /// Knows a peer from now on. One that has `addressed` an own address knows this side by that.
+    fn meet(
+        &mut self,
+        peer: SocketAddr,
+        addressed: Option<IpAddr>,
+        settings: Settings,
+    ) -> Result<&mut Peer, Errno> {
+        let failed = |way: &Way| self.endpoints[way.endpoint].failed;
+        let known = self.peers.get(peer).is_some_and(|peer| !peer.way.as_ref().is_some_and(failed));
+        if !known {
+            let bound = self.bound_ip();
+            let (way, own) = match self.way(peer, bound.or(addressed), settings) {
+                Ok((way, own)) if bound.or(addressed).is_none_or(|known| known == own) => {
+                    (Some(way), Some(own))
+                }
+                // the device of that address is another process's
+                Ok(_) => (None, bound.or(addressed)),
+                Err(_) if addressed.is_some() => (None, bound),
+                Err(error) => return Err(error),
+            };
+            self.peers.add(Peer::new(peer, way, own));
+        }
+        self.peers.get(peer).ok_or(Errno::HOSTUNREACH)
+    }
+
+    /// The way to a peer, from an own address if it has to be that one; and the own address.
+    fn way(
+        &mut self,
+        peer: SocketAddr,
+        own: Option<IpAddr>,
+        settings: Settings,
+    ) -> Result<(Way, IpAddr), Errno> {
+        let id = self.channel.create_id(PortSpace::Udp);
+        id.set_tos(self.tos);
+        resolve(&id, &self.channel, own.map(|own| SocketAddr::new(own, 0)), peer)?;
+        let own = id.local_addr().ok_or(Errno::HOSTUNREACH)?.ip();
+        let vector = id.address_vector().ok_or(Errno::HOSTUNREACH)?;
+        let most = (id.path_mtu().bytes() as usize).min(MOST) - Sender::len(own);
+        let there = self.endpoints.iter().position(|one| one.ip == own && !one.failed);
+        let endpoint = match there {
+            Some(endpoint) => endpoint,
+            None => {
+                let made = Endpoint::new(id, settings).map_err(|error| of_cm(&error))?;
+                epoll::add(&self.descriptor, &made, EventData::new_u64(0), EventFlags::IN)?;
+                self.endpoints.push(made);
+                self.endpoints.len() - 1
+            }
+        };
+        let handle = self.endpoints[endpoint].domain.create_ah(vector).map_err(|_| Errno::NOMEM)?;
+        Ok((Way { endpoint, handle, most }, own))
+    }
+
+    /// Sends a datagram, to its only peer if no other one is named.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EDESTADDRREQ`; `EMSGSIZE`; `EINVAL`; `EPIPE` after a shutdown; `EFAULT`; those of
+    /// resolving an address.
+    pub(super) fn send(
+        &mut self,
+        length: usize,
+        to: Option<SocketAddr>,
+        settings: Settings,
+        source: Source<'_>,
+    ) -> Result<(), Errno> {
+        if self.write_shut {
+            return Err(Errno::PIPE);
+        }
+        let to = to.or(self.connected).ok_or(Errno::DESTADDRREQ)?;
+        if to.port() == 0 {
+            return Err(Errno::INVAL);
+        }
+        let port = self.bind_anywhere()?.port();
+        self.meet(to, None, settings)?;
+        let now = clock::now();
+        let Self { peers, endpoints, udp, .. } = self;
+        let peer = peers.get(to).ok_or(Errno::HOSTUNREACH)?;
+        if length > peer.way.as_ref().map_or(MOST - Sender::len(to.ip()), |way| way.most) {
+            return Err(Errno::MSGSIZE);
+        }
+        if let Some((way, qpn)) = peer.direct(now) {
+            let endpoint = &mut endpoints[way.endpoint];
+            let from = Sender(SocketAddr::new(endpoint.ip, port));
+            return endpoint.send(from, length, source, (&way.handle, qpn));
+        }
+        let qpn = peer.way.as_ref().map(|way| endpoints[way.endpoint].qpn());
+        let mut message = Told { purpose: Purpose::Data, qpn, to: to.ip() }.encode();
+        let header = message.len();
+        message.resize(header + length, 0);
+        source(&mut message[header..]).map_err(|_| Errno::FAULT)?;
+        udp.send(&message, peer.address, peer.own).map_err(|error| of_system(&error))?;
+        peer.heard = now;
+        Ok(())
+    }
+
+    /// Takes what has arrived, and what was sent; true if there was anything.
+    pub(super) fn process(&mut self, settings: Settings) -> bool {
+        let (mut changed, before) = (false, self.arrived.len());
+        let mut room = [0; MOST + LONGEST + 1];
+        for _ in 0..BATCH {
+            match self.udp.receive(&mut room) {
+                Ok((length, from)) => {
+                    changed = true;
+                    // what fills the room was longer
+                    if let Some((told, data)) =
+                        room.get(..length).filter(|_| length < room.len()).and_then(Told::parse)
+                    {
+                        self.hear(from, told, data, settings);
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                // what the network says of a message that was sent
+                Err(_) => changed = true,
+            }
+        }
+        let Self { endpoints, peers, arrived, connected, read_shut, .. } = self;
+        for (index, endpoint) in endpoints.iter_mut().enumerate() {
+            let had_room = endpoint.has_room();
+            changed |= endpoint.process(|message| {
+                if let Some(peer) = peers.get(message.from.0) {
+                    peer.heard = clock::now();
+                }
+                let is_taken =
+                    !*read_shut && connected.is_none_or(|one| is_same(one, message.from.0));
+                if is_taken {
+                    arrived.push_back(Arrived::InSlot(index, message));
+                }
+                is_taken
+            });
+            self.news += u64::from(!had_room && endpoint.has_room());
+        }
+        self.news += u64::from(self.arrived.len() > before);
+        changed
+    }
+
+    /// A message has come through UDP.
+    fn hear(&mut self, from: SocketAddr, told: Told, data: &[u8], settings: Settings) {
+        let peer = match told.purpose {
+            // only who was spoken to is believed
+            Purpose::Control => self.peers.get(from),
+            Purpose::Data => self.meet(from, Some(told.to), settings).ok(),
+        };
+        let Some(peer) = peer else { return };
+        (peer.address, peer.qpn, peer.heard) = (from, told.qpn, clock::now());
+        if told.purpose == Purpose::Control {
+            return;
+        }
+        let own = peer.own;
+        if let Some(endpoint) = peer.way.as_ref().map(|way| way.endpoint) {
+            let qpn = Some(self.endpoints[endpoint].qpn());
+            let answer = Told { purpose: Purpose::Control, qpn, to: from.ip() };
+            // the next message asks again
+            let _ = self.udp.send(&answer.encode(), from, own);
+        }
+        let has_room = self.copied + data.len() <= settings.receive_buffer() as usize
+            && self.arrived.len() < settings.receive_queue() as usize * (1 + self.endpoints.len());
+        if has_room && !self.read_shut && self.connected.is_none_or(|one| is_same(one, from)) {
+            self.copied += data.len();
+            self.arrived.push_back(Arrived::Copied(from, data.to_vec()));
+        }
+    }
+
+    /// Gives the first datagram that has arrived, as far as is wanted: its bytes and its sender. With
+    /// `peek` it stays.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EFAULT`, and it stays.
+    pub(super) fn receive(
+        &mut self,
+        length: usize,
+        peek: bool,
+        sink: Sink<'_>,
+    ) -> Result<(usize, Option<SocketAddr>), Errno> {
+        let (whole, from, given) = match self.arrived.front() {
+            None if self.read_shut => return Ok((0, None)),
+            None => return Err(Errno::AGAIN),
+            Some(Arrived::Copied(from, data)) => {
+                (data.len(), *from, sink(&data[..length.min(data.len())]))
+            }
+            Some(Arrived::InSlot(endpoint, message)) => {
+                let given = self.endpoints[*endpoint].read(message, length, sink);
+                (message.length, message.from.0, given)
+            }
+        };
+        given.map_err(|MemoryFault| Errno::FAULT)?;
+        if !peek {
+            match self.arrived.pop_front() {
+                Some(Arrived::Copied(..)) => self.copied -= whole,
+                Some(Arrived::InSlot(endpoint, message)) => {
+                    self.endpoints[endpoint].give_back(&message);
+                }
+                None => {}
+            }
+        }
+        Ok((whole, Some(from)))
+    }
+
+    /// Bytes of the first datagram.
+    pub(super) fn readable(&self) -> usize {
+        self.arrived.front().map_or(0, |first| match first {
+            Arrived::InSlot(_, message) => message.length,
+            Arrived::Copied(_, data) => data.len(),
+        })
+    }
+
+    pub(super) fn is_readable(&self) -> bool {
+        !self.arrived.is_empty() || self.read_shut
+    }
+
+    pub(super) fn is_writable(&self) -> bool {
+        self.write_shut || self.endpoints.iter().all(|one| one.failed || one.has_room())
+    }
+
+    /// True if all that was sent has left.
+    pub(super) fn is_sent(&self) -> bool {
+        self.endpoints.iter().all(Endpoint::is_idle)
+    }
+
+    /// Shuts down halves.
+    pub(super) const fn shut(&mut self, read: bool, write: bool) {
+        self.read_shut |= read;
+        self.write_shut |= write;
+    }
+
+    /// True if the halves are shut down: receiving, and both.
+    pub(super) const fn is_shut(&self) -> (bool, bool) {
+        (self.read_shut, self.read_shut && self.write_shut)
+    }
+
+    /// Number of times that it has become ready for more than before.
+    pub(super) const fn news(&self) -> u64 {
+        self.news
+    }
+
+    /// The descriptor is readable when something has completed since this call.
+    pub(super) fn arm(&self) {
+        self.endpoints.iter().for_each(Endpoint::arm);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{net::UdpSocket, thread, time::Duration};
+
+    use super::*;
+    use crate::{Context, Device, OpenOptions, rsocket::peers::SILENCE};
+
+    /// An address that no other process has.
+    fn own_address() -> (Context, IpAddr) {
+        let opened = (100..250).find_map(|last| {
+            let ip = Ipv4Addr::new(127, 0, 0, last).into();
+            Some((Device::at(ip).ok()?.open(OpenOptions::default()).ok()?, ip))
+        });
+        opened.expect("one is free")
+    }
+
+    fn bound(address: SocketAddr) -> (Datagrams, SocketAddr) {
+        let descriptor = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC).unwrap());
+        let mut made = Datagrams::new(false, descriptor, EventChannel::new().unwrap()).unwrap();
+        made.bind(address).unwrap();
+        let address = made.local_addr().unwrap();
+        (made, address)
+    }
+
+    fn send(from: &mut Datagrams, to: SocketAddr, text: &str) -> Result<(), Errno> {
+        from.send(text.len(), Some(to), Settings::of_host(), &mut |bytes| {
+            bytes.copy_from_slice(text.as_bytes());
+            Ok(())
+        })
+    }
+
+    fn receive(at: &mut Datagrams, peek: bool) -> Result<(String, SocketAddr), Errno> {
+        let mut got = Vec::new();
+        let (length, from) = at.receive(100, peek, &mut |bytes| {
+            got.extend(bytes);
+            Ok(())
+        })?;
+        assert_eq!(length, got.len());
+        Ok((String::from_utf8(got).unwrap(), from.unwrap()))
+    }
+
+    /// Waits for a datagram, and says whether it has come from queue pair to queue pair.
+    #[track_caller]
+    fn arrives(at: &mut Datagrams, from: SocketAddr, text: &str) -> bool {
+        let end = clock::now().plus(Duration::from_secs(20));
+        while !at.is_readable() {
+            at.process(Settings::of_host());
+            assert!(clock::now() < end, "nothing arrives");
+        }
+        let direct = matches!(at.arrived.front(), Some(Arrived::InSlot(..)));
+        assert_eq!(at.readable(), text.len());
+        assert_eq!(receive(at, true), Ok((text.to_owned(), from)));
+        assert_eq!(receive(at, false), Ok((text.to_owned(), from)));
+        assert_eq!(receive(at, false), Err(Errno::AGAIN));
+        direct
+    }
+
+    /// Waits for the answer of a peer.
+    fn is_answered(at: &mut Datagrams, by: SocketAddr) {
+        while at.peers.get(by).unwrap().qpn.is_none() {
+            at.process(Settings::of_host());
+        }
+    }
+
+    #[test]
+    fn the_first_goes_through_udp_and_those_behind_it_between_queue_pairs() {
+        let (_context, ip) = own_address();
+        let ((mut here, a), (mut there, b)) =
+            (bound(SocketAddr::new(ip, 0)), bound(SocketAddr::new(ip, 0)));
+        send(&mut here, b, "first").unwrap();
+        assert!(!arrives(&mut there, a, "first"));
+        is_answered(&mut here, b);
+        send(&mut here, b, "second").unwrap();
+        assert!(arrives(&mut there, a, "second"));
+        // it has been told of ours
+        send(&mut there, a, "answer").unwrap();
+        assert!(arrives(&mut here, b, "answer"));
+        assert_eq!(send(&mut here, b, &"x".repeat(4089)), Err(Errno::MSGSIZE));
+        send(&mut here, b, "").unwrap();
+        assert!(arrives(&mut there, a, ""));
+
+        // a peer that is started anew has another queue pair, and is asked after a while
+        drop(there);
+        let (mut there, same) = bound(b);
+        assert_eq!(same, b);
+        send(&mut here, b, "to nobody").unwrap();
+        thread::sleep(SILENCE);
+        send(&mut here, b, "again").unwrap();
+        assert!(!arrives(&mut there, a, "again"));
+    }
+
+    #[test]
+    fn only_the_peer_that_it_is_connected_to_is_heard() {
+        let (_context, ip) = own_address();
+        let any = SocketAddr::new(ip, 0);
+        let ((mut one, _), (mut other, a), (mut third, b)) = (bound(any), bound(any), bound(any));
+        let to = one.local_addr().unwrap();
+        assert_eq!(
+            one.send(0, None, Settings::of_host(), &mut |_| Ok(())),
+            Err(Errno::DESTADDRREQ)
+        );
+        one.connect(a, Settings::of_host()).unwrap();
+        assert_eq!((one.peer_addr(), one.local_addr()), (Some(a), Some(to)));
+        for _ in 0..2 {
+            send(&mut third, to, "unheard").unwrap();
+            send(&mut other, to, "heard").unwrap();
+            arrives(&mut one, a, "heard");
+            is_answered(&mut other, to);
+            is_answered(&mut third, to);
+        }
+        assert_eq!(send(&mut one, SocketAddr::new(b.ip(), 0), "x"), Err(Errno::INVAL));
+        one.shut(true, true);
+        assert_eq!(send(&mut one, a, "x"), Err(Errno::PIPE));
+        assert_eq!(one.receive(1, false, &mut |_| Ok(())), Ok((0, None)));
+    }
+
+    #[test]
+    fn what_is_forged_or_too_much_is_dropped() {
+        let (_context, ip) = own_address();
+        let (mut one, to) = bound(SocketAddr::new(ip, 0));
+        let sender = UdpSocket::bind((ip, 0)).unwrap();
+        let head = |purpose| Told { purpose, qpn: None, to: ip }.encode();
+        let data = head(Purpose::Data);
+        // an answer to nothing, no head, a cut head, too much data
+        for forged in
+            [head(Purpose::Control), vec![], data[..15].to_vec(), [&data[..], &[0; 5000]].concat()]
+        {
+            sender.send_to(&forged, to).unwrap();
+        }
+        let address = sender.local_addr().unwrap();
+        for _ in 0..1000 {
+            sender.send_to(&[&data[..], &[7; 1000]].concat(), to).unwrap();
+            one.process(Settings::of_host());
+        }
+        while one.process(Settings::of_host()) {}
+        assert!(one.copied <= Settings::of_host().receive_buffer() as usize);
+        assert_eq!(one.copied, one.arrived.len() * 1000);
+        assert!(one.arrived.len() > 100);
+        assert!(one.peers.get(address).is_some());
+    }
+}

@@ -1,0 +1,231 @@
+//! A queue pair of a datagram rsocket, for one of the host's addresses.
+
+use std::{
+    net::IpAddr,
+    os::fd::{AsFd, BorrowedFd},
+};
+
+use roce_transport::{
+    addr::Qpn,
+    mem::{Access, MemoryFault},
+    qp::QpCaps,
+    wire::{GRH_LEN, Grh},
+    work::{NotifyKind, RecvWr, SendWr, Wc},
+};
+use rustix::io::Errno;
+
+use super::{headers::Sender, settings::Settings, stream::Source};
+use crate::{
+    AddressHandle, CompletionChannel, CompletionQueue, MemoryRegion, ProtectionDomain, QueuePair,
+    cm::{CmError, CmId, CmQpAttr, UDP_QKEY},
+};
+
+/// What send requests are told by; that of a receive request is the number of its slot.
+const SEND: u64 = u64::MAX;
+/// Completions that are taken at once.
+const MOST: usize = 1024;
+/// The greatest MTU.
+const MTU: usize = 4096;
+
+/// See the [module's documentation](self).
+pub(super) struct Endpoint {
+    /// Holds the queue pair.
+    _id: CmId,
+    pub(super) ip: IpAddr,
+    qp: QueuePair,
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    pub(super) domain: ProtectionDomain,
+    /// Bytes of a message.
+    mtu: usize,
+    /// A slot for each send request, which are used in turn.
+    send_buffer: MemoryRegion,
+    slots: usize,
+    next: usize,
+    used: usize,
+    /// A slot for each receive request.
+    receive_buffer: MemoryRegion,
+    /// Its queue pair or its device is gone.
+    pub(super) failed: bool,
+}
+
+/// A message in the slot of a receive request, which stays there until it is given back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Message {
+    slot: usize,
+    /// Where its data begins, and its bytes.
+    start: usize,
+    pub(super) length: usize,
+    pub(super) from: Sender,
+}
+
+impl Endpoint {
+    /// Makes one for the own address of an id that is resolved.
+    pub(super) fn new(id: CmId, settings: Settings) -> Result<Self, CmError> {
+        let context = id.context().ok_or(CmError::NoDevice)?;
+        let ip = id.local_addr().ok_or(CmError::NoDevice)?.ip();
+        let domain = context.alloc_pd()?;
+        let channel = context.create_channel()?;
+        let (sends, receives) = (settings.send_queue(), settings.receive_queue());
+        let cq = context.create_cq((sends + receives) as usize, Some(&channel))?;
+        let caps = QpCaps {
+            max_send_wr: sends,
+            max_recv_wr: receives,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let (send_cq, recv_cq) = (Some(cq.clone()), Some(cq.clone()));
+        id.create_qp(Some(&domain), &CmQpAttr { send_cq, recv_cq, caps, ..CmQpAttr::default() })?;
+        let qp = id.qp().ok_or(CmError::NoQueuePair)?;
+        let mtu = context.active_mtu().bytes() as usize;
+        let slots = sends as usize;
+        let endpoint = Self {
+            _id: id,
+            ip,
+            send_buffer: domain.allocate(slots * mtu, Access::empty())?,
+            receive_buffer: domain
+                .allocate(receives as usize * (GRH_LEN + mtu), Access::LOCAL_WRITE)?,
+            qp,
+            cq,
+            channel,
+            domain,
+            mtu,
+            slots,
+            next: 0,
+            used: 0,
+            failed: false,
+        };
+        (0..receives as usize).try_for_each(|slot| endpoint.post_receive(slot))?;
+        Ok(endpoint)
+    }
+
+    pub(super) fn qpn(&self) -> Qpn {
+        self.qp.qpn()
+    }
+
+    fn post_receive(&self, slot: usize) -> Result<(), CmError> {
+        let start = slot * (GRH_LEN + self.mtu);
+        let room = self.receive_buffer.sge(start..start + GRH_LEN + self.mtu);
+        Ok(self.qp.post_recv(&[RecvWr::new(slot as u64, [room])])?)
+    }
+
+    /// Takes what has completed and what has arrived; true if there was anything.
+    pub(super) fn process(&mut self, mut arrive: impl FnMut(Message) -> bool) -> bool {
+        let mut changed = false;
+        for _ in 0..MOST {
+            let Some(Wc { wr_id, result, .. }) = self.cq.poll_one() else { break };
+            changed = true;
+            match result {
+                Ok(_) if wr_id == SEND => self.used -= 1,
+                Ok(ok) => {
+                    let slot = wr_id as usize;
+                    let message = self.look(slot, ok.byte_len as usize);
+                    if !message.is_some_and(&mut arrive) {
+                        self.release(slot);
+                    }
+                }
+                Err(_) => self.failed = true,
+            }
+        }
+        changed
+    }
+
+    /// What stands in a slot; `None` if no rsocket has sent it from the address that it names.
+    fn look(&self, slot: usize, length: usize) -> Option<Message> {
+        let start = slot * (GRH_LEN + self.mtu);
+        let mut area = [0; GRH_LEN];
+        self.receive_buffer.read_at(start, &mut area).ok()?;
+        let mut head = [0; 24];
+        let length = length.checked_sub(GRH_LEN)?;
+        let head = &mut head[..length.min(24)];
+        self.receive_buffer.read_at(start + GRH_LEN, head).ok()?;
+        let (from, header) = Sender::parse(head)?;
+        let source = Grh::parse(&area)?.src;
+        (source == from.0.ip()).then_some(Message {
+            slot,
+            start: start + GRH_LEN + header,
+            length: length - header,
+            from,
+        })
+    }
+
+    /// Some bytes of a message.
+    pub(super) fn read(
+        &self,
+        message: &Message,
+        length: usize,
+        sink: &mut dyn FnMut(&[u8]) -> Result<(), MemoryFault>,
+    ) -> Result<(), MemoryFault> {
+        let mut piece = [0; MTU];
+        let bytes = &mut piece[..length.min(message.length)];
+        self.receive_buffer.read_at(message.start, bytes)?;
+        sink(bytes)
+    }
+
+    /// A message is not needed any more.
+    pub(super) fn give_back(&mut self, message: &Message) {
+        self.release(message.slot);
+    }
+
+    fn release(&mut self, slot: usize) {
+        self.failed |= self.post_receive(slot).is_err();
+    }
+
+    /// True if a message can be sent now.
+    pub(super) const fn has_room(&self) -> bool {
+        self.used < self.slots
+    }
+
+    /// True if all that was sent has left.
+    pub(super) const fn is_idle(&self) -> bool {
+        self.used == 0 || self.failed
+    }
+
+    /// Sends a message from a port to a queue pair.
+    ///
+    /// # Errors
+    /// `EAGAIN`; `EFAULT`; `ENETDOWN`.
+    pub(super) fn send(
+        &mut self,
+        from: Sender,
+        length: usize,
+        source: Source<'_>,
+        to: (&AddressHandle, Qpn),
+    ) -> Result<(), Errno> {
+        if self.failed {
+            return Err(Errno::NETDOWN);
+        }
+        if !self.has_room() {
+            return Err(Errno::AGAIN);
+        }
+        let mut message = from.encode();
+        let header = message.len();
+        message.resize(header + length, 0);
+        source(&mut message[header..]).map_err(|_| Errno::FAULT)?;
+        let start = self.next * self.mtu;
+        self.send_buffer.write_at(start, &message).map_err(|_| Errno::FAULT)?;
+        let (handle, qpn) = to;
+        let data = self.send_buffer.sge(start..start + message.len());
+        let request = SendWr::send_to(SEND, handle.to(qpn, UDP_QKEY), data);
+        if self.qp.post_send(&[request]).is_err() {
+            self.failed = true;
+            return Err(Errno::NETDOWN);
+        }
+        self.next = (self.next + 1) % self.slots;
+        self.used += 1;
+        Ok(())
+    }
+
+    /// The descriptor is readable when something has completed since this call.
+    pub(super) fn arm(&self) {
+        while self.channel.poll().is_some() {}
+        self.cq.req_notify(NotifyKind::Next);
+    }
+}
+
+impl AsFd for Endpoint {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.channel.as_fd()
+    }
+}
