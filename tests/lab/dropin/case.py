@@ -34,7 +34,7 @@ class Case:
     place: str
     client: Program
     server: Program | None = None
-    ready: str = "tcp:18515"  # sign of a ready server: tcp:PORT, "cm", or "group:ADDRESS"
+    ready: str = "tcp:18515"  # sign of a ready server: tcp:PORT, udp:PORT, "cm", or "group:ADDRESS"
     seconds: float = 30
     sysfs: bool = False  # our side reads /sys and /dev, too
     run: tuple = ()  # further options of `roce run`; {ours} is where our files are

@@ -126,6 +126,9 @@ class Host:
         table = self.sandbox.namespace.table
         if sign.startswith("tcp:"):
             return proc_net.listens(table("tcp", "tcp6"), int(sign.removeprefix("tcp:")))
+        if sign.startswith("udp:"):
+            port = int(sign.removeprefix("udp:"))
+            return proc_net.udp_socket(port) in table("udp", "udp6")
         if sign == "cm":
             if proc_net.udp_socket(ROCE_PORT) not in table("udp", "udp6"):
                 return False

@@ -14,6 +14,7 @@ def rsocket_cases():
         yield from riostream(place, guest)
         yield rcopy(place)
     for place in ["loopback", "hosts"]:
+        yield from udpong(place)
         yield from preloaded(place)
 
 
@@ -55,6 +56,22 @@ def pair(tool, place, name, words):
     client = Program((tool, *words, "-s", "{server}"), FIGURES)
     server = Program((tool, *words, "-b", "{own}"), FIGURES)
     return Case(f"{tool}/{place}/{name}", place, client, server, CM)
+
+
+def udpong(place):
+    """Datagrams to and fro. Not against rxe: there the stock library fails to make a queue pair."""
+    variants = {
+        "small": ("-S", 64, "-C", 500),
+        "large": ("-S", 4000, "-C", 500),
+        "echo": ("-S", 1000, "-C", 300, "-T", "e"),
+        "blocking": ("-S", 1000, "-C", 300, "-T", "b"),
+        "nonblocking": ("-S", 1000, "-C", 300, "-T", "n"),
+        "polling": ("-S", 1000, "-C", 300, "-T", "a"),
+    }
+    for name, words in variants.items():
+        client = Program(("udpong", *words, "-s", "{server}"), FIGURES)
+        server = Program(("udpong", *words, "-b", "{own}"), endless=True)
+        yield Case(f"udpong/{place}/{name}", place, client, server, "udp:7174")
 
 
 def rcopy(place):
