@@ -1,9 +1,10 @@
-//! Builds the C library for a release build of the tool, which carries it inside, so that one file
-//! is all that `roce run` needs.
+//! Builds the C library, and the one that has TCP go over rsockets, for a release build of the tool,
+//! which carries them inside, so that one file is all that `roce run` needs.
 //!
-//! Cargo cannot hand a shared object of one package to another, so it is called once more here,
-//! with a target directory of its own. `ROCE_ABI_LIBRARY` in the environment names a library that
-//! has been built already; empty, the tool carries none, which saves half of the time.
+//! Cargo cannot hand a shared object of one package to another, so it is called once more for each
+//! here, with a target directory of its own. `ROCE_ABI_LIBRARY` in the environment names a library
+//! that has been built already, and beside it may lie `librspreload.so`; empty, the tool carries
+//! none, which saves half of the time.
 
 use std::{
     env, fs,
@@ -12,8 +13,10 @@ use std::{
 };
 
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
-/// What the library is made of, beside this package in a checkout.
-const SOURCES: [&str; 9] = [
+const LIBRARY: &str = "libroce_abi.so";
+const SOCKETS: &str = "librspreload.so";
+/// What the libraries are made of, beside this package in a checkout.
+const SOURCES: [&str; 11] = [
     "Cargo.toml",
     "Cargo.lock",
     "transport/Cargo.toml",
@@ -23,16 +26,37 @@ const SOURCES: [&str; 9] = [
     "provider/abi/Cargo.toml",
     "provider/abi/src",
     "provider/abi/exports.map",
+    "provider/preload/Cargo.toml",
+    "provider/preload/src",
 ];
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed={VARIABLE}");
-    let library = match env::var_os(VARIABLE) {
-        Some(path) if path.is_empty() => None,
-        Some(path) => Some(PathBuf::from(path)),
-        None => is_wanted().then(build),
+    let (library, sockets) = match env::var_os(VARIABLE) {
+        Some(path) if path.is_empty() => (None, None),
+        Some(path) => {
+            let library = PathBuf::from(path);
+            let sockets = library.with_file_name(SOCKETS);
+            println!("cargo:rerun-if-changed={}", sockets.display());
+            (Some(library), sockets.exists().then_some(sockets))
+        }
+        None if is_wanted() => {
+            let directory = out().join("library");
+            let manifest = manifest(&directory);
+            (
+                Some(build(&manifest, &directory, "roce-abi", LIBRARY)),
+                Some(build(&manifest, &directory, "roce-preload", SOCKETS)),
+            )
+        }
+        None => (None, None),
     };
+    carry("carried.rs", library);
+    carry("carried_sockets.rs", sockets);
+}
+
+/// Writes what the tool includes.
+fn carry(name: &str, library: Option<PathBuf>) {
     let carried = match library {
         Some(path) => {
             println!("cargo:rerun-if-changed={}", path.display());
@@ -42,10 +66,10 @@ fn main() {
         }
         None => "None".to_owned(),
     };
-    fs::write(out().join("carried.rs"), carried).unwrap();
+    fs::write(out().join(name), carried).unwrap();
 }
 
-/// The library needs glibc, and only what is installed has to be in one file.
+/// The libraries need glibc, and only what is installed has to be in one file.
 fn is_wanted() -> bool {
     let is = |name: &str, value: &str| env::var(name).as_deref() == Ok(value);
     is("PROFILE", "release")
@@ -57,29 +81,28 @@ fn out() -> PathBuf {
     env::var_os("OUT_DIR").unwrap().into()
 }
 
-fn build() -> PathBuf {
+fn build(manifest: &Path, directory: &Path, package: &str, file: &str) -> PathBuf {
     let target = env::var("TARGET").unwrap();
-    let directory = out().join("library");
     let mut command = Command::new(env::var_os("CARGO").unwrap());
     command
-        .args(["rustc", "--quiet", "--release", "--package", "roce-abi", "--crate-type", "cdylib"])
+        .args(["rustc", "--quiet", "--release", "--package", package, "--crate-type", "cdylib"])
         .args(["--target", &target, "--config", "profile.release.strip=\"debuginfo\""])
         .arg("--manifest-path")
-        .arg(manifest(&directory))
+        .arg(manifest)
         .arg("--target-dir")
-        .arg(&directory)
+        .arg(directory)
         // clippy's: what is built here is not what is looked at
         .env_remove("RUSTC_WORKSPACE_WRAPPER");
     let status = command.status().expect("cargo starts");
     assert!(
         status.success(),
-        "the C library, which the tool carries, cannot be built (see above); with {VARIABLE}= in \
-         the environment the tool is built without"
+        "{file}, which the tool carries, cannot be built (see above); with {VARIABLE}= in the \
+         environment the tool is built without"
     );
-    directory.join(target).join("release/libroce_abi.so")
+    directory.join(target).join("release").join(file)
 }
 
-/// The workspace of a checkout, or a package that has the library as its dependency.
+/// The workspace of a checkout, or a package that has the libraries as its dependencies.
 fn manifest(directory: &Path) -> PathBuf {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     if workspace.join("provider/abi/exports.map").exists() {
@@ -91,7 +114,7 @@ fn manifest(directory: &Path) -> PathBuf {
     let version = env!("CARGO_PKG_VERSION");
     let package = format!(
         "[workspace]\n[package]\nname = \"roce-library\"\nedition = \"2024\"\n[lib]\npath = \"lib.rs\"\n\
-         [dependencies]\nroce-abi = \"={version}\"\n[profile.release]\nlto = \"fat\"\ncodegen-units = 1\n"
+         [dependencies]\nroce-abi = \"={version}\"\nroce-preload = \"={version}\"\n[profile.release]\nlto = \"fat\"\ncodegen-units = 1\n"
     );
     fs::create_dir_all(directory).unwrap();
     fs::write(directory.join("lib.rs"), "").unwrap();

@@ -19,7 +19,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let directory = match &args.directory {
         Some(directory) => {
             let problem = |error| format!("cannot copy to {}: {error}", directory.display());
-            library::copy(&library::contents()?, directory).map_err(problem)?;
+            let sockets = library::sockets_contents()?;
+            library::copy(&library::contents()?, sockets.as_deref(), directory).map_err(problem)?;
             std::path::absolute(directory)?
         }
         None => library::directory(&library::find(None)?, &BTreeSet::new())?,

@@ -19,7 +19,9 @@ pub(crate) struct Built {
     /// Without what only debuggers need.
     pub(crate) tool: Vec<u8>,
     pub(crate) library: Vec<u8>,
-    /// The oldest glibc that has all that the two need.
+    /// The library that has TCP go over rsockets.
+    pub(crate) sockets: Vec<u8>,
+    /// The oldest glibc that has all that they need.
     pub(crate) glibc: (u32, u32),
 }
 
@@ -51,15 +53,22 @@ impl Built {
             "json-render-diagnostics",
         ]);
         let (tool, out) = built(&run(command)?)?;
-        let carried = fs::read_to_string(out.join("carried.rs"))?;
-        let library = carried
-            .strip_prefix("Some(include_bytes!(\"")
-            .and_then(|rest| rest.strip_suffix("\"))"))
-            .ok_or("the tool carries no library; unset ROCE_ABI_LIBRARY")?;
-        let (tool, library) = (stripped(&tool, target)?, stripped(Path::new(library), target)?);
-        let glibc = glibc(&tool).max(glibc(&library));
-        Ok(Self { target: target.to_owned(), machine, tool, library, glibc })
+        let tool = stripped(&tool, target)?;
+        let library = stripped(&carried(&out, "carried.rs")?, target)?;
+        let sockets = stripped(&carried(&out, "carried_sockets.rs")?, target)?;
+        let glibc = glibc(&tool).max(glibc(&library)).max(glibc(&sockets));
+        Ok(Self { target: target.to_owned(), machine, tool, library, sockets, glibc })
     }
+}
+
+/// The path of a library that the tool includes, by what its build has written.
+fn carried(out: &Path, name: &str) -> Result<PathBuf, Failure> {
+    let text = fs::read_to_string(out.join(name))?;
+    let path = text
+        .strip_prefix("Some(include_bytes!(\"")
+        .and_then(|rest| rest.strip_suffix("\"))"))
+        .ok_or("the tool does not carry both libraries; unset ROCE_ABI_LIBRARY")?;
+    Ok(path.into())
 }
 
 pub(crate) fn cargo() -> std::ffi::OsString {

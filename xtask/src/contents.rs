@@ -34,6 +34,7 @@ pub(crate) enum Place {
 pub(crate) struct Contents {
     pub(crate) tool: Vec<u8>,
     library: Vec<u8>,
+    sockets: Vec<u8>,
     machine: &'static str,
     /// Names and texts of completions, and of pages of man.
     completions: Vec<(String, Vec<u8>)>,
@@ -58,6 +59,7 @@ impl Contents {
         Ok(Self {
             tool: built.tool.clone(),
             library: built.library.clone(),
+            sockets: built.sockets.clone(),
             machine: built.machine,
             completions: files(&pages.join("completions"))?,
             manual: files(&pages.join("man"))?,
@@ -95,6 +97,7 @@ impl Contents {
                 entries.push(link(format!("{library}.links/{name}"), format!("/{library}")));
             }
             entries.push(program(&library, &self.library));
+            entries.push(program(&format!("{libraries}/librspreload.so"), &self.sockets));
         }
         for (name, text) in &self.completions {
             let directory = match (place, name.as_str()) {

@@ -1,4 +1,4 @@
-//! The library inside the tool, and where it is unpacked: dynamic linkers load files.
+//! The libraries inside the tool, and where they are unpacked: dynamic linkers load files.
 
 use std::{
     fs::{self, DirBuilder},
@@ -11,14 +11,19 @@ use rustix::fs::{StatVfsMountFlags, statvfs};
 
 use super::{
     cache,
-    links::{self, NAME},
+    links::{self, NAME, SOCKETS},
     trust::{self, Unfit},
 };
 
 /// The shared object, if the tool was built with one (build.rs).
 pub(super) const CARRIED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/carried.rs"));
 
-/// The path of the library in the user's cache, by version and contents. It is written once.
+/// The one that has TCP go over rsockets, likewise.
+pub(super) const CARRIED_SOCKETS: Option<&[u8]> =
+    include!(concat!(env!("OUT_DIR"), "/carried_sockets.rs"));
+
+/// The path of the library in the user's cache, by version and contents, and beside it that for
+/// sockets. They are written once.
 ///
 /// # Errors
 /// One line that says what to do; none if the tool carries no library.
@@ -26,12 +31,19 @@ pub(super) fn unpacked() -> Option<Result<PathBuf, String>> {
     let library = CARRIED?;
     let mut hasher = DefaultHasher::new();
     library.hash(&mut hasher);
+    CARRIED_SOCKETS.hash(&mut hasher);
     let name = format!("{}-{:016x}", env!("CARGO_PKG_VERSION"), hasher.finish());
-    let unpacked = cache::first(|place| unpack(library, &place.join(&name)));
+    let unpacked = cache::first(|place| {
+        let directory = place.join(&name);
+        if let Some(carried) = CARRIED_SOCKETS {
+            unpack(carried, &directory, SOCKETS)?;
+        }
+        unpack(library, &directory, NAME)
+    });
     Some(unpacked.map_err(|problem| format!("cannot unpack the library: {problem}")))
 }
 
-fn unpack(library: &[u8], directory: &Path) -> Result<PathBuf, Unfit> {
+fn unpack(library: &[u8], directory: &Path, name: &str) -> Result<PathBuf, Unfit> {
     match DirBuilder::new().mode(0o755).create(directory) {
         Err(error) if fs::symlink_metadata(directory).is_err() => {
             return Err(Unfit::system(directory)(error));
@@ -40,7 +52,7 @@ fn unpack(library: &[u8], directory: &Path) -> Result<PathBuf, Unfit> {
     }
     trust::check(directory)?;
     executable(directory)?;
-    let path = directory.join(NAME);
+    let path = directory.join(name);
     // what has been cut short or changed is written again
     if !fs::read(&path).is_ok_and(|found| found == library) {
         links::write(&path, library).map_err(Unfit::system(&path))?;
@@ -74,7 +86,7 @@ mod tests {
     fn it_is_written_once_and_again_when_it_is_damaged() {
         let scratch = own();
         let directory = fs::canonicalize(scratch.path()).unwrap().join("lib");
-        let unpacked = || unpack(b"a library", &directory).ok().unwrap();
+        let unpacked = || unpack(b"a library", &directory, NAME).ok().unwrap();
         let inode = |path: &Path| fs::metadata(path).unwrap().ino();
         let path = unpacked();
         assert_eq!(
@@ -92,9 +104,9 @@ mod tests {
     fn nothing_is_unpacked_where_others_can_write() {
         let scratch = own();
         let directory = fs::canonicalize(scratch.path()).unwrap().join("lib");
-        unpack(b"a library", &directory).ok().unwrap();
+        unpack(b"a library", &directory, NAME).ok().unwrap();
         fs::set_permissions(&directory, PermissionsExt::from_mode(0o777)).unwrap();
-        let refused = unpack(b"another", &directory).err().unwrap();
+        let refused = unpack(b"another", &directory, NAME).err().unwrap();
         assert!(matches!(refused, Unfit::Open(place) if place == directory));
         assert_eq!(fs::read(directory.join(NAME)).unwrap(), b"a library");
     }

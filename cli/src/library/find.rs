@@ -10,7 +10,12 @@ use std::{
 
 use roce::environment;
 
-use super::{carried, links::NAME, machine::Machine, trust};
+use super::{
+    carried,
+    links::{NAME, SOCKETS},
+    machine::Machine,
+    trust,
+};
 
 /// The library: the one that is named, or `ROCE_LIBRARY`, or one beside this program or where a
 /// package has it, or the one inside this program, unpacked.
@@ -30,6 +35,14 @@ pub(crate) fn contents() -> Result<Cow<'static, [u8]>, String> {
         }
         None => carried::CARRIED.map(Cow::Borrowed).ok_or_else(none),
     }
+}
+
+/// What is in the library beside that one that has TCP go over rsockets, if there is one.
+pub(crate) fn sockets_contents() -> Result<Option<Cow<'static, [u8]>>, String> {
+    Ok(match file(None)? {
+        Some(path) => fs::read(path.with_file_name(SOCKETS)).ok().map(Cow::Owned),
+        None => carried::CARRIED_SOCKETS.map(Cow::Borrowed),
+    })
 }
 
 /// The library that is a file.

@@ -18,6 +18,8 @@ use super::{
 };
 
 pub(super) const NAME: &str = "libroce_abi.so";
+/// The library that has TCP go over rsockets, beside that one.
+pub(super) const SOCKETS: &str = "librspreload.so";
 /// Programs are linked with the first two, or load any of the four by name. All lead to one file,
 /// which the dynamic linker then loads once.
 const LINKS: [&str; 4] = ["libibverbs.so.1", "librdmacm.so.1", "libibverbs.so", "librdmacm.so"];
@@ -48,9 +50,10 @@ pub(crate) fn directory(library: &Path, also: &BTreeSet<String>) -> Result<PathB
     Ok(directory)
 }
 
-/// Writes the library into a directory of any kind, with its names beside it.
-pub(crate) fn copy(library: &[u8], directory: &Path) -> io::Result<()> {
+/// Writes the library into a directory of any kind, with its names beside it, and that for sockets.
+pub(crate) fn copy(library: &[u8], sockets: Option<&[u8]>, directory: &Path) -> io::Result<()> {
     fs::create_dir_all(directory)?;
+    sockets.map_or(Ok(()), |sockets| write(&directory.join(SOCKETS), sockets))?;
     write(&directory.join(NAME), library)?;
     LINKS.into_iter().try_for_each(|name| link(&directory.join(name), Path::new(NAME)))
 }

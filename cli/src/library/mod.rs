@@ -9,7 +9,7 @@ mod machine;
 mod sockets;
 mod trust;
 
-pub(crate) use find::{contents, find};
+pub(crate) use find::{contents, find, sockets_contents};
 pub(crate) use links::{copy, directory};
 pub(crate) use machine::Machine;
 pub(crate) use sockets::sockets;

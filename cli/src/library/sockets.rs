@@ -5,13 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::find::check;
-
-const NAME: &str = "librspreload.so";
+use super::{find::check, links::SOCKETS};
 
 /// The one beside the library that takes the place of libibverbs and librdmacm.
 pub(crate) fn sockets(library: &Path) -> Result<PathBuf, String> {
-    let path = library.with_file_name(NAME);
+    let path = library.with_file_name(SOCKETS);
     let found = check(&path).map_err(|problem| {
         format!(
             "--sockets: {} {problem}; `cargo build --release -p roce-preload` makes it, and \

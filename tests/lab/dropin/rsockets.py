@@ -92,7 +92,7 @@ def rcopy(place):
 
 def preloaded(place):
     """Programs that use TCP."""
-    # The library that the tool carries has none for sockets beside it.
+    # Those under test, not those that the tool may carry.
     run = ("--sockets", "--library", "{ours}/libroce_abi.so")
     received = r".*MBytes .*receiver"
     # That of the rsocket: TCP would say what fits a packet of 4200 or 65536 bytes.

@@ -166,11 +166,7 @@ fn rsockets() {
 
 #[test]
 fn datagrams() {
-    for variables in [
-        &[][..],
-        &[("ROCE_SOCKETS_ONLY", "1")],
-        &[("ROCE_FAULT", "drop 2%")],
-    ] {
+    for variables in [&[][..], &[("ROCE_SOCKETS_ONLY", "1")], &[("ROCE_FAULT", "drop 2%")]] {
         if !run_compiled("datagrams", variables) {
             println!("no C compiler is installed: nothing was run");
         }
