@@ -65,7 +65,7 @@ pub(crate) struct Args {
     #[arg(long)]
     sysfs: bool,
     /// Have TCP go over rsockets, the byte streams of librdmacm, where the other side does the same;
-    /// what it speaks plain TCP with stays TCP. That needs librspreload.so beside the library
+    /// what it speaks plain TCP with stays TCP. That loads librspreload.so, beside the library
     #[arg(long)]
     sockets: bool,
     /// The library to put in the place of libibverbs and librdmacm. By default ROCE_LIBRARY, or
