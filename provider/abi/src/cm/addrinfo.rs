@@ -43,8 +43,11 @@ unsafe fn copy(address: *const sockaddr, length: socklen_t) -> *mut sockaddr {
 }
 
 /// Members that all results of one call share.
-fn result(hints: &rdma_addrinfo, family: c_int) -> rdma_addrinfo {
-    let (ai_port_space, ai_qp_type) = service(hints.ai_port_space, hints.ai_qp_type);
+fn result(
+    hints: &rdma_addrinfo,
+    (ai_port_space, ai_qp_type): (c_int, c_int),
+    family: c_int,
+) -> rdma_addrinfo {
     rdma_addrinfo {
         ai_flags: hints.ai_flags,
         ai_family: family,
@@ -141,7 +144,8 @@ unsafe extern "C" fn rdma_getaddrinfo(
     let mut end = &raw mut first;
     if node.is_null() && port.is_null() {
         // nothing to look up: the hints are completed
-        let mut info = result(hints, hints.ai_family);
+        let service = service(hints.ai_port_space, hints.ai_qp_type);
+        let mut info = result(hints, service, hints.ai_family);
         set_src(&mut info, hints.ai_src_addr, hints.ai_src_len);
         set_dst(&mut info, hints.ai_dst_addr, hints.ai_dst_len);
         append(&mut end, info);
@@ -152,15 +156,23 @@ unsafe extern "C" fn rdma_getaddrinfo(
         wanted.ai_flags |=
             if hints.ai_flags & RAI_NUMERICHOST != 0 { libc::AI_NUMERICHOST } else { 0 };
         wanted.ai_family = hints.ai_family;
-        wanted.ai_socktype = libc::SOCK_STREAM; // each address once
+        let mut service = service(hints.ai_port_space, hints.ai_qp_type);
+        // each address once
+        wanted.ai_socktype = if service.1 == UD { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
         let mut found = ptr::null_mut();
-        let error = libc::getaddrinfo(node, port, &raw const wanted, &raw mut found);
+        let mut error = libc::getaddrinfo(node, port, &raw const wanted, &raw mut found);
+        if error == libc::EAI_SERVICE && (hints.ai_port_space, hints.ai_qp_type) == (0, 0) {
+            // one that has a name with datagrams only
+            service = (RDMA_PS_UDP, UD);
+            wanted.ai_socktype = libc::SOCK_DGRAM;
+            error = libc::getaddrinfo(node, port, &raw const wanted, &raw mut found);
+        }
         if error != 0 {
             return error;
         }
         let mut next = found;
         while let Some(one) = next.as_ref() {
-            let mut info = result(hints, one.ai_family);
+            let mut info = result(hints, service, one.ai_family);
             if passive {
                 set_src(&mut info, one.ai_addr, one.ai_addrlen);
             } else {
@@ -202,6 +214,8 @@ export!(rdma_getaddrinfo, rdma_freeaddrinfo);
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
     use crate::cm::address;
 
@@ -249,6 +263,22 @@ mod tests {
             assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (RDMA_PS_UDP, UD));
             rdma_freeaddrinfo(found);
         }
+        // a service of datagrams, whether it is said that they are wanted or not
+        let has_names = fs::read_to_string("/etc/services")
+            .is_ok_and(|names| names.contains("69/udp") && !names.contains("69/tcp"));
+        for qp_type in [0, UD].into_iter().filter(|_| has_names) {
+            let hints = rdma_addrinfo { ai_qp_type: qp_type, ..rdma_addrinfo::zeroed() };
+            assert_eq!(look(c"10.0.0.7".as_ptr(), c"tftp".as_ptr(), &hints, &mut found), 0);
+            // SAFETY: As above.
+            unsafe {
+                assert_eq!(address::read((*found).ai_dst_addr), Ok("10.0.0.7:69".parse().unwrap()));
+                assert_eq!(((*found).ai_port_space, (*found).ai_qp_type), (RDMA_PS_UDP, UD));
+                rdma_freeaddrinfo(found);
+            }
+        }
+        hints.ai_qp_type = RC;
+        let port = c"no-such-service".as_ptr();
+        assert_eq!(look(c"10.0.0.7".as_ptr(), port, &hints, &mut found), libc::EAI_SERVICE);
         let null = ptr::null();
         // SAFETY: Null is looked at first.
         assert_eq!(unsafe { rdma_getaddrinfo(null, null, ptr::null(), &raw mut found) }, -1);
