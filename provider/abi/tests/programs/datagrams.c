@@ -18,13 +18,16 @@
 
 enum { COUNT = 300 };
 
-/* An address of this program's, with a port that is free. */
+/* An address that most likely no other program has; both processes are told of it. */
+static uint32_t own_ip;
+
+/* That address, with a port that is free. */
 static struct sockaddr_in own(int fd) {
     struct sockaddr_in address = {.sin_family = AF_INET};
     socklen_t length = sizeof address;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 99);
+    address.sin_addr.s_addr = htonl(own_ip);
     EXPECT(rbind(fd, &address, sizeof address) == 0 && rgetsockname(fd, &address, &length) == 0);
-    EXPECT(length == sizeof address && address.sin_port != 0 && address.sin_addr.s_addr == htonl(INADDR_LOOPBACK + 99));
+    EXPECT(length == sizeof address && address.sin_port != 0 && address.sin_addr.s_addr == htonl(own_ip));
     return address;
 }
 
@@ -174,6 +177,8 @@ static void on_the_wire(void) {
     struct sockaddr_in at = own(fd), mine = {.sin_family = AF_INET}, from;
     socklen_t size = sizeof mine;
     mine.sin_addr.s_addr = htonl(INADDR_LOOPBACK + 98);
+    struct timeval time = {20, 0};
+    EXPECT(setsockopt(plain, SOL_SOCKET, SO_RCVTIMEO, &time, sizeof time) == 0);
     EXPECT(bind(plain, (void *)&mine, sizeof mine) == 0 && getsockname(plain, (void *)&mine, &size) == 0);
     unsigned char message[20] = {0x55, 0x55, 0x55, 0x55, 4, 0, 16, 0, 0x12, 0x34, 0x56, 0}, got[100];
     memcpy(message + 12, &at.sin_addr, 4), memcpy(message + 16, "data", 4);
@@ -188,6 +193,7 @@ static void on_the_wire(void) {
 }
 
 int main(void) {
+    own_ip = INADDR_LOOPBACK + 149 + getpid() % 100;
     errors();
     on_the_wire();
     int pipes[2], status, fd = rsocket(AF_INET, SOCK_DGRAM, 0);
