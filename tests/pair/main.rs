@@ -16,6 +16,7 @@ mod congestion;
 mod cq;
 mod duplicates;
 mod errors;
+mod explain;
 mod fairness;
 mod faults;
 mod flows;
