@@ -265,7 +265,7 @@ fn calls_that_are_refused() {
         ]
     );
     assert_says(&found[0].reason.advice, &["move it to RESET first"]);
-    assert_says(&found[1].reason.advice, &["RESET", "RTS"]);
+    assert_says(&found[1].reason.advice, &["to INIT before receives", "to RTS before sends"]);
 }
 
 #[test]

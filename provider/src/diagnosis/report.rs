@@ -89,10 +89,23 @@ impl Report<'_> {
         format!("{object}\n")
     }
 
-    /// What happened before, and how long.
-    fn latest(&self) -> impl Iterator<Item = (String, String)> {
-        let now = self.finding.at;
-        self.finding.latest.iter().map(move |record| (ago(now, record.at), record.what.to_string()))
+    /// What happened before, and how long; what is the same several times in a row is one line.
+    fn latest(&self) -> Vec<(String, String)> {
+        let mut lines: Vec<(Instant, String, u32)> = Vec::new();
+        for record in &self.finding.latest {
+            let what = record.what.to_string();
+            match lines.last_mut() {
+                Some((at, before, number)) if *before == what => {
+                    (*at, *number) = (record.at, *number + 1)
+                }
+                _ => lines.push((record.at, what, 1)),
+            }
+        }
+        let line = |(at, what, number)| match number {
+            1 => (ago(self.finding.at, at), what),
+            _ => (ago(self.finding.at, at), format!("{what} ({number} times)")),
+        };
+        lines.into_iter().map(line).collect()
     }
 }
 
@@ -132,6 +145,7 @@ mod tests {
             latest: vec![
                 call(Instant::ZERO, Call::CreateQp(QpType::Rc)),
                 call(at, Call::Modify(State::Init)),
+                call(at, Call::Modify(State::Init)),
             ],
         }
     }
@@ -156,7 +170,7 @@ mod tests {
         );
         assert!(lines[4].starts_with("  look: dest_qp_num"), "{text}");
         assert_eq!(lines[6], "          -5.0ms  create_qp RC");
-        assert_eq!(lines[7], "               0  modify_qp to INIT");
+        assert_eq!(lines[7], "               0  modify_qp to INIT (2 times)");
         assert_eq!(lines[8], "  (3 failures before this one are not shown)");
         let colored = report(&finding).text(true);
         assert!(colored.contains("\x1b[1;31m") && !text.contains('\x1b'));

@@ -1,6 +1,13 @@
 //! Programs with one mistake each, and what `ROCE_EXPLAIN` says of it; without the mistake, nothing.
 
-use crate::output_of;
+use std::{
+    env,
+    net::TcpListener,
+    os::unix::fs::symlink,
+    process::{Command, Stdio},
+};
+
+use crate::{LIMIT, common::Directory, output_of, watchdog};
 
 /// The mistake, the causes that are named, in their order, and what the advice, the rule or the peer's
 /// part of the last of them has to say.
@@ -63,6 +70,50 @@ fn each_mistake_is_explained_and_its_repair_is_not() {
         let repaired = explained(mistake, &[("ROCE_EXPLAIN", "json"), ("REPAIRED", "1")]);
         assert_eq!(repaired.as_deref(), Some(""), "{mistake}, repaired");
         assert_eq!(explained(mistake, &[]).as_deref(), Some(""), "{mistake}, not asked for");
+    }
+}
+
+/// A stock program that is started without the option that RoCE needs.
+#[test]
+fn a_stock_program_without_a_gid_is_told_so() {
+    let (directory, free) = (Directory::new(), TcpListener::bind("127.0.0.1:0").unwrap());
+    let port = free.local_addr().unwrap().port().to_string();
+    drop(free);
+    let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+    symlink(library, directory.file("libibverbs.so.1")).unwrap();
+    let start = |arguments: &[&str]| {
+        let mut program = Command::new("ibv_rc_pingpong");
+        program
+            .args(["-d", "roce_lo", "-p", &port])
+            .args(arguments)
+            .env("LD_LIBRARY_PATH", directory.file(""))
+            .env("XDG_RUNTIME_DIR", directory.file(""))
+            .env("ROCE_EXPLAIN", "1")
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+    };
+    watchdog::start(String::new);
+    let Ok(server) = start(&[]) else {
+        println!("ibv_rc_pingpong is not installed: nothing was run");
+        return;
+    };
+    // the server listens when a connection is taken; what it gets is no address, so both end
+    let client = loop {
+        let client = watchdog::programs::wait_with_output(start(&["127.0.0.1"]).unwrap(), LIMIT);
+        if !String::from_utf8_lossy(&client.stderr).contains("Couldn't connect to") {
+            break client;
+        }
+    };
+    let server = watchdog::programs::wait_with_output(server, LIMIT);
+    assert!(!server.status.success() && !client.status.success());
+    let text = String::from_utf8_lossy(&server.stderr);
+    for part in [
+        ": ibv_modify_qp: EINVAL\n  why:  RoCE needs a GID: ah_attr.is_global is 0\n",
+        "ibv_rc_pingpong -g 0",
+        "post_recv 1: 4096 B (16 times)",
+    ] {
+        assert!(text.contains(part), "{part:?} is not in\n{text}");
     }
 }
 
