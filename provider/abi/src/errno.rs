@@ -289,3 +289,150 @@ impl From<SrqError> for Errno {
         Self::told(libc::EINVAL)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use roce_provider::{
+        AttachError, RegionError,
+        transport::{
+            adapter::{AcceptError, McastError, ObjectKind, ObjectMismatch, ObjectSize},
+            addr::{Gid, Mtu},
+            cm::ConnError,
+            qp::{Attribute, CountError, QpType, State},
+        },
+    };
+
+    use super::*;
+
+    /// The explanation names the number that the call gives.
+    #[track_caller]
+    fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
+        let numbers = [
+            ("EINVAL", libc::EINVAL),
+            ("ENOMEM", libc::ENOMEM),
+            ("EBUSY", libc::EBUSY),
+            ("EFAULT", libc::EFAULT),
+            ("EADDRINUSE", libc::EADDRINUSE),
+            ("EADDRNOTAVAIL", libc::EADDRNOTAVAIL),
+            ("EAFNOSUPPORT", libc::EAFNOSUPPORT),
+            ("EHOSTUNREACH", libc::EHOSTUNREACH),
+            ("ENODEV", libc::ENODEV),
+            ("EOPNOTSUPP", libc::EOPNOTSUPP),
+        ];
+        for error in errors {
+            let reason = error.explain();
+            let name = reason.errno.unwrap_or_else(|| panic!("{reason:?}"));
+            let (_, number) = numbers.iter().find(|(known, _)| *known == name).expect(name);
+            assert_eq!(error.into().number(), *number, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn explanations_name_the_number_that_the_call_gives() {
+        let (qp_type, from, to) = (QpType::Rc, State::Reset, State::Rts);
+        let what = ObjectSize::MaxSendSge;
+        assert_same([
+            ObjectError::TooMany { what: ObjectKind::QueuePair, limit: 1 },
+            ObjectError::Size { what, least: 1, limit: 2 },
+            ObjectError::Held(1),
+            ObjectError::Overrun,
+            ObjectError::GidIndex(1),
+            ObjectError::Unknown,
+            ObjectError::Mismatch(ObjectMismatch::XrcSrq),
+            ObjectError::InUse,
+        ]);
+        let attribute = Attribute::Timeout;
+        assert_same([
+            ModifyError::UnknownQp,
+            ModifyError::IllegalTransition { qp_type, from, to },
+            ModifyError::StillDraining,
+            ModifyError::WrongService(qp_type),
+            ModifyError::CqOverrun,
+            ModifyError::PKeyIndex(1),
+            ModifyError::NotTaken { attribute, qp_type, from, to },
+            ModifyError::NotSupported(Attribute::AltPath),
+            ModifyError::OtherState(State::Err),
+            ModifyError::MulticastPeer(Gid::default()),
+            ModifyError::GidIndex(1),
+            ModifyError::PathMtu { asked: Mtu::B4096, port: Mtu::B1024 },
+            ModifyError::Range { attribute, limit: 31 },
+        ]);
+        assert_same([
+            PostError::UnknownQp,
+            PostError::State(State::Reset),
+            PostError::UnknownSrq,
+            PostError::SharedQueue,
+            PostError::NoSuchQueue(qp_type),
+            PostError::RemoteSrq,
+            PostError::QueueFull,
+            PostError::TooManySges { limit: 1 },
+            PostError::InlineTooLong { limit: 1 },
+            PostError::InlineRead,
+            PostError::NoBytes,
+            PostError::TooLong,
+            PostError::WrongOperation(qp_type),
+        ]);
+        let registering = [
+            RegisterError::UnknownPd,
+            RegisterError::RemoteWithoutLocalWrite,
+            RegisterError::NotPersistent,
+            RegisterError::AddressOverflow,
+            RegisterError::TooMany(1),
+            RegisterError::Deregistered,
+            RegisterError::InUse,
+        ];
+        assert_same(registering);
+        assert_same(registering.map(RegionError::Register));
+        let unreachable = Unreachable { address: 1, write: true };
+        assert_same([unreachable]);
+        assert_same([RegionError::Unreachable(unreachable)]);
+        assert_same([
+            SrqError::UnknownSrq,
+            SrqError::Size(1),
+            SrqError::Posted(1),
+            SrqError::Limit(1),
+        ]);
+        let groups = [
+            McastError::UnknownQp,
+            McastError::WrongService(qp_type),
+            McastError::NotMulticast(Gid::default()),
+            McastError::TooManyGroups { limit: 1 },
+            McastError::TooManyMembers { limit: 1 },
+            McastError::NotAttached(Gid::default()),
+        ];
+        assert_same(groups);
+        assert_same(groups.map(AttachError::Adapter));
+        let connecting = [
+            ConnError::Unknown,
+            ConnError::InUse,
+            ConnError::PrivateData(1),
+            ConnError::TooMany(1),
+            ConnError::OwnId,
+            ConnError::NoRoute,
+        ];
+        assert_same(connecting.map(CmError::from));
+        assert_same(connecting.map(|error| CmError::from(AcceptError::Connection(error))));
+        assert_same([
+            CmError::NoDevice,
+            CmError::NoQueuePair,
+            CmError::HasQueuePair,
+            CmError::PortInUse(1),
+            CmError::PortOverlap(1),
+            CmError::NoPort,
+            CmError::WrongService(qp_type),
+            CmError::NoListenDevice(String::new()),
+        ]);
+        assert_eq!(CountError::Counted.explain().errno, Some("EBUSY"));
+    }
+
+    #[test]
+    fn what_goes_on_is_no_failure() {
+        for number in NO_FAILURES {
+            let error = Errno::from(std::io::Error::from_raw_os_error(number));
+            assert_eq!((error.number(), Errno::told(number) == error), (number, true));
+        }
+        for (number, name) in NAMES {
+            assert_eq!(of_system(number).errno, Some(name));
+        }
+    }
+}
