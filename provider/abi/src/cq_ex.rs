@@ -117,7 +117,10 @@ unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
 unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
     let object = object(cq);
     let Some(wc) = object.cq.poll_one() else {
-        return if object.cq.has_overrun() { libc::EOVERFLOW } else { libc::ENOENT };
+        return match object.cq.has_overrun() {
+            true => errno::status("ibv_start_poll", Err(Errno::of(Rule::CqOverrun))),
+            false => libc::ENOENT,
+        };
     };
     ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
     (*object.batch.state()).wc = wc;
@@ -126,7 +129,7 @@ unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
-        return libc::EINVAL;
+        return errno::status("ibv_start_poll", Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
     batch.begin();

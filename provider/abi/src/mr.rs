@@ -278,7 +278,7 @@ unsafe extern "C" fn ibv_rereg_mr(
         || unknown != 0
         || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
     {
-        errno::set(libc::EINVAL);
+        errno::status("ibv_rereg_mr", Err(Errno::of(Rule::Rereg)));
         return IBV_REREG_MR_ERR_INPUT;
     }
     if errno::status("ibv_rereg_mr", reregister(mr, flags, pd, address, length, access)) == 0 {

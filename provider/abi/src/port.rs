@@ -309,16 +309,19 @@ unsafe extern "C" fn _ibv_query_gid_table(
     room: usize,
 ) -> isize {
     let _call = Call::begin();
-    let ctx = match Ctx::get(context) {
-        Ok(_) if room < size_of::<ibv_gid_entry>() => return -(libc::EINVAL as isize),
-        Ok(_) if flags != 0 => return -(libc::EOPNOTSUPP as isize),
-        Ok(ctx) => ctx,
-        Err(error) => return -(error.number() as isize),
+    let read = |ctx: &Ctx| {
+        let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
+        match () {
+            () if room < size_of::<ibv_gid_entry>() => Err(Errno::of(Rule::StructureSize)),
+            () if flags != 0 => Err(Errno::of(Rule::EntryFlags)),
+            () if entries.len() > max => Err(Errno::of(Rule::EntriesRoom)),
+            () => Ok(entries),
+        }
     };
-    let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
-    if entries.len() > max {
-        return -(libc::EINVAL as isize);
-    }
+    let entries = match Ctx::get(context).and_then(read) {
+        Ok(entries) => entries,
+        Err(error) => return -(errno::status("ibv_query_gid_table", Err(error)) as isize),
+    };
     for (index, entry) in entries.iter().enumerate() {
         copy_sized(entry, to.byte_add(index * room), room);
     }

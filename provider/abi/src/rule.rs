@@ -95,6 +95,15 @@ rules! {
     Members EINVAL "members"
         "the members that comp_mask names do not go together, or some are missing"
         "the call's manual page says which are required; zero the structure first";
+    EntriesRoom EINVAL "no_room"
+        "there is no room for all entries"
+        "max_entries of ibv_query_gid_table: gid_tbl_len of all ports (ibv_query_port)";
+    UnknownPollMask EINVAL "unknown_mask"
+        "comp_mask of ibv_poll_cq_attr has bits that are not known here"
+        "set comp_mask to 0";
+    Rereg EINVAL "members"
+        "flags is 0 or has unknown bits, or the new memory is null or empty"
+        "IBV_REREG_MR_CHANGE_TRANSLATION with addr and length, _CHANGE_PD with pd, _CHANGE_ACCESS";
     EntryFlags EOPNOTSUPP "flags"
         "flags has bits that are not known here"
         "set flags to 0";

@@ -215,10 +215,7 @@ unsafe extern "C" fn ibv_read_sysfs_file(
             }
             bytes.len() as c_int
         }
-        Err(error) => {
-            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
-            -1
-        }
+        Err(error) => errno::minus_one("ibv_read_sysfs_file", Err(error.into())),
     }
 }
 

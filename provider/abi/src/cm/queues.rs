@@ -29,9 +29,9 @@ use crate::{
     xrc,
 };
 
-/// Error that a call which returned null has left in `errno`.
+/// Error that a call which returned null has left in `errno`, and explained.
 fn last_errno() -> Errno {
-    std::io::Error::last_os_error().into()
+    Errno::told(Errno::last().number())
 }
 
 fn check<T>(pointer: *mut T) -> Result<*mut T> {
