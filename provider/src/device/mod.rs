@@ -4,6 +4,7 @@ mod about_peer;
 mod contexts;
 mod error;
 mod fabric;
+mod failure_events;
 mod open;
 mod options;
 mod reasons;

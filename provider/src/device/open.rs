@@ -12,7 +12,7 @@ use roce_transport::{
 };
 use tracing::debug;
 
-use super::{OpenError, OpenOptions, about_peer, contexts};
+use super::{OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents};
 use crate::{
     diagnosis::{self, Diagnosis},
     engine::{CounterSink, Engine, EngineParts, Sinks},
@@ -110,6 +110,7 @@ pub(super) fn open_link(
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
+    sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
     let engine = Engine::start(
         EngineParts {
             name: name.clone(),

@@ -22,7 +22,8 @@ use std::{
 };
 
 use roce_transport::{
-    explain::{Finding, Histories, Reason},
+    event::Event,
+    explain::{Explain, Finding, Histories, Reason},
     ids::Qpn,
     trace::{Record, Sink, Trace},
 };
@@ -73,13 +74,24 @@ pub(crate) struct Diagnosis {
 }
 
 /// Failures that were found, and what is needed to find them.
-#[derive(Default)]
 struct Found {
+    /// Process that found them: a forked child tells nothing of its parent's.
+    process: u32,
     state: Mutex<State>,
     /// True if there are some.
     any: AtomicBool,
     /// How they are told at the end of the process.
     teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
+}
+
+/// Receiver of events that report failures of a device; called under the engine's lock.
+pub(crate) struct FoundEvents(Arc<Found>);
+
+impl FoundEvents {
+    pub(crate) fn add(&self, event: Event) {
+        let finding = Finding::of_call(clock::now(), event.to_string(), event.explain());
+        self.0.add(&mut self.0.state.lock(), finding);
+    }
 }
 
 #[derive(Default)]
@@ -108,6 +120,15 @@ impl Sink for Finder {
 }
 
 impl Found {
+    fn new() -> Self {
+        Self {
+            process: std::process::id(),
+            state: Mutex::default(),
+            any: AtomicBool::new(false),
+            teller: Mutex::new(None),
+        }
+    }
+
     fn add(&self, state: &mut State, finding: Finding) {
         if state.waiting.len() < WAITING {
             state.waiting.push_back(finding);
@@ -134,7 +155,7 @@ impl Diagnosis {
         about_peer: AboutPeer,
         trace: &mut Trace,
     ) -> Self {
-        let found = Arc::<Found>::default();
+        let found = Arc::new(Found::new());
         trace.sink = Some(Box::new(Finder { found: found.clone(), other: trace.sink.take() }));
         *found.teller.lock() = Some((format, device.to_owned(), about_peer));
         let _call = Call::begin();
@@ -143,6 +164,11 @@ impl Diagnosis {
         devices.retain(|found| found.strong_count() > 0);
         devices.push(Arc::downgrade(&found));
         Self { format, device: device.to_owned(), found, about_peer }
+    }
+
+    /// Receiver of the device's events.
+    pub(crate) fn events(&self) -> FoundEvents {
+        FoundEvents(self.found.clone())
     }
 
     /// Tells what has been found. Called without any lock that others wait for; costs a load while
@@ -179,6 +205,9 @@ fn tell(
     about_peer: AboutPeer,
     link_error: &dyn Fn() -> Option<String>,
 ) {
+    if found.process != std::process::id() {
+        return;
+    }
     let _call = Call::begin(); // neither a fork nor a cancellation while this thread has locks
     TELLING.fetch_add(1, Ordering::SeqCst);
     while let Some(finding) = found.next() {
