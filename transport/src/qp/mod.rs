@@ -282,8 +282,8 @@ impl Qp {
         self.requester.deadline().into_iter().chain(self.rate.deadline()).min()
     }
 
-    /// Bytes that its READs have asked for and that are not here yet, and whether a READ waits for
-    /// [room](Env::read_room).
+    /// Bytes of the shared budget that its READs have asked for and that are not here yet, and
+    /// whether a READ waits for [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
