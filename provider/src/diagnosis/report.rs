@@ -96,7 +96,7 @@ impl Report<'_> {
             let what = record.what.to_string();
             match lines.last_mut() {
                 Some((at, before, number)) if *before == what => {
-                    (*at, *number) = (record.at, *number + 1)
+                    (*at, *number) = (record.at, *number + 1);
                 }
                 _ => lines.push((record.at, what, 1)),
             }
