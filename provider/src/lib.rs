@@ -21,6 +21,7 @@ mod clock;
 pub mod cm;
 mod counters;
 mod device;
+mod diagnosis;
 mod engine;
 pub mod environment;
 pub mod explain;
@@ -45,6 +46,9 @@ mod verbs;
 
 pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
+pub use diagnosis::ExplainFormat;
+#[doc(hidden)] // for the C interface
+pub use diagnosis::explain_call;
 pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;

@@ -17,6 +17,7 @@ mod congestion;
 mod cq;
 mod duplicates;
 mod errors;
+mod explain;
 mod fairness;
 mod faults;
 mod flows;

@@ -31,6 +31,7 @@ const TRANSPORT: Crate = Crate {
         &["qp"],
         &["share"],
         &["adapter", "trace"], // which the adapter fills, and which names its errors
+        &["explain"],
     ],
 };
 
@@ -50,7 +51,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
-        &["region", "fabric", "explain"],
+        &["region", "fabric", "explain", "diagnosis"],
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],
@@ -66,6 +67,7 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
+        &["rule"],
         &["errno", "export", "sync", "message", "list", "second", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],

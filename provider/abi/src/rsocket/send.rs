@@ -11,6 +11,7 @@ use super::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// Sends what lies in the pieces: all of it, unless the socket does not wait, or something fails
@@ -19,7 +20,7 @@ use crate::{
 /// A cancellation point, as the calls below.
 unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) -> Result<isize> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::SocketOption));
     }
     let (mut cursor, bytes) = Cursor::new(pieces, count)?;
     let mut sent = 0;
@@ -28,7 +29,7 @@ unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) 
         let done = entry.socket.send(bytes - sent, &mut |to| next.read(to))?;
         cursor.skip(done);
         sent += done;
-        if sent == bytes { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
+        if sent == bytes { Ok(()) } else { Err(Errno::told(libc::EAGAIN)) }
     });
     match result {
         Err(error) if sent == 0 => Err(error),
@@ -36,9 +37,15 @@ unsafe fn send(number: c_int, pieces: *const iovec, count: usize, flags: c_int) 
     }
 }
 
-unsafe fn send_one(number: c_int, at: *const c_void, length: usize, flags: c_int) -> isize {
+unsafe fn send_one(
+    call: &str,
+    number: c_int,
+    at: *const c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    errno::value(send(number, &raw const piece, 1, flags))
+    errno::value(call, send(number, &raw const piece, 1, flags))
 }
 
 unsafe extern "C-unwind" fn rsend(
@@ -47,7 +54,7 @@ unsafe extern "C-unwind" fn rsend(
     length: usize,
     flags: c_int,
 ) -> isize {
-    send_one(number, at, length, flags)
+    send_one("rsend", number, at, length, flags)
 }
 
 /// A stream goes to its peer, whatever the address says.
@@ -59,28 +66,28 @@ unsafe extern "C-unwind" fn rsendto(
     _to: *const sockaddr,
     _size: socklen_t,
 ) -> isize {
-    send_one(number, at, length, flags)
+    send_one("rsendto", number, at, length, flags)
 }
 
 /// Without control data, which streams have none of.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
     if message.is_null() {
-        return errno::value(Err(Errno(libc::EFAULT)));
+        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketPointer)));
     }
     if (*message).msg_controllen > 0 {
-        return errno::value(Err(Errno::NOTSUPP));
+        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketOption)));
     }
-    errno::value(send(number, (*message).msg_iov, (*message).msg_iovlen, flags))
+    errno::value("rsendmsg", send(number, (*message).msg_iov, (*message).msg_iovlen, flags))
 }
 
 unsafe extern "C-unwind" fn rwrite(number: c_int, at: *const c_void, length: usize) -> isize {
-    send_one(number, at, length, 0)
+    send_one("rwrite", number, at, length, 0)
 }
 
 unsafe extern "C-unwind" fn rwritev(number: c_int, pieces: *const iovec, count: c_int) -> isize {
     match Cursor::number(count) {
-        Ok(count) => errno::value(send(number, pieces, count, 0)),
-        Err(error) => errno::value(Err(error)),
+        Ok(count) => errno::value("rwritev", send(number, pieces, count, 0)),
+        Err(error) => errno::value("rwritev", Err(error)),
     }
 }
 

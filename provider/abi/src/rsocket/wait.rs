@@ -17,7 +17,7 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-const AGAIN: Errno = Errno(libc::EAGAIN);
+const AGAIN: Errno = Errno::told(libc::EAGAIN);
 
 /// Whether a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ pub(super) fn until<R: Copy>(
             let _call = Call::begin();
             let entry = table::find(number)?;
             match attempt(&entry) {
-                Err(AGAIN) => wait.next(&entry, patience)?,
+                Err(error) if error == AGAIN => wait.next(&entry, patience)?,
                 other => return other,
             }
         };
