@@ -12,7 +12,6 @@ mod library;
 mod manual;
 mod mckey;
 mod output;
-mod packet_text;
 mod pingpong;
 mod rping;
 mod run;
