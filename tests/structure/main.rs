@@ -112,6 +112,7 @@ const CLI: Crate = Crate {
             "manual",
             "mckey",
             "pingpong",
+            "playground",
             "rping",
             "run",
             "ucmatose",
