@@ -18,8 +18,8 @@ use pages::Pages;
 /// packets that one can lose, hold, double or damage. The page needs no network, and sends nothing
 /// anywhere. It is served to this host alone, until Ctrl-C.
 ///
-/// The page is that of an installed package, or of a checkout, where `cargo xtask playground` builds
-/// it.
+/// The page is looked for beside the tool: in ../share/roce/playground, and where `cargo xtask
+/// playground` has built it in the checkout that the tool is from.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Port on 127.0.0.1; 0 for any that is free
@@ -50,7 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     serve::serve(&listener, pages)
 }
 
-/// Where a package has the page, seen from the tool, and where a checkout has it.
+/// Beside an installed tool, or in a checkout.
 fn find() -> Option<PathBuf> {
     let tool = fs::canonicalize(env::current_exe().ok()?).ok()?;
     let folder = tool.parent()?;

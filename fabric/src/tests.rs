@@ -234,3 +234,38 @@ fn a_receiver_takes_in_the_order_of_arrival() {
     assert!(!order.is_sorted() && counters.dropped > 0, "{counters:?}");
     assert_eq!(of(1), of(70_000));
 }
+
+#[test]
+fn the_last_word_on_a_verdict_changes_nothing_for_others() {
+    let conditions = Conditions {
+        loss: 0.2,
+        delay: Duration::from_micros(10),
+        jitter: Duration::from_micros(3),
+        ..Conditions::default()
+    };
+    let of = |changed: Option<u64>| {
+        let mut network = Network::new(conditions, 1);
+        for number in 0..100 {
+            assert_eq!(network.next_number(), number);
+            let at = Instant::from_nanos(number * 1000);
+            network.send_with(at, &net(), &[0; 16], |verdict| {
+                if changed == Some(number) {
+                    verdict.lost = !verdict.lost;
+                }
+            });
+        }
+        let mut arrived = Vec::new();
+        while let Some(due) = network.poll_timeout() {
+            arrived.extend(network.poll_deliver(due).map(|it| (it.number, due)));
+        }
+        arrived
+    };
+    let unchanged = of(None);
+    for number in 0..100 {
+        let (mut one, mut other) = (of(Some(number)), unchanged.clone());
+        assert_ne!(one.len(), other.len());
+        one.retain(|it| it.0 != number);
+        other.retain(|it| it.0 != number);
+        assert_eq!(one, other);
+    }
+}

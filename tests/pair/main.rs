@@ -36,6 +36,7 @@ mod record;
 mod recovery;
 mod rnr;
 mod segmentation;
+mod send_queue;
 mod srq;
 mod states;
 mod trust;

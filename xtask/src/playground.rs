@@ -65,7 +65,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
             .into());
         }
     };
-    let settings = ["opt-level=\"s\"", "debug=false", "strip=true", "panic=\"abort\""]
+    let settings = ["opt-level=\"s\"", "debug=false", "strip=\"none\"", "panic=\"abort\""]
         .map(|setting| ["--config".to_owned(), format!("profile.release.{setting}")]);
     command
         .args(["build", "--quiet", "--release", "--lib", "--package", "roce-playground"])
@@ -109,6 +109,7 @@ fn compiler() -> Compiler {
 fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
     let mut bindgen = Bindgen::new();
     bindgen.input_path(module).out_name("engine").typescript(true);
+    bindgen.omit_default_module_path(false).remove_name_section(true);
     bindgen.web(true).map_err(|error| error.to_string())?;
     bindgen.generate(out).map_err(|error| format!("wasm-bindgen: {error:#}"))?;
     Ok(())

@@ -1,4 +1,4 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useCallback, useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { Bar } from "./Bar";
 import { CaptureView } from "./CaptureView";
 import { EndView } from "./EndView";
@@ -37,7 +37,9 @@ export function App() {
 
   const { played, error } = useMemo(() => tryPlay(play), [play]);
   const step = Math.min(at, played.steps);
-  const now = useMemo(() => (error ? null : engine.state(play, step)), [play, step, error]);
+  // behind the last line, a play goes on to its end
+  const place = step >= played.steps ? engine.END : step;
+  const now = useMemo(() => (error ? null : engine.state(play, place)), [play, place, error]);
   const before = useMemo(
     () => (error || step === 0 ? null : engine.state(play, step - 1)),
     [play, step, error],
@@ -76,6 +78,14 @@ export function App() {
     (to: number) => {
       setRunning(false);
       setAt(Math.max(0, Math.min(to, played.steps)));
+    },
+    [played],
+  );
+  // several may come before the page is drawn again
+  const move = useCallback(
+    (by: number) => {
+      setRunning(false);
+      setAt((at) => Math.max(0, Math.min(Math.min(at, played.steps) + by, played.steps)));
     },
     [played],
   );
@@ -132,7 +142,7 @@ export function App() {
   }, []);
 
   const save = () => {
-    const bytes = engine.capture(play, step);
+    const bytes = engine.capture(play, place);
     const link = document.createElement("a");
     link.href = URL.createObjectURL(new Blob([bytes as BlobPart], { type: "application/octet-stream" }));
     link.download = `${play.scenario}.pcapng`;
@@ -158,15 +168,16 @@ export function App() {
     }
   };
 
-  useEffect(() => {
+  // before the next key comes
+  useLayoutEffect(() => {
     const key = (event: KeyboardEvent) => {
       const target = event.target as HTMLElement;
       if (event.ctrlKey || event.altKey || event.metaKey) return;
       if (target.closest("input, select, textarea, dialog")) return;
       if (event.key === " " && target.closest("button, summary, a, [role=tab]")) return;
       const acts: Record<string, () => void> = {
-        ArrowRight: () => go(step + 1),
-        ArrowLeft: () => go(step - 1),
+        ArrowRight: () => move(1),
+        ArrowLeft: () => move(-1),
         Home: () => go(0),
         End: () => go(played.steps),
         " ": toggle,
@@ -185,7 +196,7 @@ export function App() {
     };
     addEventListener("keydown", key);
     return () => removeEventListener("keydown", key);
-  }, [step, played, toggle, undo, go, selected, fate]);
+  }, [step, played, toggle, undo, go, move, selected, fate]);
 
   const title = SCENARIOS.find((it) => it.name === play.scenario)?.title ?? "";
   const sentPacket = selected === null ? undefined : played.packets[selected];
@@ -238,6 +249,7 @@ export function App() {
         speed={speed}
         now={now ? time(now.at) : ""}
         go={go}
+        move={move}
         toggle={toggle}
         setSpeed={setSpeed}
       />

@@ -5,28 +5,29 @@ interface Props {
   speed: number;
   now: string;
   go: (to: number) => void;
+  move: (by: number) => void;
   toggle: () => void;
   setSpeed: (speed: number) => void;
 }
 
 /// Play, pause, step, back, and where it stands.
-export function Bar({ step, steps, running, speed, now, go, toggle, setSpeed }: Props) {
+export function Bar({ step, steps, running, speed, now, go, move, toggle, setSpeed }: Props) {
   return (
     <div class="bar" role="toolbar" aria-label="Play">
       <button type="button" onClick={() => go(0)} disabled={step === 0} aria-label="To the start">
-        ⏮
+        |◂
       </button>
-      <button type="button" onClick={() => go(step - 1)} disabled={step === 0} aria-label="Back one event">
+      <button type="button" onClick={() => move(-1)} disabled={step === 0} aria-label="Back one event">
         ◂ Back
       </button>
       <button type="button" class="primary" onClick={toggle} aria-label={running ? "Pause" : "Play"}>
         {running ? "❚❚ Pause" : "▶ Play"}
       </button>
-      <button type="button" onClick={() => go(step + 1)} disabled={step >= steps} aria-label="Step one event">
+      <button type="button" onClick={() => move(1)} disabled={step >= steps} aria-label="Step one event">
         Step ▸
       </button>
       <button type="button" onClick={() => go(steps)} disabled={step >= steps} aria-label="To the end">
-        ⏭
+        ▸|
       </button>
       <input
         class="position"

@@ -17,7 +17,7 @@ export function Fates({ selected, packet, fates, fate }: Props) {
   const choices: [string, string, Fate | null][] = [
     ["lose", "✗ Lose", "lose"],
     ["hold", "◷ Hold", { hold }],
-    ["double", "⧉ Double", "double"],
+    ["double", "2× Double", "double"],
     ["damage", "⚡ Damage", { damage: byte }],
     ["pass", "✓ Let pass", "pass"],
     ["reset", "↺ As it was", null],

@@ -34,9 +34,10 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
     const element = list.current!;
     const measure = () => {
       const middles = new Map<number, number>();
+      const { top } = element.getBoundingClientRect();
       for (const item of element.querySelectorAll<HTMLElement>("li[data-row]")) {
         const what = item.querySelector<HTMLElement>(".line")!;
-        middles.set(Number(item.dataset.row), item.offsetTop + what.offsetTop + Math.min(what.offsetHeight, 26) / 2);
+        middles.set(Number(item.dataset.row), what.getBoundingClientRect().top - top + Math.min(what.offsetHeight, 26) / 2);
       }
       setArrows(arrowsOf(shown, middles, element.offsetHeight));
       setSize({ width: element.offsetWidth, height: element.offsetHeight });
@@ -114,10 +115,10 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
                     draggable
                     data-packet={packet.number}
                     aria-pressed={selected === packet.number}
-                    aria-label={said(row)}
                     onClick={() => select(selected === packet.number ? null : packet.number)}
                     onDragStart={(event) => event.dataTransfer?.setData("text/plain", String(packet.number))}
                   >
+                    <span class="visually-hidden">{row.side === "a" ? "A" : "B"}, {WORDS[row.kind]}: </span>
                     {row.kind === "lost" ? `✗ ${row.text} is lost` : row.text}
                     {row.kind === "sent" && marks(packet, fates[packet.number])}
                   </button>
@@ -135,12 +136,8 @@ export function Ladder({ rows, packets, fates, step, selected, select, go }: Pro
   );
 }
 
-/// A packet's line for those who do not see the arrow.
-function said(row: Row): string {
-  const end = row.side === "a" ? "A" : "B";
-  if (row.kind === "lost") return `${row.text}, sent by ${end}, is lost`;
-  return row.kind === "sent" ? `${end} sends ${row.text}: ${row.why || "for the first time"}` : `${row.text} arrives at ${end}: ${row.why}`;
-}
+/// What a line is, for those who do not see the arrow; of a lost packet, the end that sent it.
+const WORDS: Partial<Record<Row["kind"], string>> = { sent: "sends", arrived: "receives", lost: "sent" };
 
 function marks(packet: SentPacket, fate: Fate | undefined) {
   const words = [];

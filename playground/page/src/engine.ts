@@ -122,6 +122,9 @@ export interface CaptureFile {
   complete: boolean;
 }
 
+/// A place behind every line.
+export const END = 0xffff_ffff;
+
 export const load = () => init().then(() => undefined);
 
 export const scenarios = (): { name: string; title: string }[] => JSON.parse(wasm.scenarios());

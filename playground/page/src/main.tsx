@@ -1,15 +1,17 @@
 import { render } from "preact";
-import { App } from "./App";
 import { load } from "./engine";
 import "./style.css";
 
 const root = document.getElementById("app")!;
-load().then(
-  () => {
-    root.replaceChildren();
-    render(<App />, root);
-  },
-  (error: unknown) => {
-    root.textContent = `The engine could not be loaded: ${error}. Serve the page over HTTP: roce playground`;
-  },
-);
+load()
+  // which asks the engine for its scenarios at once
+  .then(() => import("./App"))
+  .then(
+    ({ App }) => {
+      root.replaceChildren();
+      render(<App />, root);
+    },
+    (error: unknown) => {
+      root.textContent = `The engine could not be loaded: ${error}. Serve the page over HTTP: roce playground`;
+    },
+  );
