@@ -3,8 +3,8 @@
 use std::os::fd::AsFd;
 
 use roce::{
-    Access, ChannelError, PeerAttr, QpType, RequesterAttr, ResponderAttr, Rtr, Rts, SendFlags,
-    State,
+    Access, ChannelError, OpenOptions, PeerAttr, Progress, QpType, RequesterAttr, ResponderAttr,
+    Rtr, Rts, SendFlags, State,
     cm::{CmError, CmQpAttr, ConnParam, EventChannel, EventKind, IdState, PortSpace, Status},
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -77,6 +77,34 @@ fn a_connection_lives_and_ends() {
         }
         world.assert_gone();
     }
+}
+
+/// What arrives together with the end of a connection completes before the program hears of the end:
+/// one that looks at its queue and its channel in turns misses nothing.
+#[test]
+fn completions_come_before_the_end() {
+    let world = World::new(PortSpace::Tcp);
+    let options = OpenOptions { progress: Progress::Manual, ..OpenOptions::default() };
+    let context = world.fabric.open("10.0.0.3".parse().unwrap(), options).unwrap();
+    let channel = EventChannel::new().unwrap();
+    let client = channel.create_id(PortSpace::Tcp);
+    client.set_context(&context).unwrap();
+    super::resolve(&channel, &client, world.address());
+    client.create_qp(None, &CmQpAttr::default()).unwrap();
+    client.connect(&ConnParam::default()).unwrap();
+    let server = accept(&world.request());
+    eventually("not connected", || channel.poll().is_some());
+    assert_eq!(expect(&world.b_channel, EventKind::Established).id(), &server);
+
+    let (inbox, outbox) = (server.reg_msgs(8).unwrap(), client.reg_msgs(8).unwrap());
+    server.post_recv(1, [inbox.sge_all()]).unwrap();
+    client.post_send(2, outbox.sge_all(), SendFlags::SIGNALED).unwrap();
+    assert!(server.get_recv_comp().unwrap().result.is_ok());
+    server.disconnect().unwrap(); // the acknowledgement left before, and neither is received yet
+    assert!(channel.poll().is_none());
+    let completion = client.send_cq().unwrap().poll_one().unwrap();
+    assert_eq!((completion.wr_id, completion.result.is_ok()), (2, true));
+    assert_eq!(channel.poll().unwrap().kind(), EventKind::Disconnected);
 }
 
 /// One side answers as many at once as the other has outstanding, and neither gets more than the

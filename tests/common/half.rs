@@ -296,14 +296,20 @@ impl Half {
     pub fn take(&mut self) -> Vec<Pkt> {
         let mut packets = Vec::new();
         loop {
-            self.node.transmit.clear();
-            self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);
-            self.node.drain_events();
-            if self.node.transmit.is_empty() {
+            let turn = self.take_turn();
+            if turn.is_empty() {
                 return packets;
             }
-            packets.extend(self.node.transmit.datagrams().map(|(_, bytes)| decode(bytes)));
+            packets.extend(turn);
         }
+    }
+
+    /// What fits into one transmit buffer of that.
+    pub fn take_turn(&mut self) -> Vec<Pkt> {
+        self.node.transmit.clear();
+        self.node.adapter.poll_transmit(self.now, &mut self.node.transmit);
+        self.node.drain_events();
+        self.node.transmit.datagrams().map(|(_, bytes)| decode(bytes)).collect()
     }
 
     /// The adapter sends exactly these packets now.

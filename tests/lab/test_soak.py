@@ -37,16 +37,26 @@ class FakeProgram:
 
 
 def played(
-    fate=UNDISTURBED, server=None, client=None, reliable=True, stream=False, until=10 * SECONDS
+    fate=UNDISTURBED,
+    server=None,
+    client=None,
+    reliable=True,
+    stream=False,
+    leaves=False,
+    faults=(),
+    until=10 * SECONDS,
 ):
     """An exchange whose programs are these, when it is over or `until` has come."""
     exchange = next(
         each
         for each in exchanges()
-        if each.server and each.reliable == reliable and (each.stream or not stream)
+        if each.server
+        and each.reliable == reliable
+        and (each.stream or not stream)
+        and (each.leaves or not leaves)
     )
     host = mock.Mock(look=lambda program: "")
-    run = Running(exchange, fate, (), [host, host], Path("/nowhere"), 1)
+    run = Running(exchange, fate, faults, [host, host], Path("/nowhere"), 1)
     run.begun = run.client_begun = 0
     run.programs = {"server": server or FakeProgram(), "client": client or FakeProgram()}
     now = 0
@@ -97,6 +107,19 @@ class JudgingTest(unittest.TestCase):
             client = FakeProgram(0 if fate is UNDISTURBED else None)
             client.process.kill = lambda client=client: setattr(client, "status", KILLED)
             run, _ = played(fate, FakeProgram(-signal.SIGPIPE), client, stream=stream)
+            self.assertEqual(run.problems, problems)
+
+    def test_who_has_left_repeats_no_answer(self):
+        dropped, lost = ("--fault", "drop 0.2%"), "transport retry counter exceeded (12)"
+        for leaves, faults, client, said, problems in [
+            (True, dropped, 0, lost, []),
+            (True, dropped, 0, "", ["the server ended with 1"]),
+            (True, dropped, 1, lost, ["the server ended with 1", "the client ended with 1"]),
+            (True, ("--fault", "reorder 1%"), 0, lost, ["the server ended with 1"]),
+            (False, dropped, 0, lost, ["the server ended with 1"]),
+        ]:
+            programs = FakeProgram(1, said), FakeProgram(client)
+            run, _ = played(UNDISTURBED, *programs, leaves=leaves, faults=faults)
             self.assertEqual(run.problems, problems)
 
     def test_a_short_stop_excuses_nothing(self):

@@ -5,6 +5,7 @@
 mod common;
 
 mod acks;
+mod answers;
 mod atomics;
 mod attacks;
 mod attributes;

@@ -1,9 +1,8 @@
 //! The library inside the tool, and where it is unpacked: dynamic linkers load files.
 
 use std::{
-    fs::{self, DirBuilder},
+    fs,
     hash::{DefaultHasher, Hash, Hasher},
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
 };
 
@@ -32,13 +31,7 @@ pub(super) fn unpacked() -> Option<Result<PathBuf, String>> {
 }
 
 fn unpack(library: &[u8], directory: &Path) -> Result<PathBuf, Unfit> {
-    match DirBuilder::new().mode(0o755).create(directory) {
-        Err(error) if fs::symlink_metadata(directory).is_err() => {
-            return Err(Unfit::system(directory)(error));
-        }
-        _ => {}
-    }
-    trust::check(directory)?;
+    trust::make(directory)?;
     executable(directory)?;
     let path = directory.join(NAME);
     // what has been cut short or changed is written again

@@ -2,12 +2,12 @@
 
 use std::{
     collections::BTreeSet,
-    fs::{self, DirBuilder, OpenOptions},
+    fs::{self, OpenOptions},
     hash::{DefaultHasher, Hash, Hasher},
     io::{self, Write},
     os::unix::{
         ffi::OsStrExt,
-        fs::{DirBuilderExt, OpenOptionsExt, symlink},
+        fs::{OpenOptionsExt, symlink},
     },
     path::{Path, PathBuf},
 };
@@ -80,13 +80,7 @@ fn has_colon(path: &Path) -> bool {
 /// Makes the directory, in one that there is, and the links in it, where they are missing.
 fn named(directory: &Path, library: &Path, also: &BTreeSet<String>) -> Result<(), Unfit> {
     trust::check(directory.parent().unwrap_or(directory))?;
-    match DirBuilder::new().mode(0o755).create(directory) {
-        Err(error) if fs::symlink_metadata(directory).is_err() => {
-            return Err(Unfit::system(directory)(error));
-        }
-        _ => {}
-    }
-    trust::check(directory)?;
+    trust::make(directory)?;
     let mut names = LINKS.into_iter().chain(also.iter().map(String::as_str));
     names
         .try_for_each(|name| link(&directory.join(name), library))

@@ -5,9 +5,9 @@
 //! not do.
 
 use std::{
-    fs::{self, Metadata},
+    fs::{self, DirBuilder, Metadata},
     io,
-    os::unix::fs::MetadataExt,
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -57,6 +57,16 @@ pub(super) fn check(path: &Path) -> Result<(), Unfit> {
         }
     }
     Ok(())
+}
+
+/// Makes the directory, if it is not there, and looks whether it is as [`check`] wants it.
+pub(super) fn make(directory: &Path) -> Result<(), Unfit> {
+    match DirBuilder::new().mode(0o755).create(directory) {
+        Err(error) if fs::symlink_metadata(directory).is_err() => {
+            Err(Unfit::system(directory)(error))
+        }
+        _ => check(directory),
+    }
 }
 
 /// True of a file, by a path without links, that nobody else can change or replace.

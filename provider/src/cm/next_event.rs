@@ -4,7 +4,9 @@ use std::{os::fd::AsFd, sync::atomic::Ordering, time::Duration};
 
 use roce_transport::cm::PortSpace;
 
-use super::{channel::EventChannel, event::CmEvent, id::CmId, shared::QueuedEvent};
+use super::{
+    channel::EventChannel, event::CmEvent, id::CmId, kind::EventKind, shared::QueuedEvent,
+};
 use crate::{ChannelError, clock, readiness};
 
 impl EventChannel {
@@ -18,12 +20,18 @@ impl EventChannel {
 
     /// The next event, if there is one (`rdma_get_cm_event` on a non-blocking descriptor). If there
     /// is none, first serves the devices on this thread.
+    ///
+    /// A connection's end that only this call has found is the next call's event: with it may have
+    /// come completions that a program would lose which ends its side of the connection now.
     #[must_use]
     pub fn poll(&self) -> Option<CmEvent> {
         self.take().or_else(|| {
             let contexts = self.contexts();
             for context in &contexts {
                 context.inner.engine.progress();
+            }
+            if self.inner.queue.first_is(|event| event.kind == EventKind::Disconnected) {
+                return None;
             }
             let event = self.take();
             if event.is_none() && self.inner.exposed.load(Ordering::Relaxed) {

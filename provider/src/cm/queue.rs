@@ -49,6 +49,11 @@ impl<T> Queue<T> {
         taken.into()
     }
 
+    /// True if `is` holds for the oldest item.
+    pub(super) fn first_is(&self, is: impl Fn(&T) -> bool) -> bool {
+        self.lock().front().is_some_and(is)
+    }
+
     /// Takes out the oldest item for which `find` has an answer.
     pub(super) fn take_first<R>(&self, find: impl Fn(&T) -> Option<R>) -> Option<(T, R)> {
         let mut items = self.lock();

@@ -26,6 +26,7 @@ class Exchange:
     stream: bool = False  # they speak over TCP beside, at the exchange's port
     reliable: bool = True  # what is lost on the way is sent again
     survivor: str = ""
+    leaves: bool = False  # who has got everything ends without a word, and repeats no answer
 
     @property
     def name(self):
@@ -87,6 +88,7 @@ def pingpong(service, tool, place, *command):
         program(*both, "-c", lines=ITERATIONS),
         True,
         service not in ("uc", "ud"),
+        leaves=True,
     )
 
 

@@ -18,7 +18,7 @@ const ONE: u64 = 1 << 16;
 /// precise.
 const BURST: Duration = Duration::from_micros(50);
 /// Least time over which a rate is measured.
-const EPOCH: Duration = Duration::from_micros(100);
+pub(super) const EPOCH: Duration = Duration::from_micros(100);
 
 /// Rate of a queue pair, and what it is measured by.
 #[derive(Debug, Default)]
@@ -170,9 +170,7 @@ impl Limiter {
     }
 
     fn on_sent(&mut self, bytes: u64, now: Instant, config: &Dcqcn) {
-        let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(self.current.max(1));
-        let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));
-        self.next = self.next.max(earliest).plus(Duration::from_nanos(nanos as u64));
+        self.next = spread(self.next, bytes, self.current, now);
         match self.bytes_left.checked_sub(bytes) {
             Some(left) if left > 0 => self.bytes_left = left,
             _ => {
@@ -203,6 +201,18 @@ impl Limiter {
 /// Shortest time between two increases.
 const TICK: Duration = Duration::from_micros(1);
 
+/// Time at which data may leave next when these bytes leave now, where others were due to be followed
+/// at `next`.
+pub(super) fn spread(next: Instant, bytes: u64, rate: u64, now: Instant) -> Instant {
+    let nanos = u128::from(bytes) * 8 * 1_000_000_000 / u128::from(rate.max(1));
+    let earliest = Instant::from_nanos(now.as_nanos().saturating_sub(BURST.as_nanos() as u64));
+    next.max(earliest).plus(Duration::from_nanos(nanos as u64))
+}
+
+pub(super) fn bits_per_second(bytes: u64, time: Duration) -> u64 {
+    (u128::from(bytes) * 8 * 1_000_000_000 / time.as_nanos().max(1)) as u64
+}
+
 /// `rate` times a part in 1/65536.
 fn scale(rate: u64, part: u64) -> u64 {
     (u128::from(rate) * u128::from(part) / u128::from(ONE)) as u64
@@ -225,8 +235,7 @@ impl Meter {
     }
 
     fn of(&self, elapsed: Duration) -> u64 {
-        let nanos = elapsed.as_nanos().max(1);
-        (u128::from(self.bytes) * 8 * 1_000_000_000 / nanos) as u64
+        bits_per_second(self.bytes, elapsed)
     }
 }
 

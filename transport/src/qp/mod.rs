@@ -273,17 +273,19 @@ impl Qp {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         self.rate.handle_timeout(env.now);
+        self.responder.pace.handle_timeout(env.now);
         self.requester.handle_timeout(env);
         self.settle(env);
     }
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.requester.deadline().into_iter().chain(self.rate.deadline()).min()
+        let rates = [self.rate.deadline(), self.responder.pace.deadline()];
+        self.requester.deadline().into_iter().chain(rates.into_iter().flatten()).min()
     }
 
-    /// Bytes that its READs have asked for and that are not here yet, and whether a READ waits for
-    /// [room](Env::read_room).
+    /// Bytes of the shared budget that its READs have asked for and that are not here yet, and
+    /// whether a READ waits for [room](Env::read_room).
     pub(crate) const fn reads(&self) -> (u64, bool) {
         (self.requester.portions.shared(), self.requester.portions.waits())
     }
@@ -295,7 +297,8 @@ impl Qp {
 
     /// Bytes that may be on their way, and the rate if it is limited.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
-        (self.requester.flight.window(), self.rate.limit())
+        let rates = [self.rate.limit(), self.responder.pace.limit()];
+        (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
     /// True, once, if something on its way was lost.
@@ -337,7 +340,10 @@ impl Qp {
     fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         loop {
             let has_data = self.responder.next_has_data();
-            if has_data && !self.rate.allows(env.now, env.congestion.dcqcn.as_ref()) {
+            if has_data
+                && !(self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
+                    && self.responder.pace.allows(env.now))
+            {
                 return None;
             }
             let response = self.responder.next(&self.common)?;
@@ -346,6 +352,7 @@ impl Qp {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
+                        self.responder.pace.on_sent(length as u64, env.now);
                         self.responder.behind.complete_answered(&self.common, env);
                     }
                     if let Some(bytes) = response.ends_read {

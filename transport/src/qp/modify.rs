@@ -266,6 +266,7 @@ impl Qp {
 
     pub(crate) fn info(&self) -> QpInfo {
         let Reliability { requester, responder } = self.reliability;
+        let (window, rate) = self.pace();
         QpInfo {
             qpn: self.common.qpn,
             qp_type: self.common.qp_type,
@@ -283,8 +284,8 @@ impl Qp {
             responder,
             path_migration: PathMigration::Migrated,
             caps: self.common.caps,
-            window: self.requester.flight.window(),
-            rate: self.rate.limit(),
+            window,
+            rate,
             congestion: self.congestion.counters(),
         }
     }

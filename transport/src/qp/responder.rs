@@ -16,6 +16,7 @@ use super::{
     reply::{Attempt, ReadReply, Reply},
 };
 use crate::{
+    congestion::Pace,
     event::{Disposition, DropReason, Event, Refusal},
     ids::{PdId, Qpn},
     mem::{Access, AccessError, Region, RegionTable},
@@ -63,6 +64,9 @@ pub(crate) struct Responder {
     pub(super) replay: ReplayRing,
     pub(super) placements: Placements,
     pub(super) replies: VecDeque<Reply>,
+    pub(super) pace: Pace,
+    /// PSN of the last answer with data of a READ.
+    answered: Psn,
     pub(super) behind: Behind,
     pub(super) min_rnr_timer: u8,
 }
@@ -152,6 +156,8 @@ impl Responder {
             replay: ReplayRing::default(),
             placements: Placements::default(),
             replies: VecDeque::new(),
+            pace: Pace::default(),
+            answered: Psn::default(),
             behind: Behind::default(),
             min_rnr_timer: 0,
         }
@@ -180,6 +186,7 @@ impl Responder {
         self.nak_sent = false;
         self.ahead = None;
         self.replies.clear();
+        self.pace = Pace::default();
         self.behind = Behind::default();
     }
 
@@ -420,6 +427,8 @@ impl Responder {
         let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else {
             return missing;
         };
+        let behind = u64::from(self.answered.after(psn).unwrap_or(0));
+        self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), env.now);
         let packets = common.mtu.packets(reth.dma_length);
         // an answer to the same READ that is still being sent starts over instead of being sent
         // twice
@@ -628,6 +637,7 @@ impl Responder {
                     (None, None) => Source::Nothing,
                 };
                 attempt = read.attempt;
+                self.answered = psn;
                 read.next += 1;
                 if read.next == read.packets {
                     ends_read = (attempt == Attempt::First).then_some(read.length);

@@ -1,0 +1,166 @@
+//! The rate of answers to READs that the peer loses and asks for again late.
+//!
+//! Nothing tells a responder how much of an answer has arrived. A requester of ours asks for no more
+//! than it can take, and network adapters ask again as soon as they see a gap. One that drops all
+//! behind a gap and waits for its timer (rxe) may ask for gigabytes all the same: of what comes too
+//! fast it keeps each time what a buffer on the way held. When it asks again, the rate is halved; it
+//! grows by as much as it was then in each second.
+
+use core::time::Duration;
+
+use super::rate::{EPOCH, bits_per_second, spread};
+use crate::time::Instant;
+
+/// Silence after which a repeat is late.
+const LATE: Duration = Duration::from_millis(10);
+/// Bytes of answers sent beyond what is asked for again, after which it is late, too.
+const FAR: u64 = 16 << 20;
+/// Less than this, sent without a pause, was not too much at once.
+const MANY: u64 = 256 << 10;
+/// Bits per second that the first cut finds at most.
+const FIRST: u64 = 10_000_000_000;
+/// Bits per second that a cut leaves at least.
+const LEAST: u64 = 100_000_000;
+/// Time in which the rate grows by what the cut left.
+const GROWTH: Duration = Duration::from_secs(1);
+/// Time after which there is no limit any more.
+const LIFTED: Duration = Duration::from_secs(16);
+
+/// See the [module's documentation](self).
+#[derive(Debug, Default)]
+pub(crate) struct Pace {
+    limit: Option<Limit>,
+    /// Answers since the last pause: from when, until when, bytes.
+    since: Instant,
+    last: Instant,
+    bytes: u64,
+    /// An answer waits for its time.
+    waits: bool,
+}
+
+#[derive(Debug)]
+struct Limit {
+    /// Bits per second when it was cut.
+    cut: u64,
+    cut_at: Instant,
+    /// Time at which an answer may leave next.
+    next: Instant,
+}
+
+impl Limit {
+    fn rate(&self, now: Instant) -> u64 {
+        let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
+        self.cut.saturating_add(grown as u64)
+    }
+}
+
+impl Pace {
+    /// Bits per second at the last cut, if they are limited.
+    pub(crate) fn limit(&self) -> Option<u64> {
+        self.limit.as_ref().map(|limit| limit.cut)
+    }
+
+    /// True if an answer may leave now. If not, [`deadline`](Self::deadline) says when.
+    pub(crate) fn allows(&mut self, now: Instant) -> bool {
+        if self.limit.as_ref().is_some_and(|limit| now.since(limit.cut_at) >= LIFTED) {
+            self.limit = None;
+        }
+        self.waits = self.limit.as_ref().is_some_and(|limit| limit.next > now);
+        !self.waits
+    }
+
+    /// An answer has left.
+    pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant) {
+        if now.since(self.last) >= LATE {
+            (self.since, self.bytes) = (now, 0);
+        }
+        self.last = now;
+        self.bytes += bytes;
+        if let Some(limit) = &mut self.limit {
+            limit.next = spread(limit.next, bytes, limit.rate(now), now);
+        }
+    }
+
+    /// The peer asks again for something, behind which so many bytes of answers were sent.
+    pub(crate) fn on_repeat(&mut self, behind: u64, now: Instant) {
+        let is_late = now.since(self.last) >= LATE || behind >= FAR;
+        // with one READ it asks for all that were behind it
+        let is_first = self.limit.as_ref().is_none_or(|limit| now.since(limit.cut_at) >= LATE);
+        if !is_late || !is_first || self.bytes < MANY {
+            return;
+        }
+        let measured = bits_per_second(self.bytes, self.last.since(self.since).max(EPOCH));
+        let found = self.limit.as_ref().map_or(FIRST, |limit| limit.rate(now)).min(measured);
+        self.limit = Some(Limit { cut: (found / 2).max(LEAST), cut_at: now, next: now });
+        self.bytes = 0;
+    }
+
+    /// Time at which an answer that waits may leave.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        self.limit.as_ref().filter(|_| self.waits).map(|limit| limit.next)
+    }
+
+    pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        self.waits &= self.limit.as_ref().is_some_and(|limit| limit.next > now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    /// A pace after answers of this many bytes within the first ten milliseconds.
+    fn sent(bytes: u64) -> Pace {
+        let mut pace = Pace::default();
+        (0..10).for_each(|n| pace.on_sent(bytes / 10, at(100 + n)));
+        pace
+    }
+
+    #[test]
+    fn a_late_repeat_halves_what_was_sent() {
+        let mut pace = sent(9_000_000);
+        assert!(pace.allows(at(110)) && pace.limit().is_none());
+        pace.on_repeat(1_000_000, at(176));
+        assert_eq!(pace.limit(), Some(4_000_000_000));
+        pace.on_repeat(900_000, at(176)); // the READ behind it
+        assert_eq!(pace.limit(), Some(4_000_000_000));
+        let limit = pace.limit.as_ref().unwrap();
+        assert_eq!(limit.rate(at(1176)), 8_000_000_000);
+        assert!(pace.allows(at(176 + 15_999)) && pace.limit().is_some());
+        assert!(pace.allows(at(176 + 16_000)) && pace.limit().is_none());
+    }
+
+    #[test]
+    fn a_repeat_that_comes_at_once_or_of_little_cuts_nothing() {
+        for (bytes, behind, millis, cuts) in [
+            (9_000_000, 1_000_000, 110, false),
+            (100_000, 100_000, 176, false),
+            (90_000_000, FAR, 110, true), // late, though more is being sent
+        ] {
+            let mut pace = sent(bytes);
+            pace.on_repeat(behind, at(millis));
+            assert_eq!(pace.limit().is_some(), cuts);
+        }
+    }
+
+    #[test]
+    fn answers_are_spread() {
+        let mut pace = sent(300_000);
+        pace.on_repeat(1000, at(176));
+        assert_eq!(pace.limit(), Some(133_333_333));
+        let mut left = 0;
+        while pace.allows(at(176)) {
+            pace.on_sent(1000, at(176));
+            left += 1000;
+        }
+        assert!(left <= 2000, "{left}");
+        let next = pace.deadline().unwrap();
+        assert!(next > at(176) && next < at(177));
+        pace.handle_timeout(next);
+        assert!(pace.deadline().is_none() && pace.allows(next));
+    }
+}
