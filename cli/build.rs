@@ -13,11 +13,15 @@ use std::{
 
 const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 /// What the library is made of, beside this package in a checkout.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 13] = [
     "Cargo.toml",
     "Cargo.lock",
     "transport/Cargo.toml",
     "transport/src",
+    "fabric/Cargo.toml",
+    "fabric/src",
+    "capture/Cargo.toml",
+    "capture/src",
     "provider/Cargo.toml",
     "provider/src",
     "provider/abi/Cargo.toml",

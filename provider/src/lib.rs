@@ -24,7 +24,6 @@ mod device;
 mod diagnosis;
 mod engine;
 pub mod environment;
-pub mod explain;
 pub mod fabric;
 pub mod link;
 mod notify;
@@ -68,6 +67,9 @@ pub use verbs::{
     Guid, MemoryRegion, MemoryWindow, NullRegion, ProtectionDomain, QpInitAttr, QueuePair,
     RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
+
+/// What the packets of a capture say.
+pub use roce_capture::explain;
 
 /// The protocol and its vocabulary.
 pub use roce_transport as transport;

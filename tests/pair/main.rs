@@ -38,6 +38,7 @@ mod record;
 mod recovery;
 mod rnr;
 mod segmentation;
+mod send_queue;
 mod srq;
 mod states;
 mod trust;

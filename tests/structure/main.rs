@@ -35,6 +35,28 @@ const TRANSPORT: Crate = Crate {
     ],
 };
 
+const FABRIC: Crate = Crate {
+    folder: "fabric/src",
+    root: "lib.rs",
+    layers: &[&["queue", "rule"], &["faults"], &["syntax"]],
+};
+
+const CAPTURE: Crate =
+    Crate { folder: "capture/src", root: "lib.rs", layers: &[&["explain", "writer"]] };
+
+const WORLD: Crate = Crate {
+    folder: "world/src",
+    root: "lib.rs",
+    layers: &[
+        &["failure", "line", "packet_text"],
+        &["names", "node", "settings", "viewer"],
+        &["post"],
+        &["world"],
+        &["scenarios"],
+        &["scenario"],
+    ],
+};
+
 const PROVIDER: Crate = Crate {
     folder: "provider/src",
     root: "lib.rs",
@@ -51,7 +73,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
-        &["region", "fabric", "explain", "diagnosis"],
+        &["region", "fabric", "diagnosis"],
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],
@@ -81,7 +103,7 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output", "ladder", "packet_text"],
+        &["failure", "output", "ladder"],
         &["common", "library"],
         &["datagrams"],
         &[
@@ -92,6 +114,7 @@ const CLI: Crate = Crate {
             "manual",
             "mckey",
             "pingpong",
+            "playground",
             "rping",
             "run",
             "ucmatose",
@@ -101,7 +124,14 @@ const CLI: Crate = Crate {
     ],
 };
 
-const CRATES: [&Crate; 4] = [&TRANSPORT, &PROVIDER, &ABI, &CLI];
+const PLAYGROUND: Crate = Crate {
+    folder: "playground/engine/src",
+    root: "lib.rs",
+    layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
+};
+
+const CRATES: [&Crate; 8] =
+    [&TRANSPORT, &FABRIC, &CAPTURE, &WORLD, &PROVIDER, &ABI, &CLI, &PLAYGROUND];
 
 #[test]
 fn there_is_no_import_loop() {
