@@ -16,11 +16,15 @@ const VARIABLE: &str = "ROCE_ABI_LIBRARY";
 const LIBRARY: &str = "libroce_abi.so";
 const SOCKETS: &str = "librspreload.so";
 /// What the libraries are made of, beside this package in a checkout.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 15] = [
     "Cargo.toml",
     "Cargo.lock",
     "transport/Cargo.toml",
     "transport/src",
+    "fabric/Cargo.toml",
+    "fabric/src",
+    "capture/Cargo.toml",
+    "capture/src",
     "provider/Cargo.toml",
     "provider/src",
     "provider/abi/Cargo.toml",

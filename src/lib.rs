@@ -77,11 +77,11 @@ pub use roce_provider::{
     AddressHandle, AhFromWcError, AsyncEvent, AtomicCap, AttachError, BadWorkRequest, ChannelError,
     ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context, CounterSet,
     CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
-    Endpoint, EnvironmentError, FileMemory, ForeignMemory, GidEntry, GidType, Guid, LinkCounters,
-    MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions, PortAttr, Progress,
-    ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError,
-    ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm, devices, environment,
-    explain, fabric, link, published_counters, runtime_directory,
+    Endpoint, EnvironmentError, ExplainFormat, FileMemory, ForeignMemory, GidEntry, GidType, Guid,
+    LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions,
+    PortAttr, Progress, ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair,
+    Reaper, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm,
+    devices, environment, explain, fabric, link, published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{

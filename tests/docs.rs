@@ -13,7 +13,17 @@ const PAGES: [&str; 2] = ["docs/security.md", "docs/compliance.md"];
 fn tests() -> Vec<(Vec<String>, String)> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut files = Vec::new();
-    for directory in ["tests", "transport", "provider", "src", "cli", "fuzz/src", "fuzz/tests"] {
+    for directory in [
+        "tests",
+        "transport",
+        "fabric",
+        "capture",
+        "provider",
+        "src",
+        "cli",
+        "fuzz/src",
+        "fuzz/tests",
+    ] {
         collect(&root.join(directory), &mut files);
     }
     let mut tests = Vec::new();

@@ -2,15 +2,13 @@
 
 mod figures;
 mod keys;
-mod node;
-mod scenario;
-mod scenarios;
-mod world;
+mod viewer;
 
-use crate::{failure::Failure, ladder::Ladder, ladder::Tone, output::outln};
+use roce_world::{SCENARIOS, Scenario, Settings, Tone, play};
+
+use crate::{failure::Failure, ladder::Ladder, output::outln};
 use keys::Keys;
-use scenario::Scenario;
-use world::World;
+use viewer::Printer;
 
 /// Watch two adapters talk to each other.
 ///
@@ -29,6 +27,9 @@ pub(crate) struct Args {
     /// Lists all scenarios
     #[arg(long)]
     list: bool,
+    /// Seed of the network's chance, which only `congestion` has
+    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "list")]
+    seed: u64,
     /// Waits for a key after each event; q ends
     #[arg(long, conflicts_with = "list")]
     step: bool,
@@ -42,7 +43,7 @@ const TOUR: [&str; 5] = ["send", "write", "read", "loss", "cm"];
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     if args.list {
-        for Scenario { name, title, .. } in scenario::ALL {
+        for Scenario { name, title, .. } in SCENARIOS {
             outln!("{name:<18}{title}");
         }
         return Ok(());
@@ -51,15 +52,16 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let mut capture = capture.map_err(|error| format!("--pcap: {error}"))?;
     let names = args.scenario.as_deref().map_or_else(|| TOUR.to_vec(), |name| vec![name]);
     for name in names {
-        let scenario = scenario::find(name)?;
+        let scenario = find(name)?;
         let keys = if args.step { Some(Keys::new()?) } else { None };
         let title = format!("{}: {}", scenario.name, scenario.title);
         for line in Ladder::new().prose(&title, Tone::Strong) {
             outln!("{line}");
         }
-        let mut world = World::new(scenario.faults, keys, capture.take())?;
-        (scenario.play)(&mut world)?;
-        capture = world.finish();
+        let mut printer = Printer::new(Ladder::new(), keys, capture.take());
+        let settings = Settings { seed: args.seed, ..Settings::default() };
+        play(scenario, &settings, &mut printer)?.1?;
+        capture = printer.capture;
         if args.scenario.is_none() {
             outln!("");
         }
@@ -69,4 +71,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         outln!("\nmore: roce demo --list");
     }
     Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Scenario, Failure> {
+    SCENARIOS.iter().find(|scenario| scenario.name == name).ok_or_else(|| {
+        format!("there is no scenario {name:?}; `roce demo --list` shows all of them").into()
+    })
 }

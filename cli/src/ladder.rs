@@ -2,47 +2,14 @@
 
 use std::{env, io::IsTerminal, time::Duration};
 
+pub(crate) use roce_world::{Event, Side, Tone};
+
 /// Columns of a line.
 const WIDTH: usize = 80;
 /// Columns of the time.
 const TIME: usize = 10;
 /// Columns between the lines of the two ends.
 const INNER: usize = WIDTH - TIME - 2;
-
-/// One of the two ends.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(crate) enum Side {
-    Left,
-    Right,
-}
-
-/// How a line stands out.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Tone {
-    Plain,
-    /// Something was lost, refused or failed.
-    Bad,
-    /// Something is done again, or slower.
-    Warned,
-    /// What is beside the packets.
-    Faint,
-    Strong,
-}
-
-/// What a line shows.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Event {
-    /// A packet leaves an end: what, and why.
-    Sent(Side, String, String),
-    /// A packet arrives at an end: what, and what becomes of it.
-    Arrived(Side, String, String),
-    /// A packet from an end, as a capture has it: what, and why.
-    Seen(Side, String, String),
-    /// A packet from an end does not arrive.
-    Lost(Side, String),
-    /// Something that happens at an end.
-    Note(Side, String),
-}
 
 /// Writes lines, in colours if the reader wants them.
 #[derive(Clone, Copy, Debug)]

@@ -12,8 +12,8 @@ mod library;
 mod manual;
 mod mckey;
 mod output;
-mod packet_text;
 mod pingpong;
+mod playground;
 mod rping;
 mod run;
 mod ucmatose;
@@ -49,6 +49,7 @@ enum Command {
     Manual(manual::Args),
     Mckey(mckey::Args),
     Pingpong(pingpong::Args),
+    Playground(playground::Args),
     Rping(rping::Args),
     Run(run::Args),
     Ucmatose(ucmatose::Args),
@@ -70,6 +71,7 @@ fn main() -> ExitCode {
         Command::Manual(args) => manual::run(&args, Cli::command()),
         Command::Mckey(args) => mckey::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
+        Command::Playground(args) => playground::run(&args),
         Command::Rping(args) => rping::run(args),
         Command::Run(args) => return run::run(&args),
         Command::Ucmatose(args) => ucmatose::run(&args),

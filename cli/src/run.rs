@@ -18,7 +18,7 @@ use std::{
 
 use roce::{
     Device, EnvironmentError, OpenOptions,
-    environment::{self, DEVICES, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER},
+    environment::{self, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER},
     fabric::FaultPlan,
 };
 
@@ -50,6 +50,11 @@ pub(crate) struct Args {
     /// Seed of the faults that are left to chance: the same number, the same faults
     #[arg(long, value_name = "NUMBER", requires = "fault")]
     seed: Option<u64>,
+    /// Explain on stderr why a call fails, or a queue pair: the rule, what the peer said, the last 16
+    /// things that happened, and what to look at. --explain=json: an object on a line for each
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    explain: Option<String>,
     /// Size of each socket's receive buffer in bytes, as the variable ROCE_RECEIVE_BUFFER says it;
     /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
     #[arg(long, value_name = "BYTES")]
@@ -167,6 +172,9 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     if let Some(seed) = args.seed {
         configured.env(FAULT_SEED, seed.to_string());
+    }
+    if let Some(form) = &args.explain {
+        configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });
     }
     if let Some(bytes) = args.receive_buffer {
         configured.env(RECEIVE_BUFFER, bytes.to_string());

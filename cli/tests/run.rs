@@ -65,6 +65,7 @@ impl Scratch {
         for variable in [
             "ROCE_DEVICES",
             "ROCE_PCAP",
+            "ROCE_EXPLAIN",
             "ROCE_FAULT",
             "ROCE_FAULT_SEED",
             "ROCE_LIBRARY",
@@ -196,13 +197,28 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
     assert_eq!(fs::metadata(&cache).unwrap().mode() & 0o777, 0o700);
     assert_eq!(fs::metadata(&own).unwrap().mode() & 0o022, 0);
 
+    for (option, value) in [("--explain", "1"), ("--explain=json", "json")] {
+        let environment = said(&mut scratch.run(&[option, "env"]));
+        assert_eq!(variable(&environment, "ROCE_EXPLAIN"), Some(value), "{option}");
+    }
+    let unknown = scratch.run(&["--explain=xml", "true"]).output().unwrap();
+    let text = String::from_utf8_lossy(&unknown.stderr);
+    assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");
+
     // without options nothing is set but the path, and nothing is made twice
     let roce = env!("CARGO_BIN_EXE_roce");
     let environment = said(&mut scratch.run(&[roce, "run", "env"]));
     assert_eq!(variable(&environment, "LD_LIBRARY_PATH"), own.to_str());
-    let set = ["ROCE_DEVICES", "ROCE_PCAP", "ROCE_FAULT", "ROCE_FAULT_SEED", "ROCE_RECEIVE_BUFFER"]
-        .map(|name| variable(&environment, name));
-    assert_eq!(set, [None; 5]);
+    let set = [
+        "ROCE_DEVICES",
+        "ROCE_PCAP",
+        "ROCE_FAULT",
+        "ROCE_FAULT_SEED",
+        "ROCE_RECEIVE_BUFFER",
+        "ROCE_EXPLAIN",
+    ]
+    .map(|name| variable(&environment, name));
+    assert_eq!(set, [None; 6]);
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
     // what stands in the environment stays, and a file is found from wherever the program goes
     let mut inherited = scratch.run(&["env"]);

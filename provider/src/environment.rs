@@ -13,13 +13,14 @@
 //! | `ROCE_SOURCE_PORTS` | the number of UDP source ports of each address, up to 64, see [`OpenOptions::source_ports`] |
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
+//! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
 //! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
 //! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
 //! | `ROCE_REAPER` | the process that tells the peers of connections when this one ends, see [`Reaper`](crate::Reaper); `roce run --reaper` sets it |
 //! | `ROCE_LOG` | the least level of what is logged to stderr: `error`, `warn`, `info`, `debug` or `trace`; without it, or empty: nothing |
 //!
 //! [`Device::open`](crate::Device::open) reads `ROCE_PCAP`, `ROCE_SOCKETS_ONLY`,
-//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS` and `ROCE_REAPER`, which change nothing for the
+//! `ROCE_RECEIVE_BUFFER`, `ROCE_SOURCE_PORTS`, `ROCE_SEGMENTS`, `ROCE_EXPLAIN` and `ROCE_REAPER`, which change nothing for the
 //! program, and none of the others: a program in Rust says itself which devices it uses, and one that tests with a perfect network must not fail because a variable is exported. It
 //! asks for them with [`devices`](devices()) and [`OpenOptions::from_environment`].
 //!
@@ -33,8 +34,8 @@ use thiserror::Error;
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
-    DCQCN, DEVICES, DISTINCT_KEYS, ECN, FAULT, FAULT_SEED, LOG, PCAP, REAPER, RECEIVE_BUFFER,
-    SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, value,
+    DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT, FAULT_SEED, LOG, PCAP, REAPER,
+    RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, value,
 };
 use crate::{
     device::{self, Device, OpenError, OpenOptions},

@@ -21,9 +21,9 @@ mod clock;
 pub mod cm;
 mod counters;
 mod device;
+mod diagnosis;
 mod engine;
 pub mod environment;
-pub mod explain;
 pub mod fabric;
 pub mod link;
 mod notify;
@@ -45,6 +45,9 @@ mod verbs;
 
 pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
+pub use diagnosis::ExplainFormat;
+#[doc(hidden)] // for the C interface
+pub use diagnosis::explain_call;
 pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;
@@ -64,6 +67,9 @@ pub use verbs::{
     Guid, MemoryRegion, MemoryWindow, NullRegion, ProtectionDomain, QpInitAttr, QueuePair,
     RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, XrcDomain,
 };
+
+/// What the packets of a capture say.
+pub use roce_capture::explain;
 
 /// The protocol and its vocabulary.
 pub use roce_transport as transport;

@@ -35,6 +35,9 @@ pub const DISTINCT_KEYS: &str = "ROCE_DISTINCT_KEYS";
 /// The variable with the name of the reaper's socket.
 pub const REAPER: &str = "ROCE_REAPER";
 
+/// The variable that has failures explained on stderr.
+pub const EXPLAIN: &str = "ROCE_EXPLAIN";
+
 /// The variable that turns ECN off.
 pub const ECN: &str = "ROCE_ECN";
 /// The variable that turns DCQCN off.
@@ -74,6 +77,11 @@ pub(crate) fn receive_buffer() -> Option<usize> {
 /// Number of source ports of each address.
 pub(crate) fn source_ports() -> Option<usize> {
     number(SOURCE_PORTS)
+}
+
+/// True if failures are to be explained: as JSON, if that is what it says.
+pub(crate) fn explain() -> Option<bool> {
+    value(EXPLAIN).filter(|value| value != "0").map(|value| value == "json")
 }
 
 /// The most datagrams in a run.

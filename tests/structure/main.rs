@@ -31,6 +31,29 @@ const TRANSPORT: Crate = Crate {
         &["qp"],
         &["share"],
         &["adapter", "trace"], // which the adapter fills, and which names its errors
+        &["explain"],
+    ],
+};
+
+const FABRIC: Crate = Crate {
+    folder: "fabric/src",
+    root: "lib.rs",
+    layers: &[&["queue", "rule"], &["faults"], &["syntax"]],
+};
+
+const CAPTURE: Crate =
+    Crate { folder: "capture/src", root: "lib.rs", layers: &[&["explain", "writer"]] };
+
+const WORLD: Crate = Crate {
+    folder: "world/src",
+    root: "lib.rs",
+    layers: &[
+        &["failure", "line", "packet_text"],
+        &["names", "node", "settings", "viewer"],
+        &["post"],
+        &["world"],
+        &["scenarios"],
+        &["scenario"],
     ],
 };
 
@@ -50,7 +73,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
-        &["region", "fabric", "explain"],
+        &["region", "fabric", "diagnosis"],
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],
@@ -66,6 +89,7 @@ const ABI: Crate = Crate {
     root: "lib.rs",
     layers: &[
         &["layout"],
+        &["rule"],
         &["at_end", "errno", "export", "sync", "message", "list", "second", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
@@ -79,7 +103,7 @@ const CLI: Crate = Crate {
     folder: "cli/src",
     root: "main.rs",
     layers: &[
-        &["failure", "output", "ladder", "packet_text"],
+        &["failure", "output", "ladder"],
         &["common", "library"],
         &["datagrams"],
         &[
@@ -90,6 +114,7 @@ const CLI: Crate = Crate {
             "manual",
             "mckey",
             "pingpong",
+            "playground",
             "rping",
             "run",
             "ucmatose",
@@ -99,7 +124,14 @@ const CLI: Crate = Crate {
     ],
 };
 
-const CRATES: [&Crate; 4] = [&TRANSPORT, &PROVIDER, &ABI, &CLI];
+const PLAYGROUND: Crate = Crate {
+    folder: "playground/engine/src",
+    root: "lib.rs",
+    layers: &[&["spec"], &["rows"], &["state"], &["dissect", "explain", "pcap"]],
+};
+
+const CRATES: [&Crate; 8] =
+    [&TRANSPORT, &FABRIC, &CAPTURE, &WORLD, &PROVIDER, &ABI, &CLI, &PLAYGROUND];
 
 #[test]
 fn there_is_no_import_loop() {

@@ -21,6 +21,7 @@ pub mod addr;
 pub mod cm;
 pub mod congestion;
 pub mod event;
+pub mod explain;
 mod gids;
 mod hash;
 pub mod ids;

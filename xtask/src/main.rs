@@ -1,4 +1,5 @@
-//! Tasks of this repository that cargo does not know: `cargo xtask dist` builds the packages.
+//! Tasks of this repository that cargo does not know: `cargo xtask dist` builds the packages,
+//! `cargo xtask playground` the page.
 
 mod build;
 mod contents;
@@ -6,6 +7,7 @@ mod deb;
 mod dist;
 mod formula;
 mod metadata;
+mod playground;
 mod rpm;
 mod soname;
 mod tarball;
@@ -22,14 +24,18 @@ type Failure = Box<dyn Error>;
 #[command(name = "cargo xtask", about = "Tasks of this repository")]
 enum Task {
     Dist(dist::Args),
+    Playground(playground::Args),
 }
 
 fn main() -> ExitCode {
-    let Task::Dist(args) = Task::parse();
-    match dist::run(&args) {
+    let (name, result) = match Task::parse() {
+        Task::Dist(args) => ("dist", dist::run(&args)),
+        Task::Playground(args) => ("playground", playground::run(&args)),
+    };
+    match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("cargo xtask dist: {error}");
+            eprintln!("cargo xtask {name}: {error}");
             ExitCode::FAILURE
         }
     }

@@ -4,7 +4,9 @@ use roce::explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket
 use serde_json::{Value, json};
 
 use super::report::Filter;
-use crate::{failure::Failure, output::outln, packet_text};
+use roce_world::packet_text;
+
+use crate::{failure::Failure, output::outln};
 
 pub(super) fn print(explained: &Explained, filter: &Filter) -> Result<(), Failure> {
     let shown = |index: Option<usize>| match index {

@@ -7,11 +7,11 @@ use roce::{
     explain::{Cause, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation},
     transport::wire::Service,
 };
+use roce_world::packet_text;
 
 use crate::{
     ladder::{Event, Ladder, Side, Tone, time},
     output::outln,
-    packet_text,
 };
 
 /// What is shown.

@@ -61,6 +61,9 @@ impl Engine {
         received
     }
 
+    /// No model has failures to explain.
+    pub(super) fn explain(&self) {}
+
     /// As the provider's does with the counters.
     pub(super) fn attend(&self) {
         let Some(mut shard) = self.try_lock() else { return };

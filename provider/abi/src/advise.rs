@@ -13,6 +13,7 @@ use crate::{
     mr::Region,
     object::Object,
     pd::Pd,
+    rule::Rule,
 };
 
 /// `ibv_advise_mr`. `EFAULT` for what is not inside its region, `ENOENT` for an unknown key,
@@ -29,7 +30,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
         let object = Pd::get(pd)?;
         // IBV_ADVISE_MR_FLAG_FLUSH: to wait until the pages are there, which is done in any case
         if flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 || number == 0 || parts.is_null() {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         if !matches!(
             advice,
@@ -37,7 +38,7 @@ pub(crate) unsafe extern "C" fn advise_mr(
                 | IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
                 | IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT
         ) {
-            return Err(Errno::NOTSUPP);
+            return Err(Errno::of(Rule::NotSupported));
         }
         let mut parts = slice::from_raw_parts(parts, number as usize).iter();
         parts.try_for_each(|part| {
@@ -45,23 +46,23 @@ pub(crate) unsafe extern "C" fn advise_mr(
             fetch(&region, part, advice)
         })
     };
-    errno::status(advise())
+    errno::status("ibv_advise_mr", advise())
 }
 
 fn fetch(region: &Region, part: &ibv_sge, advice: c_uint) -> Result<()> {
-    let Some(region) = region.memory() else { return Err(Errno::INVAL) };
+    let Some(region) = region.memory() else { return Err(Errno::of(Rule::NoRegion)) };
     if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE
         && !region.access().contains(Access::LOCAL_WRITE)
     {
-        return Err(Errno(libc::EPERM));
+        return Err(Errno::of(Rule::NotWritable));
     }
-    let outside = Errno(libc::EFAULT);
+    let outside = || Errno::of(Rule::NotInside);
     let start = part
         .addr
         .checked_sub(region.address())
         .and_then(|start| usize::try_from(start).ok())
-        .ok_or(outside)?;
-    let end = start.checked_add(part.length as usize).ok_or(outside)?;
+        .ok_or_else(outside)?;
+    let end = start.checked_add(part.length as usize).ok_or_else(outside)?;
     // what is there already needs no fetching
     if advice == IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
         Ok(())

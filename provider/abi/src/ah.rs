@@ -11,6 +11,7 @@ use crate::{
     layout::{consts::*, ibv_ah, ibv_ah_attr, ibv_context, ibv_grh, ibv_pd, ibv_wc},
     object::{Identity, Object, User},
     pd::Pd,
+    rule::Rule,
     translate::address,
 };
 
@@ -40,13 +41,16 @@ unsafe fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah> {
 
 unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah_attr) -> *mut ibv_ah {
     let _call = Call::begin();
-    errno::pointer(attr.as_ref().ok_or(Errno::INVAL).and_then(|attr| create(pd, attr)))
+    errno::pointer(
+        "ibv_create_ah",
+        attr.as_ref().ok_or(Errno::of(Rule::NullArgument)).and_then(|attr| create(pd, attr)),
+    )
 }
 
 unsafe extern "C" fn ibv_destroy_ah(ah: *mut ibv_ah) -> c_int {
     let _call = Call::begin();
     let free = Ah::get(ah).map(|_| ());
-    errno::status(free.map(|()| drop(Ah::from_raw(ah))))
+    errno::status("ibv_destroy_ah", free.map(|()| drop(Ah::from_raw(ah))))
 }
 
 /// Hop limit of answers: the highest.
@@ -59,9 +63,9 @@ unsafe fn reply_path(
     wc: *const ibv_wc,
     grh: *const ibv_grh,
 ) -> Result<ibv_ah_attr> {
-    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::INVAL)?);
+    let (ctx, wc) = (Ctx::get(context)?, wc.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
     if port != 1 {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Port));
     }
     let link = ibv_ah_attr {
         dlid: wc.slid,
@@ -74,13 +78,14 @@ unsafe fn reply_path(
         return Ok(link);
     }
     if grh.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     // it stands in the receive buffer
     let mut area = [0; size_of::<ibv_grh>()];
     copy_from_program(grh.cast(), area.as_mut_ptr(), area.len())?;
-    let mut attr =
-        address::to_c(&ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::INVAL)?);
+    let mut attr = address::to_c(
+        &ctx.inner.context.init_ah_from_wc(&area).map_err(|_| Errno::told(libc::EINVAL))?,
+    );
     attr.grh.hop_limit = HOP_LIMIT;
     Ok(ibv_ah_attr { grh: attr.grh, is_global: 1, ..link })
 }
@@ -93,7 +98,10 @@ unsafe extern "C" fn ibv_init_ah_from_wc(
     attr: *mut ibv_ah_attr,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(reply_path(context, port, wc, grh).map(|found| *attr = found))
+    errno::minus_one(
+        "ibv_init_ah_from_wc",
+        reply_path(context, port, wc, grh).map(|found| *attr = found),
+    )
 }
 
 unsafe extern "C" fn ibv_create_ah_from_wc(
@@ -104,7 +112,10 @@ unsafe extern "C" fn ibv_create_ah_from_wc(
 ) -> *mut ibv_ah {
     let _call = Call::begin();
     let context = Pd::get(pd).map(Pd::context);
-    errno::pointer(context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)))
+    errno::pointer(
+        "ibv_create_ah_from_wc",
+        context.and_then(|context| create(pd, &reply_path(context, port, wc, grh)?)),
+    )
 }
 
 export!(ibv_create_ah, ibv_destroy_ah, ibv_init_ah_from_wc, ibv_create_ah_from_wc);

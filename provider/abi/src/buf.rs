@@ -15,6 +15,7 @@ use crate::{
     mr::register,
     object::Object,
     pd::Pd,
+    rule::Rule,
 };
 
 /// `ibv_buf`, of which programs see no member: a buffer, and the protection domain that it is for.
@@ -30,7 +31,7 @@ impl Buf {
         let offset = (address as usize).checked_sub(self.address as usize);
         let room = offset.and_then(|offset| self.layout.size().checked_sub(offset));
         let inside = room.is_some_and(|room| length <= room);
-        if self.pd == pd && inside { Ok(()) } else { Err(Errno::INVAL) }
+        if self.pd == pd && inside { Ok(()) } else { Err(Errno::of(Rule::BufferRegion)) }
     }
 }
 
@@ -39,10 +40,11 @@ unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*m
     Pd::get(pd)?;
     let page = libc::sysconf(libc::_SC_PAGESIZE) as usize;
     // one byte at least: the allocator has no smaller ones
-    let layout = Layout::from_size_align(size.max(1), page).map_err(|_| Errno::NOMEM)?;
+    let layout =
+        Layout::from_size_align(size.max(1), page).map_err(|_| Errno::of(Rule::NoMemory))?;
     let address = alloc(layout).cast::<c_void>();
     if address.is_null() {
-        return Err(Errno::NOMEM);
+        return Err(Errno::of(Rule::NoMemory));
     }
     *to = Box::into_raw(Box::new(Buf { pd, address, layout }));
     Ok(address)
@@ -50,7 +52,10 @@ unsafe fn allocate(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> Result<*m
 
 unsafe extern "C" fn ibv_alloc_buf(pd: *mut ibv_pd, size: usize, to: *mut *mut Buf) -> *mut c_void {
     let _call = Call::begin();
-    errno::pointer(if to.is_null() { Err(Errno::INVAL) } else { allocate(pd, size, to) })
+    errno::pointer(
+        "ibv_alloc_buf",
+        if to.is_null() { Err(Errno::of(Rule::NullArgument)) } else { allocate(pd, size, to) },
+    )
 }
 
 unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
@@ -63,7 +68,7 @@ unsafe extern "C" fn ibv_free_buf(buf: *mut Buf) {
 
 /// The buffer is memory of the process, of which there is no descriptor: `ENODATA`.
 unsafe extern "C" fn ibv_export_buf_dmabuf_fd(_: *mut Buf) -> c_int {
-    errno::minus_one(Err(Errno(libc::ENODATA)))
+    errno::minus_one("ibv_export_buf_dmabuf_fd", Err(Errno::of(Rule::NoDescriptor)))
 }
 
 unsafe extern "C" fn ibv_reg_buf_mr(
@@ -78,7 +83,10 @@ unsafe extern "C" fn ibv_reg_buf_mr(
         buf.check(pd, address, length)?;
         register(pd, address, length, address as u64, access as c_uint)
     };
-    errno::pointer(buf.as_ref().ok_or(Errno::INVAL).and_then(register))
+    errno::pointer(
+        "ibv_reg_buf_mr",
+        buf.as_ref().ok_or(Errno::of(Rule::NullArgument)).and_then(register),
+    )
 }
 
 /// Members are read as the mask says: the structure has grown.
@@ -86,23 +94,23 @@ unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Resul
     const OF_DMABUF: u64 = IBV_REG_MR_MASK_FD | IBV_REG_MR_MASK_FD_OFFSET;
     const OF_MEMORY: u64 = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_BUF;
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let mask = (*attr).comp_mask;
     let (length, access) = ((*attr).length, (*attr).access as c_uint);
     if mask & IBV_REG_MR_MASK_BUF != 0 {
-        let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::INVAL)?;
+        let buf = (*attr).buf.cast::<Buf>().as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         if mask & IBV_REG_MR_MASK_ADDR == 0 || mask & OF_DMABUF != 0 {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         buf.check(pd, (*attr).addr, length)?;
     }
     // neither handles for DMA nor buffers of other devices are to be had
     if mask & !(OF_MEMORY | OF_DMABUF) != 0 || mask & IBV_REG_MR_MASK_FD != 0 {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::NotSupported));
     }
     if mask & OF_DMABUF != 0 || mask & IBV_REG_MR_MASK_ADDR == 0 {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Members));
     }
     let address = (*attr).addr;
     let iova = if mask & IBV_REG_MR_MASK_IOVA != 0 { (*attr).iova } else { address as u64 };
@@ -111,7 +119,7 @@ unsafe fn register_with(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Resul
 
 unsafe extern "C" fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *mut ibv_mr_init_attr) -> *mut ibv_mr {
     let _call = Call::begin();
-    errno::pointer(register_with(pd, attr))
+    errno::pointer("ibv_reg_mr_ex", register_with(pd, attr))
 }
 
 export!(ibv_alloc_buf, ibv_free_buf, ibv_export_buf_dmabuf_fd, ibv_reg_buf_mr, ibv_reg_mr_ex);

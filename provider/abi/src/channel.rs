@@ -67,13 +67,16 @@ pub(crate) unsafe extern "C" fn ibv_create_comp_channel(
     context: *mut ibv_context,
 ) -> *mut ibv_comp_channel {
     let _call = Call::begin();
-    errno::pointer(Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.into_raw())))
+    errno::pointer(
+        "ibv_create_comp_channel",
+        Ctx::get(context).and_then(|ctx| Ok(Channel::new(ctx)?.into_raw())),
+    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
     let _call = Call::begin();
     let free = Channel::get(channel).and_then(|channel| channel.users.none_left());
-    errno::status(free.map(|()| drop(Channel::from_raw(channel))))
+    errno::status("ibv_destroy_comp_channel", free.map(|()| drop(Channel::from_raw(channel))))
 }
 
 /// The thread may be cancelled while it waits: nothing needs to be dropped then.
@@ -95,7 +98,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
                 return 0;
             }
             Ok(None) => {}
-            Err(error) => return errno::minus_one(Err(error)),
+            Err(error) => return errno::minus_one("ibv_get_cq_event", Err(error)),
         }
         if wait_readable((*channel).fd) == -1 {
             return -1;

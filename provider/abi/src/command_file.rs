@@ -20,6 +20,7 @@ use rustix::fs::{MemfdFlags, fstat, memfd_create};
 use crate::{
     device::Dev,
     errno::{Errno, Result},
+    rule::Rule,
     sync::Mutex,
 };
 
@@ -100,7 +101,12 @@ impl CommandFile {
         handle: u32,
         import: impl FnOnce(Importable) -> Option<T>,
     ) -> Result<T> {
-        self.importable.lock().get(&handle).copied().and_then(import).ok_or(Errno(libc::ENOENT))
+        self.importable
+            .lock()
+            .get(&handle)
+            .copied()
+            .and_then(import)
+            .ok_or(Errno::of(Rule::NoSuchObject))
     }
 
     /// First result of `find` for an object; none is destroyed meanwhile.

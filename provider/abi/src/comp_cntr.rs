@@ -20,6 +20,7 @@ use crate::{
     },
     object::Object,
     qp::Qp,
+    rule::Rule,
 };
 
 /// A completion counter as programs hold it.
@@ -42,19 +43,22 @@ unsafe extern "C" fn _ibv_query_comp_cntr_caps(
     room: usize,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|_| {
-        if to.is_null() {
-            return Err(Errno::INVAL);
-        }
-        let caps = ibv_comp_cntr_caps {
-            max_value: u64::MAX,
-            // they are the program's own memory; programs print the number as a signed one
-            max_counters: i32::MAX.cast_unsigned(),
-            supported_qp_attach_ops: CountedOps::all().bits(),
-        };
-        copy_sized(&caps, to, room);
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_comp_cntr_caps",
+        Ctx::get(context).and_then(|_| {
+            if to.is_null() {
+                return Err(Errno::of(Rule::Members));
+            }
+            let caps = ibv_comp_cntr_caps {
+                max_value: u64::MAX,
+                // they are the program's own memory; programs print the number as a signed one
+                max_counters: i32::MAX.cast_unsigned(),
+                supported_qp_attach_ops: CountedOps::all().bits(),
+            };
+            copy_sized(&caps, to, room);
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn ibv_create_comp_cntr(
@@ -63,30 +67,34 @@ unsafe extern "C" fn ibv_create_comp_cntr(
 ) -> *mut ibv_comp_cntr {
     let _call = Call::begin();
     let create = |ctx: &Ctx| {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         let counted = match attr.r#type {
             IBV_COMP_CNTR_TYPE_WRS => Counted::Requests,
             IBV_COMP_CNTR_TYPE_BYTES => Counted::Bytes,
-            _ => return Err(Errno::INVAL),
+            _ => return Err(Errno::of(Rule::Members)),
         };
         if attr.comp_mask != 0 || attr.flags != 0 {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         let c = ibv_comp_cntr { context, handle: ctx.inner.new_handle() };
         let (ctx, counter) = (ctx.inner.clone(), Arc::new(CompletionCounter::new(counted)));
         Ok(CompCntr { c: UnsafeCell::new(c), ctx, counter }.into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(create))
+    errno::pointer("ibv_create_comp_cntr", Ctx::get(context).and_then(create))
 }
 
 /// `EBUSY` while a queue pair has it.
 unsafe extern "C" fn ibv_destroy_comp_cntr(counter: *mut ibv_comp_cntr) -> c_int {
     let _call = Call::begin();
     let destroy = |object: &CompCntr| {
-        if Arc::strong_count(&object.counter) == 1 { Ok(()) } else { Err(Errno::BUSY) }
+        if Arc::strong_count(&object.counter) == 1 {
+            Ok(())
+        } else {
+            Err(Errno::of(Rule::StillUsed))
+        }
     };
     let destroyed = CompCntr::get(counter).and_then(destroy);
-    errno::status(destroyed.map(|()| drop(CompCntr::from_raw(counter))))
+    errno::status("ibv_destroy_comp_cntr", destroyed.map(|()| drop(CompCntr::from_raw(counter))))
 }
 
 unsafe extern "C" fn ibv_qp_attach_comp_cntr(
@@ -96,64 +104,70 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
 ) -> c_int {
     let _call = Call::begin();
     let attach = |qp: &Qp| {
-        let (counter, attr) = (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::INVAL)?);
+        let (counter, attr) =
+            (CompCntr::get(counter)?, attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?);
         if attr.comp_mask != 0 || !Arc::ptr_eq(&qp.ctx, &counter.ctx) {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
-        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::NOTSUPP)?;
+        let ops = CountedOps::from_bits(attr.op_mask).ok_or(Errno::of(Rule::NotSupported))?;
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
-            CountError::Counted => Errno::BUSY,
-            _ => Errno::INVAL,
+            CountError::Counted => Errno::told(libc::EBUSY),
+            _ => Errno::told(libc::EINVAL),
         })
     };
-    errno::status(Qp::get(qp).and_then(attach))
+    errno::status("ibv_qp_attach_comp_cntr", Qp::get(qp).and_then(attach))
 }
 
 /// Calls a function on a counter's numbers.
-unsafe fn with(counter: *mut ibv_comp_cntr, action: impl FnOnce(&CompletionCounter)) -> c_int {
-    errno::status(CompCntr::get(counter).map(|object| action(&object.counter)))
+unsafe fn with(
+    call: &str,
+    counter: *mut ibv_comp_cntr,
+    action: impl FnOnce(&CompletionCounter),
+) -> c_int {
+    errno::status(call, CompCntr::get(counter).map(|object| action(&object.counter)))
 }
 
 /// The number of a counter, where the program wants it.
 unsafe fn read(
+    call: &str,
     counter: *mut ibv_comp_cntr,
     to: *mut u64,
     number: impl FnOnce(&CompletionCounter) -> u64,
 ) -> c_int {
     if to.is_null() {
-        return errno::status(Err(Errno::INVAL));
+        return errno::status(call, Err(Errno::of(Rule::NullArgument)));
     }
-    with(counter, |counter| *to = number(counter))
+    with(call, counter, |counter| *to = number(counter))
 }
 
 unsafe extern "C" fn ibv_set_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
     let _call = Call::begin();
-    with(counter, |counter| counter.set_completed(value))
+    with("ibv_set_comp_cntr", counter, |counter| counter.set_completed(value))
 }
 
 unsafe extern "C" fn ibv_set_err_comp_cntr(counter: *mut ibv_comp_cntr, value: u64) -> c_int {
     let _call = Call::begin();
-    with(counter, |counter| counter.set_failed(value))
+    with("ibv_set_err_comp_cntr", counter, |counter| counter.set_failed(value))
 }
 
 unsafe extern "C" fn ibv_inc_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
     let _call = Call::begin();
-    with(counter, |counter| counter.add_completed(amount))
+    with("ibv_inc_comp_cntr", counter, |counter| counter.add_completed(amount))
 }
 
 unsafe extern "C" fn ibv_inc_err_comp_cntr(counter: *mut ibv_comp_cntr, amount: u64) -> c_int {
     let _call = Call::begin();
-    with(counter, |counter| counter.add_failed(amount))
+    with("ibv_inc_err_comp_cntr", counter, |counter| counter.add_failed(amount))
 }
 
 unsafe extern "C" fn ibv_read_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
     let _call = Call::begin();
-    read(counter, to, CompletionCounter::completed)
+    read("ibv_read_comp_cntr", counter, to, CompletionCounter::completed)
 }
 
 unsafe extern "C" fn ibv_read_err_comp_cntr(counter: *mut ibv_comp_cntr, to: *mut u64) -> c_int {
     let _call = Call::begin();
-    read(counter, to, CompletionCounter::failed)
+    read("ibv_read_err_comp_cntr", counter, to, CompletionCounter::failed)
 }
 
 export!(

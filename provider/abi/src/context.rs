@@ -168,7 +168,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
     let _call = Call::begin();
     let ctx = match Ctx::get(context) {
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
-        Err(error) => return errno::status(Err(error)),
+        Err(error) => return errno::status("ibv_close_device", Err(error)),
     };
     object::remove(context.cast());
     let Ctx { dev, inner, .. } = *Box::from_raw(ctx);

@@ -16,6 +16,7 @@ use crate::{
         consts::*, ibv_context, ibv_counter_attach_attr, ibv_counters, ibv_counters_init_attr,
     },
     object::Object,
+    rule::Rule,
     sync::Mutex,
 };
 
@@ -52,18 +53,21 @@ pub(crate) unsafe extern "C" fn create_counters(
     let _call = Call::begin();
     let create = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         let (c, ctx) = (UnsafeCell::new(ibv_counters { context }), ctx.inner.clone());
         Ok(Counters { c, ctx, attached: Mutex::default() }.into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(create))
+    errno::pointer("ibv_create_counters", Ctx::get(context).and_then(create))
 }
 
 /// `ibv_destroy_counters`.
 pub(crate) unsafe extern "C" fn destroy_counters(counters: *mut ibv_counters) -> c_int {
     let _call = Call::begin();
-    errno::status(Counters::get(counters).map(|_| drop(Counters::from_raw(counters))))
+    errno::status(
+        "ibv_destroy_counters",
+        Counters::get(counters).map(|_| drop(Counters::from_raw(counters))),
+    )
 }
 
 /// `ibv_attach_counters_point_flow`. `EINVAL` for a flow, which cannot be one; `EOPNOTSUPP` for
@@ -75,17 +79,17 @@ pub(crate) unsafe extern "C" fn attach_counters_point_flow(
 ) -> c_int {
     let _call = Call::begin();
     let attach = |counters: &Counters| {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         if !flow.is_null() || attr.comp_mask != 0 {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         if attr.counter_desc != IBV_COUNTER_PACKETS {
-            return Err(Errno::NOTSUPP);
+            return Err(Errno::of(Rule::NotSupported));
         }
         counters.attached.lock().push(Attached { index: attr.index, before: counters.packets() });
         Ok(())
     };
-    errno::status(Counters::get(counters).and_then(attach))
+    errno::status("ibv_attach_counters_point_flow", Counters::get(counters).and_then(attach))
 }
 
 /// `ibv_read_counters`. `EINVAL` if there are too few values.
@@ -102,7 +106,7 @@ pub(crate) unsafe extern "C" fn read_counters(
             || values.is_null()
             || attached.iter().any(|attached| attached.index >= number)
         {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::NoCounter));
         }
         let packets = counters.packets();
         for Attached { index, before } in &*attached {
@@ -110,7 +114,7 @@ pub(crate) unsafe extern "C" fn read_counters(
         }
         Ok(())
     };
-    errno::status(Counters::get(counters).and_then(read))
+    errno::status("ibv_read_counters", Counters::get(counters).and_then(read))
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ use crate::{
     latest_time::LatestTime,
     layout::{ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_wc},
     object::{Identity, Object, User, Users},
+    rule::Rule,
     translate::wc,
 };
 
@@ -70,11 +71,11 @@ impl Cq {
         let ctx = Ctx::get(context)?;
         let vectors = (*context).num_comp_vectors as u32;
         if comp_vector >= vectors {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::CompletionVector));
         }
         let told = Channel::get_optional(channel)?;
         if told.is_some_and(|told| !Arc::ptr_eq(&told.ctx, &ctx.inner)) {
-            return Err(Errno(libc::EBADF));
+            return Err(Errno::of(Rule::ForeignChannel));
         }
         let cq = ctx.inner.context.create_cq(cqe as usize, told.map(|told| &told.channel))?;
         let c = ibv_cq_ex {
@@ -119,6 +120,7 @@ pub(crate) unsafe extern "C" fn ibv_create_cq(
     let _call = Call::begin();
     // negative numbers are too great
     errno::pointer(
+        "ibv_create_cq",
         Cq::new(context, cqe as u32, cq_context, channel, comp_vector as u32).map(Cq::start),
     )
 }
@@ -134,23 +136,25 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
         channel::count((*cq).channel, -1);
         Ok(())
     });
-    errno::status(free.map(|()| drop(Cq::from_raw(cq))))
+    errno::status("ibv_destroy_cq", free.map(|()| drop(Cq::from_raw(cq))))
 }
 
 pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_int {
     let _call = Call::begin();
     let resize = |object: &Cq| -> Result<()> {
-        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::INVAL)?)?;
+        object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
         Ok(())
     };
-    errno::status(Cq::get(cq).and_then(resize))
+    errno::status("ibv_resize_cq", Cq::get(cq).and_then(resize))
 }
 
 /// `ibv_poll_cq`. Beyond the completions that are left in it, a queue that has overflowed gives
 /// `EOVERFLOW`: there will be no more.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mut ibv_wc) -> c_int {
-    let Ok(object) = Cq::trust(cq) else { return errno::minus_one(Err(Errno::INVAL)) };
+    let Ok(object) = Cq::trust(cq) else {
+        return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::NullObject)));
+    };
     let limit = usize::try_from(number).unwrap_or(0);
     let mut next = wcs;
     let taken = object.cq.poll_each(limit, |wc| {
@@ -158,7 +162,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
         next = next.add(1);
     });
     if taken == 0 && limit > 0 && object.cq.has_overrun() {
-        return errno::minus_one(Err(Errno(libc::EOVERFLOW)));
+        return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::CqOverrun)));
     }
     taken as c_int
 }
@@ -172,7 +176,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             NotifyKind::Solicited
         });
     };
-    errno::status(Cq::trust(cq).map(arm))
+    errno::status("ibv_req_notify_cq", Cq::trust(cq).map(arm))
 }
 
 pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, number: c_uint) {

@@ -22,6 +22,7 @@ use crate::{
     },
     object::Object,
     pd::Pd,
+    rule::Rule,
     translate::wc,
 };
 
@@ -37,13 +38,13 @@ pub(crate) unsafe extern "C" fn create_cq_ex(
     attr: *mut ibv_cq_init_attr_ex,
 ) -> *mut ibv_cq_ex {
     let _call = Call::begin();
-    errno::pointer(given(attr).and_then(|attr| create(context, &attr)))
+    errno::pointer("ibv_create_cq_ex", given(attr).and_then(|attr| create(context, &attr)))
 }
 
 /// Members of the attributes, as far as the program has them.
 unsafe fn given(attr: *const ibv_cq_init_attr_ex) -> Result<ibv_cq_init_attr_ex> {
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let length = match (*attr).comp_mask {
         mask if mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 => size_of::<ibv_cq_init_attr_ex>(),
@@ -61,7 +62,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
         || attr.comp_mask & !(IBV_CQ_INIT_ATTR_MASK_FLAGS | IBV_CQ_INIT_ATTR_MASK_PD) != 0
         || flags & !IBV_CREATE_CQ_ATTR_SINGLE_THREADED != 0
     {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::UnknownMask));
     }
     let parent = if attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_PD != 0 {
         Some(Pd::get(attr.parent_domain)?)
@@ -69,7 +70,7 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
         None
     };
     if parent.is_some_and(|parent| !parent.is_parent()) {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Members));
     }
     let mut cq = Cq::new(context, attr.cqe, attr.cq_context, attr.channel, attr.comp_vector)?;
     if flags & IBV_CREATE_CQ_ATTR_SINGLE_THREADED == 0 {
@@ -116,7 +117,10 @@ unsafe fn success<'a>(cq: *mut ibv_cq_ex) -> Option<&'a WcOk> {
 unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
     let object = object(cq);
     let Some(wc) = object.cq.poll_one() else {
-        return if object.cq.has_overrun() { libc::EOVERFLOW } else { libc::ENOENT };
+        return match object.cq.has_overrun() {
+            true => errno::status("ibv_start_poll", Err(Errno::of(Rule::CqOverrun))),
+            false => libc::ENOENT,
+        };
     };
     ((*cq).wr_id, (*cq).status) = (wc.wr_id, wc::status(&wc));
     (*object.batch.state()).wc = wc;
@@ -125,7 +129,7 @@ unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
 
 unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
     if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
-        return libc::EINVAL;
+        return errno::status("ibv_start_poll", Err(Errno::of(Rule::UnknownPollMask)));
     }
     let batch = &object(cq).batch;
     batch.begin();
@@ -202,15 +206,15 @@ unsafe extern "C" fn read_completion_wallclock_ns(cq: *mut ibv_cq_ex) -> u64 {
 pub(crate) unsafe extern "C" fn modify_cq(cq: *mut ibv_cq, attr: *mut ibv_modify_cq_attr) -> c_int {
     let _call = Call::begin();
     let modify = |object: &Cq| -> Result<()> {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         match attr.attr_mask {
             IBV_CQ_ATTR_MODERATE => {
                 let period = Duration::from_micros(attr.moderate.cq_period.into());
                 Ok(object.cq.moderate(CqModeration { count: attr.moderate.cq_count, period })?)
             }
-            0 => Err(Errno::INVAL),
-            _ => Err(Errno::NOTSUPP),
+            0 => Err(Errno::of(Rule::CqAttributes)),
+            _ => Err(Errno::of(Rule::NotSupported)),
         }
     };
-    errno::status(Cq::get(cq).and_then(modify))
+    errno::status("ibv_modify_cq", Cq::get(cq).and_then(modify))
 }

@@ -14,7 +14,7 @@ use roce_provider::{
 };
 
 use crate::{
-    errno::{self, Errno, Result},
+    errno::{self, Result},
     export::export,
     layout::{consts::*, ibv_device},
     list, message,
@@ -240,10 +240,7 @@ unsafe extern "C" fn ibv_get_device_name(device: *mut ibv_device) -> *const c_ch
     match unsafe { Dev::trust(device) } {
         // SAFETY: Its structure is never written again.
         Ok(dev) => unsafe { &raw const (*dev.c()).name }.cast(),
-        Err(Errno(errno)) => {
-            errno::set(errno);
-            std::ptr::null()
-        }
+        Err(error) => errno::pointer::<c_char>("ibv_get_device_name", Err(error)),
     }
 }
 

@@ -19,6 +19,7 @@ use crate::{
     mr::{Mr, Region},
     object::{Identity, Object, Users},
     pd::Pd,
+    rule::Rule,
     translate::rights,
 };
 
@@ -63,10 +64,12 @@ impl Dm {
 impl From<DeviceMemoryError> for Errno {
     fn from(error: DeviceMemoryError) -> Self {
         match error {
-            DeviceMemoryError::Size { length: 0, .. } => Self::INVAL,
-            DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => Self::NOMEM,
+            DeviceMemoryError::Size { length: 0, .. } => Self::told(libc::EINVAL),
+            DeviceMemoryError::Size { .. } | DeviceMemoryError::Memory(_) => {
+                Self::told(libc::ENOMEM)
+            }
             DeviceMemoryError::Region(error) => error.into(),
-            _ => Self::INVAL,
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
@@ -78,9 +81,9 @@ pub(crate) unsafe extern "C" fn alloc_dm(
 ) -> *mut ibv_dm {
     let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         if attr.comp_mask != 0 || attr.log_align_req > LOG_PAGE {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         let memory = ctx.inner.context.alloc_dm(attr.length)?;
         let handle = ctx.inner.new_handle();
@@ -88,7 +91,7 @@ pub(crate) unsafe extern "C" fn alloc_dm(
         ctx.inner.command_file.insert(handle, Importable::Dm(dm as usize));
         Ok(dm)
     };
-    errno::pointer(Ctx::get(context).and_then(alloc))
+    errno::pointer("ibv_alloc_dm", Ctx::get(context).and_then(alloc))
 }
 
 /// `ibv_free_dm`.
@@ -99,7 +102,7 @@ pub(crate) unsafe extern "C" fn free_dm(dm: *mut ibv_dm) -> c_int {
         object.ctx.command_file.remove((*dm).handle, Importable::Dm(dm as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Dm::from_raw(dm))))
+    errno::status("ibv_free_dm", free.map(|()| drop(Dm::from_raw(dm))))
 }
 
 /// `ibv_reg_dm_mr`.
@@ -114,15 +117,15 @@ pub(crate) unsafe extern "C" fn reg_dm_mr(
     let register = || -> Result<*mut ibv_mr> {
         let (pd, dm) = (Pd::get(pd)?, Dm::get(dm)?);
         let rights = rights::from_c(access)?;
-        let start = usize::try_from(offset).map_err(|_| Errno::INVAL)?;
-        let end = start.checked_add(length).ok_or(Errno::INVAL)?;
+        let start = usize::try_from(offset).map_err(|_| Errno::of(Rule::DeviceRange))?;
+        let end = start.checked_add(length).ok_or(Errno::of(Rule::DeviceRange))?;
         if access & IBV_ACCESS_ZERO_BASED == 0 {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::ZeroBased));
         }
         let region = pd.domain.register_dm(&dm.memory, start..end, rights)?;
         Ok(Mr::create_raw(pd, Region::Device(region, dm.users.add()), std::ptr::null_mut(), length))
     };
-    errno::pointer(register())
+    errno::pointer("ibv_reg_dm_mr", register())
 }
 
 /// `ibv_memcpy_to_dm`: `EFAULT` for what is not inside, `EINVAL` for a place or a length that is
@@ -133,16 +136,19 @@ unsafe extern "C" fn memcpy_to_dm(
     from: *const c_void,
     length: usize,
 ) -> c_int {
-    errno::status(place(dm, offset, from, length).and_then(|(dm, offset)| {
-        let mut piece = [0; PIECE];
-        check(dm, offset, length)?;
-        for at in (0..length).step_by(PIECE) {
-            let piece = &mut piece[..PIECE.min(length - at)];
-            copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
-            dm.memory.write_at(offset + at, piece)?;
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_memcpy_to_dm",
+        place(dm, offset, from, length).and_then(|(dm, offset)| {
+            let mut piece = [0; PIECE];
+            check(dm, offset, length)?;
+            for at in (0..length).step_by(PIECE) {
+                let piece = &mut piece[..PIECE.min(length - at)];
+                copy_from_program(from.cast::<u8>().add(at), piece.as_mut_ptr(), piece.len())?;
+                dm.memory.write_at(offset + at, piece)?;
+            }
+            Ok(())
+        }),
+    )
 }
 
 /// `ibv_memcpy_from_dm`, with the same errors.
@@ -152,22 +158,29 @@ unsafe extern "C" fn memcpy_from_dm(
     offset: u64,
     length: usize,
 ) -> c_int {
-    errno::status(place(dm, offset, to, length).and_then(|(dm, offset)| {
-        let mut piece = [0; PIECE];
-        check(dm, offset, length)?;
-        for at in (0..length).step_by(PIECE) {
-            let piece = &mut piece[..PIECE.min(length - at)];
-            dm.memory.read_at(offset + at, piece)?;
-            copy_to_program(to.cast::<u8>().add(at), piece)?;
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_memcpy_from_dm",
+        place(dm, offset, to, length).and_then(|(dm, offset)| {
+            let mut piece = [0; PIECE];
+            check(dm, offset, length)?;
+            for at in (0..length).step_by(PIECE) {
+                let piece = &mut piece[..PIECE.min(length - at)];
+                dm.memory.read_at(offset + at, piece)?;
+                copy_to_program(to.cast::<u8>().add(at), piece)?;
+            }
+            Ok(())
+        }),
+    )
 }
 
 /// `EFAULT` for what is not inside, before anything is copied.
 fn check(dm: &Dm, offset: usize, length: usize) -> Result<()> {
     let end = offset.checked_add(length);
-    if end.is_some_and(|end| end <= dm.memory.len()) { Ok(()) } else { Err(Errno(libc::EFAULT)) }
+    if end.is_some_and(|end| end <= dm.memory.len()) {
+        Ok(())
+    } else {
+        Err(Errno::of(Rule::NotInside))
+    }
 }
 
 unsafe fn place<'a>(
@@ -177,17 +190,17 @@ unsafe fn place<'a>(
     length: usize,
 ) -> Result<(&'a Dm, usize)> {
     let dm = Dm::get(dm)?;
-    let offset = usize::try_from(offset).map_err(|_| Errno(libc::EFAULT))?;
+    let offset = usize::try_from(offset).map_err(|_| Errno::of(Rule::NotInside))?;
     if !offset.is_multiple_of(WORD) || !length.is_multiple_of(WORD) || host.is_null() && length > 0
     {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Alignment));
     }
     Ok((dm, offset))
 }
 
 /// Device memory is memory of the process, of which there is no descriptor for other devices.
 unsafe extern "C" fn ibv_dm_export_dmabuf_fd(_: *mut ibv_dm) -> c_int {
-    errno::minus_one(Err(Errno::NOTSUPP))
+    errno::minus_one("ibv_dm_export_dmabuf_fd", Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(ibv_dm_export_dmabuf_fd);

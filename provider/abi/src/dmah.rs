@@ -7,14 +7,15 @@ use crate::{
     errno::{self, Errno},
     export::export,
     layout::ibv_context,
+    rule::Rule,
 };
 
 unsafe extern "C" fn ibv_alloc_dmah(_: *mut ibv_context, _: *mut c_void) -> *mut c_void {
-    errno::pointer(Err(Errno::NOTSUPP))
+    errno::pointer("ibv_alloc_dmah", Err(Errno::of(Rule::NotSupported)))
 }
 
 unsafe extern "C" fn ibv_dealloc_dmah(_: *mut c_void) -> c_int {
-    errno::status(Err(Errno::NOTSUPP))
+    errno::status("ibv_dealloc_dmah", Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(ibv_alloc_dmah, ibv_dealloc_dmah);

@@ -13,6 +13,7 @@ use crate::{
     },
     object::{Object, Users},
     pd::Pd,
+    rule::Rule,
 };
 
 /// A thread domain as programs hold it.
@@ -38,26 +39,26 @@ pub(crate) unsafe extern "C" fn alloc_td(
     let _call = Call::begin();
     let alloc = |ctx: &Ctx| {
         if attr.as_ref().is_none_or(|attr| attr.comp_mask != 0) {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::ThreadDomain));
         }
         let (ctx, domain) = (ctx.inner.clone(), ctx.inner.context.alloc_td());
         Ok(Td { c: UnsafeCell::new(ibv_td { context }), domain, ctx, users: Users::default() }
             .into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(alloc))
+    errno::pointer("ibv_alloc_td", Ctx::get(context).and_then(alloc))
 }
 
 /// `ibv_dealloc_td`.
 pub(crate) unsafe extern "C" fn dealloc_td(td: *mut ibv_td) -> c_int {
     let _call = Call::begin();
     let free = Td::get(td).and_then(|td| td.users.none_left());
-    errno::status(free.map(|()| drop(Td::from_raw(td))))
+    errno::status("ibv_dealloc_td", free.map(|()| drop(Td::from_raw(td))))
 }
 
 /// Members of the attributes, as far as the program has them.
 unsafe fn given(attr: *const ibv_parent_domain_init_attr) -> Result<ibv_parent_domain_init_attr> {
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let has_allocators = (*attr).comp_mask & IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS != 0;
     let length = if has_allocators {
@@ -87,20 +88,20 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
             != 0
             || lacks_allocators
         {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Allocator));
         }
         let (pd, td) = (Pd::get(attr.pd)?, Td::get_optional(attr.td)?);
         if !Arc::ptr_eq(&pd.ctx, &ctx.inner)
             || td.is_some_and(|td| !Arc::ptr_eq(&td.ctx, &ctx.inner))
         {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Members));
         }
         let domain = pd.domain.parent_domain(td.map(|td| &td.domain))?;
         let holds =
             [Some(pd.users.add()), td.map(|td| td.users.add())].into_iter().flatten().collect();
         Ok(Pd::parent(ctx, domain, (*attr.pd).handle, holds).into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(alloc))
+    errno::pointer("ibv_alloc_parent_domain", Ctx::get(context).and_then(alloc))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use std::ffi::{c_int, c_void};
 use crate::{
     errno::{self, Errno},
     export::{export, export_private, symbol},
+    rule::Rule,
 };
 
 /// A command of a driver: `EOPNOTSUPP`.
@@ -17,7 +18,7 @@ extern "C" fn refuse() -> c_int {
 
 /// Makes nothing.
 extern "C" fn make_nothing() -> *mut c_void {
-    errno::pointer(Err(Errno::NOTSUPP))
+    errno::pointer("ibv_make_nothing", Err(Errno::of(Rule::NotSupported)))
 }
 
 /// Does nothing.

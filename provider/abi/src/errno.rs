@@ -2,63 +2,173 @@
 
 use libc::c_int;
 use roce_provider::{
-    OpenError, RegionError, Unreachable,
+    OpenError, QueuePair, RegionError, Unreachable,
     cm::CmError,
     link::BindError,
     transport::{
         adapter::ObjectError,
+        explain::{Explain, Reason},
         mem::{MemoryFault, RegisterError},
         qp::{ModifyError, PostError},
         work::SrqError,
     },
 };
 
-/// One of `errno.h`, never 0.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Errno(pub(crate) c_int);
+use crate::rule::Rule;
+
+/// One of `errno.h`, never 0, and what is known of its cause.
+#[derive(Clone, Debug)]
+pub(crate) struct Errno {
+    number: c_int,
+    why: Why,
+}
+
+/// Cause of an error.
+#[derive(Clone, Debug)]
+enum Why {
+    /// It is none, as `EAGAIN`, or has been explained where it came up.
+    Told,
+    /// The system says so.
+    System,
+    Rule(Rule),
+    Reason(Box<Reason>),
+}
 
 impl Errno {
-    pub(crate) const INVAL: Self = Self(libc::EINVAL);
-    pub(crate) const BUSY: Self = Self(libc::EBUSY);
-    pub(crate) const NOMEM: Self = Self(libc::ENOMEM);
-    pub(crate) const NOTSUPP: Self = Self(libc::EOPNOTSUPP);
+    /// That of a rule that the call breaks.
+    pub(crate) const fn of(rule: Rule) -> Self {
+        Self { number: rule.errno().0, why: Why::Rule(rule) }
+    }
+
+    /// One that needs no explanation: it is no failure, or has been explained.
+    pub(crate) const fn told(number: c_int) -> Self {
+        Self { number, why: Why::Told }
+    }
 
     /// What the system's last call in this thread has said.
     pub(crate) fn last() -> Self {
         std::io::Error::last_os_error().into()
     }
-}
 
-pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
+    /// Its number.
+    pub(crate) const fn number(&self) -> c_int {
+        self.number
+    }
 
-/// For calls that return 0 or an error's number. Callers look at `errno` too.
-pub(crate) fn status(result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(Errno(errno)) => {
-            set(errno);
-            errno
+    /// The same after it has been explained with what has happened on this queue pair.
+    pub(crate) fn on(self, qp: &QueuePair, call: &str) -> Self {
+        if !matches!(self.why, Why::Told) {
+            qp.explain_call(call, || self.reason());
+        }
+        Self::told(self.number)
+    }
+
+    fn reason(&self) -> Reason {
+        match &self.why {
+            Why::Told | Why::System => of_system(self.number),
+            Why::Rule(rule) => rule.explain(),
+            Why::Reason(reason) => (**reason).clone(),
+        }
+    }
+
+    /// Explains it, if the environment asks for that.
+    #[cold]
+    fn explain(&self, call: &str) {
+        let is_failure = match self.why {
+            Why::Told => false,
+            Why::System => !NO_FAILURES.contains(&self.number),
+            Why::Rule(_) | Why::Reason(_) => true,
+        };
+        if is_failure {
+            roce_provider::explain_call(call, || self.reason());
         }
     }
 }
 
+/// The same number.
+impl PartialEq for Errno {
+    fn eq(&self, other: &Self) -> bool {
+        self.number == other.number
+    }
+}
+
+/// What the system says of calls that are to be made again, or go on.
+const NO_FAILURES: [c_int; 5] =
+    [libc::EAGAIN, libc::EINTR, libc::EINPROGRESS, libc::EALREADY, libc::EISCONN];
+
+fn of_system(number: c_int) -> Reason {
+    let advice = match number {
+        libc::EMFILE | libc::ENFILE => "descriptors are used up: `ulimit -n`",
+        libc::ENOMEM => "memory is used up: `ulimit -v`, memory of the host",
+        libc::EACCES | libc::EPERM => "the process may not do this: its user, its sandbox",
+        libc::EBADF => "the descriptor is closed, or was never open",
+        libc::ENETUNREACH | libc::EHOSTUNREACH => "no route: `ip route get ADDRESS`",
+        libc::ECONNREFUSED => "nobody listens at the peer's address and port",
+        libc::ECONNRESET | libc::EPIPE | libc::ENOTCONN => "the peer has ended the connection",
+        libc::ETIMEDOUT => "the peer does not answer",
+        libc::EADDRINUSE => "another program has the address and port: `ss -anp`",
+        libc::EADDRNOTAVAIL => "the address is not one of this host's: `ip address`",
+        _ => "the system refuses what the call needs; errno(3) says more",
+    };
+    let error = std::io::Error::from_raw_os_error(number);
+    let reason = Reason::new("system", &error, advice);
+    match NAMES.iter().find(|(named, _)| *named == number) {
+        Some((_, name)) => reason.with_errno(name),
+        None => reason.with_errno("errno"),
+    }
+}
+
+const NAMES: [(c_int, &str); 13] = [
+    (libc::EMFILE, "EMFILE"),
+    (libc::ENFILE, "ENFILE"),
+    (libc::ENOMEM, "ENOMEM"),
+    (libc::EACCES, "EACCES"),
+    (libc::EPERM, "EPERM"),
+    (libc::EBADF, "EBADF"),
+    (libc::EINVAL, "EINVAL"),
+    (libc::ENETUNREACH, "ENETUNREACH"),
+    (libc::EHOSTUNREACH, "EHOSTUNREACH"),
+    (libc::ECONNREFUSED, "ECONNREFUSED"),
+    (libc::ETIMEDOUT, "ETIMEDOUT"),
+    (libc::EADDRINUSE, "EADDRINUSE"),
+    (libc::EADDRNOTAVAIL, "EADDRNOTAVAIL"),
+];
+
+pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
+
+/// Explains the error of a call, and leaves its number in `errno`.
+#[cold]
+fn fail(call: &str, error: &Errno) -> c_int {
+    error.explain(call);
+    set(error.number);
+    error.number
+}
+
+/// For calls that return 0 or an error's number. Callers look at `errno` too.
+pub(crate) fn status(call: &str, result: Result<()>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => fail(call, &error),
+    }
+}
+
 /// For calls that return 0, or -1 with the error in `errno`.
-pub(crate) fn minus_one(result: Result<()>) -> c_int {
-    if status(result) == 0 { 0 } else { -1 }
+pub(crate) fn minus_one(call: &str, result: Result<()>) -> c_int {
+    if status(call, result) == 0 { 0 } else { -1 }
 }
 
 /// For calls that return a number, or -1 with the error in `errno`.
-pub(crate) fn value<T: From<i8>>(result: Result<T>) -> T {
-    result.unwrap_or_else(|Errno(errno)| {
-        set(errno);
+pub(crate) fn value<T: From<i8>>(call: &str, result: Result<T>) -> T {
+    result.unwrap_or_else(|error| {
+        fail(call, &error);
         T::from(-1)
     })
 }
 
 /// For calls that return a pointer, or null with the error in `errno`.
-pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
-    result.unwrap_or_else(|Errno(errno)| {
-        set(errno);
+pub(crate) fn pointer<T>(call: &str, result: Result<*mut T>) -> *mut T {
+    result.unwrap_or_else(|error| {
+        fail(call, &error);
         std::ptr::null_mut()
     })
 }
@@ -70,22 +180,22 @@ pub(crate) fn set(errno: c_int) {
 
 impl From<std::io::Error> for Errno {
     fn from(error: std::io::Error) -> Self {
-        Self(error.raw_os_error().unwrap_or(libc::EIO))
+        Self { number: error.raw_os_error().unwrap_or(libc::EIO), why: Why::System }
     }
 }
 
 impl From<rustix::io::Errno> for Errno {
     fn from(error: rustix::io::Errno) -> Self {
-        Self(error.raw_os_error())
+        Self { number: error.raw_os_error(), why: Why::System }
     }
 }
 
 impl From<ObjectError> for Errno {
     fn from(error: ObjectError) -> Self {
         match error {
-            ObjectError::TooMany { .. } => Self::NOMEM,
-            ObjectError::InUse => Self::BUSY,
-            _ => Self::INVAL,
+            ObjectError::TooMany { .. } => Self::told(libc::ENOMEM),
+            ObjectError::InUse => Self::told(libc::EBUSY),
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
@@ -93,16 +203,16 @@ impl From<ObjectError> for Errno {
 impl From<OpenError> for Errno {
     fn from(error: OpenError) -> Self {
         match error {
-            OpenError::NoSuchDevice(_) => Self(libc::ENODEV),
-            OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::INVAL,
+            OpenError::NoSuchDevice(_) => Self::told(libc::ENODEV),
+            OpenError::NoAddress(_) | OpenError::MtuTooSmall { .. } => Self::told(libc::EINVAL),
             OpenError::Bind(
                 BindError::Taken(_) | BindError::Stopped { .. } | BindError::LoopbackFull,
-            ) => Self(libc::EADDRINUSE),
-            OpenError::Bind(BindError::NotLocal(_)) => Self(libc::EADDRNOTAVAIL),
+            ) => Self::told(libc::EADDRINUSE),
+            OpenError::Bind(BindError::NotLocal(_)) => Self::told(libc::EADDRNOTAVAIL),
             OpenError::Bind(BindError::System { source, .. })
             | OpenError::Capture { source, .. }
-            | OpenError::System(source) => source.into(),
-            _ => Self(libc::EIO),
+            | OpenError::System(source) => Self::told(Self::from(source).number),
+            _ => Self::told(libc::EIO),
         }
     }
 }
@@ -110,9 +220,9 @@ impl From<OpenError> for Errno {
 impl From<RegisterError> for Errno {
     fn from(error: RegisterError) -> Self {
         match error {
-            RegisterError::TooMany(_) => Self::NOMEM,
-            RegisterError::InUse => Self::BUSY,
-            _ => Self::INVAL,
+            RegisterError::TooMany(_) => Self::told(libc::ENOMEM),
+            RegisterError::InUse => Self::told(libc::EBUSY),
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
@@ -120,46 +230,209 @@ impl From<RegisterError> for Errno {
 impl From<RegionError> for Errno {
     fn from(error: RegionError) -> Self {
         match error {
-            RegionError::Memory(source) => source.into(),
+            RegionError::Memory(source) => Self::told(Self::from(source).number),
             RegionError::Register(error) => error.into(),
-            RegionError::Unreachable(_) => Self(libc::EFAULT),
-            _ => Self::INVAL,
+            RegionError::Unreachable(_) => Self::told(libc::EFAULT),
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
 
+/// Of inline data, and of what a program copies.
 impl From<Unreachable> for Errno {
     fn from(_: Unreachable) -> Self {
-        Self(libc::EFAULT)
+        Self::of(Rule::Unmapped)
     }
 }
 
 impl From<MemoryFault> for Errno {
     fn from(_: MemoryFault) -> Self {
-        Self(libc::EFAULT)
+        Self::of(Rule::Unmapped)
     }
 }
 
 impl From<ModifyError> for Errno {
     fn from(error: ModifyError) -> Self {
-        if matches!(error, ModifyError::NotSupported(_)) { Self::NOTSUPP } else { Self::INVAL }
+        if matches!(error, ModifyError::NotSupported(_)) {
+            Self::told(libc::EOPNOTSUPP)
+        } else {
+            Self::told(libc::EINVAL)
+        }
     }
 }
 
 impl From<PostError> for Errno {
     fn from(error: PostError) -> Self {
-        if matches!(error, PostError::QueueFull) { Self::NOMEM } else { Self::INVAL }
+        if matches!(error, PostError::QueueFull) {
+            Self::told(libc::ENOMEM)
+        } else {
+            Self::told(libc::EINVAL)
+        }
     }
 }
 
 impl From<CmError> for Errno {
     fn from(error: CmError) -> Self {
-        Self(error.errno())
+        use CmError::{Modify, Object, Post, Region};
+        let number = error.errno();
+        match error {
+            Object(_) | Modify(_) | Region(_) | Post(_) | CmError::Failed { .. } => {
+                Self::told(number) // by the device
+            }
+            error => Self { number, why: Why::Reason(Box::new(error.explain())) },
+        }
     }
 }
 
 impl From<SrqError> for Errno {
     fn from(_: SrqError) -> Self {
-        Self::INVAL
+        Self::told(libc::EINVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_provider::{
+        AttachError, RegionError,
+        transport::{
+            adapter::{AcceptError, McastError, ObjectKind, ObjectMismatch, ObjectSize},
+            addr::{Gid, Mtu},
+            cm::ConnError,
+            qp::{Attribute, CountError, QpType, State},
+        },
+    };
+
+    use super::*;
+
+    /// The explanation names the number that the call gives.
+    #[track_caller]
+    fn assert_same<E: Explain + Into<Errno>>(errors: impl IntoIterator<Item = E>) {
+        let numbers = [
+            ("EINVAL", libc::EINVAL),
+            ("ENOMEM", libc::ENOMEM),
+            ("EBUSY", libc::EBUSY),
+            ("EFAULT", libc::EFAULT),
+            ("EADDRINUSE", libc::EADDRINUSE),
+            ("EADDRNOTAVAIL", libc::EADDRNOTAVAIL),
+            ("EAFNOSUPPORT", libc::EAFNOSUPPORT),
+            ("EHOSTUNREACH", libc::EHOSTUNREACH),
+            ("ENODEV", libc::ENODEV),
+            ("EOPNOTSUPP", libc::EOPNOTSUPP),
+        ];
+        for error in errors {
+            let reason = error.explain();
+            let name = reason.errno.unwrap_or_else(|| panic!("{reason:?}"));
+            let (_, number) = numbers.iter().find(|(known, _)| *known == name).expect(name);
+            assert_eq!(error.into().number(), *number, "{reason:?}");
+        }
+    }
+
+    #[test]
+    fn explanations_name_the_number_that_the_call_gives() {
+        let (qp_type, from, to) = (QpType::Rc, State::Reset, State::Rts);
+        let what = ObjectSize::MaxSendSge;
+        assert_same([
+            ObjectError::TooMany { what: ObjectKind::QueuePair, limit: 1 },
+            ObjectError::Size { what, least: 1, limit: 2 },
+            ObjectError::Held(1),
+            ObjectError::Overrun,
+            ObjectError::GidIndex(1),
+            ObjectError::Unknown,
+            ObjectError::Mismatch(ObjectMismatch::XrcSrq),
+            ObjectError::InUse,
+        ]);
+        let attribute = Attribute::Timeout;
+        assert_same([
+            ModifyError::UnknownQp,
+            ModifyError::IllegalTransition { qp_type, from, to },
+            ModifyError::StillDraining,
+            ModifyError::WrongService(qp_type),
+            ModifyError::CqOverrun,
+            ModifyError::PKeyIndex(1),
+            ModifyError::NotTaken { attribute, qp_type, from, to },
+            ModifyError::NotSupported(Attribute::AltPath),
+            ModifyError::OtherState(State::Err),
+            ModifyError::MulticastPeer(Gid::default()),
+            ModifyError::GidIndex(1),
+            ModifyError::PathMtu { asked: Mtu::B4096, port: Mtu::B1024 },
+            ModifyError::Range { attribute, limit: 31 },
+        ]);
+        assert_same([
+            PostError::UnknownQp,
+            PostError::State(State::Reset),
+            PostError::UnknownSrq,
+            PostError::SharedQueue,
+            PostError::NoSuchQueue(qp_type),
+            PostError::RemoteSrq,
+            PostError::QueueFull,
+            PostError::TooManySges { limit: 1 },
+            PostError::InlineTooLong { limit: 1 },
+            PostError::InlineRead,
+            PostError::NoBytes,
+            PostError::TooLong,
+            PostError::WrongOperation(qp_type),
+        ]);
+        let registering = [
+            RegisterError::UnknownPd,
+            RegisterError::RemoteWithoutLocalWrite,
+            RegisterError::NotPersistent,
+            RegisterError::AddressOverflow,
+            RegisterError::TooMany(1),
+            RegisterError::Deregistered,
+            RegisterError::InUse,
+        ];
+        assert_same(registering);
+        assert_same(registering.map(RegionError::Register));
+        let unreachable = Unreachable { address: 1, write: true };
+        assert_same([unreachable]);
+        assert_same([RegionError::Unreachable(unreachable)]);
+        assert_same([
+            SrqError::UnknownSrq,
+            SrqError::Size(1),
+            SrqError::Posted(1),
+            SrqError::Limit(1),
+        ]);
+        let groups = [
+            McastError::UnknownQp,
+            McastError::WrongService(qp_type),
+            McastError::NotMulticast(Gid::default()),
+            McastError::TooManyGroups { limit: 1 },
+            McastError::TooManyMembers { limit: 1 },
+            McastError::NotAttached(Gid::default()),
+        ];
+        assert_same(groups);
+        assert_same(groups.map(AttachError::Adapter));
+        let connecting = [
+            ConnError::Unknown,
+            ConnError::InUse,
+            ConnError::PrivateData(1),
+            ConnError::TooMany(1),
+            ConnError::OwnId,
+            ConnError::NoRoute,
+        ];
+        assert_same(connecting.map(CmError::from));
+        assert_same(connecting.map(|error| CmError::from(AcceptError::Connection(error))));
+        assert_same([
+            CmError::NoDevice,
+            CmError::NoQueuePair,
+            CmError::HasQueuePair,
+            CmError::PortInUse(1),
+            CmError::PortOverlap(1),
+            CmError::NoPort,
+            CmError::WrongService(qp_type),
+            CmError::NoListenDevice(String::new()),
+        ]);
+        assert_eq!(CountError::Counted.explain().errno, Some("EBUSY"));
+    }
+
+    #[test]
+    fn what_goes_on_is_no_failure() {
+        for number in NO_FAILURES {
+            let error = Errno::from(std::io::Error::from_raw_os_error(number));
+            assert_eq!((error.number(), Errno::told(number) == error), (number, true));
+        }
+        for (number, name) in NAMES {
+            assert_eq!(of_system(number).errno, Some(name));
+        }
     }
 }

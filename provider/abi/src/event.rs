@@ -86,7 +86,7 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_async_event(
                 return 0;
             }
             Ok(None) => {}
-            Err(error) => return errno::minus_one(Err(error)),
+            Err(error) => return errno::minus_one("ibv_get_async_event", Err(error)),
         }
         if wait_readable((*context).async_fd) == -1 {
             return -1;

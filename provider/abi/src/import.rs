@@ -14,6 +14,7 @@ use crate::{
     mr::Mr,
     object::Object,
     pd::Pd,
+    rule::Rule,
     table,
 };
 
@@ -21,10 +22,10 @@ use crate::{
 unsafe extern "C" fn ibv_import_device(command: c_int) -> *mut ibv_context {
     let _call = Call::begin();
     let import = || {
-        let command_file = CommandFile::of(command).ok_or(Errno::INVAL)?;
+        let command_file = CommandFile::of(command).ok_or(Errno::of(Rule::NotACommandFile))?;
         table::open(command_file.dev.open_or_down(), command_file, Some(command))
     };
-    errno::pointer(import())
+    errno::pointer("ibv_import_device", import())
 }
 
 unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
@@ -36,7 +37,7 @@ unsafe extern "C" fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *m
         })?;
         Ok(Pd::with_handle(ctx, domain, handle).into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(import))
+    errno::pointer("ibv_import_pd", Ctx::get(context).and_then(import))
 }
 
 unsafe extern "C" fn ibv_unimport_pd(pd: *mut ibv_pd) {
@@ -59,7 +60,7 @@ unsafe extern "C" fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr 
         })?;
         Ok(Mr::with_handle(pd, region, std::ptr::null_mut(), length, handle).into_raw())
     };
-    errno::pointer(Pd::get(pd).and_then(import))
+    errno::pointer("ibv_import_mr", Pd::get(pd).and_then(import))
 }
 
 unsafe extern "C" fn ibv_unimport_mr(mr: *mut ibv_mr) {
@@ -78,7 +79,7 @@ unsafe extern "C" fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *m
         })?;
         Ok(Dm::new(ctx, memory, handle).into_raw())
     };
-    errno::pointer(Ctx::get(context).and_then(import))
+    errno::pointer("ibv_import_dm", Ctx::get(context).and_then(import))
 }
 
 unsafe extern "C" fn ibv_unimport_dm(dm: *mut ibv_dm) {

@@ -55,6 +55,7 @@ mod qp;
 mod qp_create;
 mod qp_ex;
 mod rsocket;
+mod rule;
 mod second;
 mod srq;
 mod sync;

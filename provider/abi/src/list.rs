@@ -9,7 +9,7 @@ pub(crate) fn allocate<T>(pointers: &[*mut T]) -> *mut *mut T {
     unsafe {
         let list: *mut *mut T = libc::calloc(pointers.len() + 1, size_of::<*mut T>()).cast();
         if list.is_null() {
-            errno::set(libc::ENOMEM);
+            errno::set(libc::ENOMEM); // not explained: that would take memory
         } else {
             list.copy_from_nonoverlapping(pointers.as_ptr(), pointers.len());
         }

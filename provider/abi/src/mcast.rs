@@ -14,13 +14,16 @@ use crate::{
     layout::{ibv_gid, ibv_qp},
     object::Object,
     qp::Qp,
+    rule::Rule,
 };
 
 impl From<McastError> for Errno {
     fn from(error: McastError) -> Self {
         match error {
-            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. } => Self::NOMEM,
-            _ => Self::INVAL,
+            McastError::TooManyGroups { .. } | McastError::TooManyMembers { .. } => {
+                Self::told(libc::ENOMEM)
+            }
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
@@ -30,7 +33,7 @@ impl From<AttachError> for Errno {
         match error {
             AttachError::Adapter(error) => error.into(),
             AttachError::Join { source, .. } => source.into(),
-            _ => Self::INVAL,
+            _ => Self::told(libc::EINVAL),
         }
     }
 }
@@ -42,15 +45,18 @@ pub(crate) unsafe extern "C" fn ibv_attach_mcast(
     _lid: u16,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Qp::get(qp).and_then(|qp| {
-        let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
-        let mut groups = qp.groups.lock();
-        if !groups.contains(&group) {
-            qp.qp.attach_mcast(group)?;
-            groups.push(group);
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_attach_mcast",
+        Qp::get(qp).and_then(|qp| {
+            let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+            let mut groups = qp.groups.lock();
+            if !groups.contains(&group) {
+                qp.qp.attach_mcast(group)?;
+                groups.push(group);
+            }
+            Ok(())
+        }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn ibv_detach_mcast(
@@ -59,13 +65,16 @@ pub(crate) unsafe extern "C" fn ibv_detach_mcast(
     _lid: u16,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Qp::get(qp).and_then(|qp| -> Result<()> {
-        let group = Gid(group.as_ref().ok_or(Errno::INVAL)?.raw);
-        let mut groups = qp.groups.lock();
-        qp.qp.detach_mcast(group)?;
-        groups.retain(|&other| other != group);
-        Ok(())
-    }))
+    errno::status(
+        "ibv_detach_mcast",
+        Qp::get(qp).and_then(|qp| -> Result<()> {
+            let group = Gid(group.as_ref().ok_or(Errno::of(Rule::NullArgument))?.raw);
+            let mut groups = qp.groups.lock();
+            qp.qp.detach_mcast(group)?;
+            groups.retain(|&other| other != group);
+            Ok(())
+        }),
+    )
 }
 
 export!(ibv_attach_mcast, ibv_detach_mcast);

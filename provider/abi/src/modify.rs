@@ -13,8 +13,8 @@ use roce_provider::{
         addr::{QKey, Qpn},
         psn::Psn,
         qp::{
-            Attribute, Init, PeerAttr, QpInfo, QpType, QpUpdate, RequesterAttr, ResponderAttr, Rtr,
-            Rts, State, is_legal, optional_attributes,
+            Attribute, Init, ModifyError, PeerAttr, QpInfo, QpType, QpUpdate, RequesterAttr,
+            ResponderAttr, Rtr, Rts, State, is_legal, optional_attributes,
         },
     },
 };
@@ -25,6 +25,7 @@ use crate::{
     layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
     object::Object,
     qp::Qp,
+    rule::Rule,
     translate::{
         address, mtu,
         qp::{attr_from_c, path_migration_from_c, state_from_c},
@@ -35,7 +36,7 @@ use crate::{
 /// Bits of a mask; `EOPNOTSUPP` for those of newer attributes, which no device of this kind has.
 const fn known(mask: c_int) -> Result<u32> {
     let mask = mask as u32;
-    if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::NOTSUPP) } else { Ok(mask) }
+    if mask >= IBV_QP_DEST_QPN << 1 { Err(Errno::of(Rule::QpMask)) } else { Ok(mask) }
 }
 
 const fn bit(attribute: Attribute) -> u32 {
@@ -131,14 +132,21 @@ impl Transition {
         let mask = mask & !ignored(qp_type);
         let to = if mask & IBV_QP_STATE != 0 { state_from_c(attr.qp_state)? } else { from };
         let (required, optional) = (required(qp_type, from, to), optional(qp_type, from, to));
+        let illegal = ModifyError::IllegalTransition { qp_type, from, to };
         if !is_legal(qp_type, from, to) {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Modify(illegal)));
         }
-        if mask & required != required || mask & !(required | optional | IBV_QP_STATE) != 0 {
-            return Err(Errno::INVAL);
+        let missing = required & !mask;
+        if missing != 0 {
+            let rule = Rule::MissingAttributes { qp_type, from, to, mask: missing };
+            return Err(Errno::of(rule));
+        }
+        let extra = mask & !(required | optional | IBV_QP_STATE);
+        if extra != 0 {
+            return Err(Errno::of(Rule::ExtraAttributes { qp_type, from, to, mask: extra }));
         }
         if mask & IBV_QP_PORT != 0 && attr.port_num != 1 {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::Port));
         }
         // the transition itself holds the required attributes; the optional ones change with it
         let changes = changes(attr, mask & optional)?;
@@ -155,7 +163,7 @@ impl Transition {
                 notify: mask & IBV_QP_EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0,
             },
             (State::Init, State::Init) | (State::Sqd, State::Sqd) => Self::Change(changes),
-            _ => return Err(Errno::INVAL),
+            _ => return Err(Errno::of(Rule::Modify(illegal))),
         })
     }
 
@@ -236,15 +244,19 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
     mask: c_int,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Qp::get(qp).and_then(|object| {
-        let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
-        let QpInfo { qp_type, state, .. } = object.qp.query();
-        Transition::of(qp_type, state, &attr, mask)?.apply(&object.qp)?;
-        if mask & IBV_QP_STATE != 0 {
-            (*qp).state = attr.qp_state;
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_modify_qp",
+        Qp::get(qp).and_then(|object| {
+            let (attr, mask) = (attr_from_c(attr)?, known(mask)?);
+            let QpInfo { qp_type, state, .. } = object.qp.query();
+            let transition = Transition::of(qp_type, state, &attr, mask);
+            transition.map_err(|error| error.on(&object.qp, "ibv_modify_qp"))?.apply(&object.qp)?;
+            if mask & IBV_QP_STATE != 0 {
+                (*qp).state = attr.qp_state;
+            }
+            Ok(())
+        }),
+    )
 }
 
 /// Only queue pairs for raw packets have a rate of their own, and there are none.
@@ -252,7 +264,7 @@ pub(crate) unsafe extern "C" fn modify_qp_rate_limit(
     _qp: *mut ibv_qp,
     _attr: *mut ibv_qp_rate_limit_attr,
 ) -> c_int {
-    errno::status(Err(Errno::NOTSUPP))
+    errno::status("ibv_modify_qp_rate_limit", Err(Errno::of(Rule::RateLimit)))
 }
 
 export!(ibv_modify_qp);

@@ -18,6 +18,7 @@ use crate::{
     layout::{consts::*, ibv_mr, ibv_pd},
     object::{Identity, Object, User},
     pd::Pd,
+    rule::Rule,
     sync::Mutex,
     translate::rights,
 };
@@ -76,9 +77,13 @@ impl Region {
                 return None;
             }
             let same_domain = Pd::get((*mr).pd).is_ok() && (*(*mr).pd).handle == pd_handle;
-            Some(if same_domain { Mr::get(mr).map(Mr::shared) } else { Err(Errno(libc::EPERM)) })
+            Some(if same_domain {
+                Mr::get(mr).map(Mr::shared)
+            } else {
+                Err(Errno::of(Rule::ReadOnlyRegion))
+            })
         };
-        command_file.find(find).unwrap_or(Err(Errno(libc::ENOENT)))
+        command_file.find(find).unwrap_or(Err(Errno::of(Rule::NoSuchObject)))
     }
 
     /// The region in the adapter, if it has memory.
@@ -107,7 +112,7 @@ fn is_implicit(address: *mut c_void, length: usize, access: c_uint) -> bool {
 fn check(address: *mut c_void, length: usize, iova: u64, access: c_uint) -> Result<()> {
     let is_implicit = is_implicit(address, length, access);
     let wraps = !is_implicit && (address as usize).checked_add(length).is_none();
-    if wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::INVAL) } else { Ok(()) }
+    if wraps || address as u64 % PAGE != iova % PAGE { Err(Errno::of(Rule::Wraps)) } else { Ok(()) }
 }
 
 impl Mr {
@@ -177,7 +182,7 @@ pub(crate) unsafe extern "C" fn ibv_reg_mr(
     access: c_int,
 ) -> *mut ibv_mr {
     let _call = Call::begin();
-    errno::pointer(register(pd, address, length, address as u64, access as c_uint))
+    errno::pointer("ibv_reg_mr", register(pd, address, length, address as u64, access as c_uint))
 }
 
 unsafe extern "C" fn ibv_reg_mr_iova(
@@ -188,7 +193,7 @@ unsafe extern "C" fn ibv_reg_mr_iova(
     access: c_int,
 ) -> *mut ibv_mr {
     let _call = Call::begin();
-    errno::pointer(register(pd, address, length, iova, access as c_uint))
+    errno::pointer("ibv_reg_mr_iova", register(pd, address, length, iova, access as c_uint))
 }
 
 unsafe extern "C" fn ibv_reg_mr_iova2(
@@ -199,7 +204,7 @@ unsafe extern "C" fn ibv_reg_mr_iova2(
     access: c_uint,
 ) -> *mut ibv_mr {
     let _call = Call::begin();
-    errno::pointer(register(pd, address, length, iova, access))
+    errno::pointer("ibv_reg_mr_iova2", register(pd, address, length, iova, access))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
@@ -211,7 +216,7 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Mr::from_raw(mr))))
+    errno::status("ibv_dereg_mr", free.map(|()| drop(Mr::from_raw(mr))))
 }
 
 unsafe fn reregister(
@@ -224,7 +229,7 @@ unsafe fn reregister(
 ) -> Result<()> {
     let object = Mr::get(mr)?;
     let mut state = object.state.lock();
-    let Region::Memory(region) = &state.region else { return Err(Errno::INVAL) };
+    let Region::Memory(region) = &state.region else { return Err(Errno::of(Rule::NoRegion)) };
     let new_pd = if flags & IBV_REREG_MR_CHANGE_PD != 0 { Some(Pd::get(pd)?) } else { None };
     let access = access as c_uint;
     let rights =
@@ -273,10 +278,10 @@ unsafe extern "C" fn ibv_rereg_mr(
         || unknown != 0
         || flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0 && (address.is_null() || length == 0)
     {
-        errno::set(libc::EINVAL);
+        errno::status("ibv_rereg_mr", Err(Errno::of(Rule::Rereg)));
         return IBV_REREG_MR_ERR_INPUT;
     }
-    if errno::status(reregister(mr, flags, pd, address, length, access)) == 0 {
+    if errno::status("ibv_rereg_mr", reregister(mr, flags, pd, address, length, access)) == 0 {
         0
     } else {
         IBV_REREG_MR_ERR_CMD
@@ -289,7 +294,7 @@ pub(crate) unsafe extern "C" fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
     let alloc = |pd: &Pd| {
         Ok(Mr::create_raw(pd, Region::Null(pd.domain.null_region()?), std::ptr::null_mut(), 0))
     };
-    errno::pointer(Pd::get(pd).and_then(alloc))
+    errno::pointer("ibv_alloc_null_mr", Pd::get(pd).and_then(alloc))
 }
 
 /// Buffers of other devices are not reached from here.
@@ -301,7 +306,7 @@ unsafe extern "C" fn ibv_reg_dmabuf_mr(
     _: c_int,
     _: c_int,
 ) -> *mut ibv_mr {
-    errno::pointer(Err(Errno::NOTSUPP))
+    errno::pointer("ibv_reg_dmabuf_mr", Err(Errno::of(Rule::NotSupported)))
 }
 
 export!(

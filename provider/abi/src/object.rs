@@ -4,6 +4,7 @@ use std::{any::TypeId, cell::UnsafeCell, collections::BTreeMap, ffi::c_void, syn
 
 use crate::{
     errno::{Errno, Result},
+    rule::Rule,
     sync::Mutex,
 };
 
@@ -43,11 +44,11 @@ pub(crate) fn remove(pointer: *const c_void) {
 /// not one of this kind.
 pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     if pointer.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullObject));
     }
     let live = LIVE.lock();
     let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
-    found.map(|live| live.identity).ok_or(Errno(libc::ENOENT))
+    found.map(|live| live.identity).ok_or(Errno::of(Rule::NoSuchObject))
 }
 
 /// An object that starts with the structure that programs see of it.
@@ -96,7 +97,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
             // SAFETY: As above; the object starts where its structure does.
             Ok(unsafe { &*pointer.cast::<Self>() })
         } else {
-            Err(Errno(libc::ENOENT))
+            Err(Errno::of(Rule::NoSuchObject))
         }
     }
 
@@ -122,7 +123,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
     /// back](Self::from_raw); and as for [`get`](Self::get).
     unsafe fn trust<'a>(pointer: *const Self::C) -> Result<&'a Self> {
         // SAFETY: By the contract above; the object starts where its structure does.
-        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::INVAL)
+        unsafe { pointer.cast::<Self>().as_ref() }.ok_or(Errno::of(Rule::NullObject))
     }
 
     /// Takes the object back from the program.
@@ -152,6 +153,6 @@ impl Users {
 
     /// `EBUSY` while there are any.
     pub(crate) fn none_left(&self) -> Result<()> {
-        if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::BUSY) }
+        if Arc::strong_count(&self.0) == 1 { Ok(()) } else { Err(Errno::of(Rule::StillUsed)) }
     }
 }

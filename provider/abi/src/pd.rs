@@ -81,7 +81,7 @@ impl Pd {
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     let _call = Call::begin();
     let alloc = |ctx: &Ctx| -> Result<_> { Ok(Pd::create_raw(ctx, ctx.inner.context.alloc_pd()?)) };
-    errno::pointer(Ctx::get(context).and_then(alloc))
+    errno::pointer("ibv_alloc_pd", Ctx::get(context).and_then(alloc))
 }
 
 pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
@@ -91,7 +91,7 @@ pub(crate) unsafe extern "C" fn ibv_dealloc_pd(pd: *mut ibv_pd) -> c_int {
         object.ctx.command_file.remove((*pd).handle, Importable::Pd(pd as usize));
         Ok(())
     });
-    errno::status(free.map(|()| drop(Pd::from_raw(pd))))
+    errno::status("ibv_dealloc_pd", free.map(|()| drop(Pd::from_raw(pd))))
 }
 
 export!(ibv_alloc_pd, ibv_dealloc_pd);

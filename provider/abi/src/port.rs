@@ -17,6 +17,7 @@ use crate::{
         consts::*, copy_sized, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
         ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
     },
+    rule::Rule,
     translate::mtu,
 };
 
@@ -71,7 +72,7 @@ fn port_attr(port: &PortAttr) -> ibv_port_attr {
 
 /// Every device has one port.
 fn port_1(port: u8) -> Result<()> {
-    if port == 1 { Ok(()) } else { Err(Errno::INVAL) }
+    if port == 1 { Ok(()) } else { Err(Errno::of(Rule::Port)) }
 }
 
 pub(crate) unsafe extern "C" fn query_port(
@@ -81,11 +82,14 @@ pub(crate) unsafe extern "C" fn query_port(
     room: usize,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|ctx| {
-        port_1(port)?;
-        copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_port",
+        Ctx::get(context).and_then(|ctx| {
+            port_1(port)?;
+            copy_sized(&port_attr(&ctx.inner.context.query_port()), attr, room);
+            Ok(())
+        }),
+    )
 }
 
 /// For programs that were compiled when the structure ended before `port_cap_flags2`; what lies
@@ -106,15 +110,18 @@ unsafe extern "C" fn ibv_query_port_speed(
     to: *mut u64,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|ctx| {
-        if port != 1 || to.is_null() {
-            return Err(Errno::INVAL);
-        }
-        // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
-        let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
-        *to = u64::from(mbps) / 100;
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_port_speed",
+        Ctx::get(context).and_then(|ctx| {
+            if port != 1 || to.is_null() {
+                return Err(Errno::of(Rule::Port));
+            }
+            // of a link whose speed is not known, as of the slowest that `ibv_query_port` can tell
+            let mbps = ctx.inner.context.query_port().speed.unwrap_or(2_500);
+            *to = u64::from(mbps) / 100;
+            Ok(())
+        }),
+    )
 }
 
 /// Counts as C has them: signed.
@@ -171,7 +178,7 @@ unsafe extern "C" fn ibv_query_device(
     attr: *mut ibv_device_attr,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
+    errno::status("ibv_query_device", Ctx::get(context).map(|ctx| *attr = device_attr(ctx)))
 }
 
 /// Uses of memory regions that fetch their pages on demand: on RC and XRC, on UC, on UD.
@@ -186,37 +193,40 @@ pub(crate) unsafe extern "C" fn query_device_ex(
     room: usize,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|ctx| {
-        if input.as_ref().is_some_and(|input| input.comp_mask != 0)
-            || room < size_of::<ibv_device_attr>()
-        {
-            return Err(Errno::INVAL);
-        }
-        let attr = ctx.inner.context.query_device();
-        let mut c = ibv_device_attr_ex {
-            orig_attr: device_attr(ctx),
-            completion_timestamp_mask: attr.completion_timestamp_mask,
-            hca_core_clock: attr.hca_core_clock,
-            device_cap_flags_ex: attr.device_cap_flags.bits()
-                | IBV_DEVICE_FLUSH_GLOBAL
-                | IBV_DEVICE_ATOMIC_WRITE,
-            max_dm_size: attr.limits.max_dm_size as u64,
-            xrc_odp_caps: ODP_ALL,
-            phys_port_cnt_ex: attr.phys_port_cnt.into(),
-            ..ibv_device_attr_ex::zeroed()
-        };
-        c.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
-        c.odp_caps.per_transport_caps = [ODP_ALL, ODP_UC, ODP_UD];
-        c.cq_mod_caps.max_cq_count = attr.max_cq_count;
-        c.cq_mod_caps.max_cq_period = attr.max_cq_period;
-        copy_sized(&c, to, room);
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_device_ex",
+        Ctx::get(context).and_then(|ctx| {
+            if input.as_ref().is_some_and(|input| input.comp_mask != 0)
+                || room < size_of::<ibv_device_attr>()
+            {
+                return Err(Errno::of(Rule::StructureSize));
+            }
+            let attr = ctx.inner.context.query_device();
+            let mut c = ibv_device_attr_ex {
+                orig_attr: device_attr(ctx),
+                completion_timestamp_mask: attr.completion_timestamp_mask,
+                hca_core_clock: attr.hca_core_clock,
+                device_cap_flags_ex: attr.device_cap_flags.bits()
+                    | IBV_DEVICE_FLUSH_GLOBAL
+                    | IBV_DEVICE_ATOMIC_WRITE,
+                max_dm_size: attr.limits.max_dm_size as u64,
+                xrc_odp_caps: ODP_ALL,
+                phys_port_cnt_ex: attr.phys_port_cnt.into(),
+                ..ibv_device_attr_ex::zeroed()
+            };
+            c.odp_caps.general_caps = IBV_ODP_SUPPORT | IBV_ODP_SUPPORT_IMPLICIT;
+            c.odp_caps.per_transport_caps = [ODP_ALL, ODP_UC, ODP_UD];
+            c.cq_mod_caps.max_cq_count = attr.max_cq_count;
+            c.cq_mod_caps.max_cq_period = attr.max_cq_period;
+            copy_sized(&c, to, room);
+            Ok(())
+        }),
+    )
 }
 
 fn gid(ctx: &Ctx, index: u32) -> Result<Gid> {
-    let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
-    ctx.inner.context.query_gid(index).ok_or(Errno::INVAL)
+    let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+    ctx.inner.context.query_gid(index).ok_or(Errno::of(Rule::Index))
 }
 
 unsafe extern "C" fn ibv_query_gid(
@@ -226,12 +236,15 @@ unsafe extern "C" fn ibv_query_gid(
     to: *mut ibv_gid,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Ctx::get(context).and_then(|ctx| {
-        port_1(port)?;
-        let index = u32::try_from(index).map_err(|_| Errno::INVAL)?;
-        (*to).raw = gid(ctx, index)?.0;
-        Ok(())
-    }))
+    errno::minus_one(
+        "ibv_query_gid",
+        Ctx::get(context).and_then(|ctx| {
+            port_1(port)?;
+            let index = u32::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+            (*to).raw = gid(ctx, index)?.0;
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn ibv_query_gid_type(
@@ -241,12 +254,15 @@ unsafe extern "C" fn ibv_query_gid_type(
     to: *mut c_uint,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Ctx::get(context).and_then(|ctx| {
-        port_1(port)?;
-        gid(ctx, index)?;
-        *to = SYSFS_ROCE_V2;
-        Ok(())
-    }))
+    errno::minus_one(
+        "ibv_query_gid_type",
+        Ctx::get(context).and_then(|ctx| {
+            port_1(port)?;
+            gid(ctx, index)?;
+            *to = SYSFS_ROCE_V2;
+            Ok(())
+        }),
+    )
 }
 
 fn gid_entries(context: &Context) -> impl Iterator<Item = ibv_gid_entry> {
@@ -268,18 +284,21 @@ unsafe extern "C" fn _ibv_query_gid_ex(
     room: usize,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|ctx| {
-        if port != 1 || room < size_of::<ibv_gid_entry>() {
-            return Err(Errno::INVAL);
-        }
-        if flags != 0 {
-            return Err(Errno::NOTSUPP);
-        }
-        gid(ctx, index)?;
-        let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
-        copy_sized(&entry.ok_or(Errno(libc::ENODATA))?, to, room);
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_gid_ex",
+        Ctx::get(context).and_then(|ctx| {
+            if port != 1 || room < size_of::<ibv_gid_entry>() {
+                return Err(Errno::of(Rule::StructureSize));
+            }
+            if flags != 0 {
+                return Err(Errno::of(Rule::EntryFlags));
+            }
+            gid(ctx, index)?;
+            let entry = gid_entries(&ctx.inner.context).find(|entry| entry.gid_index == index);
+            copy_sized(&entry.ok_or(Errno::of(Rule::NoEntry))?, to, room);
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn _ibv_query_gid_table(
@@ -290,16 +309,19 @@ unsafe extern "C" fn _ibv_query_gid_table(
     room: usize,
 ) -> isize {
     let _call = Call::begin();
-    let ctx = match Ctx::get(context) {
-        Ok(_) if room < size_of::<ibv_gid_entry>() => return -(libc::EINVAL as isize),
-        Ok(_) if flags != 0 => return -(libc::EOPNOTSUPP as isize),
-        Ok(ctx) => ctx,
-        Err(Errno(errno)) => return -(errno as isize),
+    let read = |ctx: &Ctx| {
+        let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
+        match () {
+            () if room < size_of::<ibv_gid_entry>() => Err(Errno::of(Rule::StructureSize)),
+            () if flags != 0 => Err(Errno::of(Rule::EntryFlags)),
+            () if entries.len() > max => Err(Errno::of(Rule::EntriesRoom)),
+            () => Ok(entries),
+        }
     };
-    let entries: Vec<_> = gid_entries(&ctx.inner.context).collect();
-    if entries.len() > max {
-        return -(libc::EINVAL as isize);
-    }
+    let entries = match Ctx::get(context).and_then(read) {
+        Ok(entries) => entries,
+        Err(error) => return -(errno::status("ibv_query_gid_table", Err(error)) as isize),
+    };
     for (index, entry) in entries.iter().enumerate() {
         copy_sized(entry, to.byte_add(index * room), room);
     }
@@ -313,26 +335,26 @@ unsafe extern "C" fn ibv_query_pkey(
     to: *mut u16,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Ctx::get(context).and_then(|ctx| {
-        port_1(port)?;
-        let index = u16::try_from(index).map_err(|_| Errno::INVAL)?;
-        *to = ctx.inner.context.query_pkey(index).ok_or(Errno::INVAL)?.0.to_be();
-        Ok(())
-    }))
+    errno::minus_one(
+        "ibv_query_pkey",
+        Ctx::get(context).and_then(|ctx| {
+            port_1(port)?;
+            let index = u16::try_from(index).map_err(|_| Errno::of(Rule::Index))?;
+            *to = ctx.inner.context.query_pkey(index).ok_or(Errno::of(Rule::Index))?.0.to_be();
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     let _call = Call::begin();
     let found = Ctx::get(context).and_then(|ctx| {
         port_1(port)?;
-        ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno(libc::ENOENT))
+        ctx.inner.context.find_pkey(PKey(u16::from_be(pkey))).ok_or(Errno::of(Rule::NoPKey))
     });
     match found {
         Ok(index) => index.into(),
-        Err(Errno(errno)) => {
-            errno::set(errno);
-            -1
-        }
+        Err(error) => errno::minus_one("ibv_get_pkey_index", Err(error)),
     }
 }
 
@@ -343,15 +365,18 @@ pub(crate) unsafe extern "C" fn query_rt_values(
     values: *mut ibv_values_ex,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Ctx::get(context).and_then(|ctx| {
-        let values = values.as_mut().ok_or(Errno::INVAL)?;
-        values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
-        if values.comp_mask != 0 {
-            let now = ctx.inner.context.query_clock().raw;
-            (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_rt_values",
+        Ctx::get(context).and_then(|ctx| {
+            let values = values.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+            values.comp_mask &= IBV_VALUES_MASK_RAW_CLOCK;
+            if values.comp_mask != 0 {
+                let now = ctx.inner.context.query_clock().raw;
+                (values.raw_clock.tv_sec, values.raw_clock.tv_nsec) = (0, now.as_nanos() as i64);
+            }
+            Ok(())
+        }),
+    )
 }
 
 export!(

@@ -16,6 +16,7 @@ use crate::{
     mw,
     object::Object,
     qp::Qp,
+    rule::Rule,
     srq::Srq,
     translate::wr::{flags, immediate, inline, list, remote, sges},
 };
@@ -62,16 +63,16 @@ unsafe fn operation(qp_type: QpType, wr: *const ibv_send_wr) -> Result<SendOp> {
             SendOp::BindWindow(mw::bind(part.mw, part.rkey, &part.bind_info)?)
         }
         IBV_WR_SEND_WITH_INV => SendOp::SendInvalidate { rkey: RKey((*wr).imm_data) },
-        IBV_WR_TSO | IBV_WR_DRIVER1 => return Err(Errno::NOTSUPP),
+        IBV_WR_TSO | IBV_WR_DRIVER1 => return Err(Errno::of(Rule::OtherOpcode)),
         IBV_WR_ATOMIC_WRITE => SendOp::AtomicWrite { remote: target() },
-        _ => return Err(Errno::INVAL),
+        _ => return Err(Errno::of(Rule::Opcode)),
     })
 }
 
 unsafe fn send_wr(qp: &Qp, wr: *const ibv_send_wr) -> Result<SendWr> {
     let flags = flags((*wr).send_flags)?;
     let op = operation(qp.qp_type, wr)?;
-    let count = usize::try_from((*wr).num_sge).map_err(|_| Errno::INVAL)?;
+    let count = usize::try_from((*wr).num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
     let (first, limit) = ((*wr).sg_list, qp.caps.max_send_sge);
     let data = if op.is_bare() {
         Data::empty() // the rest of the request is the window's
@@ -89,16 +90,21 @@ unsafe fn send_wr(qp: &Qp, wr: *const ibv_send_wr) -> Result<SendWr> {
 }
 
 unsafe fn recv_wr(wr: *const ibv_recv_wr, limit: u32) -> Result<RecvWr> {
-    let count = usize::try_from((*wr).num_sge).map_err(|_| Errno::INVAL)?;
+    let count = usize::try_from((*wr).num_sge).map_err(|_| Errno::of(Rule::SgeCount))?;
     Ok(RecvWr { wr_id: (*wr).wr_id, sges: sges((*wr).sg_list, count, limit)? })
 }
 
 /// Status of posting a list. The first request that failed is written to `bad_wr`.
-unsafe fn posted<W>(result: Result<()>, stopped_at: *mut W, bad_wr: *mut *mut W) -> c_int {
+unsafe fn posted<W>(
+    call: &str,
+    result: Result<()>,
+    stopped_at: *mut W,
+    bad_wr: *mut *mut W,
+) -> c_int {
     if result.is_err() && !bad_wr.is_null() {
         *bad_wr = stopped_at;
     }
-    errno::status(result)
+    errno::status(call, result)
 }
 
 pub(crate) unsafe extern "C" fn post_send(
@@ -108,7 +114,7 @@ pub(crate) unsafe extern "C" fn post_send(
 ) -> c_int {
     let mut next = wr;
     let result = Qp::trust(qp).and_then(|qp| {
-        qp.qp.post_send_with(|post| {
+        let posted = qp.qp.post_send_with(|post| {
             while !next.is_null() {
                 let wr = send_wr(qp, next)?;
                 post(&wr)?;
@@ -118,9 +124,10 @@ pub(crate) unsafe extern "C" fn post_send(
                 next = (*next).next;
             }
             Ok(())
-        })
+        });
+        posted.map_err(|error: Errno| error.on(&qp.qp, "ibv_post_send"))
     });
-    posted(result, next, bad_wr)
+    posted("ibv_post_send", result, next, bad_wr)
 }
 
 pub(crate) unsafe extern "C" fn post_recv(
@@ -130,15 +137,16 @@ pub(crate) unsafe extern "C" fn post_recv(
 ) -> c_int {
     let mut next = wr;
     let result = Qp::trust(qp).and_then(|qp| {
-        qp.qp.post_recv_with(|post| {
+        let posted = qp.qp.post_recv_with(|post| {
             while !next.is_null() {
                 post(&recv_wr(next, qp.caps.max_recv_sge)?)?;
                 next = (*next).next;
             }
             Ok(())
-        })
+        });
+        posted.map_err(|error: Errno| error.on(&qp.qp, "ibv_post_recv"))
     });
-    posted(result, next, bad_wr)
+    posted("ibv_post_recv", result, next, bad_wr)
 }
 
 pub(crate) unsafe extern "C" fn post_srq_recv(
@@ -156,5 +164,5 @@ pub(crate) unsafe extern "C" fn post_srq_recv(
             Ok(())
         })
     });
-    posted(result, next, bad_wr)
+    posted("ibv_post_srq_recv", result, next, bad_wr)
 }

@@ -23,6 +23,7 @@ use crate::{
         ibv_qp_init_attr, ibv_qp_init_attr_ex,
     },
     object::{Identity, Object, User},
+    rule::Rule,
     sync::Mutex,
     translate::qp::{QP_ATTR, attributes, type_to_c},
     xrc::Target,
@@ -131,7 +132,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
     let _call = Call::begin();
     let free = Qp::get(qp).and_then(|object| {
         if !object.groups.lock().is_empty() {
-            return Err(Errno::BUSY);
+            return Err(Errno::of(Rule::StillUsed));
         }
         let qpn = object.qp.qpn().get();
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
@@ -144,7 +145,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         });
         Ok(())
     });
-    errno::status(free.map(|()| drop(Qp::from_raw(qp))))
+    errno::status("ibv_destroy_qp", free.map(|()| drop(Qp::from_raw(qp))))
 }
 
 pub(crate) unsafe extern "C" fn ibv_query_qp(
@@ -154,34 +155,37 @@ pub(crate) unsafe extern "C" fn ibv_query_qp(
     init: *mut ibv_qp_init_attr,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Qp::get(qp).and_then(|object| {
-        if mask as u32 >= IBV_QP_RATE_LIMIT {
-            return Err(Errno::NOTSUPP);
-        }
-        let mask = mask as u32;
-        let found = attributes(&object.qp.query());
-        if attr.is_null() {
-            return Err(Errno::INVAL);
-        }
-        copy_sized(&found, attr, QP_ATTR);
-        if mask & IBV_QP_STATE != 0 {
-            (*qp).state = found.qp_state;
-        }
-        if !init.is_null() {
-            let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
-            let sq_sig_all = object.sq_sig_all.into();
-            *init = ibv_qp_init_attr {
-                qp_context,
-                send_cq,
-                recv_cq,
-                srq,
-                cap: found.cap,
-                qp_type,
-                sq_sig_all,
-            };
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_qp",
+        Qp::get(qp).and_then(|object| {
+            if mask as u32 >= IBV_QP_RATE_LIMIT {
+                return Err(Errno::of(Rule::QpMask));
+            }
+            let mask = mask as u32;
+            let found = attributes(&object.qp.query());
+            if attr.is_null() {
+                return Err(Errno::of(Rule::NullArgument));
+            }
+            copy_sized(&found, attr, QP_ATTR);
+            if mask & IBV_QP_STATE != 0 {
+                (*qp).state = found.qp_state;
+            }
+            if !init.is_null() {
+                let ibv_qp { qp_context, send_cq, recv_cq, srq, qp_type, .. } = *qp;
+                let sq_sig_all = object.sq_sig_all.into();
+                *init = ibv_qp_init_attr {
+                    qp_context,
+                    send_cq,
+                    recv_cq,
+                    srq,
+                    cap: found.cap,
+                    qp_type,
+                    sq_sig_all,
+                };
+            }
+            Ok(())
+        }),
+    )
 }
 
 export!(ibv_destroy_qp, ibv_query_qp);

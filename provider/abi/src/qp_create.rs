@@ -21,6 +21,7 @@ use crate::{
     pd::Pd,
     qp::{NewQp, Qp},
     qp_ex,
+    rule::Rule,
     srq::Srq,
     translate::qp::{caps_from_c, caps_to_c, init_attr_from_c, state_to_c, type_from_c, with_pd},
     xrc::{Target, Xrcd},
@@ -38,10 +39,10 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
             | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS)
         != 0
     {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::UnknownMask));
     }
     if attr.comp_mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && attr.create_flags != 0 {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::CreateFlags));
     }
     let qp_type = type_from_c(attr.qp_type)?;
     let mut min_inline = 0;
@@ -55,7 +56,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     let pd = if attr.comp_mask & IBV_QP_INIT_ATTR_PD != 0 {
         Pd::get(attr.pd)?
     } else {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NeedsDomain));
     };
     let send_cq = Cq::get(attr.send_cq)?;
     let is_initiator = qp_type == QpType::XrcInitiator;
@@ -64,7 +65,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
     // the kernel finds them by numbers that mean something in one context alone
     let contexts = [Some(&send_cq.ctx), Some(&recv_cq.ctx), srq.map(Srq::context)];
     if contexts.into_iter().flatten().any(|ctx| !ctx.is_one_with(&pd.ctx)) {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::OtherContext));
     }
     let mut caps = caps_from_c(&attr.cap);
     // Room for elements is room for as many bytes of inline data. Other devices give it, and there
@@ -103,7 +104,7 @@ unsafe fn create_target(
     let xrcd = if attr.comp_mask & IBV_QP_INIT_ATTR_XRCD != 0 {
         Xrcd::get(attr.xrcd)?
     } else {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NeedsXrcDomain));
     };
     let target = xrcd.create_target()?;
     attr.cap = caps_to_c(&target.qp.query().caps);
@@ -133,16 +134,16 @@ pub(crate) unsafe extern "C" fn open_qp(
 ) -> *mut ibv_qp {
     let _call = Call::begin();
     let open = || -> Result<_> {
-        let attr = attr.as_ref().ok_or(Errno::INVAL)?;
+        let attr = attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
         let needed = IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE;
         if attr.comp_mask & !(needed | IBV_QP_OPEN_ATTR_CONTEXT) != 0 {
-            return Err(Errno::NOTSUPP);
+            return Err(Errno::of(Rule::UnknownMask));
         }
         if attr.comp_mask & needed != needed || type_from_c(attr.qp_type)? != QpType::XrcTarget {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::NoTarget));
         }
         let xrcd = Xrcd::get(attr.xrcd)?;
-        let target = xrcd.find_target(attr.qp_num).ok_or(Errno::INVAL)?;
+        let target = xrcd.find_target(attr.qp_num).ok_or(Errno::of(Rule::NoTarget))?;
         let mut new = ibv_qp_init_attr_ex::zeroed();
         if attr.comp_mask & IBV_QP_OPEN_ATTR_CONTEXT != 0 {
             new.qp_context = attr.qp_context;
@@ -151,18 +152,18 @@ pub(crate) unsafe extern "C" fn open_qp(
         (*qp).state = state_to_c(Qp::get(qp)?.qp.query().state);
         Ok(qp)
     };
-    errno::pointer(open())
+    errno::pointer("ibv_open_qp", open())
 }
 
 unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, attr: *mut ibv_qp_init_attr) -> *mut ibv_qp {
     let _call = Call::begin();
     let make = || -> Result<_> {
-        let mut full = with_pd(attr.as_ref().ok_or(Errno::INVAL)?, pd);
+        let mut full = with_pd(attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, pd);
         let qp = create(Pd::get(pd)?.context(), &mut full)?;
         (*attr).cap = full.cap;
         Ok(qp)
     };
-    errno::pointer(make())
+    errno::pointer("ibv_create_qp", make())
 }
 
 pub(crate) unsafe extern "C" fn create_qp_ex(
@@ -177,7 +178,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(
         (*attr).cap = full.cap;
         Ok(qp)
     };
-    errno::pointer(make())
+    errno::pointer("ibv_create_qp_ex", make())
 }
 
 export!(ibv_create_qp);

@@ -20,6 +20,7 @@ use crate::{
     mw,
     object::Object,
     qp::{Qp, Requests},
+    rule::Rule,
     translate::wr::{flags, immediate, inline, remote, sges},
 };
 
@@ -50,7 +51,7 @@ const fn operations(qp_type: QpType) -> u64 {
 
 /// `EOPNOTSUPP` for requests that the service does not have.
 pub(crate) const fn check_operations(qp_type: QpType, send_ops: u64) -> Result<()> {
-    if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::NOTSUPP) }
+    if send_ops & !operations(qp_type) == 0 { Ok(()) } else { Err(Errno::of(Rule::SendOperations)) }
 }
 
 /// Inline data that these requests need in any case: the eight bytes of an atomic WRITE.
@@ -147,7 +148,7 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     keys.clear();
     wrs.clear();
     object.batch.end();
-    errno::status(result)
+    errno::status("ibv_wr_complete", result)
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
@@ -180,8 +181,12 @@ unsafe fn amend(qp: *mut ibv_qp_ex, amend: impl FnOnce(&Qp, &mut SendWr) -> Resu
     let qp = object(qp);
     let requests = requests(qp);
     if requests.error.is_none() {
-        requests.error =
-            requests.wrs.last_mut().ok_or(Errno::INVAL).and_then(|wr| amend(qp, wr)).err();
+        requests.error = requests
+            .wrs
+            .last_mut()
+            .ok_or(Errno::of(Rule::NotPosting))
+            .and_then(|wr| amend(qp, wr))
+            .err();
     }
 }
 
@@ -249,10 +254,10 @@ unsafe extern "C" fn wr_flush(
     push(qp, || {
         let placement = Placement::from_bits(placement)
             .filter(|kinds| !kinds.is_empty())
-            .ok_or(Errno::INVAL)?;
-        let length = u32::try_from(length).map_err(|_| Errno::INVAL)?;
+            .ok_or(Errno::of(Rule::NotPosting))?;
+        let length = u32::try_from(length).map_err(|_| Errno::of(Rule::SgeCount))?;
         if !matches!(level, IBV_FLUSH_RANGE | IBV_FLUSH_MR) {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::NotPosting));
         }
         Ok(SendOp::Flush {
             remote: remote(address, rkey),
@@ -275,7 +280,7 @@ unsafe extern "C" fn wr_bind_mw(
 ) {
     let mut key = None;
     push(qp, || {
-        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::INVAL)?)?;
+        let bind = mw::bind(mw, rkey, info.as_ref().ok_or(Errno::of(Rule::NullArgument))?)?;
         key = Some((mw, bind.rkey));
         Ok(SendOp::BindWindow(bind))
     });
@@ -286,7 +291,7 @@ unsafe extern "C" fn wr_set_ud_addr(qp: *mut ibv_qp_ex, ah: *mut ibv_ah, qpn: u3
     amend(qp, |_, wr| {
         let to = Ah::trust(ah)?.handle.to(Qpn::new(qpn), QKey(qkey));
         let (SendOp::Send { immediate } | SendOp::SendTo { immediate, .. }) = wr.op else {
-            return Err(Errno::INVAL);
+            return Err(Errno::of(Rule::NotPosting));
         };
         wr.op = SendOp::SendTo { to, immediate };
         Ok(())

@@ -20,6 +20,7 @@ use crate::{
     },
     object::{Identity, Object, User, Users},
     pd::Pd,
+    rule::Rule,
     xrc::Xrcd,
 };
 
@@ -95,10 +96,13 @@ unsafe fn create(
 
 unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, attr: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     let _call = Call::begin();
-    errno::pointer(Pd::get(pd).and_then(|pd| {
-        let attr = attr.as_mut().ok_or(Errno::INVAL)?;
-        create(pd, attr.srq_context, &mut attr.attr, None)
-    }))
+    errno::pointer(
+        "ibv_create_srq",
+        Pd::get(pd).and_then(|pd| {
+            let attr = attr.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+            create(pd, attr.srq_context, &mut attr.attr, None)
+        }),
+    )
 }
 
 /// Members of the attributes of a new one, without those of tag matching, which came later.
@@ -106,7 +110,7 @@ pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_srq_init_attr_ex,
 ) -> Result<ibv_srq_init_attr_ex> {
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let length = offset_of!(ibv_srq_init_attr_ex, tm_cap);
     Ok(read_sized(attr, length, ibv_srq_init_attr_ex::zeroed()))
@@ -129,23 +133,26 @@ pub(crate) unsafe extern "C" fn create_srq_ex(
                 | IBV_SRQ_INIT_ATTR_TM)
             != 0
         {
-            return Err(Errno::NOTSUPP);
+            return Err(Errno::of(Rule::UnknownMask));
         }
-        let pd =
-            if given(IBV_SRQ_INIT_ATTR_PD) { Pd::get(full.pd)? } else { return Err(Errno::INVAL) };
+        let pd = if given(IBV_SRQ_INIT_ATTR_PD) {
+            Pd::get(full.pd)?
+        } else {
+            return Err(Errno::of(Rule::NeedsDomain));
+        };
         let xrc = match if given(IBV_SRQ_INIT_ATTR_TYPE) { full.srq_type } else { IBV_SRQT_BASIC } {
             IBV_SRQT_BASIC => None,
             IBV_SRQT_XRC if given(IBV_SRQ_INIT_ATTR_XRCD) && given(IBV_SRQ_INIT_ATTR_CQ) => {
                 Some((Xrcd::get(full.xrcd)?, Cq::get(full.cq)?))
             }
-            IBV_SRQT_TM => return Err(Errno::NOTSUPP),
-            _ => return Err(Errno::INVAL),
+            IBV_SRQT_TM => return Err(Errno::of(Rule::NotSupported)),
+            _ => return Err(Errno::of(Rule::SrqType)),
         };
         let srq = create(pd, full.srq_context, &mut full.attr, xrc)?;
         (*attr).attr = full.attr;
         Ok(srq)
     };
-    errno::pointer(create())
+    errno::pointer("ibv_create_srq_ex", create())
 }
 
 pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
@@ -158,7 +165,7 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
         });
         Ok(())
     });
-    errno::status(free.map(|()| drop(Srq::from_raw(srq))))
+    errno::status("ibv_destroy_srq", free.map(|()| drop(Srq::from_raw(srq))))
 }
 
 unsafe extern "C" fn ibv_modify_srq(
@@ -167,41 +174,52 @@ unsafe extern "C" fn ibv_modify_srq(
     mask: c_int,
 ) -> c_int {
     let _call = Call::begin();
-    errno::status(Srq::get(srq).and_then(|object| {
-        let (attr, srq) = (attr.as_ref().ok_or(Errno::INVAL)?, &object.srq);
-        let max_wr = if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
-        if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
-            || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
-        {
-            return Err(Errno::INVAL);
-        }
-        if mask & IBV_SRQ_MAX_WR != 0 {
-            srq.resize(max_wr)?;
-        }
-        if mask & IBV_SRQ_LIMIT != 0 {
-            srq.set_limit(attr.srq_limit)?;
-        }
-        Ok(())
-    }))
+    errno::status(
+        "ibv_modify_srq",
+        Srq::get(srq).and_then(|object| {
+            let (attr, srq) = (attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?, &object.srq);
+            let max_wr =
+                if mask & IBV_SRQ_MAX_WR != 0 { attr.max_wr } else { srq.query().attr.max_wr };
+            if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0
+                || mask & IBV_SRQ_LIMIT != 0 && attr.srq_limit > max_wr
+            {
+                return Err(Errno::of(Rule::SrqAttributes));
+            }
+            if mask & IBV_SRQ_MAX_WR != 0 {
+                srq.resize(max_wr)?;
+            }
+            if mask & IBV_SRQ_LIMIT != 0 {
+                srq.set_limit(attr.srq_limit)?;
+            }
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
     let _call = Call::begin();
-    errno::status(Srq::get(srq).and_then(|object| {
-        let info = object.srq.query();
-        let SrqAttr { max_wr, max_sge } = info.attr;
-        *attr.as_mut().ok_or(Errno::INVAL)? =
-            ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
-        Ok(())
-    }))
+    errno::status(
+        "ibv_query_srq",
+        Srq::get(srq).and_then(|object| {
+            let info = object.srq.query();
+            let SrqAttr { max_wr, max_sge } = info.attr;
+            *attr.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+                ibv_srq_attr { max_wr, max_sge, srq_limit: info.limit };
+            Ok(())
+        }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn get_srq_num(srq: *mut ibv_srq, number: *mut u32) -> c_int {
     let _call = Call::begin();
-    errno::status(Srq::get(srq).and_then(|object| {
-        *number.as_mut().ok_or(Errno::INVAL)? = object.srq.number().ok_or(Errno::INVAL)?.get();
-        Ok(())
-    }))
+    errno::status(
+        "ibv_get_srq_num",
+        Srq::get(srq).and_then(|object| {
+            *number.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+                object.srq.number().ok_or(Errno::of(Rule::SrqType))?.get();
+            Ok(())
+        }),
+    )
 }
 
 export!(ibv_create_srq, ibv_destroy_srq, ibv_modify_srq, ibv_query_srq);

@@ -69,10 +69,13 @@ pub(crate) fn open(
 
 unsafe extern "C" fn ibv_open_device(device: *mut ibv_device) -> *mut ibv_context {
     let _call = Call::begin();
-    errno::pointer(Dev::trust(device).and_then(|dev| {
-        let command_file = CommandFile::new(dev)?;
-        open(dev.open_or_down(), command_file, None)
-    }))
+    errno::pointer(
+        "ibv_open_device",
+        Dev::trust(device).and_then(|dev| {
+            let command_file = CommandFile::new(dev)?;
+            open(dev.open_or_down(), command_file, None)
+        }),
+    )
 }
 
 export!(ibv_open_device);

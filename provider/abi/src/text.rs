@@ -12,6 +12,7 @@ use crate::{
     errno,
     export::{export, export_private},
     layout::{consts::*, ibv_ah_attr, ibv_context, ibv_ece, ibv_qp},
+    rule::Rule,
 };
 
 const UNKNOWN: &CStr = c"unknown";
@@ -214,21 +215,18 @@ unsafe extern "C" fn ibv_read_sysfs_file(
             }
             bytes.len() as c_int
         }
-        Err(error) => {
-            errno::set(error.raw_os_error().unwrap_or(libc::EIO));
-            -1
-        }
+        Err(error) => errno::minus_one("ibv_read_sysfs_file", Err(error.into())),
     }
 }
 
 /// Enhanced connection establishment is between adapters of one vendor.
 unsafe extern "C" fn ibv_query_ece(_qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
     *ece = ibv_ece::zeroed();
-    errno::status(Err(errno::Errno::NOTSUPP))
+    errno::status("ibv_query_ece", Err(errno::Errno::of(Rule::NotSupported)))
 }
 
 extern "C" fn ibv_set_ece(_qp: *mut ibv_qp, _ece: *mut ibv_ece) -> c_int {
-    errno::status(Err(errno::Errno::NOTSUPP))
+    errno::status("ibv_set_ece", Err(errno::Errno::of(Rule::NotSupported)))
 }
 
 /// Guarantees about the order in which bytes of a message appear in memory: none.
@@ -247,7 +245,7 @@ extern "C" fn ibv_resolve_eth_l2_from_gid(
     _mac: *mut u8,
     _vlan: *mut u16,
 ) -> c_int {
-    errno::status(Err(errno::Errno::NOTSUPP))
+    errno::status("ibv_resolve_eth_l2_from_gid", Err(errno::Errno::of(Rule::NotSupported)))
 }
 
 export!(

@@ -15,6 +15,7 @@ use crate::{
     errno::{self, Errno, Result},
     layout::{consts::*, ibv_context, ibv_xrcd, ibv_xrcd_init_attr},
     object::{Object, Users},
+    rule::Rule,
     sync::Mutex,
 };
 
@@ -71,7 +72,7 @@ impl Xrcd {
 
 fn identity(ctx: &ContextInner, descriptor: c_int) -> Result<File> {
     if descriptor < 0 {
-        return Err(Errno(libc::EBADF));
+        return Err(Errno::of(Rule::NotADescriptor));
     }
     // SAFETY: Nothing closes the descriptor during the call. One that is not open gives an error.
     let stat = rustix::fs::fstat(unsafe { BorrowedFd::borrow_raw(descriptor) })?;
@@ -90,9 +91,9 @@ fn open(ctx: &ContextInner, descriptor: c_int, flags: c_int) -> Result<Arc<Share
     of_files.retain(|(_, shared)| shared.strong_count() > 0);
     match of_files.iter().find(|(other, _)| *other == file).and_then(|(_, shared)| shared.upgrade())
     {
-        Some(_) if flags & libc::O_EXCL != 0 => Err(Errno::INVAL),
+        Some(_) if flags & libc::O_EXCL != 0 => Err(Errno::of(Rule::XrcdExists)),
         Some(shared) => Ok(shared),
-        None if flags & libc::O_CREAT == 0 => Err(Errno(libc::EAGAIN)),
+        None if flags & libc::O_CREAT == 0 => Err(Errno::of(Rule::XrcdMissing)),
         None => {
             let shared = new()?;
             of_files.push((file, Arc::downgrade(&shared)));
@@ -106,22 +107,26 @@ pub(crate) unsafe extern "C" fn open_xrcd(
     attr: *mut ibv_xrcd_init_attr,
 ) -> *mut ibv_xrcd {
     let _call = Call::begin();
-    errno::pointer(Ctx::get(context).and_then(|ctx| {
-        let ibv_xrcd_init_attr { comp_mask, fd, oflags } = *attr.as_ref().ok_or(Errno::INVAL)?;
-        if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
-            return Err(Errno::NOTSUPP);
-        }
-        if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
-            return Err(Errno::INVAL);
-        }
-        let shared = open(&ctx.inner, fd, oflags)?;
-        let c = UnsafeCell::new(ibv_xrcd { context });
-        Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
-    }))
+    errno::pointer(
+        "ibv_open_xrcd",
+        Ctx::get(context).and_then(|ctx| {
+            let ibv_xrcd_init_attr { comp_mask, fd, oflags } =
+                *attr.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
+            if comp_mask & !(IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS) != 0 {
+                return Err(Errno::of(Rule::UnknownMask));
+            }
+            if comp_mask != IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS {
+                return Err(Errno::of(Rule::Members));
+            }
+            let shared = open(&ctx.inner, fd, oflags)?;
+            let c = UnsafeCell::new(ibv_xrcd { context });
+            Ok(Xrcd { c, shared, ctx: ctx.inner.clone(), users: Users::default() }.into_raw())
+        }),
+    )
 }
 
 pub(crate) unsafe extern "C" fn close_xrcd(xrcd: *mut ibv_xrcd) -> c_int {
     let _call = Call::begin();
     let free = Xrcd::get(xrcd).and_then(|xrcd| xrcd.users.none_left());
-    errno::status(free.map(|()| drop(Xrcd::from_raw(xrcd))))
+    errno::status("ibv_close_xrcd", free.map(|()| drop(Xrcd::from_raw(xrcd))))
 }

@@ -2,10 +2,13 @@
 
 use std::fmt;
 
+use roce_transport::explain::{Explain, Reason};
+
 use super::{
     id::CmId,
     kind::{EventKind, Status},
     param::{ConnParam, Param, UdParam},
+    reasons::tell_event,
 };
 
 /// An event (`rdma_cm_event`). It needs no acknowledgement: dropping it does what
@@ -30,6 +33,32 @@ impl CmEvent {
     #[must_use]
     pub const fn listen_id(&self) -> Option<&CmId> {
         self.listen_id.as_ref()
+    }
+
+    /// Explains a failure, if the device explains.
+    pub(super) fn explain(&self) {
+        let is_failure = !matches!(self.status, Status::Success | Status::User(_));
+        if !is_failure && self.kind != EventKind::DeviceRemoval {
+            return;
+        }
+        let subject = match self.id.peer_addr() {
+            Some(peer) => format!("{}, {peer}", self.kind),
+            None => self.kind.to_string(),
+        };
+        tell_event(self.id.context().as_ref(), &subject, || self.reason());
+    }
+
+    fn reason(&self) -> Reason {
+        let of_kind = self.kind.explain();
+        match (self.kind, self.status) {
+            (_, Status::Success | Status::User(_)) => of_kind,
+            // the kind says more than the number
+            (
+                EventKind::DeviceRemoval | EventKind::AddrChange | EventKind::RouteError,
+                status @ Status::Errno(_),
+            ) => Reason { advice: of_kind.advice, ..status.explain() },
+            (_, status) => status.explain(),
+        }
     }
 
     /// Kind of the event.

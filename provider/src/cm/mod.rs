@@ -57,6 +57,7 @@ mod post;
 mod presence;
 mod queue;
 mod queues;
+mod reasons;
 mod resolve;
 mod route;
 mod set_option;

@@ -83,7 +83,9 @@ impl EventChannel {
                     None => continue,
                 },
             };
-            return Some(CmEvent { id, listen_id, kind, status, param });
+            let event = CmEvent { id, listen_id, kind, status, param };
+            event.explain();
+            return Some(event);
         }
     }
 }

@@ -1,9 +1,13 @@
 //! Devices: what can be opened on this host, and opening it.
 
+mod about_peer;
+mod contexts;
 mod error;
 mod fabric;
+mod failure_events;
 mod open;
 mod options;
+mod reasons;
 
 use std::{
     io,
@@ -14,12 +18,14 @@ use pnet_datalink::NetworkInterface;
 use roce_transport::{
     adapter::Limits,
     addr::{Gid, Mtu},
+    explain::Explain,
     share::IdPartition,
 };
 use tracing::warn;
 
 use crate::{
     bind::BindError,
+    diagnosis,
     engine::Progress,
     fabric::FaultPlan,
     link::{Link, Locality, NullLink, UdpLink},
@@ -28,8 +34,8 @@ use crate::{
     variables,
     verbs::{Context, DeviceAttr, Guid},
 };
+pub(crate) use contexts::open_contexts;
 pub use error::OpenError;
-pub(crate) use open::open_contexts;
 use open::{Surroundings, open_link, random_seed};
 pub use options::OpenOptions;
 
@@ -263,6 +269,19 @@ impl Device {
     /// # Errors
     /// See [`OpenError`].
     pub fn open(&self, options: OpenOptions) -> Result<Context, OpenError> {
+        let explain = options.explain;
+        self.open_with(options).inspect_err(|error| {
+            if let Some(format) = explain.or_else(diagnosis::format) {
+                diagnosis::tell_call(
+                    format,
+                    &format!("ibv_open_device {}", self.name),
+                    error.explain(),
+                );
+            }
+        })
+    }
+
+    fn open_with(&self, options: OpenOptions) -> Result<Context, OpenError> {
         if Mtu::fitting(self.state.link_mtu).is_none() {
             return Err(OpenError::MtuTooSmall {
                 device: self.name.clone(),

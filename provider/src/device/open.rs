@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Weak, atomic::AtomicUsize},
+    sync::{Arc, atomic::AtomicUsize},
 };
 
 use roce_transport::{
@@ -12,9 +12,9 @@ use roce_transport::{
 };
 use tracing::debug;
 
-use super::{OpenError, OpenOptions};
+use super::{OpenError, OpenOptions, about_peer, contexts, failure_events::FailureEvents};
 use crate::{
-    calls::ProcessMutex,
+    diagnosis::{self, Diagnosis},
     engine::{CounterSink, Engine, EngineParts, Sinks},
     fabric::FaultPlan,
     link::{CaptureFile, FaultyLink, Link, Observed, Observer},
@@ -52,7 +52,8 @@ pub(super) fn open_link(
         equal_keys,
         congestion,
         observer,
-        trace,
+        mut trace,
+        explain,
         faults,
         fault_seed,
         pkeys,
@@ -94,6 +95,9 @@ pub(super) fn open_link(
         (config.qpns, config.cm.ids) = (partition.qpns(), partition.ids());
     }
     let node_guid = Guid(config.guid.to_be_bytes());
+    let explain = explain.or_else(diagnosis::format);
+    let diagnosis =
+        explain.map(|format| Diagnosis::new(format, &name, about_peer::about_peer, &mut trace));
     let mut adapter = Adapter::with_trace(config, trace);
     adapter.set_port(port.active, port.active_mtu);
     let own = || link.addresses().into_iter().map(Gid::from).collect();
@@ -106,8 +110,18 @@ pub(super) fn open_link(
     let events = Arc::new(AsyncQueue::new()?);
     let mut sinks = Sinks::default();
     sinks.of::<ObjectEvents>().add_reader(&events);
+    sinks.of::<FailureEvents>().0 = diagnosis.as_ref().map(Diagnosis::events);
     let engine = Engine::start(
-        EngineParts { name: name.clone(), adapter, link, observer, sinks, watch, publisher },
+        EngineParts {
+            name: name.clone(),
+            adapter,
+            link,
+            observer,
+            sinks,
+            watch,
+            publisher,
+            diagnosis,
+        },
         progress,
     )?;
     debug!(
@@ -128,9 +142,7 @@ pub(super) fn open_link(
             host_grace,
         }),
     };
-    let mut open = OPEN.lock();
-    open.retain(|other| other.strong_count() > 0);
-    open.push(Arc::downgrade(&context.inner));
+    contexts::add(&context);
     Ok(context)
 }
 
@@ -138,16 +150,6 @@ pub(super) fn random_seed() -> io::Result<[u8; 32]> {
     let mut seed = [0; 32];
     getrandom::fill(&mut seed).map_err(|error| io::Error::other(error.to_string()))?;
     Ok(seed)
-}
-
-/// Every open device of the process, for those who look for one by its address.
-static OPEN: ProcessMutex<Vec<Weak<ContextInner>>> = ProcessMutex::new(Vec::new());
-
-/// Devices that are open, the oldest first.
-pub(crate) fn open_contexts() -> Vec<Context> {
-    let open = OPEN.lock();
-    let contexts = open.iter().filter_map(Weak::upgrade).map(|inner| Context { inner });
-    contexts.filter(Context::is_of_this_process).collect()
 }
 
 /// A capture and the program's own observer.

@@ -10,6 +10,7 @@ use roce_transport::{
 };
 
 use crate::{
+    diagnosis::ExplainFormat,
     engine::Progress,
     fabric::FaultPlan,
     link::{Observer, SocketOptions},
@@ -65,6 +66,11 @@ pub struct OpenOptions {
     /// queue pair. By default nobody does. A sink runs under the device's lock: it must neither wait
     /// nor use the device.
     pub trace: Trace,
+    /// Explains failed calls, and failures of queue pairs, on stderr: the rule that was broken, what
+    /// the peer said, what happened before, and what to look at; each cause once. Without it the
+    /// variable `ROCE_EXPLAIN` of the environment says so; by default nothing is explained, and
+    /// nothing is recorded for it. A device that explains is slower: it records every packet.
+    pub explain: Option<ExplainFormat>,
     /// Faults between adapter and link, in both directions. By default none. With faults, packets
     /// leave one by one.
     pub faults: FaultPlan,

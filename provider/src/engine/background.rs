@@ -129,6 +129,8 @@ impl Engine {
                 self.handed_over.store(false, Ordering::SeqCst);
             }
             if shard.is_due() {
+                drop(shard);
+                self.explain();
                 return Ok(()); // there is more to send
             }
             let publish_at = shard.publish_at();
@@ -139,6 +141,7 @@ impl Engine {
             let for_packets = mode == Mode::Serve && !shard.is_lost();
             (deadline, for_packets, !for_packets || shard.park())
         };
+        self.explain();
         let timeout = deadline.map(|deadline| deadline.since(clock::now()));
         let result = if mode == Mode::Timers {
             // a thread that leaves the descriptors does not say so; this one looks now and then
@@ -169,6 +172,7 @@ impl Engine {
                 let mut shard = self.lock();
                 (self.serve(&mut shard), shard.is_due())
             };
+            self.explain();
             if now.since(start) > LINGER_MOST {
                 break;
             }

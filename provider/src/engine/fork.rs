@@ -147,6 +147,7 @@ mod tests {
             sinks: Sinks::default(),
             watch: None,
             publisher: None,
+            diagnosis: None,
         };
         let engine = Engine::start(parts, Progress::Manual).unwrap();
         let weak = Arc::downgrade(&engine);

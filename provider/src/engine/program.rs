@@ -31,6 +31,8 @@ impl Engine {
         shard.transmit(now);
         shard.note_hold(now);
         self.after_service(&mut shard);
+        drop(shard);
+        self.explain();
         result
     }
 
@@ -42,6 +44,7 @@ impl Engine {
         let received = self.serve(&mut shard);
         self.after_service(&mut shard);
         drop(shard);
+        self.explain();
         if self.progress == Progress::Manual {
             self.attend();
         }

@@ -15,7 +15,7 @@ use std::{
 use roce_transport::{adapter::Adapter, time::Instant};
 
 use super::{shard::Shard, sink::CounterSink};
-use crate::{clock, port::Watch, region::Section, sync::Mutex};
+use crate::{clock, diagnosis::Diagnosis, port::Watch, region::Section, sync::Mutex};
 
 /// Least time between two publications of the counters.
 pub(super) const PUBLISH: Duration = Duration::from_secs(1);
@@ -69,6 +69,8 @@ pub(crate) struct Engine {
     pub(super) grouping: Mutex<()>,
     /// Receiver of the counters.
     pub(super) publisher: Mutex<Option<Box<dyn CounterSink>>>,
+    /// Explanations of failures, if there are to be any.
+    pub(crate) diagnosis: Option<Diagnosis>,
     pub(super) progress: Progress,
     /// Process that the engine works in; the copy in a child does nothing.
     pub(super) process: u32,
@@ -194,7 +196,17 @@ impl Engine {
             shard.note_hold(now);
         }
         self.after_service(&mut shard);
+        drop(shard);
+        self.explain();
         result
+    }
+
+    /// Explains what has failed. Called without the lock: what it writes to may be slow.
+    #[inline]
+    pub(crate) fn explain(&self) {
+        if let Some(diagnosis) = &self.diagnosis {
+            diagnosis.tell(|| self.shard.try_lock()?.link_counters().last_send_error);
+        }
     }
 
     /// Time at which the adapter is to be served although nothing has arrived.

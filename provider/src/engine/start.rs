@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     clock,
+    diagnosis::Diagnosis,
     link::{Link, Observer},
     port::Watch,
     readiness::wait,
@@ -44,13 +45,15 @@ pub(crate) struct EngineParts {
     pub(crate) sinks: Sinks,
     pub(crate) watch: Option<Watch>,
     pub(crate) publisher: Option<Box<dyn CounterSink>>,
+    pub(crate) diagnosis: Option<Diagnosis>,
 }
 
 impl Engine {
     /// An engine, and its background thread unless progress is manual. The thread ends when the
     /// engine is [stopped](Self::stop).
     pub(crate) fn start(parts: EngineParts, progress: Progress) -> io::Result<Arc<Self>> {
-        let EngineParts { name, adapter, link, observer, sinks, watch, publisher } = parts;
+        let EngineParts { name, adapter, link, observer, sinks, watch, publisher, diagnosis } =
+            parts;
         let sockets = Arc::new(epoll::create(epoll::CreateFlags::CLOEXEC)?);
         add_descriptors(&sockets, &*link)?;
         if let Some(watch) = watch.as_ref().filter(|_| progress == Progress::Manual) {
@@ -67,6 +70,7 @@ impl Engine {
             following: Mutex::new(()),
             grouping: Mutex::new(()),
             publisher: Mutex::new(publisher),
+            diagnosis,
             progress,
             sockets,
             waiting: AtomicU32::new(0),
@@ -103,6 +107,7 @@ impl Engine {
         {
             let _ = background.join(); // a panic there has been printed already
         }
+        self.explain();
         *self.publisher.lock() = None;
     }
 

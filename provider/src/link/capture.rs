@@ -1,30 +1,16 @@
-//! Captures: every datagram of a device, as Wireshark reads them.
+//! Captures of a device, in files.
 
 use std::{
-    borrow::Cow,
     fmt,
     fs::{self, File},
-    io::{self, BufWriter, Write},
+    io::{self, BufWriter},
     os::unix::fs::OpenOptionsExt,
     path::Path,
     time::Duration,
 };
 
-use pcap_file::{
-    DataLink, PcapError,
-    pcapng::{
-        PcapNgWriter,
-        blocks::{
-            enhanced_packet::{EnhancedPacketBlock, EnhancedPacketOption},
-            interface_description::{InterfaceDescriptionBlock, InterfaceDescriptionOption},
-        },
-    },
-};
-use roce_transport::{
-    addr::ROCE_UDP_PORT,
-    event::Disposition,
-    wire::{NetHeader, checksum, grh},
-};
+use roce_capture::CaptureWriter;
+use roce_transport::{event::Disposition, wire::NetHeader};
 use rustix::{fs::OFlags, io::Errno};
 
 use crate::fabric::Direction;
@@ -62,7 +48,7 @@ impl fmt::Debug for dyn Observer {
 /// IP headers are as they were sent, or as they must have been: the identification of a received
 /// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.
 pub struct Capture {
-    writer: PcapNgWriter<BufWriter<File>>,
+    writer: CaptureWriter<BufWriter<File>>,
 }
 
 impl Capture {
@@ -78,15 +64,7 @@ impl Capture {
 
     /// Starts a capture in an empty file.
     pub(super) fn to(file: File) -> io::Result<Self> {
-        let mut writer = PcapNgWriter::new(BufWriter::new(file)).map_err(to_io)?;
-        let nanoseconds = InterfaceDescriptionOption::IfTsResol(9);
-        let name = InterfaceDescriptionOption::IfName(Cow::Borrowed("roce"));
-        let interface = InterfaceDescriptionBlock {
-            linktype: DataLink::RAW,
-            snaplen: 0,
-            options: vec![name, nanoseconds],
-        };
-        writer.write_pcapng_block(interface).map_err(to_io)?;
+        let writer = CaptureWriter::new(BufWriter::new(file))?;
         Ok(Self { writer })
     }
 
@@ -103,31 +81,7 @@ impl Capture {
         bytes: &[u8],
         comment: Option<String>,
     ) -> io::Result<()> {
-        // the length of an IPv4 packet counts its header
-        if bytes.len() > usize::from(u16::MAX) - if net.src.is_ipv4() { 28 } else { 8 } {
-            let message = format!("no datagram has {} bytes", bytes.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
-        }
-        let comment = comment.map(|mut comment| {
-            // its length has 16 bits
-            let most = usize::from(u16::MAX).min(comment.len());
-            let end = (0..=most).rev().find(|&at| comment.is_char_boundary(at));
-            comment.truncate(end.unwrap_or_default());
-            comment
-        });
-        let frame = ip_packet(net, bytes);
-        let block = EnhancedPacketBlock {
-            interface_id: 0,
-            timestamp: at,
-            original_len: frame.len() as u32,
-            data: frame.into(),
-            options: comment
-                .into_iter()
-                .map(|comment| EnhancedPacketOption::Comment(comment.into()))
-                .collect(),
-        };
-        self.writer.write_pcapng_block(block).map_err(to_io)?;
-        self.writer.get_mut().flush()
+        self.writer.write(at, net, bytes, comment)
     }
 }
 
@@ -169,44 +123,4 @@ pub(super) fn link_refused() -> io::Error {
 pub(super) fn is_the_systems(path: &Path) -> bool {
     let place = path.parent().and_then(|place| fs::canonicalize(place).ok());
     place.is_some_and(|place| place == Path::new("/dev") || place.starts_with("/proc"))
-}
-
-fn to_io(error: PcapError) -> io::Error {
-    match error {
-        PcapError::IoError(error) => error,
-        other => io::Error::other(other.to_string()),
-    }
-}
-
-/// The IP packet around a UDP payload.
-fn ip_packet(net: &NetHeader, payload: &[u8]) -> Vec<u8> {
-    let header = grh(net, payload.len());
-    let mut packet = header[if net.src.is_ipv4() { 20 } else { 0 }..].to_vec();
-    let udp = packet.len();
-    packet.extend(net.src_port.to_be_bytes());
-    packet.extend(ROCE_UDP_PORT.to_be_bytes());
-    packet.extend((payload.len() as u16 + 8).to_be_bytes());
-    packet.extend([0, 0]);
-    packet.extend(payload);
-    if net.src.is_ipv6() {
-        let sum = udp6_checksum(&packet, udp);
-        packet[udp + 6..udp + 8].copy_from_slice(&sum.to_be_bytes());
-    }
-    packet
-}
-
-/// The UDP checksum, which IPv6 asks for: over the addresses, the length, the protocol, and the
-/// datagram.
-fn udp6_checksum(packet: &[u8], udp: usize) -> u16 {
-    let mut covered = packet[8..40].to_vec();
-    covered.extend(((packet.len() - udp) as u32).to_be_bytes());
-    covered.extend([0, 0, 0, 17]);
-    covered.extend(&packet[udp..]);
-    if covered.len() % 2 == 1 {
-        covered.push(0);
-    }
-    match checksum(&covered) {
-        0 => 0xFFFF,
-        sum => sum,
-    }
 }

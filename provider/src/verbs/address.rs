@@ -70,8 +70,12 @@ impl Context {
     /// # Errors
     /// [`AhFromWcError::NoHeader`], [`AhFromWcError::NoAddress`] (both `EINVAL`).
     pub fn init_ah_from_wc(&self, area: &[u8; GRH_LEN]) -> Result<AddressVector, AhFromWcError> {
-        let grh = Grh::parse(area).ok_or(AhFromWcError::NoHeader)?;
-        self.inner.engine.lock().adapter().gids().reply_path(&grh).ok_or(AhFromWcError::NoAddress)
+        let find = |grh: Grh| {
+            let path = self.inner.engine.lock().adapter().gids().reply_path(&grh);
+            path.ok_or(AhFromWcError::NoAddress)
+        };
+        let path = Grh::parse(area).ok_or(AhFromWcError::NoHeader).and_then(find);
+        self.explained("ibv_init_ah_from_wc", path)
     }
 }
 
@@ -83,7 +87,8 @@ impl ProtectionDomain {
     /// family than the destination (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_ah(&self, av: AddressVector) -> Result<AddressHandle, ObjectError> {
         let domain = self.inner.clone();
-        let id = domain.context.inner.engine.lock().adapter().create_ah(domain.id, &av)?;
+        let made = domain.context.inner.engine.lock().adapter().create_ah(domain.id, &av);
+        let id = domain.context.explained("ibv_create_ah", made)?;
         Ok(AddressHandle { inner: Arc::new(AhInner { domain, id, av }) })
     }
 
@@ -98,7 +103,8 @@ impl ProtectionDomain {
         area: &[u8; GRH_LEN],
     ) -> Result<AddressHandle, AhFromWcError> {
         if !wc.result.is_ok_and(|ok| ok.grh.is_some()) {
-            return Err(AhFromWcError::NotDatagram);
+            let refused = Err(AhFromWcError::NotDatagram);
+            return self.context().explained("ibv_create_ah_from_wc", refused);
         }
         Ok(self.create_ah(self.context().init_ah_from_wc(area)?)?)
     }

@@ -26,7 +26,13 @@ impl CqInner {
         channel: Option<Arc<ChannelInner>>,
     ) -> Result<Arc<Self>, ObjectError> {
         let mut shard = context.inner.engine.lock();
-        let ring = shard.adapter().create_cq(capacity)?;
+        let ring = match shard.adapter().create_cq(capacity) {
+            Ok(ring) => ring,
+            Err(error) => {
+                drop(shard);
+                return context.explained("ibv_create_cq", Err(error));
+            }
+        };
         let id = ring.id();
         let inner = Arc::new(Self { context: context.clone(), ring, channel });
         if let Some(channel) = inner.channel.clone() {

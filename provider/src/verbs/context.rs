@@ -11,6 +11,7 @@ use roce_transport::{
     adapter::{Limits, ObjectError, PKeyTable},
     addr::{Gid, Mtu, PKey},
     event::Counters,
+    explain::Explain,
     psn::Psn,
     time::Instant,
 };
@@ -60,6 +61,19 @@ impl Drop for ContextInner {
 }
 
 impl Context {
+    /// The result of a verb, explained if it is an error and the device explains. Called without
+    /// the engine's lock.
+    pub(crate) fn explained<T, E: Explain>(
+        &self,
+        call: &str,
+        result: Result<T, E>,
+    ) -> Result<T, E> {
+        if let (Err(error), Some(diagnosis)) = (&result, &self.inner.engine.diagnosis) {
+            diagnosis.tell_call(None, call, error.explain());
+        }
+        result
+    }
+
     /// Name of the device (`ibv_get_device_name`).
     #[must_use]
     pub fn name(&self) -> &str {
@@ -146,7 +160,8 @@ impl Context {
     /// [`ObjectError::InUse`] (`EBUSY`) if a queue pair uses an entry that would be gone; nothing
     /// has changed then.
     pub fn set_pkeys(&self, pkeys: PKeyTable) -> Result<(), ObjectError> {
-        self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys))
+        let result = self.inner.engine.command(|adapter, _| adapter.set_pkeys(pkeys));
+        self.explained("set_pkeys", result)
     }
 
     /// Greatest payload of a packet that the port carries now.

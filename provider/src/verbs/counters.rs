@@ -68,9 +68,11 @@ impl CounterSet {
     /// [`ObjectError::Unknown`] for a queue pair of another device (`EINVAL`).
     pub fn attach_qp(&self, qp: &QueuePair) -> Result<(), ObjectError> {
         if !Arc::ptr_eq(&qp.context().inner, &self.context.inner) {
-            return Err(ObjectError::Unknown);
+            let refused = Err(ObjectError::Unknown);
+            return self.context.explained("ibv_attach_counters_point_flow", refused);
         }
-        self.context.inner.engine.lock().adapter().count_qp(qp.qpn())?;
+        let counted = self.context.inner.engine.lock().adapter().count_qp(qp.qpn());
+        self.context.explained("ibv_attach_counters_point_flow", counted)?;
         self.attach(Source { qp: Some(qp.clone()), before: self.counters_of(Some(qp.qpn())) });
         Ok(())
     }

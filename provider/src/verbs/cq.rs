@@ -93,7 +93,9 @@ impl CompletionQueue {
     /// more than would fit, [`ObjectError::Overrun`] if it has overflowed (all `EINVAL`). Nothing
     /// has changed then.
     pub fn resize(&self, capacity: usize) -> Result<(), ObjectError> {
-        self.inner.context.inner.engine.lock().adapter().resize_cq(self.inner.ring.id(), capacity)
+        let (context, id) = (&self.inner.context, self.inner.ring.id());
+        let resized = context.inner.engine.lock().adapter().resize_cq(id, capacity);
+        context.explained("ibv_resize_cq", resized)
     }
 
     /// Sets the moderation of events: the number of completions, and the time, that an armed queue
@@ -103,11 +105,10 @@ impl CompletionQueue {
     /// # Errors
     /// [`ObjectError::Size`] (`EINVAL`) for a period of more than 65,535 µs.
     pub fn moderate(&self, moderation: CqModeration) -> Result<(), ObjectError> {
-        self.inner
-            .context
-            .inner
-            .engine
-            .command(|adapter, _| adapter.moderate_cq(self.inner.ring.id(), moderation))
+        let (context, id) = (&self.inner.context, self.inner.ring.id());
+        let moderated =
+            context.inner.engine.command(|adapter, _| adapter.moderate_cq(id, moderation));
+        context.explained("ibv_modify_cq", moderated)
     }
 
     /// Moderation of events.

@@ -91,12 +91,16 @@ impl Context {
         let reserve =
             |used: usize| used.checked_add(length).filter(|&after| length > 0 && after <= limit);
         let used = &self.inner.device_memory;
-        used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve)
-            .map_err(|used| DeviceMemoryError::Size { length, limit, used })?;
-        let memory = MmapMemory::new(length).map_err(|error| {
-            used.fetch_sub(length, Ordering::Relaxed);
-            DeviceMemoryError::Memory(error)
-        })?;
+        let reserved = used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, reserve);
+        let allocated = reserved
+            .map_err(|used| DeviceMemoryError::Size { length, limit, used })
+            .and_then(|_| {
+                MmapMemory::new(length).map_err(|error| {
+                    used.fetch_sub(length, Ordering::Relaxed);
+                    DeviceMemoryError::Memory(error)
+                })
+            });
+        let memory = self.explained("ibv_alloc_dm", allocated)?;
         Ok(DeviceMemory { inner: Arc::new(DmInner { context: self.clone(), memory }) })
     }
 }
@@ -116,10 +120,10 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, DeviceMemoryError> {
         if !Arc::ptr_eq(&memory.inner.context.inner, &self.context().inner) {
-            return Err(DeviceMemoryError::OtherDevice);
+            return self.context().explained("ibv_reg_dm_mr", Err(DeviceMemoryError::OtherDevice));
         }
         if range.start > range.end || range.end > memory.len() {
-            return Err(DeviceMemoryError::Range(range));
+            return self.context().explained("ibv_reg_dm_mr", Err(DeviceMemoryError::Range(range)));
         }
         let window = Window {
             memory: memory.inner.clone(),

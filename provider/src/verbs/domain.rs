@@ -76,7 +76,8 @@ impl Context {
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn alloc_pd(&self) -> Result<ProtectionDomain, ObjectError> {
-        let id = self.inner.engine.lock().adapter().alloc_pd()?;
+        let allocated = self.inner.engine.lock().adapter().alloc_pd();
+        let id = self.explained("ibv_alloc_pd", allocated)?;
         let inner = DomainInner { context: self.clone(), id, parent_of: None };
         Ok(ProtectionDomain { inner: Arc::new(inner) })
     }
@@ -108,7 +109,7 @@ impl ProtectionDomain {
     pub fn parent_domain(&self, thread: Option<&ThreadDomain>) -> Result<Self, ObjectError> {
         let context = &self.inner.context;
         if thread.is_some_and(|thread| !Arc::ptr_eq(&thread.inner.inner, &context.inner)) {
-            return Err(ObjectError::Unknown);
+            return context.explained("ibv_alloc_parent_domain", Err(ObjectError::Unknown));
         }
         let parent_of = Some((self.inner.clone(), thread.cloned()));
         Ok(Self {

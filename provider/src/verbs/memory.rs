@@ -64,7 +64,7 @@ impl ProtectionDomain {
     /// [`RegionError::Memory`] if there is not enough memory (`ENOMEM`); [`RegionError::Register`]
     /// for rights that do not go together (`EINVAL`) or too many regions (`ENOMEM`).
     pub fn allocate(&self, length: usize, access: Access) -> Result<MemoryRegion, RegionError> {
-        let memory = MmapMemory::new(length).map_err(RegionError::Memory)?;
+        let memory = self.explain_region(MmapMemory::new(length).map_err(RegionError::Memory))?;
         let address = memory.address();
         self.register(Arc::new(memory), address, access)
     }
@@ -79,7 +79,8 @@ impl ProtectionDomain {
         length: usize,
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
-        let memory = MmapMemory::on_demand(length).map_err(RegionError::Memory)?;
+        let memory =
+            self.explain_region(MmapMemory::on_demand(length).map_err(RegionError::Memory))?;
         let address = memory.address();
         self.register(Arc::new(memory), address, access)
     }
@@ -98,7 +99,8 @@ impl ProtectionDomain {
     ) -> Result<MemoryRegion, RegionError> {
         let domain = self.inner.clone();
         let attr = MrAttr { memory, address, access };
-        let region = domain.context.inner.engine.lock().adapter().register(domain.id, attr)?;
+        let registered = domain.context.inner.engine.lock().adapter().register(domain.id, attr);
+        let region = self.explain_region(registered.map_err(RegionError::from))?;
         Ok(MemoryRegion { inner: Arc::new(RegionInner { domain, region }) })
     }
 
@@ -123,7 +125,8 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, RegionError> {
         // SAFETY: the caller promises the same
-        let memory = unsafe { ForeignMemory::new(pointer, length, access)? };
+        let memory = unsafe { ForeignMemory::new(pointer, length, access) };
+        let memory = self.explain_region(memory.map_err(RegionError::from))?;
         self.register(Arc::new(memory), address, access)
     }
 
@@ -147,6 +150,10 @@ impl ProtectionDomain {
         // SAFETY: the caller promises the same
         let memory = unsafe { ForeignMemory::on_demand(pointer, length) };
         self.register(Arc::new(memory), address, access)
+    }
+
+    fn explain_region<T>(&self, result: Result<T, RegionError>) -> Result<T, RegionError> {
+        self.context().explained("ibv_reg_mr", result)
     }
 }
 
@@ -278,7 +285,9 @@ impl MemoryRegion {
     /// # Errors
     /// [`RegisterError::InUse`] (`EBUSY`) while a memory window is bound to it.
     pub fn deregister(&self) -> Result<(), RegisterError> {
-        self.inner.domain.context.inner.engine.lock().adapter().deregister(&self.inner.region)
+        let context = &self.inner.domain.context;
+        let result = context.inner.engine.lock().adapter().deregister(&self.inner.region);
+        context.explained("ibv_dereg_mr", result)
     }
 
     /// Changes rights, memory or protection domain (`ibv_rereg_mr`). Returns the new region, which
@@ -294,11 +303,13 @@ impl MemoryRegion {
         let ReregMr { pd, memory, access } = change;
         let domain = pd.map_or_else(|| self.inner.domain.clone(), |pd| pd.inner);
         if !Arc::ptr_eq(&domain.context.inner, &self.inner.domain.context.inner) {
-            return Err(RegisterError::UnknownPd);
+            let context = &self.inner.domain.context;
+            return context.explained("ibv_rereg_mr", Err(RegisterError::UnknownPd));
         }
         let change = Reregister { pd: Some(domain.id), memory, access };
-        let region =
-            domain.context.inner.engine.lock().adapter().reregister(&self.inner.region, change)?;
+        let engine = &domain.context.inner.engine;
+        let changed = engine.lock().adapter().reregister(&self.inner.region, change);
+        let region = domain.context.explained("ibv_rereg_mr", changed)?;
         Ok(Self { inner: Arc::new(RegionInner { domain, region }) })
     }
 

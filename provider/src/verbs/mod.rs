@@ -17,6 +17,7 @@ mod multicast;
 mod null_region;
 mod post;
 mod queue_pair;
+mod reasons;
 mod sink;
 mod srq;
 mod window;

@@ -37,14 +37,17 @@ impl QueuePair {
     /// for too many groups or members (`ENOMEM`); [`AttachError::Join`] if the link cannot join
     /// (the error of the system).
     pub fn attach_mcast(&self, group: Gid) -> Result<(), AttachError> {
-        let joined = self.context().inner.engine.join_group(
+        let attached = self.context().inner.engine.join_group(
             group.to_ip(),
             |adapter| adapter.attach_mcast(self.qpn(), group),
             |adapter| {
                 let _ = adapter.detach_mcast(self.qpn(), group);
             },
-        )?;
-        joined.map_err(|source| AttachError::Join { group, source })
+        );
+        let joined = attached
+            .map_err(AttachError::from)
+            .and_then(|joined| joined.map_err(|source| AttachError::Join { group, source }));
+        self.context().explained("ibv_attach_mcast", joined)
     }
 
     /// Detaches a queue pair from a multicast group (`ibv_detach_mcast`).
@@ -52,9 +55,10 @@ impl QueuePair {
     /// # Errors
     /// [`McastError::NotAttached`], [`McastError::WrongService`] (both `EINVAL`).
     pub fn detach_mcast(&self, group: Gid) -> Result<(), McastError> {
-        self.context().inner.engine.leave_groups(|adapter| {
+        let left = self.context().inner.engine.leave_groups(|adapter| {
             let is_last = adapter.detach_mcast(self.qpn(), group)?;
             Ok(is_last.then(|| group.to_ip()).into_iter().collect())
-        })
+        });
+        self.context().explained("ibv_detach_mcast", left)
     }
 }

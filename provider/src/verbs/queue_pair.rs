@@ -5,6 +5,7 @@ use std::{convert::Infallible, fmt, sync::Arc};
 use roce_transport::{
     adapter::{Adapter, ObjectError},
     addr::{Gid, Qpn},
+    explain::{Explain, Reason},
     psn::Psn,
     qp::{
         CountError, Init, ModifyError, PostError, QpCaps, QpInfo, QpInit, QpType, QpUpdate, Quirks,
@@ -122,7 +123,7 @@ impl ProtectionDomain {
         // the adapter knows its completion queues themselves, but of a shared receive queue only
         // the number
         if attr.srq.as_ref().is_some_and(|srq| !srq.is_of(self.context())) {
-            return Err(ObjectError::Unknown);
+            return self.context().explained("ibv_create_qp", Err(ObjectError::Unknown));
         }
         let init = QpInit {
             qp_type: attr.qp_type,
@@ -161,8 +162,10 @@ impl QueuePair {
         create: impl FnOnce(&mut Adapter) -> Result<Qpn, ObjectError>,
     ) -> Result<Self, ObjectError> {
         let mut shard = context.inner.engine.lock();
-        let (qpn, psn) = (create(shard.adapter())?, shard.adapter().random_psn());
+        let (created, psn) = (create(shard.adapter()), shard.adapter().random_psn());
         drop(shard);
+        context.inner.engine.explain();
+        let qpn = created?;
         Ok(Self { inner: Arc::new(QpInner { context: context.clone(), qpn, psn, resources }) })
     }
 
@@ -314,8 +317,10 @@ impl QueuePair {
         ops: CountedOps,
         counter: &Arc<CompletionCounter>,
     ) -> Result<(), CountError> {
-        let mut shard = self.inner.context.inner.engine.lock();
-        shard.adapter().count_completions(self.inner.qpn, ops, counter.clone())
+        let (context, qpn) = (&self.inner.context, self.inner.qpn);
+        let engine = &context.inner.engine;
+        let result = engine.lock().adapter().count_completions(qpn, ops, counter.clone());
+        context.explained("ibv_qp_attach_comp_cntr", result)
     }
 
     /// Removes the completions of this queue pair that were not polled yet. Drivers of network
@@ -351,13 +356,29 @@ impl QueuePair {
     /// [`BadWorkRequest`] with the first request that cannot be posted (`ENOMEM` if they do not all
     /// fit, else `EINVAL`); none is posted then.
     pub fn post_send_all(&self, wrs: &[SendWr]) -> Result<(), BadWorkRequest> {
-        self.engine_command(|adapter, now, qpn| {
+        let mut checked = true;
+        let posted = self.engine_command(|adapter, now, qpn| {
             let check = |(index, wr)| {
                 adapter.check_send(qpn, wr, index).map_err(|error| BadWorkRequest { index, error })
             };
-            wrs.iter().enumerate().try_for_each(check)?;
+            wrs.iter().enumerate().try_for_each(check).inspect_err(|_| checked = false)?;
             post(wrs, |wr| adapter.post_send(now, qpn, wr))
-        })
+        });
+        if let Err(error) = posted.as_ref().map_err(|bad| bad.error)
+            && !checked
+        {
+            self.explain_call("ibv_wr_complete", || error.explain());
+        }
+        posted
+    }
+
+    /// Explains a call on this queue pair that failed before the device was asked, if the device
+    /// explains. For the C interface.
+    #[doc(hidden)]
+    pub fn explain_call(&self, call: &str, reason: impl FnOnce() -> Reason) {
+        if let Some(diagnosis) = &self.inner.context.inner.engine.diagnosis {
+            diagnosis.tell_call(Some(self.inner.qpn), call, reason());
+        }
     }
 
     /// Logs a transition to this state, or its refusal.

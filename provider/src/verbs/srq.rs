@@ -56,7 +56,8 @@ impl ProtectionDomain {
     /// [`ObjectError::Size`] (`EINVAL`); [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn create_srq(&self, attr: SrqAttr) -> Result<SharedReceiveQueue, ObjectError> {
         let domain = self.inner.clone();
-        let id = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr)?;
+        let made = domain.context.inner.engine.lock().adapter().create_srq(domain.id, attr);
+        let id = domain.context.explained("ibv_create_srq", made)?;
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc: None }) })
     }
 
@@ -76,12 +77,13 @@ impl ProtectionDomain {
     ) -> Result<SharedReceiveQueue, ObjectError> {
         let domain = self.inner.clone();
         if !Arc::ptr_eq(&xrcd.context().inner, &domain.context.inner) {
-            return Err(ObjectError::Unknown);
+            return domain.context.explained("ibv_create_srq_ex", Err(ObjectError::Unknown));
         }
         let (ring, xrc) = (cq.inner.ring.clone(), Some((xrcd.clone(), cq.clone())));
         let mut shard = domain.context.inner.engine.lock();
-        let id = shard.adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring)?;
+        let made = shard.adapter().create_xrc_srq(domain.id, attr, xrcd.id(), ring);
         drop(shard);
+        let id = domain.context.explained("ibv_create_srq_ex", made)?;
         Ok(SharedReceiveQueue { inner: Arc::new(SrqInner { domain, id, xrc }) })
     }
 }
@@ -123,10 +125,7 @@ impl SharedReceiveQueue {
     /// [`BadWorkRequest`] with the first request that is not posted (`ENOMEM` if the queue is full,
     /// else `EINVAL`); those before it are.
     pub fn post_recv(&self, wrs: &[RecvWr]) -> Result<(), BadWorkRequest> {
-        let mut shard = self.inner.domain.context.inner.engine.lock();
-        post(wrs, |wr| -> Result<(), PostError> {
-            shard.adapter().post_srq_recv(self.inner.id, wr)
-        })
+        self.post_recv_with(|one| post(wrs, one))
     }
 
     /// Posts requests that are made one by one, as
@@ -135,8 +134,12 @@ impl SharedReceiveQueue {
         &self,
         requests: impl FnOnce(&mut dyn FnMut(&RecvWr) -> Result<(), PostError>) -> R,
     ) -> R {
-        let mut shard = self.inner.domain.context.inner.engine.lock();
-        requests(&mut |wr| shard.adapter().post_srq_recv(self.inner.id, wr))
+        let engine = &self.inner.domain.context.inner.engine;
+        let mut shard = engine.lock();
+        let result = requests(&mut |wr| shard.adapter().post_srq_recv(self.inner.id, wr));
+        drop(shard);
+        engine.explain();
+        result
     }
 
     /// Sets the limit below which an asynchronous event is raised, once (`ibv_modify_srq` with
@@ -145,7 +148,9 @@ impl SharedReceiveQueue {
     /// # Errors
     /// [`SrqError::Limit`] (`EINVAL`) beyond the queue's size.
     pub fn set_limit(&self, limit: u32) -> Result<(), SrqError> {
-        self.inner.domain.context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit)
+        let context = &self.inner.domain.context;
+        let set = context.inner.engine.lock().adapter().set_srq_limit(self.inner.id, limit);
+        context.explained("ibv_modify_srq", set)
     }
 
     /// Changes the number of requests that the queue can hold (`ibv_modify_srq` with
@@ -155,7 +160,9 @@ impl SharedReceiveQueue {
     /// [`SrqError::Size`], [`SrqError::Posted`], [`SrqError::Limit`] (all `EINVAL`). Nothing
     /// has changed then.
     pub fn resize(&self, max_wr: u32) -> Result<(), SrqError> {
-        self.inner.domain.context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr)
+        let context = &self.inner.domain.context;
+        let resized = context.inner.engine.lock().adapter().resize_srq(self.inner.id, max_wr);
+        context.explained("ibv_modify_srq", resized)
     }
 }
 

@@ -62,8 +62,9 @@ impl ProtectionDomain {
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn alloc_window(&self, window_type: WindowType) -> Result<MemoryWindow, ObjectError> {
         let domain = self.inner.clone();
-        let rkey =
-            domain.context.inner.engine.lock().adapter().alloc_window(domain.id, window_type)?;
+        let engine = &domain.context.inner.engine;
+        let allocated = engine.lock().adapter().alloc_window(domain.id, window_type);
+        let rkey = domain.context.explained("ibv_alloc_mw", allocated)?;
         let (id, rkey) = (WindowId::of(rkey), AtomicU32::new(rkey.0));
         Ok(MemoryWindow { inner: Arc::new(WindowInner { domain, window_type, id, rkey }) })
     }

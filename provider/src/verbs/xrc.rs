@@ -47,7 +47,8 @@ impl Context {
     /// # Errors
     /// [`ObjectError::TooMany`] (`ENOMEM`).
     pub fn open_xrcd(&self) -> Result<XrcDomain, ObjectError> {
-        let id = self.inner.engine.lock().adapter().open_xrcd()?;
+        let opened = self.inner.engine.lock().adapter().open_xrcd();
+        let id = self.explained("ibv_open_xrcd", opened)?;
         Ok(XrcDomain { inner: Arc::new(XrcdInner { context: self.clone(), id }) })
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     addr::AddressVector,
     ids::{AhId, PdId, Qpn, RKey, SrqId, WindowId, XrcdId},
     mem::{MrAttr, Region, RegisterError, Reregister, WindowType},
-    qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType},
+    qp::{Common, PostError, Qp, QpCaps, QpInfo, QpInit, QpType, SendQueueInfo},
     time::Instant,
     trace::Call,
     work::{CompletionQueue, RecvWr, SharedQueue, SrqAttr, SrqError, SrqInfo, XrcPart},
@@ -470,6 +470,12 @@ impl Adapter {
     #[must_use]
     pub fn query_qp(&self, qpn: Qpn) -> Option<QpInfo> {
         Some(self.qps[*self.by_qpn.get(&qpn)?].info())
+    }
+
+    /// The send queue of a queue pair, and how far it has come.
+    #[must_use]
+    pub fn query_send_queue(&self, qpn: Qpn) -> Option<SendQueueInfo> {
+        Some(self.qps[*self.by_qpn.get(&qpn)?].send_queue_info())
     }
 
     /// Attributes and states of all queue pairs.

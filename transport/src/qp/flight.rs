@@ -49,6 +49,11 @@ impl Flight {
         if self.is_apart { 0 } else { self.bytes }
     }
 
+    /// Bytes on their way.
+    pub(super) const fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// True if a packet waits for room in what all queue pairs share.
     pub(crate) const fn waits(&self) -> bool {
         self.waits

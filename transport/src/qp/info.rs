@@ -5,11 +5,14 @@ use super::{
     state::{QpType, State},
     update::PathMigration,
 };
+use alloc::vec::Vec;
+
 use crate::{
     addr::{AddressVector, Mtu, QKey},
     ids::Qpn,
     mem::Access,
     psn::Psn,
+    work::SendOp,
 };
 
 /// Attributes and state of a queue pair (`ibv_query_qp`).
@@ -68,4 +71,30 @@ pub struct CongestionCounters {
     pub cnp_sent: u64,
     /// Notifications from the peer.
     pub cnp_received: u64,
+}
+
+/// The send queue of a queue pair, and how far it has come; not of the C API.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SendQueueInfo {
+    /// The oldest PSN without an answer (RC and XRC).
+    pub oldest_unacked: Psn,
+    /// Bytes that count against the window.
+    pub in_flight: u64,
+    /// Requests that are not complete, the oldest first.
+    pub requests: Vec<PostedSend>,
+}
+
+/// A send request that is not complete.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PostedSend {
+    /// Its identifier.
+    pub wr_id: u64,
+    /// Its operation.
+    pub op: SendOp,
+    /// Its bytes.
+    pub length: u32,
+    /// Its first and last PSN, once its first packet has been built.
+    pub psns: Option<(Psn, Psn)>,
 }

@@ -37,7 +37,7 @@ pub use attr::{
 };
 pub(crate) use common::{Common, Env};
 pub use error::{CountError, ModifyError, PostError};
-pub use info::{CongestionCounters, QpInfo};
+pub use info::{CongestionCounters, PostedSend, QpInfo, SendQueueInfo};
 pub use note::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule};
 pub(crate) use note::{Note, Notes};
 pub(crate) use packet::Built;

@@ -6,7 +6,7 @@ use super::{
     attr::{Init, PeerAttr, Rtr, Rts},
     common::Env,
     error::ModifyError,
-    info::QpInfo,
+    info::{PostedSend, QpInfo, SendQueueInfo},
     note::Failure,
     reliability::Reliability,
     state::{EDGES, QpType, State, is_legal},
@@ -287,6 +287,23 @@ impl Qp {
             window,
             rate,
             congestion: self.congestion.counters(),
+        }
+    }
+
+    pub(crate) fn send_queue_info(&self) -> SendQueueInfo {
+        let requester = &self.requester;
+        let requests = requester.queue.iter().map(|wqe| PostedSend {
+            wr_id: wqe.id,
+            op: wqe.op,
+            length: wqe.length,
+            psns: wqe
+                .started
+                .then(|| (wqe.first_psn, wqe.first_psn.plus(wqe.packets.saturating_sub(1)))),
+        });
+        SendQueueInfo {
+            oldest_unacked: requester.oldest_unacked,
+            in_flight: requester.flight.bytes(),
+            requests: requests.collect(),
         }
     }
 }

@@ -5,9 +5,9 @@ use alloc::collections::{BTreeMap, VecDeque};
 use super::Record;
 use crate::ids::Qpn;
 
-/// See the [module's documentation](self).
+/// The latest records of each queue pair.
 #[derive(Debug)]
-pub(crate) struct Latest {
+pub struct Latest {
     capacity: usize,
     /// Only of queue pairs that exist: peers name any number.
     records: BTreeMap<Qpn, VecDeque<Record>>,
@@ -15,12 +15,13 @@ pub(crate) struct Latest {
 
 impl Latest {
     /// Keeps so many of each queue pair.
-    pub(crate) const fn new(capacity: usize) -> Self {
+    #[must_use]
+    pub const fn new(capacity: usize) -> Self {
         Self { capacity, records: BTreeMap::new() }
     }
 
     /// Keeps a record of a queue pair that exists.
-    pub(crate) fn keep(&mut self, record: &Record) {
+    pub fn keep(&mut self, record: &Record) {
         if self.capacity == 0 {
             return;
         }
@@ -32,12 +33,12 @@ impl Latest {
     }
 
     /// The queue pair is gone.
-    pub(crate) fn forget(&mut self, qpn: Qpn) {
+    pub fn forget(&mut self, qpn: Qpn) {
         self.records.remove(&qpn);
     }
 
     /// Those of a queue pair, the oldest first.
-    pub(crate) fn of(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
+    pub fn of(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
         self.records.get(&qpn).into_iter().flatten()
     }
 }

@@ -25,7 +25,7 @@ pub use crate::{
     qp::{Failure, Loss, Part, Reason, Recovery, Timer, WindowRule},
 };
 pub use call::{Call, CallError};
-pub(crate) use latest::Latest;
+pub use latest::Latest;
 pub use packet::PacketRecord;
 
 use crate::{

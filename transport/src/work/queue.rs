@@ -216,6 +216,11 @@ impl SendQueue {
         self.wqes.push_back(wqe);
     }
 
+    /// All requests, the oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &SendWqe> {
+        self.wqes.iter()
+    }
+
     pub(crate) fn oldest(&self) -> Option<&SendWqe> {
         self.wqes.front()
     }

@@ -5,12 +5,13 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use libc::{AF_INET, AF_INET6, sockaddr, sockaddr_in, sockaddr_in6, sockaddr_storage};
 
 use crate::errno::{Errno, Result};
+use crate::rule::Rule;
 
 /// The address behind a pointer; `EINVAL` for null and for families other than IPv4 and IPv6.
 pub(crate) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr> {
     match optional(address)? {
         Some(address) => Ok(address),
-        None => Err(Errno::INVAL),
+        None => Err(Errno::of(Rule::Address)),
     }
 }
 
@@ -34,7 +35,7 @@ pub(super) unsafe fn optional(address: *const sockaddr) -> Result<Option<SocketA
                 SocketAddrV6::new(ip, u16::from_be(sin6_port), sin6_flowinfo, sin6_scope_id).into(),
             ))
         }
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::Address)),
     }
 }
 
@@ -102,11 +103,11 @@ mod tests {
         for family in [libc::AF_UNSPEC, libc::AF_UNIX, 27] {
             other.ss_family = family as u16;
             // SAFETY: A whole address.
-            assert_eq!(unsafe { read((&raw const other).cast()) }, Err(Errno::INVAL));
+            assert_eq!(unsafe { read((&raw const other).cast()) }, Err(Errno::told(libc::EINVAL)));
         }
         // SAFETY: Null is looked at first.
         unsafe {
-            assert_eq!(read(std::ptr::null()), Err(Errno::INVAL));
+            assert_eq!(read(std::ptr::null()), Err(Errno::told(libc::EINVAL)));
             assert_eq!(optional(std::ptr::null()), Ok(None));
         }
     }

@@ -12,6 +12,7 @@ use crate::{
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, rdma_addrinfo},
+    rule::Rule,
 };
 
 /// Types of queue pairs, as `rdma_addrinfo` has them.
@@ -120,9 +121,9 @@ pub(super) unsafe fn look_up(
     match rdma_getaddrinfo(node, port, hints, &raw mut found) {
         0 => Ok(AddressList(found)),
         -1 | libc::EAI_SYSTEM => Err(std::io::Error::last_os_error().into()),
-        libc::EAI_AGAIN => Err(Errno(libc::EAGAIN)),
-        libc::EAI_MEMORY => Err(Errno::NOMEM),
-        _ => Err(Errno(libc::ENOENT)),
+        libc::EAI_AGAIN => Err(Errno::of(Rule::NameAgain)),
+        libc::EAI_MEMORY => Err(Errno::of(Rule::NoMemory)),
+        _ => Err(Errno::of(Rule::Name)),
     }
 }
 
@@ -136,7 +137,7 @@ unsafe extern "C" fn rdma_getaddrinfo(
     // not a call that a fork would have to wait for: a name's server may never answer
     let _uncancelled = Uncancelled::begin();
     if to.is_null() || node.is_null() && port.is_null() && hints.is_null() {
-        return errno::minus_one(Err(Errno::INVAL));
+        return errno::minus_one("rdma_getaddrinfo", Err(Errno::of(Rule::NullArgument)));
     }
     let none = rdma_addrinfo::zeroed();
     let hints = hints.as_ref().unwrap_or(&none);

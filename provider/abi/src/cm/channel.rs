@@ -44,7 +44,7 @@ pub(super) unsafe fn destroy(channel: *mut rdma_event_channel) {
 
 unsafe extern "C" fn rdma_create_event_channel() -> *mut rdma_event_channel {
     let _call = Call::begin();
-    errno::pointer(create())
+    errno::pointer("rdma_create_event_channel", create())
 }
 
 unsafe extern "C" fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {

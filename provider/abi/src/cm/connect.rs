@@ -17,6 +17,7 @@ use crate::{
     export::export,
     layout::{consts::*, ibv_ece, rdma_cm_id, rdma_conn_param},
     object::Object,
+    rule::Rule,
 };
 
 /// The greatest number of READs that there can be.
@@ -68,7 +69,7 @@ unsafe extern "C-unwind" fn rdma_connect(
     id: *mut rdma_cm_id,
     param: *mut rdma_conn_param,
 ) -> c_int {
-    match errno::minus_one(connect(id, param)) {
+    match errno::minus_one("rdma_connect", connect(id, param)) {
         0 => complete(id),
         failed => failed,
     }
@@ -89,13 +90,16 @@ unsafe extern "C-unwind" fn rdma_accept(id: *mut rdma_cm_id, param: *mut rdma_co
             acknowledge_last(id);
             0
         }
-        Err(error) => errno::minus_one(Err(error)),
+        Err(error) => errno::minus_one("rdma_accept", Err(error)),
     }
 }
 
 unsafe extern "C" fn rdma_reject(id: *mut rdma_cm_id, data: *const c_void, length: u8) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)))
+    errno::minus_one(
+        "rdma_reject",
+        Id::get(id).and_then(|id| Ok(id.cm()?.reject(&bytes(data, length))?)),
+    )
 }
 
 unsafe extern "C" fn rdma_reject_ece(
@@ -104,28 +108,37 @@ unsafe extern "C" fn rdma_reject_ece(
     length: u8,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)))
+    errno::minus_one(
+        "rdma_reject_ece",
+        Id::get(id).and_then(|id| Ok(id.cm()?.reject_ece(&bytes(data, length))?)),
+    )
 }
 
 /// For a queue pair that the program moves; that of an id moves by itself.
 unsafe extern "C" fn rdma_establish(id: *mut rdma_cm_id) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|object| {
-        if !(*id).qp.is_null() {
-            return Err(Errno::INVAL);
-        }
-        Ok(object.cm()?.establish()?)
-    }))
+    errno::minus_one(
+        "rdma_establish",
+        Id::get(id).and_then(|object| {
+            if !(*id).qp.is_null() {
+                return Err(Errno::of(Rule::IdHasObject));
+            }
+            Ok(object.cm()?.establish()?)
+        }),
+    )
 }
 
 unsafe extern "C" fn rdma_notify(id: *mut rdma_cm_id, event: c_uint) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| {
-        if event != IBV_EVENT_COMM_EST {
-            return Err(Errno::INVAL);
-        }
-        Ok(id.cm()?.notify()?)
-    }))
+    errno::minus_one(
+        "rdma_notify",
+        Id::get(id).and_then(|id| {
+            if event != IBV_EVENT_COMM_EST {
+                return Err(Errno::of(Rule::Event));
+            }
+            Ok(id.cm()?.notify()?)
+        }),
+    )
 }
 
 unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
@@ -139,7 +152,7 @@ unsafe fn disconnect(id: *mut rdma_cm_id) -> Result<()> {
 }
 
 unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
-    match errno::minus_one(disconnect(id)) {
+    match errno::minus_one("rdma_disconnect", disconnect(id)) {
         0 => complete(id),
         failed => failed,
     }
@@ -150,16 +163,22 @@ unsafe extern "C-unwind" fn rdma_disconnect(id: *mut rdma_cm_id) -> c_int {
 unsafe extern "C" fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
     let known = ece.as_ref().is_some_and(|ece| ece.vendor_id != 0 && ece.comp_mask == 0);
     let possible = Id::get(id).is_ok() && (*id).qp.is_null() && known;
-    errno::minus_one(if possible { Ok(()) } else { Err(Errno::INVAL) })
+    errno::minus_one(
+        "rdma_set_local_ece",
+        if possible { Ok(()) } else { Err(Errno::of(Rule::Ece)) },
+    )
 }
 
 /// No options: those of the peer are not read.
 unsafe extern "C" fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
-    errno::minus_one(Id::get(id).and_then(|_| {
-        let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::INVAL)?;
-        *ece = ibv_ece::zeroed();
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_get_remote_ece",
+        Id::get(id).and_then(|_| {
+            let ece = ece.as_mut().filter(|_| (*id).qp.is_null()).ok_or(Errno::of(Rule::Ece))?;
+            *ece = ibv_ece::zeroed();
+            Ok(())
+        }),
+    )
 }
 
 export!(

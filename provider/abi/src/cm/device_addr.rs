@@ -17,6 +17,7 @@ use crate::{
     layout::{ibv_context, ibv_pd},
     list,
     pd::ibv_alloc_pd,
+    rule::Rule,
     sync::Mutex,
     table,
 };
@@ -57,7 +58,7 @@ pub(crate) fn prepare() {
 
 /// Objects that ids of the device of this context share.
 pub(super) fn of(context: &Context) -> Result<DeviceAddr> {
-    shared(Dev::named(context.name()).ok_or(Errno(libc::ENODEV))?)
+    shared(Dev::named(context.name()).ok_or(Errno::of(Rule::NoDevice))?)
 }
 
 fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
@@ -77,7 +78,7 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
     // SAFETY: It has just been opened.
     let pd = unsafe { ibv_alloc_pd(verbs) };
     if pd.is_null() {
-        return Err(Errno::NOMEM);
+        return Err(Errno::of(Rule::NoMemory));
     }
     let addr = DeviceAddr { verbs, pd };
     addrs.insert(name, addr);

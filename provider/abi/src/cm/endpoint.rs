@@ -20,6 +20,7 @@ use crate::{
     export::export,
     layout::{consts::*, ibv_pd, ibv_qp_init_attr, rdma_addrinfo, rdma_cm_id},
     object::Object,
+    rule::Rule,
     translate::qp::type_from_c,
 };
 
@@ -28,7 +29,7 @@ const TIMEOUT: c_int = 2000;
 
 unsafe fn start(info: *const rdma_addrinfo) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
-    let info = info.as_ref().ok_or(Errno::INVAL)?;
+    let info = info.as_ref().ok_or(Errno::of(Rule::NullArgument))?;
     let qp_type =
         if info.ai_qp_type == 0 { None } else { Some(type_from_c(info.ai_qp_type as c_uint)?) };
     let id = lifecycle::create(
@@ -78,17 +79,17 @@ unsafe extern "C-unwind" fn rdma_create_ep(
     pd: *mut ibv_pd,
     attr: *mut ibv_qp_init_attr,
 ) -> c_int {
-    let id = errno::pointer(start(info));
+    let id = errno::pointer("rdma_create_ep", start(info));
     if id.is_null() {
         return -1;
     }
     let done = if (*info).ai_flags & RAI_PASSIVE != 0 {
-        errno::minus_one(listen_later(id, info, pd, attr))
+        errno::minus_one("rdma_create_ep", listen_later(id, info, pd, attr))
     } else {
         // one after another, as long as none fails
         match rdma_resolve_addr(id, (*info).ai_src_addr, (*info).ai_dst_addr, TIMEOUT) {
             0 => match rdma_resolve_route(id, TIMEOUT) {
-                0 => errno::minus_one(create_queues(id, pd, attr)),
+                0 => errno::minus_one("rdma_create_ep", create_queues(id, pd, attr)),
                 failed => failed,
             },
             failed => failed,
@@ -97,7 +98,7 @@ unsafe extern "C-unwind" fn rdma_create_ep(
     if done != 0 {
         let errno = *libc::__errno_location();
         rdma_destroy_ep(id);
-        return errno::minus_one(Err(Errno(errno)));
+        return errno::minus_one("rdma_create_ep", Err(Errno::told(errno)));
     }
     *to = id;
     0
@@ -115,10 +116,10 @@ unsafe fn take_request(listener: *mut rdma_cm_id) -> Result<*mut rdma_cm_id> {
     let _call = Call::begin();
     let event = *(*listener).event;
     if event.status != 0 {
-        return Err(Errno(event.status.saturating_abs()));
+        return Err(Errno::told(event.status.saturating_abs()));
     }
     if event.event != EventKind::ConnectRequest as c_uint {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Event));
     }
     let template = Id::get(listener)?.settings().template;
     if let Some(QpTemplate(mut attr)) = template {
@@ -138,7 +139,7 @@ unsafe extern "C-unwind" fn rdma_get_request(
     to: *mut *mut rdma_cm_id,
 ) -> c_int {
     if to.is_null() || !is_sync(listener) {
-        return errno::minus_one(Err(Errno::INVAL));
+        return errno::minus_one("rdma_get_request", Err(Errno::of(Rule::Synchronous)));
     }
     acknowledge_last(listener);
     let mut event = ptr::null_mut();
@@ -153,7 +154,7 @@ unsafe extern "C-unwind" fn rdma_get_request(
         }
         Err(error) => {
             acknowledge_last(listener);
-            errno::minus_one(Err(error))
+            errno::minus_one("rdma_get_request", Err(error))
         }
     }
 }

@@ -53,7 +53,7 @@ pub(super) unsafe fn acknowledge_last(id: *mut rdma_cm_id) {
 pub(super) unsafe extern "C" fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
     let _call = Call::begin();
     if let Err(error) = Event::get(event) {
-        return errno::minus_one(Err(error));
+        return errno::minus_one("rdma_ack_cm_event", Err(error));
     }
     drop(Event::from_raw(event));
     0

@@ -27,6 +27,7 @@ use crate::{
     },
     mcast::ibv_attach_mcast,
     object::Object,
+    rule::Rule,
     translate::address,
     wait::{may_end_here, wait_readable},
 };
@@ -123,18 +124,18 @@ unsafe fn follow(event: &CmEvent, c: &mut rdma_cm_event, taken: &TakenEvent) {
     match event.kind() {
         EventKind::AddrResolved | EventKind::RouteResolved => {
             let filled = Id::get(taken.id).and_then(Id::fill);
-            if let Err(Errno(errno)) = filled {
+            if let Err(error) = filled {
                 let failed = [EventKind::AddrError, EventKind::RouteError];
                 let kind = failed[usize::from(event.kind() == EventKind::RouteResolved)];
-                (c.event, c.status) = (kind as c_uint, -errno);
+                (c.event, c.status) = (kind as c_uint, -error.number());
             }
         }
         EventKind::Established if event.ud().is_none() => state(IBV_QPS_RTS),
         EventKind::Rejected | EventKind::ConnectError => state(IBV_QPS_ERR),
         EventKind::MulticastJoin if event.status() == Status::Success && taken.receives => {
             let joined = event.ud().map_or(Ok(()), |ud| attach(qp, ud.av.dgid));
-            if let Err(Errno(errno)) = joined {
-                (c.event, c.status) = (EventKind::MulticastError as c_uint, -errno);
+            if let Err(error) = joined {
+                (c.event, c.status) = (EventKind::MulticastError as c_uint, -error.number());
             }
         }
         _ => {}
@@ -148,7 +149,7 @@ pub(super) unsafe fn attach(qp: *mut ibv_qp, group: Gid) -> Result<()> {
     }
     match ibv_attach_mcast(qp, &ibv_gid { raw: group.0 }, 0) {
         0 => Ok(()),
-        errno => Err(Errno(errno)),
+        errno => Err(Errno::told(errno)),
     }
 }
 
@@ -159,7 +160,7 @@ pub(super) unsafe extern "C-unwind" fn next(
     to: *mut *mut rdma_cm_event,
 ) -> c_int {
     if channel.is_null() || to.is_null() {
-        return errno::minus_one(Err(Errno::INVAL));
+        return errno::minus_one("rdma_get_cm_event", Err(Errno::of(Rule::NullArgument)));
     }
     may_end_here();
     loop {
@@ -205,9 +206,9 @@ pub(super) unsafe extern "C-unwind" fn complete(id: *mut rdma_cm_id) -> c_int {
     match event.status {
         0 => 0,
         _ if event.event == EventKind::Rejected as c_uint => {
-            errno::minus_one(Err(Errno(libc::ECONNREFUSED)))
+            errno::minus_one("rdma_connect", Err(Errno::told(libc::ECONNREFUSED)))
         }
-        status => errno::minus_one(Err(Errno(status.saturating_abs()))),
+        status => errno::minus_one("rdma_connect", Err(Errno::told(status.saturating_abs()))),
     }
 }
 

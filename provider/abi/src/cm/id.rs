@@ -26,6 +26,7 @@ use crate::{
     errno::{Errno, Result},
     layout::{ibv_qp_init_attr, ibv_sa_path_rec, rdma_cm_id, rdma_event_channel},
     object::Object,
+    rule::Rule,
     sync::Mutex,
     translate::qp::type_to_c,
 };
@@ -73,7 +74,7 @@ pub(super) fn port_space(number: c_uint) -> Result<PortSpace> {
     PortSpace::ALL
         .into_iter()
         .find(|&space| space as c_uint == number)
-        .ok_or(Errno(libc::EPROTONOSUPPORT))
+        .ok_or(Errno::of(Rule::PortSpace))
 }
 
 impl Id {
@@ -105,7 +106,7 @@ impl Id {
 
     /// The provider's side of it.
     pub(super) fn cm(&self) -> Result<CmId> {
-        self.cm.lock().clone().ok_or(Errno::INVAL)
+        self.cm.lock().clone().ok_or(Errno::of(Rule::IdWithoutDevice))
     }
 
     /// Takes the provider's side out of it, which is then no longer there.

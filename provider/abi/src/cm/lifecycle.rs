@@ -15,6 +15,7 @@ use crate::{
     export::export,
     layout::{rdma_cm_id, rdma_event_channel},
     object::Object,
+    rule::Rule,
 };
 
 /// Creates an id; without a channel of the program's, one whose calls wait.
@@ -62,23 +63,27 @@ unsafe extern "C" fn rdma_create_id(
     space: c_uint,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(port_space(space).and_then(|space| {
-        *id.as_mut().ok_or(Errno::INVAL)? = create(channel, context, space, None)?;
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_create_id",
+        port_space(space).and_then(|space| {
+            *id.as_mut().ok_or(Errno::of(Rule::NullArgument))? =
+                create(channel, context, space, None)?;
+            Ok(())
+        }),
+    )
 }
 
 /// Waits until the program has acknowledged every event of the id that it has taken.
 unsafe extern "C" fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(destroy(id))
+    errno::minus_one("rdma_destroy_id", destroy(id))
 }
 
 pub(super) unsafe fn migrate(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> Result<()> {
     let object = Id::get(id)?;
     let was_sync = object.is_sync();
     if was_sync && channel.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let sync = channel.is_null();
     let channel = if sync { channel::create()? } else { channel };
@@ -101,7 +106,7 @@ unsafe extern "C" fn rdma_migrate_id(
     channel: *mut rdma_event_channel,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(migrate(id, channel))
+    errno::minus_one("rdma_migrate_id", migrate(id, channel))
 }
 
 export!(rdma_create_id, rdma_destroy_id, rdma_migrate_id);

@@ -15,6 +15,7 @@ use crate::{
     layout::{ibv_gid, rdma_cm_id, rdma_cm_join_mc_attr_ex},
     mcast::ibv_detach_mcast,
     object::Object,
+    rule::Rule,
 };
 
 /// `RDMA_CM_JOIN_MC_ATTR_ADDRESS`, `RDMA_CM_JOIN_MC_ATTR_JOIN_FLAGS`: both are needed, and there
@@ -32,7 +33,7 @@ unsafe fn join(
     let cm = object.cm()?;
     let ip: IpAddr = address::read(group)?.ip();
     if cm.is_member(ip) {
-        return Err(Errno(libc::EADDRINUSE));
+        return Err(Errno::of(Rule::Joined));
     }
     // its event may be taken before this returns
     object.enter_group(ip, context as usize, flags == JoinFlags::FullMember);
@@ -47,7 +48,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast(
     group: *mut sockaddr,
     context: *mut c_void,
 ) -> c_int {
-    match errno::minus_one(join(id, group, JoinFlags::FullMember, context)) {
+    match errno::minus_one("rdma_join_multicast", join(id, group, JoinFlags::FullMember, context)) {
         0 => complete(id),
         failed => failed,
     }
@@ -58,11 +59,14 @@ unsafe fn join_as(
     attr: *const rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> Result<()> {
-    let attr = attr.as_ref().filter(|attr| attr.comp_mask == JOIN_ATTRS).ok_or(Errno::INVAL)?;
+    let attr = attr
+        .as_ref()
+        .filter(|attr| attr.comp_mask == JOIN_ATTRS)
+        .ok_or(Errno::of(Rule::Members))?;
     let flags = match attr.join_flags {
         0 => JoinFlags::FullMember,
         1 => JoinFlags::SendOnlyFullMember,
-        _ => return Err(Errno::INVAL),
+        _ => return Err(Errno::of(Rule::Members)),
     };
     join(id, attr.addr, flags, context)
 }
@@ -72,7 +76,7 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
     attr: *mut rdma_cm_join_mc_attr_ex,
     context: *mut c_void,
 ) -> c_int {
-    match errno::minus_one(join_as(id, attr, context)) {
+    match errno::minus_one("rdma_join_multicast_ex", join_as(id, attr, context)) {
         0 => complete(id),
         failed => failed,
     }
@@ -81,17 +85,20 @@ unsafe extern "C-unwind" fn rdma_join_multicast_ex(
 /// Waits until the program has acknowledged the group's events.
 unsafe extern "C" fn rdma_leave_multicast(id: *mut rdma_cm_id, group: *mut sockaddr) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|object| {
-        let ip = address::read(group)?.ip();
-        object.cm()?.leave_multicast(ip)?;
-        let left = object.leave_group(ip);
-        if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
-            // the program may have done so, or the event that would have attached it was never
-            // taken
-            ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
-        }
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_leave_multicast",
+        Id::get(id).and_then(|object| {
+            let ip = address::read(group)?.ip();
+            object.cm()?.leave_multicast(ip)?;
+            let left = object.leave_group(ip);
+            if !(*id).qp.is_null() && left.is_some_and(|group| group.receives) {
+                // the program may have done so, or the event that would have attached it was never
+                // taken
+                ibv_detach_mcast((*id).qp, &ibv_gid { raw: Gid::from(ip).0 }, 0);
+            }
+            Ok(())
+        }),
+    )
 }
 
 export!(rdma_join_multicast, rdma_join_multicast_ex, rdma_leave_multicast);

@@ -10,14 +10,15 @@ use crate::{
     export::export,
     layout::{consts::*, ibv_path_data, rdma_cm_id},
     object::Object,
+    rule::Rule,
 };
 
 /// Error of the kernel for an unknown option.
-const UNKNOWN: Errno = Errno(libc::ENOSYS);
+const UNKNOWN: Errno = Errno::of(Rule::OptionUnknown);
 
 unsafe fn value<T: Copy>(value: *const c_void, length: usize) -> Result<T> {
     if value.is_null() || length != size_of::<T>() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::Option));
     }
     Ok(value.cast::<T>().read_unaligned())
 }
@@ -41,7 +42,7 @@ unsafe fn set(
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
             let code = value(at, length)?;
             if !matches!(cm.qp_type(), QpType::Rc | QpType::XrcInitiator) {
-                return Err(Errno::INVAL);
+                return Err(Errno::of(Rule::Option));
             }
             cm.set_ack_timeout(code)?;
         }
@@ -52,7 +53,7 @@ unsafe fn set(
                 || !length.is_multiple_of(size_of::<ibv_path_data>())
                 || cm.state() != IdState::AddrResolved
             {
-                return Err(Errno::INVAL);
+                return Err(Errno::of(Rule::Option));
             }
             cm.resolve_route(std::time::Duration::ZERO)?;
         }
@@ -69,7 +70,7 @@ unsafe extern "C" fn rdma_set_option(
     length: usize,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(set(id, level, option, at, length))
+    errno::minus_one("rdma_set_option", set(id, level, option, at, length))
 }
 
 export!(rdma_set_option);

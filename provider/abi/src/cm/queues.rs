@@ -22,15 +22,16 @@ use crate::{
     object::Object,
     qp::{Qp, ibv_destroy_qp},
     qp_create::create_qp_ex,
+    rule::Rule,
     srq,
     sync::Mutex,
     translate::qp::{init_attr_from_c, state_to_c, type_from_c, with_pd},
     xrc,
 };
 
-/// Error that a call which returned null has left in `errno`.
+/// Error that a call which returned null has left in `errno`, and explained.
 fn last_errno() -> Errno {
-    std::io::Error::last_os_error().into()
+    Errno::told(Errno::last().number())
 }
 
 fn check<T>(pointer: *mut T) -> Result<*mut T> {
@@ -42,7 +43,7 @@ unsafe fn create_cq(
     id: *mut rdma_cm_id,
     size: u32,
 ) -> Result<(*mut ibv_cq, *mut ibv_comp_channel)> {
-    let size = c_int::try_from(size).map_err(|_| Errno::INVAL)?;
+    let size = c_int::try_from(size).map_err(|_| Errno::of(Rule::CqSize))?;
     let channel = check(ibv_create_comp_channel((*id).verbs))?;
     match check(ibv_create_cq((*id).verbs, size, id.cast::<c_void>(), channel, 0)) {
         Ok(cq) => Ok((cq, channel)),
@@ -84,7 +85,7 @@ fn differs<T>(given: *mut T, own: *mut T) -> bool {
 pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_ex) -> Result<()> {
     let object = Id::get(id)?;
     if (*id).verbs.is_null() || !(*id).qp.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::IdHasObject));
     }
     if attr.comp_mask & IBV_QP_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_QP_INIT_ATTR_PD;
@@ -95,7 +96,7 @@ pub(super) unsafe fn create_qp(id: *mut rdma_cm_id, attr: &mut ibv_qp_init_attr_
         || differs(attr.send_cq, (*id).send_cq)
         || differs(attr.recv_cq, (*id).recv_cq)
     {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::IdHasObject));
     }
     let qp_type = type_from_c(attr.qp_type)?;
     if qp_type == QpType::XrcTarget
@@ -144,13 +145,16 @@ unsafe extern "C" fn rdma_create_qp_ex(
     attr: *mut ibv_qp_init_attr_ex,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(init_attr_from_c(attr).and_then(|mut full| {
-        create_qp(id, &mut full)?;
-        let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
-        ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
-        ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_create_qp_ex",
+        init_attr_from_c(attr).and_then(|mut full| {
+            create_qp(id, &mut full)?;
+            let ibv_qp_init_attr_ex { send_cq, recv_cq, srq, cap, comp_mask, pd, xrcd, .. } = full;
+            ((*attr).send_cq, (*attr).recv_cq, (*attr).srq) = (send_cq, recv_cq, srq);
+            ((*attr).cap, (*attr).comp_mask, (*attr).pd, (*attr).xrcd) = (cap, comp_mask, pd, xrcd);
+            Ok(())
+        }),
+    )
 }
 
 /// Makes a queue pair from the shorter structure, and writes back what has become of it.
@@ -173,7 +177,10 @@ unsafe extern "C" fn rdma_create_qp(
 ) -> c_int {
     let _call = Call::begin();
     errno::minus_one(
-        attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| create_plain_qp(id, pd, attr)),
+        "rdma_create_qp",
+        attr.as_mut()
+            .ok_or(Errno::of(Rule::NullArgument))
+            .and_then(|attr| create_plain_qp(id, pd, attr)),
     )
 }
 
@@ -212,7 +219,7 @@ unsafe fn create_srq(id: *mut rdma_cm_id, attr: &mut ibv_srq_init_attr_ex) -> Re
     Id::get(id)?;
     if (*id).verbs.is_null() || !(*id).srq.is_null() || attr.comp_mask & IBV_SRQ_INIT_ATTR_TYPE == 0
     {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::IdHasObject));
     }
     if attr.comp_mask & IBV_SRQ_INIT_ATTR_PD == 0 || attr.pd.is_null() {
         attr.comp_mask |= IBV_SRQ_INIT_ATTR_PD;
@@ -245,13 +252,16 @@ unsafe extern "C" fn rdma_create_srq_ex(
     attr: *mut ibv_srq_init_attr_ex,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(srq::init_attr_from_c(attr).and_then(|mut full| {
-        let srq = create_srq(id, &mut full)?;
-        ((*id).srq, (*id).pd) = (srq, full.pd);
-        ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
-        ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_create_srq_ex",
+        srq::init_attr_from_c(attr).and_then(|mut full| {
+            let srq = create_srq(id, &mut full)?;
+            ((*id).srq, (*id).pd) = (srq, full.pd);
+            ((*attr).attr, (*attr).comp_mask, (*attr).pd) = (full.attr, full.comp_mask, full.pd);
+            ((*attr).xrcd, (*attr).cq) = (full.xrcd, full.cq);
+            Ok(())
+        }),
+    )
 }
 
 unsafe extern "C" fn rdma_create_srq(
@@ -260,21 +270,24 @@ unsafe extern "C" fn rdma_create_srq(
     attr: *mut ibv_srq_init_attr,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(attr.as_mut().ok_or(Errno::INVAL).and_then(|attr| {
-        let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
-        let mut full = ibv_srq_init_attr_ex {
-            srq_context: attr.srq_context,
-            attr: attr.attr,
-            comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
-            srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
-            pd,
-            ..ibv_srq_init_attr_ex::zeroed()
-        };
-        let srq = create_srq(id, &mut full)?;
-        ((*id).srq, (*id).pd) = (srq, full.pd);
-        attr.attr = full.attr;
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_create_srq",
+        attr.as_mut().ok_or(Errno::of(Rule::NullArgument)).and_then(|attr| {
+            let is_xrc = !id.is_null() && type_from_c((*id).qp_type) == Ok(QpType::XrcTarget);
+            let mut full = ibv_srq_init_attr_ex {
+                srq_context: attr.srq_context,
+                attr: attr.attr,
+                comp_mask: IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD,
+                srq_type: if is_xrc { IBV_SRQT_XRC } else { IBV_SRQT_BASIC },
+                pd,
+                ..ibv_srq_init_attr_ex::zeroed()
+            };
+            let srq = create_srq(id, &mut full)?;
+            ((*id).srq, (*id).pd) = (srq, full.pd);
+            attr.attr = full.attr;
+            Ok(())
+        }),
+    )
 }
 
 pub(super) unsafe extern "C" fn rdma_destroy_srq(id: *mut rdma_cm_id) {

@@ -20,7 +20,7 @@ fn timeout(milliseconds: c_int) -> Duration {
 
 unsafe extern "C" fn rdma_bind_addr(id: *mut rdma_cm_id, local: *mut sockaddr) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(bind(id, local))
+    errno::minus_one("rdma_bind_addr", bind(id, local))
 }
 
 pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result<()> {
@@ -31,10 +31,13 @@ pub(super) unsafe fn bind(id: *mut rdma_cm_id, local: *const sockaddr) -> Result
 
 unsafe extern "C" fn rdma_listen(id: *mut rdma_cm_id, backlog: c_int) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| {
-        id.cm()?.listen(usize::try_from(backlog).unwrap_or(0))?;
-        id.fill()
-    }))
+    errno::minus_one(
+        "rdma_listen",
+        Id::get(id).and_then(|id| {
+            id.cm()?.listen(usize::try_from(backlog).unwrap_or(0))?;
+            id.fill()
+        }),
+    )
 }
 
 unsafe fn start_addr(
@@ -55,7 +58,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_addr(
     peer: *mut sockaddr,
     milliseconds: c_int,
 ) -> c_int {
-    match errno::minus_one(start_addr(id, local, peer, milliseconds)) {
+    match errno::minus_one("rdma_resolve_addr", start_addr(id, local, peer, milliseconds)) {
         0 => complete(id),
         failed => failed,
     }
@@ -70,7 +73,7 @@ pub(super) unsafe extern "C-unwind" fn rdma_resolve_route(
     id: *mut rdma_cm_id,
     milliseconds: c_int,
 ) -> c_int {
-    match errno::minus_one(start_route(id, milliseconds)) {
+    match errno::minus_one("rdma_resolve_route", start_route(id, milliseconds)) {
         0 => complete(id),
         failed => failed,
     }

@@ -18,6 +18,7 @@ use crate::{
     layout::{consts::*, copy_sized, ibv_qp_attr, rdma_cm_id},
     modify::required,
     object::Object,
+    rule::Rule,
     translate::{
         address, mtu,
         qp::{QP_ATTR, attr_from_c},
@@ -39,7 +40,7 @@ fn init_qp_attr(cm: &CmId, attr: &mut ibv_qp_attr) -> Result<c_uint> {
         (IBV_QPS_RTS, None) if qp_type == QpType::Ud => {
             Ok(init(cm, qp_type, None, attr)? | IBV_QP_SQ_PSN)
         }
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::IdWithoutDevice)),
     }
 }
 
@@ -50,7 +51,7 @@ fn init(
     attr: &mut ibv_qp_attr,
 ) -> Result<c_uint> {
     if cm.context().is_none() || matches!(cm.state(), IdState::Idle | IdState::Listening) {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::IdWithoutDevice));
     }
     (attr.pkey_index, attr.port_num) = (0, 1);
     if qp_type == QpType::Ud {
@@ -94,15 +95,18 @@ unsafe extern "C" fn rdma_init_qp_attr(
     mask: *mut c_int,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| {
-        if mask.is_null() {
-            return Err(Errno::INVAL);
-        }
-        let mut full = attr_from_c(attr)?;
-        *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
-        copy_sized(&full, attr, QP_ATTR);
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_init_qp_attr",
+        Id::get(id).and_then(|id| {
+            if mask.is_null() {
+                return Err(Errno::of(Rule::NullArgument));
+            }
+            let mut full = attr_from_c(attr)?;
+            *mask = init_qp_attr(&id.cm()?, &mut full)? as c_int;
+            copy_sized(&full, attr, QP_ATTR);
+            Ok(())
+        }),
+    )
 }
 
 export!(rdma_init_qp_attr);

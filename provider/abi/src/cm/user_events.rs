@@ -18,6 +18,7 @@ use crate::{
     export::export,
     layout::{consts::*, rdma_addrinfo, rdma_cm_id},
     object::Object,
+    rule::Rule,
 };
 
 /// Of the events only that of the program itself can be written.
@@ -28,13 +29,16 @@ unsafe extern "C" fn rdma_write_cm_event(
     arg: u64,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| {
-        if event != EventKind::User as c_uint {
-            return Err(Errno::INVAL);
-        }
-        id.cm()?.write_event(status, arg);
-        Ok(())
-    }))
+    errno::minus_one(
+        "rdma_write_cm_event",
+        Id::get(id).and_then(|id| {
+            if event != EventKind::User as c_uint {
+                return Err(Errno::of(Rule::Event));
+            }
+            id.cm()?.write_event(status, arg);
+            Ok(())
+        }),
+    )
 }
 
 /// Reserves the place for the addresses. `EBUSY` until the program has taken those of the call
@@ -44,11 +48,15 @@ unsafe fn reserve(id: *mut rdma_cm_id, hints: *const rdma_addrinfo) -> Result<()
     let id = Id::get(id)?;
     let flags = hints.as_ref().map_or(0, |hints| hints.ai_flags);
     if flags & RAI_SA != 0 {
-        return Err(if flags & RAI_DNS != 0 { Errno::INVAL } else { Errno::NOTSUPP });
+        return Err(if flags & RAI_DNS != 0 {
+            Errno::of(Rule::Members)
+        } else {
+            Errno::of(Rule::NotSupported)
+        });
     }
     let addresses = &mut id.settings().addresses;
     if !matches!(addresses, Addresses::None) {
-        return Err(Errno::BUSY);
+        return Err(Errno::of(Rule::Busy));
     }
     *addresses = Addresses::Pending;
     Ok(())
@@ -81,7 +89,7 @@ unsafe extern "C-unwind" fn rdma_resolve_addrinfo(
         Ok(()) => settle(id, look_up(node, service, hints)),
         refused => refused,
     };
-    match errno::minus_one(done) {
+    match errno::minus_one("rdma_resolve_addrinfo", done) {
         0 => complete(id),
         failed => failed,
     }
@@ -93,20 +101,23 @@ unsafe extern "C" fn rdma_query_addrinfo(
     to: *mut *mut rdma_addrinfo,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(Id::get(id).and_then(|id| {
-        let to = to.as_mut().ok_or(Errno::INVAL)?;
-        let addresses = &mut id.settings().addresses;
-        match mem::take(addresses) {
-            Addresses::Found(found) => {
-                *to = found.into_raw();
-                Ok(())
+    errno::minus_one(
+        "rdma_query_addrinfo",
+        Id::get(id).and_then(|id| {
+            let to = to.as_mut().ok_or(Errno::of(Rule::NullArgument))?;
+            let addresses = &mut id.settings().addresses;
+            match mem::take(addresses) {
+                Addresses::Found(found) => {
+                    *to = found.into_raw();
+                    Ok(())
+                }
+                other => {
+                    *addresses = other;
+                    Err(Errno::of(Rule::Name))
+                }
             }
-            other => {
-                *addresses = other;
-                Err(Errno(libc::ENOENT))
-            }
-        }
-    }))
+        }),
+    )
 }
 
 export!(rdma_write_cm_event, rdma_resolve_addrinfo, rdma_query_addrinfo);

@@ -16,24 +16,25 @@ use crate::{
     cm::address,
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// An address that a program gives, with those of IPv4 inside IPv6 as what they are.
 pub(super) unsafe fn given(at: *const sockaddr, length: socklen_t) -> Result<SocketAddr> {
     if at.is_null() {
-        return Err(Errno(libc::EFAULT));
+        return Err(Errno::of(Rule::SocketPointer));
     }
     let family_only = size_of::<libc::sa_family_t>();
     if (length as usize) < family_only {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::SocketArgument));
     }
     let needed = match (*at).sa_family.into() {
         libc::AF_INET => size_of::<libc::sockaddr_in>(),
         AF_INET6 => size_of::<libc::sockaddr_in6>(),
-        _ => return Err(Errno(libc::EAFNOSUPPORT)),
+        _ => return Err(Errno::of(Rule::SocketFamily)),
     };
     if (length as usize) < needed {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::SocketArgument));
     }
     let mut address = address::read(at)?;
     if let IpAddr::V6(v6) = address.ip()
@@ -71,7 +72,7 @@ unsafe extern "C" fn rbind(number: c_int, address: *const sockaddr, length: sock
         let entry = table::find(number)?;
         Ok(entry.socket.bind(given(address, length)?)?)
     };
-    errno::minus_one(bind())
+    errno::minus_one("rbind", bind())
 }
 
 unsafe extern "C" fn rlisten(number: c_int, backlog: c_int) -> c_int {
@@ -79,7 +80,7 @@ unsafe extern "C" fn rlisten(number: c_int, backlog: c_int) -> c_int {
     let listen = || -> Result<()> {
         Ok(table::find(number)?.socket.listen(usize::try_from(backlog).unwrap_or_default())?)
     };
-    errno::minus_one(listen())
+    errno::minus_one("rlisten", listen())
 }
 
 unsafe extern "C-unwind" fn raccept(
@@ -87,13 +88,16 @@ unsafe extern "C-unwind" fn raccept(
     address: *mut sockaddr,
     length: *mut socklen_t,
 ) -> c_int {
-    errno::value(until(number, Patience::Receiving, |entry| {
-        let accepted = entry.accepted(entry.socket.accept()?);
-        if let Ok(peer) = accepted.socket.peer_addr() {
-            give(&accepted, peer, address, length);
-        }
-        Ok(table::add(accepted))
-    }))
+    errno::value(
+        "raccept",
+        until(number, Patience::Receiving, |entry| {
+            let accepted = entry.accepted(entry.socket.accept()?);
+            if let Ok(peer) = accepted.socket.peer_addr() {
+                give(&accepted, peer, address, length);
+            }
+            Ok(table::add(accepted))
+        }),
+    )
 }
 
 unsafe extern "C-unwind" fn rconnect(
@@ -109,18 +113,20 @@ unsafe extern "C-unwind" fn rconnect(
             entry.socket.connect(given(address, length)?)
         };
         match result {
-            Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => Err(Errno(libc::EINPROGRESS)),
+            Err(rustix::io::Errno::INPROGRESS) if !entry.waits() => {
+                Err(Errno::told(libc::EINPROGRESS))
+            }
             Err(rustix::io::Errno::INPROGRESS) => {
                 begun = true;
-                Err(Errno(libc::EAGAIN))
+                Err(Errno::told(libc::EAGAIN))
             }
-            Err(rustix::io::Errno::ALREADY) if begun => Err(Errno(libc::EAGAIN)),
+            Err(rustix::io::Errno::ALREADY) if begun => Err(Errno::told(libc::EAGAIN)),
             other => Ok(other?),
         }
     });
     // it goes on, but this call has waited long enough
-    let late = begun && connected == Err(Errno(libc::EAGAIN));
-    errno::minus_one(if late { Err(Errno(libc::EINPROGRESS)) } else { connected })
+    let late = begun && connected == Err(Errno::told(libc::EAGAIN));
+    errno::minus_one("rconnect", if late { Err(Errno::told(libc::EINPROGRESS)) } else { connected })
 }
 
 /// Writes the peer's address.
@@ -140,7 +146,7 @@ unsafe extern "C" fn rgetpeername(
     length: *mut socklen_t,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(give_peer(number, address, length))
+    errno::minus_one("rgetpeername", give_peer(number, address, length))
 }
 
 unsafe extern "C" fn rgetsockname(
@@ -159,7 +165,7 @@ unsafe extern "C" fn rgetsockname(
         give(&entry, own, address, length);
         Ok(())
     };
-    errno::minus_one(own())
+    errno::minus_one("rgetsockname", own())
 }
 
 export!(rbind, rlisten, raccept, rconnect, rgetpeername, rgetsockname);

@@ -12,20 +12,21 @@ use crate::{
     cm,
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// `EAFNOSUPPORT`, `ESOCKTNOSUPPORT` and `EPROTONOSUPPORT` as for `socket`.
 fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
     if domain != libc::AF_INET && domain != libc::AF_INET6 {
-        return Err(Errno(libc::EAFNOSUPPORT));
+        return Err(Errno::of(Rule::SocketFamily));
     }
     let (is_stream, only) = match kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC) {
         libc::SOCK_STREAM => (true, libc::IPPROTO_TCP),
         libc::SOCK_DGRAM => (false, libc::IPPROTO_UDP),
-        _ => return Err(Errno(libc::ESOCKTNOSUPPORT)),
+        _ => return Err(Errno::of(Rule::SocketType)),
     };
     if protocol != 0 && protocol != only {
-        return Err(Errno(libc::EPROTONOSUPPORT));
+        return Err(Errno::of(Rule::SocketProtocol));
     }
     cm::prepare();
     let socket =
@@ -35,7 +36,7 @@ fn create(domain: c_int, kind: c_int, protocol: c_int) -> Result<c_int> {
 
 unsafe extern "C" fn rsocket(domain: c_int, kind: c_int, protocol: c_int) -> c_int {
     let _call = Call::begin();
-    errno::value(create(domain, kind, protocol))
+    errno::value("rsocket", create(domain, kind, protocol))
 }
 
 fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
@@ -55,14 +56,14 @@ fn control(number: c_int, command: c_int, argument: c_uint) -> Result<c_int> {
             -1 => Err(Errno::last()),
             flags => Ok(flags),
         },
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::SocketArgument)),
     }
 }
 
 /// Variadic in C, where a third argument is passed as one that is named.
 unsafe extern "C" fn rfcntl(number: c_int, command: c_int, argument: c_uint) -> c_int {
     let _call = Call::begin();
-    errno::value(control(number, command, argument))
+    errno::value("rfcntl", control(number, command, argument))
 }
 
 export!(rsocket, rfcntl);

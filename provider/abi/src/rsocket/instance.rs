@@ -13,6 +13,7 @@ use super::{poll, table};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
     sync::Mutex,
     wait::{may_end_here, milliseconds, wait_for},
 };
@@ -64,11 +65,11 @@ unsafe extern "C" fn repoll_create(flags: c_int) -> c_int {
 
 fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>) -> Result<()> {
     let mut instances = INSTANCES.lock();
-    let watched = instances.get_mut(&instance).ok_or(Errno::INVAL)?;
+    let watched = instances.get_mut(&instance).ok_or(Errno::of(Rule::SocketArgument))?;
     let known = watched.contains_key(&number);
     match (op, known, event) {
-        (libc::EPOLL_CTL_ADD, true, _) => Err(Errno(libc::EEXIST)),
-        (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, false, _) => Err(Errno(libc::ENOENT)),
+        (libc::EPOLL_CTL_ADD, true, _) => Err(Errno::of(Rule::Watched)),
+        (libc::EPOLL_CTL_MOD | libc::EPOLL_CTL_DEL, false, _) => Err(Errno::of(Rule::NotWatched)),
         (libc::EPOLL_CTL_DEL, true, _) => {
             watched.remove(&number);
             Ok(())
@@ -81,8 +82,8 @@ fn watch(instance: c_int, op: c_int, number: c_int, event: Option<&epoll_event>)
             watched.insert(number, Watched { events, data, reported: None });
             Ok(())
         }
-        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(Errno(libc::EFAULT)),
-        _ => Err(Errno::INVAL),
+        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, _, None) => Err(Errno::of(Rule::SocketPointer)),
+        _ => Err(Errno::of(Rule::SocketArgument)),
     }
 }
 
@@ -94,7 +95,7 @@ unsafe extern "C" fn repoll_ctl(
 ) -> c_int {
     let _call = Call::begin();
     if table::is_one(descriptor) {
-        return errno::minus_one(watch(instance, op, descriptor, event.as_ref()));
+        return errno::minus_one("repoll_ctl", watch(instance, op, descriptor, event.as_ref()));
     }
     libc::epoll_ctl(instance, op, descriptor, event)
 }
@@ -148,7 +149,10 @@ unsafe fn wait(
     timeout: c_int,
 ) -> Result<c_int> {
     may_end_here();
-    let most = usize::try_from(most).ok().filter(|most| *most > 0).ok_or(Errno::INVAL)?;
+    let most = usize::try_from(most)
+        .ok()
+        .filter(|most| *most > 0)
+        .ok_or(Errno::of(Rule::SocketArgument))?;
     let end = Deadline::after(u64::try_from(timeout).ok().map(Duration::from_millis));
     let polling = Deadline::after(Some(polling_time()));
     let mut list = None;
@@ -179,7 +183,7 @@ unsafe extern "C-unwind" fn repoll_wait(
     most: c_int,
     timeout: c_int,
 ) -> c_int {
-    errno::value(wait(instance, events, most, timeout))
+    errno::value("repoll_wait", wait(instance, events, most, timeout))
 }
 
 /// Closes an instance. `EBADF` for another descriptor.
@@ -189,7 +193,7 @@ pub(super) fn close(instance: c_int) -> c_int {
         // SAFETY: `repoll_create` has made it.
         unsafe { libc::close(instance) }
     } else {
-        errno::minus_one(Err(Errno(libc::EBADF)))
+        errno::minus_one("close", Err(Errno::of(Rule::NotARsocket)))
     }
 }
 

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// The offset under which the memory is mapped: its address, where the program does not choose one.
@@ -23,7 +24,7 @@ unsafe fn map(
     offset: off_t,
 ) -> Result<off_t> {
     if length == 0 || prot & !libc::PROT_WRITE != 0 || offset < -1 {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::SocketArgument));
     }
     let offset = if offset == -1 { at.addr() as off_t } else { offset };
     let is_remote = prot & libc::PROT_WRITE != 0;
@@ -45,13 +46,14 @@ unsafe extern "C-unwind" fn riomap(
     _flags: c_int,
     offset: off_t,
 ) -> off_t {
-    errno::value(map(number, at, length, prot, offset))
+    errno::value("riomap", map(number, at, length, prot, offset))
 }
 
 unsafe extern "C-unwind" fn riounmap(number: c_int, at: *mut c_void, length: usize) -> c_int {
-    errno::minus_one(until(number, Patience::AtMost(None), |entry| {
-        Ok(entry.socket.unmap(at.addr(), length)?)
-    }))
+    errno::minus_one(
+        "riounmap",
+        until(number, Patience::AtMost(None), |entry| Ok(entry.socket.unmap(at.addr(), length)?)),
+    )
 }
 
 unsafe fn write(
@@ -63,7 +65,7 @@ unsafe fn write(
 ) -> Result<isize> {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
     let all = Cursor::new(&raw const piece, 1)?;
-    let start = u64::try_from(offset).map_err(|_| Errno::INVAL)?;
+    let start = u64::try_from(offset).map_err(|_| Errno::of(Rule::SocketArgument))?;
     transfer(number, Patience::Sending.with(flags), all, false, |entry, next, written| {
         let to = start.wrapping_add(written as u64);
         Ok(entry.socket.write_mapped(all.1 - written, to, &mut |to| next.read(to))?)
@@ -78,7 +80,7 @@ unsafe extern "C-unwind" fn riowrite(
     offset: off_t,
     flags: c_int,
 ) -> isize {
-    errno::value(write(number, at, length, offset, flags))
+    errno::value("riowrite", write(number, at, length, offset, flags))
 }
 
 export!(riomap, riounmap, riowrite);

@@ -4,6 +4,7 @@ use libc::{c_int, iovec};
 use roce_provider::{copy_from_program, copy_to_program, transport::mem::MemoryFault};
 
 use crate::errno::{Errno, Result};
+use crate::rule::Rule;
 
 /// A place in a list of pieces, which moves on with what is copied.
 #[derive(Clone, Copy)]
@@ -26,14 +27,17 @@ impl Cursor {
             bytes = bytes
                 .checked_add(length)
                 .filter(|sum| *sum <= isize::MAX as usize)
-                .ok_or(Errno::INVAL)?;
+                .ok_or(Errno::of(Rule::SocketArgument))?;
         }
         Ok((Self { pieces, number, offset: 0 }, bytes))
     }
 
     /// The number of pieces that a program gives.
     pub(super) fn number(number: c_int) -> Result<usize> {
-        usize::try_from(number).ok().filter(|number| *number <= 1024).ok_or(Errno::INVAL)
+        usize::try_from(number)
+            .ok()
+            .filter(|number| *number <= 1024)
+            .ok_or(Errno::of(Rule::SocketArgument))
     }
 
     /// The next bytes that lie together, `most` of them: they are passed to `copy`.

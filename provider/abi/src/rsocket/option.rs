@@ -13,6 +13,7 @@ use super::table::{self, Entry, Limit};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// Level of the options of queues, and those.
@@ -27,10 +28,10 @@ const RELAXED: Ordering = Ordering::Relaxed;
 /// A value that a program gives.
 unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
     if at.is_null() {
-        return Err(Errno(libc::EFAULT));
+        return Err(Errno::of(Rule::SocketPointer));
     }
     if (length as usize) < size_of::<T>() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::SocketArgument));
     }
     Ok(at.cast::<T>().read_unaligned())
 }
@@ -39,7 +40,7 @@ unsafe fn given<T: Copy>(at: *const c_void, length: socklen_t) -> Result<T> {
 unsafe fn set_limit(limit: &Limit, at: *const c_void, length: socklen_t) -> Result<()> {
     let timeval { tv_sec, tv_usec } = given(at, length)?;
     let microseconds = u64::try_from(tv_usec).ok().filter(|microseconds| *microseconds < 1_000_000);
-    let microseconds = microseconds.ok_or(Errno(libc::EDOM))?;
+    let microseconds = microseconds.ok_or(Errno::of(Rule::SocketTime))?;
     // a negative time is none, as for the kernel
     let seconds = u64::try_from(tv_sec).unwrap_or_default();
     limit.set(Duration::from_secs(seconds) + Duration::from_micros(microseconds));
@@ -71,9 +72,10 @@ unsafe fn set(
         return Err(Errno::NOTSUPP);
     }
     let value: c_int = given(at, length)?;
-    let (flag, number) = (value != 0, u32::try_from(value).map_err(|_| Errno::INVAL));
+    let flag = value != 0;
+    let number = || u32::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument));
     let size = |set: fn(&mut Settings, u32)| {
-        let number = number?;
+        let number = number()?;
         socket.change_settings(|settings| set(settings, number));
         Ok(())
     };
@@ -89,24 +91,24 @@ unsafe fn set(
         (libc::SOL_SOCKET, libc::SO_OOBINLINE) => keep(&entry.oob_inline),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => keep(&entry.no_delay),
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE) => {
-            let seconds = number?.clamp(1, 32_767);
+            let seconds = number()?.clamp(1, 32_767);
             entry.keepalive.1.store(seconds, RELAXED);
             Ok(())
         }
         // the adapter repeats and counts by itself; what it sends at once is the path's affair
         (libc::IPPROTO_TCP, libc::TCP_KEEPINTVL | libc::TCP_KEEPCNT | libc::TCP_MAXSEG) => {
-            number.map(drop)
+            number().map(drop)
         }
         (libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) => Ok(socket.set_v6_only(flag)?),
         (libc::IPPROTO_IP, libc::IP_TOS) | (libc::IPPROTO_IPV6, libc::IPV6_TCLASS) => {
-            socket.set_tos(u8::try_from(value).map_err(|_| Errno::INVAL)?);
+            socket.set_tos(u8::try_from(value).map_err(|_| Errno::of(Rule::SocketArgument))?);
             Ok(())
         }
         (SOL_RDMA, RDMA_SQSIZE) => size(Settings::set_send_queue),
         (SOL_RDMA, RDMA_RQSIZE) => size(Settings::set_receive_queue),
         (SOL_RDMA, RDMA_INLINE) => size(Settings::set_inline),
         (SOL_RDMA, RDMA_IOMAPSIZE) => size(Settings::set_mappings),
-        _ => Err(Errno::NOTSUPP),
+        _ => Err(Errno::of(Rule::SocketOption)),
     }
 }
 
@@ -118,13 +120,16 @@ unsafe extern "C" fn rsetsockopt(
     length: socklen_t,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(table::find(number).and_then(|entry| set(&entry, level, name, at, length)))
+    errno::minus_one(
+        "rsetsockopt",
+        table::find(number).and_then(|entry| set(&entry, level, name, at, length)),
+    )
 }
 
 /// Gives a value, cut to the room that there is.
 unsafe fn give<T: Copy>(value: T, at: *mut c_void, length: *mut socklen_t) -> Result<()> {
     if at.is_null() || length.is_null() {
-        return Err(Errno(libc::EFAULT));
+        return Err(Errno::of(Rule::SocketPointer));
     }
     let room = (*length as usize).min(size_of::<T>());
     std::ptr::copy_nonoverlapping((&raw const value).cast::<u8>(), at.cast(), room);
@@ -171,7 +176,7 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
         (SOL_RDMA, RDMA_RQSIZE) => settings.receive_queue(),
         (SOL_RDMA, RDMA_INLINE) => settings.inline(),
         (SOL_RDMA, RDMA_IOMAPSIZE) => settings.mappings(),
-        _ => return Err(Errno::NOTSUPP),
+        _ => return Err(Errno::of(Rule::SocketOption)),
     };
     Ok(c_int::try_from(number).unwrap_or(c_int::MAX))
 }
@@ -204,7 +209,10 @@ unsafe extern "C" fn rgetsockopt(
     length: *mut socklen_t,
 ) -> c_int {
     let _call = Call::begin();
-    errno::minus_one(table::find(number).and_then(|entry| get(&entry, level, name, at, length)))
+    errno::minus_one(
+        "rgetsockopt",
+        table::find(number).and_then(|entry| get(&entry, level, name, at, length)),
+    )
 }
 
 export!(rsetsockopt, rgetsockopt);

@@ -158,7 +158,7 @@ unsafe extern "C-unwind" fn rpoll(all: *mut pollfd, count: c_ulong, timeout: c_i
         return poll_once(all, count, timeout);
     }
     let limit = u64::try_from(timeout).ok().map(Duration::from_millis);
-    errno::value(poll_all(all, count as usize, limit))
+    errno::value("rpoll", poll_all(all, count as usize, limit))
 }
 
 export!(rpoll);

@@ -13,6 +13,7 @@ use super::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// No place for an address.
@@ -35,9 +36,15 @@ unsafe fn receive(
     })
 }
 
-unsafe fn receive_one(number: c_int, at: *mut c_void, length: usize, flags: c_int) -> isize {
+unsafe fn receive_one(
+    call: &str,
+    number: c_int,
+    at: *mut c_void,
+    length: usize,
+    flags: c_int,
+) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    errno::value(receive_from(number, &raw const piece, 1, flags, NOBODY).map(|got| got.0))
+    errno::value(call, receive_from(number, &raw const piece, 1, flags, NOBODY).map(|got| got.0))
 }
 
 unsafe extern "C-unwind" fn rrecv(
@@ -46,7 +53,7 @@ unsafe extern "C-unwind" fn rrecv(
     length: usize,
     flags: c_int,
 ) -> isize {
-    receive_one(number, at, length, flags)
+    receive_one("rrecv", number, at, length, flags)
 }
 
 unsafe extern "C-unwind" fn rrecvfrom(
@@ -58,7 +65,8 @@ unsafe extern "C-unwind" fn rrecvfrom(
     size: *mut socklen_t,
 ) -> isize {
     let piece = iovec { iov_base: at, iov_len: length };
-    errno::value(receive_from(number, &raw const piece, 1, flags, (from, size)).map(|got| got.0))
+    let received = receive_from(number, &raw const piece, 1, flags, (from, size));
+    errno::value("rrecvfrom", received.map(|got| got.0))
 }
 
 /// Receives, and writes where it came from; the second is true for a datagram that was cut.
@@ -70,7 +78,7 @@ unsafe fn receive_from(
     (from, size): (*mut sockaddr, *mut socklen_t),
 ) -> Result<(isize, bool)> {
     if flags & (libc::MSG_OOB | libc::MSG_ERRQUEUE) != 0 {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::SocketOption));
     }
     if datagram::is_one(number)? {
         let received = datagram::receive(number, pieces, count, flags, (from, size))?;
@@ -87,13 +95,13 @@ unsafe fn receive_from(
 /// Without control data, which rsockets have none of. A stream gives no address.
 unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags: c_int) -> isize {
     if message.is_null() {
-        return errno::value(Err(Errno(libc::EFAULT)));
+        return errno::value("rrecvmsg", Err(Errno::of(Rule::SocketPointer)));
     }
     let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
     let mut size = 0;
     let is_datagram = match datagram::is_one(number) {
         Ok(is_one) => is_one,
-        Err(error) => return errno::value(Err(error)),
+        Err(error) => return errno::value("rrecvmsg", Err(error)),
     };
     let name = if is_datagram {
         size = msg_namelen;
@@ -106,17 +114,20 @@ unsafe extern "C-unwind" fn rrecvmsg(number: c_int, message: *mut msghdr, flags:
         (*message).msg_flags = if is_cut { libc::MSG_TRUNC } else { 0 };
         ((*message).msg_controllen, (*message).msg_namelen) = (0, size);
     }
-    errno::value(received.map(|(length, _)| length))
+    errno::value("rrecvmsg", received.map(|(length, _)| length))
 }
 
 unsafe extern "C-unwind" fn rread(number: c_int, at: *mut c_void, length: usize) -> isize {
-    receive_one(number, at, length, 0)
+    receive_one("rread", number, at, length, 0)
 }
 
 unsafe extern "C-unwind" fn rreadv(number: c_int, pieces: *const iovec, count: c_int) -> isize {
     match Cursor::number(count) {
-        Ok(count) => errno::value(receive_from(number, pieces, count, 0, NOBODY).map(|got| got.0)),
-        Err(error) => errno::value(Err(error)),
+        Ok(count) => {
+            let received = receive_from(number, pieces, count, 0, NOBODY);
+            errno::value("rreadv", received.map(|got| got.0))
+        }
+        Err(error) => errno::value("rreadv", Err(error)),
     }
 }
 

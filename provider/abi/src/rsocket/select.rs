@@ -13,6 +13,7 @@ use super::{poll::poll_all, table};
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 unsafe extern "C-unwind" {
@@ -74,7 +75,7 @@ impl Sets {
     unsafe fn keep_ready(self) -> Result<c_int> {
         WANTED.with_borrow(|list| {
             if list.iter().any(|one| one.revents & libc::POLLNVAL != 0) {
-                return Err(Errno(libc::EBADF));
+                return Err(Errno::of(Rule::NotARsocket));
             }
             let mut count = 0;
             for one in list {
@@ -90,12 +91,12 @@ impl Sets {
 
 /// A cancellation point: nothing may need to be dropped in its callers.
 unsafe fn wait(count: c_int, sets: Sets, timeout: *mut timeval) -> Result<c_int> {
-    let count = usize::try_from(count).map_err(|_| Errno::INVAL)?;
+    let count = usize::try_from(count).map_err(|_| Errno::of(Rule::SocketArgument))?;
     let limit = match timeout.as_ref() {
         None => None,
         Some(timeval { tv_sec, tv_usec }) => {
-            let seconds = u64::try_from(*tv_sec).map_err(|_| Errno::INVAL)?;
-            let rest = u64::try_from(*tv_usec).map_err(|_| Errno::INVAL)?;
+            let seconds = u64::try_from(*tv_sec).map_err(|_| Errno::of(Rule::SocketArgument))?;
+            let rest = u64::try_from(*tv_usec).map_err(|_| Errno::of(Rule::SocketArgument))?;
             Some(Duration::from_secs(seconds).saturating_add(Duration::from_micros(rest)))
         }
     };
@@ -120,7 +121,7 @@ unsafe extern "C-unwind" fn rselect(
     if table::is_empty() {
         return select(count, read, write, except, timeout);
     }
-    errno::value(wait(count, Sets([read, write, except]), timeout))
+    errno::value("rselect", wait(count, Sets([read, write, except]), timeout))
 }
 
 export!(rselect);

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 /// The address that a call does not have.
@@ -29,7 +30,7 @@ unsafe fn send(
     to: (*const sockaddr, socklen_t),
 ) -> Result<isize> {
     if flags & libc::MSG_OOB != 0 {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::SocketOption));
     }
     if datagram::is_one(number)? {
         return datagram::send(number, pieces, count, flags, to);
@@ -41,6 +42,7 @@ unsafe fn send(
 }
 
 unsafe fn send_one(
+    call: &str,
     number: c_int,
     at: *const c_void,
     length: usize,
@@ -48,7 +50,7 @@ unsafe fn send_one(
     to: (*const sockaddr, socklen_t),
 ) -> isize {
     let piece = iovec { iov_base: at.cast_mut(), iov_len: length };
-    errno::value(send(number, &raw const piece, 1, flags, to))
+    errno::value(call, send(number, &raw const piece, 1, flags, to))
 }
 
 unsafe extern "C-unwind" fn rsend(
@@ -57,7 +59,7 @@ unsafe extern "C-unwind" fn rsend(
     length: usize,
     flags: c_int,
 ) -> isize {
-    send_one(number, at, length, flags, NOWHERE)
+    send_one("rsend", number, at, length, flags, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rsendto(
@@ -68,29 +70,30 @@ unsafe extern "C-unwind" fn rsendto(
     to: *const sockaddr,
     size: socklen_t,
 ) -> isize {
-    send_one(number, at, length, flags, (to, size))
+    send_one("rsendto", number, at, length, flags, (to, size))
 }
 
 /// Without control data, which rsockets have none of.
 unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flags: c_int) -> isize {
     if message.is_null() {
-        return errno::value(Err(Errno(libc::EFAULT)));
+        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketPointer)));
     }
     if (*message).msg_controllen > 0 {
-        return errno::value(Err(Errno::NOTSUPP));
+        return errno::value("rsendmsg", Err(Errno::of(Rule::SocketOption)));
     }
     let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-    errno::value(send(number, msg_iov, msg_iovlen, flags, (msg_name.cast(), msg_namelen)))
+    let to = (msg_name.cast(), msg_namelen);
+    errno::value("rsendmsg", send(number, msg_iov, msg_iovlen, flags, to))
 }
 
 unsafe extern "C-unwind" fn rwrite(number: c_int, at: *const c_void, length: usize) -> isize {
-    send_one(number, at, length, 0, NOWHERE)
+    send_one("rwrite", number, at, length, 0, NOWHERE)
 }
 
 unsafe extern "C-unwind" fn rwritev(number: c_int, pieces: *const iovec, count: c_int) -> isize {
     match Cursor::number(count) {
-        Ok(count) => errno::value(send(number, pieces, count, 0, NOWHERE)),
-        Err(error) => errno::value(Err(error)),
+        Ok(count) => errno::value("rwritev", send(number, pieces, count, 0, NOWHERE)),
+        Err(error) => errno::value("rwritev", Err(error)),
     }
 }
 

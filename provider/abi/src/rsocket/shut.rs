@@ -11,6 +11,7 @@ use super::{
 use crate::{
     errno::{self, Errno, Result},
     export::export,
+    rule::Rule,
 };
 
 unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
@@ -20,11 +21,11 @@ unsafe extern "C" fn rshutdown(number: c_int, how: c_int) -> c_int {
             libc::SHUT_RD => (true, false),
             libc::SHUT_WR => (false, true),
             libc::SHUT_RDWR => (true, true),
-            _ => return Err(Errno::INVAL),
+            _ => return Err(Errno::of(Rule::SocketArgument)),
         };
         Ok(table::find(number)?.socket.shutdown(read, write)?)
     };
-    errno::minus_one(shut())
+    errno::minus_one("rshutdown", shut())
 }
 
 /// The time that a call waits for what was sent to be with the peer; `None`: as long as it takes, or
@@ -59,7 +60,7 @@ unsafe extern "C-unwind" fn rclose(number: c_int) -> c_int {
     };
     // when the time is over, what is left is not sent
     let _ = until(number, Patience::AtMost(limit), |entry| {
-        if entry.socket.is_sent() { Ok(()) } else { Err(Errno(libc::EAGAIN)) }
+        if entry.socket.is_sent() { Ok(()) } else { Err(Errno::told(libc::EAGAIN)) }
     });
     end(number);
     0

@@ -14,6 +14,7 @@ use roce_provider::rsocket::Socket;
 
 use crate::{
     errno::{Errno, Result},
+    rule::Rule,
     sync::Mutex,
 };
 
@@ -121,7 +122,7 @@ pub(super) fn add(entry: Entry) -> c_int {
 
 /// The rsocket of this number; `EBADF` for another descriptor.
 pub(super) fn find(number: c_int) -> Result<Arc<Entry>> {
-    SOCKETS.lock().get(&number).cloned().ok_or(Errno(libc::EBADF))
+    SOCKETS.lock().get(&number).cloned().ok_or(Errno::of(Rule::NotARsocket))
 }
 
 pub(super) fn is_one(number: c_int) -> bool {

@@ -20,7 +20,7 @@ use crate::{
     wait::{may_end_here, milliseconds, wait_for},
 };
 
-pub(super) const AGAIN: Errno = Errno(libc::EAGAIN);
+pub(super) const AGAIN: Errno = Errno::told(libc::EAGAIN);
 
 /// Whether a call waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,7 +103,7 @@ pub(super) fn until<R: Copy>(
             let _call = Call::begin();
             let entry = table::find(number)?;
             match attempt(&entry) {
-                Err(AGAIN) => wait.next(&entry, patience)?,
+                Err(error) if error == AGAIN => wait.next(&entry, patience)?,
                 other => return other,
             }
         };

@@ -5,12 +5,16 @@ use roce_provider::transport::addr::{AddressVector, Gid, StaticRate};
 use crate::{
     errno::{Errno, Result},
     layout::{ibv_ah_attr, ibv_gid, ibv_global_route},
+    rule::Rule,
 };
 
 /// `EINVAL` for paths without a GID, and for other ports than the one that every device has.
 pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
-    if attr.is_global == 0 || attr.port_num != 1 {
-        return Err(Errno::INVAL);
+    if attr.is_global == 0 {
+        return Err(Errno::of(Rule::NoGid));
+    }
+    if attr.port_num != 1 {
+        return Err(Errno::of(Rule::Port));
     }
     let ibv_global_route { dgid, flow_label, sgid_index, hop_limit, traffic_class } = attr.grh;
     Ok(AddressVector {
@@ -19,7 +23,7 @@ pub(crate) fn from_c(attr: &ibv_ah_attr) -> Result<AddressVector> {
         flow_label,
         traffic_class,
         hop_limit,
-        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Errno::INVAL)?,
+        static_rate: StaticRate::from_code(attr.static_rate).ok_or(Errno::of(Rule::StaticRate))?,
     })
 }
 

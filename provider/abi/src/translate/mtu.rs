@@ -7,6 +7,7 @@ use roce_provider::transport::addr::Mtu;
 use crate::{
     errno::{Errno, Result},
     layout::consts::*,
+    rule::Rule,
 };
 
 pub(crate) const fn to_c(mtu: Mtu) -> c_uint {
@@ -26,6 +27,6 @@ pub(crate) const fn from_c(number: c_uint) -> Result<Mtu> {
         IBV_MTU_1024 => Ok(Mtu::B1024),
         IBV_MTU_2048 => Ok(Mtu::B2048),
         IBV_MTU_4096 => Ok(Mtu::B4096),
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::PathMtu)),
     }
 }

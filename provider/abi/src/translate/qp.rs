@@ -11,6 +11,7 @@ use crate::{
         consts::*, ibv_ah_attr, ibv_pd, ibv_qp_attr, ibv_qp_cap, ibv_qp_init_attr,
         ibv_qp_init_attr_ex, read_sized,
     },
+    rule::Rule,
 };
 
 /// `enum ibv_qp_type`.
@@ -21,8 +22,8 @@ pub(crate) const fn type_from_c(number: c_uint) -> Result<QpType> {
         IBV_QPT_UD => Ok(QpType::Ud),
         IBV_QPT_XRC_SEND => Ok(QpType::XrcInitiator),
         IBV_QPT_XRC_RECV => Ok(QpType::XrcTarget),
-        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::NOTSUPP),
-        _ => Err(Errno::INVAL),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(Errno::of(Rule::OtherQpType)),
+        _ => Err(Errno::of(Rule::QpType)),
     }
 }
 
@@ -46,7 +47,7 @@ pub(crate) const fn state_from_c(number: c_uint) -> Result<State> {
         IBV_QPS_SQD => Ok(State::Sqd),
         IBV_QPS_SQE => Ok(State::Sqe),
         IBV_QPS_ERR => Ok(State::Err),
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::QpState)),
     }
 }
 
@@ -68,7 +69,7 @@ pub(crate) const fn path_migration_from_c(number: c_uint) -> Result<PathMigratio
         IBV_MIG_MIGRATED => Ok(PathMigration::Migrated),
         IBV_MIG_REARM => Ok(PathMigration::Rearm),
         IBV_MIG_ARMED => Ok(PathMigration::Armed),
-        _ => Err(Errno::INVAL),
+        _ => Err(Errno::of(Rule::Migration)),
     }
 }
 
@@ -126,7 +127,7 @@ pub(crate) const QP_ATTR: usize = offset_of!(ibv_qp_attr, rate_limit);
 /// Attributes of a queue pair that a program gives.
 pub(crate) unsafe fn attr_from_c(attr: *const ibv_qp_attr) -> Result<ibv_qp_attr> {
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     Ok(read_sized(attr, QP_ATTR, ibv_qp_attr::zeroed()))
 }
@@ -137,7 +138,7 @@ pub(crate) unsafe fn init_attr_from_c(
     attr: *const ibv_qp_init_attr_ex,
 ) -> Result<ibv_qp_init_attr_ex> {
     if attr.is_null() {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::NullArgument));
     }
     let given = |bit: u32| (*attr).comp_mask & bit != 0;
     let length = if given(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS) {

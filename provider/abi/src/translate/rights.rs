@@ -7,6 +7,7 @@ use roce_provider::transport::mem::Access;
 use crate::{
     errno::{Errno, Result},
     layout::consts::*,
+    rule::Rule,
 };
 
 /// Flags that are not rights: ways to register, and hints that need not be followed.
@@ -15,5 +16,5 @@ const NO_RIGHTS: c_uint =
 
 /// The rights among access flags, whose numbers are the same here; `EINVAL` for unknown ones.
 pub(crate) fn from_c(flags: c_uint) -> Result<Access> {
-    Access::from_bits(flags & !NO_RIGHTS).ok_or(Errno::INVAL)
+    Access::from_bits(flags & !NO_RIGHTS).ok_or(Errno::of(Rule::AccessFlags))
 }

@@ -14,12 +14,13 @@ use roce_provider::{
 use crate::{
     errno::{Errno, Result},
     layout::{consts::*, ibv_sge},
+    rule::Rule,
 };
 
 /// Modifiers of a send request, whose numbers are the same here, without `IBV_SEND_INLINE`. There
 /// are no checksums to compute (`IBV_SEND_IP_CSUM`).
 pub(crate) fn flags(flags: c_uint) -> Result<SendFlags> {
-    SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::INVAL)
+    SendFlags::from_bits(flags & !IBV_SEND_INLINE).ok_or(Errno::of(Rule::SendFlags))
 }
 
 pub(crate) const fn immediate(network_order: u32) -> Option<Immediate> {
@@ -42,7 +43,9 @@ pub(crate) unsafe fn list<'a>(
 ) -> Result<&'a [ibv_sge]> {
     match count {
         0 => Ok(&[]),
-        _ if count > limit as usize || first.is_null() => Err(Errno::INVAL),
+        _ if count > limit as usize || first.is_null() => {
+            Err(Errno::of(Rule::TooManySges { count, limit }))
+        }
         _ => Ok(std::slice::from_raw_parts(first, count)),
     }
 }
@@ -58,7 +61,7 @@ pub(crate) unsafe fn inline(
 ) -> Result<Data> {
     let length = pieces.clone().try_fold(0usize, |sum, (_, length)| sum.checked_add(length));
     if length.is_none_or(|length| length > limit as usize) {
-        return Err(Errno::INVAL);
+        return Err(Errno::of(Rule::InlineTooLong { limit }));
     }
     let mut bytes = smallvec::SmallVec::<[u8; 64]>::new();
     for (start, length) in pieces.filter(|&(_, length)| length > 0) {

@@ -16,6 +16,7 @@ mod calls;
 #[path = "../common/mod.rs"]
 mod common;
 mod library;
+mod mistakes;
 mod symbols;
 #[path = "../../../../tests/watchdog/mod.rs"]
 mod watchdog;
@@ -31,7 +32,7 @@ fn sources() -> PathBuf {
 
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
 /// where headers are, `variables` are for the program.
-fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) {
+fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
     watchdog::start(String::new);
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
     let directory = Directory::new();
@@ -62,6 +63,12 @@ fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)
         done.status,
         last_lines(&done.stderr)
     );
+    Output { stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
+}
+
+/// What a program has said.
+struct Output {
+    stderr: String,
 }
 
 /// The end of what a program says, whose log may be long.
@@ -105,6 +112,13 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
         println!("no headers are installed: compiled with our declarations alone");
     }
     true
+}
+
+/// The same for a program whose words matter, compiled once, with our declarations.
+fn output_of(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
+    let compiler = common::compiler()?;
+    let directory = Directory::new();
+    Some(run(&compiler, &declarations(&directory), name, variables))
 }
 
 #[test]

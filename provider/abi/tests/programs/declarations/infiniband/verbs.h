@@ -280,6 +280,10 @@ struct ibv_send_wr {
             uint64_t remote_addr, compare_add, swap;
             uint32_t rkey;
         } atomic;
+        struct {
+            struct ibv_ah *ah;
+            uint32_t remote_qpn, remote_qkey;
+        } ud;
     } wr;
     struct {
         uint32_t remote_srqn;

@@ -1,0 +1,8 @@
+//! Captures of RoCE packets: [written](CaptureWriter) for Wireshark, and [explained](explain).
+//!
+//! Nothing here opens a file: a capture is written to whatever takes bytes, and read from memory.
+
+pub mod explain;
+mod writer;
+
+pub use writer::{CaptureWriter, ip_packet};

@@ -1,0 +1,56 @@
+//! What a scenario shows, on standard output and in a capture.
+
+use roce::link::Capture;
+use roce_world::{Line, SentDatagram, Tone, Viewer};
+
+use super::keys::Keys;
+use crate::{failure::Failure, ladder::Ladder, output::outln};
+
+/// Prints a ladder, waits for keys, writes a capture.
+pub(super) struct Printer {
+    ladder: Ladder,
+    keys: Option<Keys>,
+    pub(super) capture: Option<Capture>,
+    heads_due: bool,
+}
+
+impl Printer {
+    pub(super) const fn new(ladder: Ladder, keys: Option<Keys>, capture: Option<Capture>) -> Self {
+        Self { ladder, keys, capture, heads_due: true }
+    }
+}
+
+impl Viewer for Printer {
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        outln!("");
+        for line in self.ladder.prose(text, Tone::Plain) {
+            outln!("{line}");
+        }
+        self.heads_due = true;
+        Ok(())
+    }
+
+    fn figures(&mut self, text: &str) -> Result<(), Failure> {
+        outln!("{text}");
+        Ok(())
+    }
+
+    fn line(&mut self, line: Line) -> Result<(), Failure> {
+        if std::mem::take(&mut self.heads_due) {
+            outln!("");
+            outln!("{}", self.ladder.heads("A", "B"));
+        }
+        for text in self.ladder.event(line.at, &line.event, line.tone) {
+            outln!("{text}");
+        }
+        self.keys.as_ref().map_or(Ok(()), Keys::wait)
+    }
+
+    fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
+        if let Some(capture) = &mut self.capture {
+            let comment = datagram.verdict.lost.then(|| "lost on the way".into());
+            capture.write(datagram.at, datagram.net, datagram.bytes, comment)?;
+        }
+        Ok(())
+    }
+}

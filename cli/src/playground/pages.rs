@@ -1,0 +1,72 @@
+//! The files of a page.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// Bytes of all files at most: what is larger is another directory than the page's.
+const MOST: u64 = 32 << 20;
+/// Folders within each other at most.
+const DEEPEST: usize = 4;
+
+/// The files of a page by their paths, read once: nothing else of the host can be asked for.
+#[derive(Debug)]
+pub(super) struct Pages {
+    files: BTreeMap<String, Vec<u8>>,
+    bytes: u64,
+}
+
+impl Pages {
+    /// Reads a directory with an `index.html`.
+    pub(super) fn read(directory: &Path) -> io::Result<Self> {
+        let mut pages = Self { files: BTreeMap::new(), bytes: 0 };
+        pages.add(directory, "", 0)?;
+        if pages.files.contains_key("index.html") {
+            return Ok(pages);
+        }
+        Err(io::Error::new(io::ErrorKind::NotFound, "there is no index.html"))
+    }
+
+    fn add(&mut self, directory: &Path, prefix: &str, depth: usize) -> io::Result<()> {
+        let mut entries: Vec<PathBuf> = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            entries.push(entry?.path());
+        }
+        for path in entries {
+            let Some(name) = path.file_name().and_then(|name| name.to_str()) else { continue };
+            let name = format!("{prefix}{name}");
+            let about = fs::symlink_metadata(&path)?;
+            if about.is_dir() && depth < DEEPEST {
+                self.add(&path, &format!("{name}/"), depth + 1)?;
+            } else if about.is_file() {
+                self.bytes += about.len();
+                if self.bytes > MOST {
+                    let message = "more than 32 MB: this is no page of the playground";
+                    return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+                }
+                self.files.insert(name, fs::read(&path)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// A file and its kind. `path` is that of a request, with or without a query.
+    pub(super) fn find(&self, path: &str) -> Option<(&'static str, &[u8])> {
+        let path = path.split(['?', '#']).next()?.strip_prefix('/')?;
+        let name = if path.is_empty() { "index.html" } else { path };
+        self.files.get(name).map(|bytes| (kind(name), &bytes[..]))
+    }
+}
+
+fn kind(name: &str) -> &'static str {
+    match name.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("wasm") => "application/wasm",
+        Some("svg") => "image/svg+xml",
+        _ => "application/octet-stream",
+    }
+}

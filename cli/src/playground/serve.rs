@@ -1,0 +1,83 @@
+//! HTTP, as much as a page of a few files needs: GET and HEAD, a connection for each request.
+
+use std::{
+    io::{self, BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use super::pages::Pages;
+use crate::failure::Failure;
+
+/// Connections at a time: browsers open some that they do not use.
+const MOST: usize = 64;
+/// Time for a request, and for its answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Bytes of a request.
+const LONGEST: u64 = 16 << 10;
+
+/// What the page may load: its own files, and nothing from elsewhere.
+const POLICY: &str = "default-src 'self'; script-src 'self' 'wasm-unsafe-eval'; \
+                      style-src 'self' 'unsafe-inline'; img-src 'self' data:";
+
+/// Answers requests for ever.
+pub(super) fn serve(listener: &TcpListener, pages: Pages) -> Result<(), Failure> {
+    let pages = Arc::new(pages);
+    let open = Arc::new(AtomicUsize::new(0));
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // the peer has gone, or descriptors are short for now
+            Err(_) => {
+                thread::sleep(Duration::from_millis(10));
+                continue;
+            }
+        };
+        if open.fetch_add(1, Ordering::Relaxed) >= MOST {
+            open.fetch_sub(1, Ordering::Relaxed);
+            continue;
+        }
+        let (pages, open) = (pages.clone(), open.clone());
+        thread::Builder::new().spawn(move || {
+            // a browser that goes away is not the tool's concern
+            let _ = answer(stream, &pages);
+            open.fetch_sub(1, Ordering::Relaxed);
+        })?;
+    }
+}
+
+fn answer(mut stream: TcpStream, pages: &Pages) -> io::Result<()> {
+    stream.set_read_timeout(Some(PATIENCE))?;
+    stream.set_write_timeout(Some(PATIENCE))?;
+    let mut reader = BufReader::new((&stream).take(LONGEST));
+    let mut request = String::new();
+    reader.read_line(&mut request)?;
+    // the rest says nothing that matters, but is read, so that closing does not reset the connection
+    let mut line = String::new();
+    while reader.read_line(&mut line)? > 2 {
+        line.clear();
+    }
+    let mut words = request.split_whitespace();
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let (status, kind, body) = match (method, pages.find(path)) {
+        ("GET" | "HEAD", Some((kind, body))) => ("200 OK", kind, body),
+        ("GET" | "HEAD", None) => ("404 Not Found", "text/plain", &b"no such file\n"[..]),
+        _ => ("405 Method Not Allowed", "text/plain", &b"only GET and HEAD\n"[..]),
+    };
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {}\r\nConnection: close\r\n\
+         Cache-Control: no-cache\r\nX-Content-Type-Options: nosniff\r\n\
+         Content-Security-Policy: {POLICY}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes())?;
+    if method != "HEAD" {
+        stream.write_all(body)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,96 @@
+//! `roce playground`: the files of the page, to this host, and nothing else.
+
+#[path = "../../tests/watchdog/mod.rs"]
+mod watchdog;
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read, Write},
+    net::TcpStream,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::Duration,
+};
+
+/// A served page; it ends with the value.
+struct Served {
+    child: Child,
+    address: String,
+}
+
+impl Served {
+    fn new(page: &Path) -> Self {
+        watchdog::start(String::new);
+        let mut child = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .args(["playground", "--port", "0", "--page", page.to_str().unwrap()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let address = line.trim().strip_prefix("http://").unwrap().trim_end_matches('/');
+        Self { address: address.to_owned(), child }
+    }
+
+    fn connect(&self) -> TcpStream {
+        let stream = TcpStream::connect(&self.address).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+        stream
+    }
+
+    fn ask(&self, request: &str) -> String {
+        let mut stream = self.connect();
+        write!(stream, "{request} HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer).unwrap();
+        String::from_utf8_lossy(&answer).into_owned()
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn the_files_of_a_page() {
+    let scratch = tempfile::tempdir().unwrap();
+    let page = scratch.path().join("page");
+    fs::create_dir_all(page.join("assets")).unwrap();
+    fs::write(page.join("index.html"), "<title>here</title>").unwrap();
+    fs::write(page.join("assets/engine.wasm"), b"\0asm").unwrap();
+    fs::write(scratch.path().join("secret"), "secret").unwrap();
+    std::os::unix::fs::symlink(scratch.path().join("secret"), page.join("link")).unwrap();
+    let served = Served::new(&page);
+    // connections that a browser opens and does not use
+    let _idle = [served.connect(), served.connect()];
+    let index = served.ask("GET /");
+    assert!(index.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/html"), "{index}");
+    assert!(index.contains("default-src 'self'") && index.ends_with("<title>here</title>"));
+    assert!(served.ask("GET /assets/engine.wasm?x=1").contains("application/wasm"));
+    let head = served.ask("HEAD /");
+    assert!(head.contains("Content-Length: 19") && head.ends_with("\r\n\r\n"), "{head}");
+    for path in ["/nothing", "/../secret", "/assets/../../secret", "/link", "secret", ""] {
+        let answer = served.ask(&format!("GET {path}"));
+        assert!(answer.starts_with("HTTP/1.1 404") && !answer.contains("secret"), "{answer}");
+    }
+    assert!(served.ask("POST /").starts_with("HTTP/1.1 405"));
+    assert!(served.ask("").starts_with("HTTP/1.1 405"));
+}
+
+#[test]
+fn what_is_no_page_is_said_in_one_line() {
+    let scratch = tempfile::tempdir().unwrap();
+    for page in [scratch.path(), Path::new("/nonexistent")] {
+        let output = Command::new(env!("CARGO_BIN_EXE_roce"))
+            .args(["playground", "--port", "0", "--page", page.to_str().unwrap()])
+            .output()
+            .unwrap();
+        let error = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && error.lines().count() == 1, "{error}");
+        assert!(error.contains("cannot read the page in"), "{error}");
+    }
+}

@@ -1,0 +1,383 @@
+//! Faults of a network: decisions about one datagram at a time; none is kept.
+
+use std::time::Duration;
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+use roce_transport::{
+    time::Instant,
+    wire::{NetHeader, Packet},
+};
+
+use super::{
+    queue::{Bottleneck, Receiver},
+    rule::{Action, Corruption, Direction, Frequency, Rule, asks_for_receive},
+};
+
+/// General conditions of a network. The default is a perfect network without delay. Probabilities
+/// go from 0 (never, the default) to 1 (always).
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Conditions {
+    /// Probability that a datagram is lost.
+    pub loss: f64,
+    /// Probability that a datagram arrives twice. The copy comes up to
+    /// [`reorder_by`](Self::reorder_by) later.
+    pub duplication: f64,
+    /// Probability that a datagram is held back, so that later ones overtake it.
+    pub reordering: f64,
+    /// The longest time for which a datagram is held back for reordering. 100 µs by default. Should
+    /// be several times the gap between datagrams, or nothing can overtake.
+    pub reorder_by: Duration,
+    /// Probability that one byte of a datagram changes. The ICRC catches it, unless it hits the
+    /// congestion bits of the BTH, which the ICRC leaves out; see
+    /// [`Identification::Hidden`](super::Identification::Hidden) for when that check is weak.
+    pub corruption: f64,
+    /// Probability that a datagram is marked "congestion experienced" on its way.
+    pub ecn: f64,
+    /// Least travel time of a datagram. 0 by default.
+    pub delay: Duration,
+    /// The most that chance adds to the delay. 0 by default. Datagrams overtake each other when
+    /// this is more than the gap between them.
+    pub jitter: Duration,
+    /// Ports of a limited rate, with queues, that datagrams go through before they are delayed.
+    /// `None`, the default: there is always room.
+    pub bottleneck: Option<Bottleneck>,
+    /// Limited receive buffers at the end of the way. `None`, the default: there is always room.
+    pub receiver: Option<Receiver>,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            loss: 0.0,
+            duplication: 0.0,
+            reordering: 0.0,
+            reorder_by: Duration::from_micros(100),
+            corruption: 0.0,
+            ecn: 0.0,
+            delay: Duration::ZERO,
+            jitter: Duration::ZERO,
+            bottleneck: None,
+            receiver: None,
+        }
+    }
+}
+
+/// Plan of all faults. Can be written as text: clauses with commas between them; the first word of
+/// each is the action.
+///
+/// ```text
+/// drop 3%                     every datagram is lost with this probability; also: duplicate, reorder, corrupt, mark
+/// delay 2ms                   every datagram takes so long; also: jitter
+/// rate 1gbit                  a port of this rate in front of each destination; rate 1gbit shared: one for all
+/// queue 64kb                  room of a port; what finds none is dropped
+/// ecn 20kb..60kb 10%          marks by what is in the port's queue: K_min, K_max and P_max of a switch
+/// receiver 2us 208kb          a receiver that needs so long for a datagram, with so large a buffer
+/// drop every 7                every seventh
+/// drop nth 3                  the third, and no other
+/// drop ack 10%                only acknowledgements
+/// drop psn 5..9 once          PSNs 5, 6, 7, 8 and 9, but of all these one datagram only
+/// delay 5ms write last twice  the last packet of a WRITE; the first two of them
+/// corrupt byte 20 to 10.0.0.2 byte 20 of the UDP payload
+/// drop read-response qp 0x12  on the way to this queue pair
+/// rnr 10%                     a message finds no receive request, although there is one, and is answered with an RNR NAK
+/// drop 1% tx                  only what the device sends; rx: what it receives
+/// pass cnp                    these are never hit by what stands after this clause, nor by "drop 3%"
+/// ```
+///
+/// Kinds of packet are `request`, `response`, `send`, `write`, `read`, `read-response`, `ack`,
+/// `nak`, `rnr-nak`, `cnp`; places in a message `first`, `middle`, `last`, `only`.
+///
+/// ```
+/// use roce_fabric::FaultPlan;
+/// let plan: FaultPlan = "drop 3%, delay 2ms, drop psn 5..9 once".parse()?;
+/// assert_eq!(plan.conditions.loss, 0.03);
+/// assert_eq!(plan.rules.len(), 1);
+/// # Ok::<(), roce_fabric::FaultSyntaxError>(())
+/// ```
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct FaultPlan {
+    /// Conditions of every datagram that no rule hits.
+    pub conditions: Conditions,
+    /// Rules for single datagrams, in the order in which they are tried.
+    pub rules: Vec<Rule>,
+}
+
+impl FaultPlan {
+    /// The part of the plan that concerns a device's datagrams in one direction. Rules about a
+    /// receiver that is not ready, and receive buffers, concern received datagrams only.
+    #[must_use]
+    pub fn toward(&self, direction: Direction) -> Self {
+        let concerned = |rule: &&Rule| {
+            rule.direction.is_none_or(|its| its == direction)
+                && (rule.action != Action::NotReady || direction == Direction::Received)
+        };
+        let receiver = self.conditions.receiver.filter(|_| direction == Direction::Received);
+        Self {
+            conditions: Conditions { receiver, ..self.conditions },
+            rules: self.rules.iter().filter(concerned).cloned().collect(),
+        }
+    }
+}
+
+/// Decision about a datagram. By default it arrives at once and unchanged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Verdict {
+    /// True if the datagram is lost, by a fault or because a queue was full.
+    pub lost: bool,
+    /// Travel time, that in the queue included.
+    pub delay: Duration,
+    /// Travel time of a second copy; `None`: there is none.
+    pub copy: Option<Duration>,
+    /// Change of a byte on the way.
+    pub corruption: Option<Corruption>,
+    /// True if it arrives marked "congestion experienced".
+    pub congestion: bool,
+    /// True if it finds its receiver not ready.
+    pub not_ready: bool,
+}
+
+impl Verdict {
+    /// Travel times, one for each time the datagram arrives.
+    pub fn delays(&self) -> impl Iterator<Item = Duration> + use<> {
+        [(!self.lost).then_some(self.delay), self.copy.filter(|_| !self.lost)].into_iter().flatten()
+    }
+}
+
+/// Number of a rule of a [`Faults`].
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct RuleId(usize);
+
+#[derive(Debug)]
+struct Counted {
+    rule: Rule,
+    seen: u64,
+    hits: u64,
+}
+
+/// Decides about datagrams: rules and conditions, counters, and the source of chance.
+#[derive(Debug)]
+pub struct Faults {
+    conditions: Conditions,
+    rules: Vec<Counted>,
+    rng: ChaCha8Rng,
+}
+
+impl Faults {
+    /// Decides by this plan. The same seed and the same datagrams give the same verdicts.
+    #[must_use]
+    pub fn new(plan: FaultPlan, seed: u64) -> Self {
+        let mut faults = Self {
+            conditions: plan.conditions,
+            rules: Vec::new(),
+            rng: ChaCha8Rng::seed_from_u64(seed),
+        };
+        for rule in plan.rules {
+            faults.add(rule);
+        }
+        faults
+    }
+
+    /// The general conditions.
+    #[must_use]
+    pub const fn conditions(&self) -> &Conditions {
+        &self.conditions
+    }
+
+    /// Sets the general conditions, from now on.
+    pub const fn set_conditions(&mut self, conditions: Conditions) {
+        self.conditions = conditions;
+    }
+
+    /// Adds a rule behind those that exist.
+    pub fn add(&mut self, rule: Rule) -> RuleId {
+        self.rules.push(Counted { rule, seen: 0, hits: 0 });
+        RuleId(self.rules.len() - 1)
+    }
+
+    /// Removes every rule. Their numbers mean nothing afterwards.
+    pub fn clear_rules(&mut self) {
+        self.rules.clear();
+    }
+
+    /// Number of datagrams that the rule has hit.
+    #[must_use]
+    pub fn hits(&self, rule: RuleId) -> u64 {
+        self.rules.get(rule.0).map_or(0, |counted| counted.hits)
+    }
+
+    /// Number of datagrams that have matched the rule, hit or not. Those that an earlier rule hit
+    /// are not among them.
+    #[must_use]
+    pub fn seen(&self, rule: RuleId) -> u64 {
+        self.rules.get(rule.0).map_or(0, |counted| counted.seen)
+    }
+
+    /// Decides about a datagram; `bytes` is the UDP payload.
+    pub fn judge(&mut self, _now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
+        let mut verdict = Verdict { delay: self.travel_time(), ..Verdict::default() };
+        match self.action(net, bytes) {
+            Some(action) => self.apply(action, bytes.len(), &mut verdict),
+            None => self.chance(bytes.len(), &mut verdict),
+        }
+        verdict
+    }
+
+    /// Action of the first rule that hits.
+    fn action(&mut self, net: &NetHeader, bytes: &[u8]) -> Option<Action> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let packet = Packet::parse(bytes).ok();
+        for counted in &mut self.rules {
+            let Rule { matcher, frequency, action, times, direction: _ } = &counted.rule;
+            let concerned =
+                *action != Action::NotReady || packet.as_ref().is_some_and(asks_for_receive);
+            if !concerned || !matcher.matches(net, packet.as_ref()) {
+                continue;
+            }
+            counted.seen += 1;
+            let hit = times.is_none_or(|times| counted.hits < times)
+                && match *frequency {
+                    Frequency::Always => true,
+                    Frequency::Chance(probability) => happens(&mut self.rng, probability),
+                    Frequency::Every(n) => counted.seen.is_multiple_of(n.max(1)),
+                    Frequency::Nth(n) => counted.seen == n,
+                };
+            if hit {
+                counted.hits += 1;
+                return Some(*action);
+            }
+        }
+        None
+    }
+
+    fn apply(&mut self, action: Action, length: usize, verdict: &mut Verdict) {
+        match action {
+            Action::Pass => {}
+            Action::Drop => verdict.lost = true,
+            Action::Duplicate => verdict.copy = Some(self.travel_time()),
+            Action::Delay(delay) => verdict.delay = verdict.delay.saturating_add(delay),
+            Action::Corrupt(corruption) => {
+                verdict.corruption =
+                    Some(corruption.unwrap_or_else(|| self.random_corruption(length)));
+            }
+            Action::Mark => verdict.congestion = true,
+            Action::NotReady => verdict.not_ready = true,
+        }
+    }
+
+    fn chance(&mut self, length: usize, verdict: &mut Verdict) {
+        let Conditions { loss, duplication, reordering, corruption, ecn, reorder_by, .. } =
+            self.conditions;
+        verdict.lost = happens(&mut self.rng, loss);
+        if happens(&mut self.rng, duplication) {
+            verdict.copy =
+                Some(self.travel_time().saturating_add(up_to(&mut self.rng, reorder_by)));
+        }
+        if happens(&mut self.rng, reordering) {
+            verdict.delay = verdict.delay.saturating_add(up_to(&mut self.rng, reorder_by));
+        }
+        if happens(&mut self.rng, corruption) {
+            verdict.corruption = Some(self.random_corruption(length));
+        }
+        verdict.congestion = happens(&mut self.rng, ecn);
+    }
+
+    fn travel_time(&mut self) -> Duration {
+        self.conditions.delay.saturating_add(up_to(&mut self.rng, self.conditions.jitter))
+    }
+
+    fn random_corruption(&mut self, length: usize) -> Corruption {
+        let offset = (self.rng.next_u64() % length.max(1) as u64) as usize;
+        let mask = (self.rng.next_u32() % 255 + 1) as u8;
+        Corruption { offset, mask }
+    }
+}
+
+/// An event of this probability. A probability of 0 draws nothing, so that an unused kind of fault
+/// does not disturb the sequence of the others.
+pub(super) fn happens(rng: &mut ChaCha8Rng, probability: f64) -> bool {
+    probability > 0.0 && (rng.next_u64() >> 11) as f64 / (1u64 << 53) as f64 <= probability
+}
+
+/// A random time, more than nothing and at most `longest`; nothing if that is zero.
+fn up_to(rng: &mut ChaCha8Rng, longest: Duration) -> Duration {
+    let nanos = longest.as_nanos().min(u128::from(u64::MAX)) as u64;
+    if nanos == 0 { Duration::ZERO } else { Duration::from_nanos(rng.next_u64() % nanos + 1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::wire::Ident;
+
+    use super::super::rule::Matcher;
+    use super::*;
+
+    fn judge(faults: &mut Faults) -> Verdict {
+        let net = NetHeader {
+            src: [10, 0, 0, 1].into(),
+            dst: [10, 0, 0, 2].into(),
+            src_port: 49152,
+            traffic_class: 0,
+            hop_limit: 64,
+            ident: Ident::Known { id: 0, dont_fragment: true },
+        };
+        // a SEND Only to queue pair 0x12 with PSN 7
+        faults.judge(
+            Instant::ZERO,
+            &net,
+            &[4, 0x40, 0xFF, 0xFF, 0, 0, 0, 0x12, 0x80, 0, 0, 7, 0, 0, 0, 0],
+        )
+    }
+
+    fn lost(plan: &str, count: usize) -> String {
+        let mut faults = Faults::new(plan.parse().unwrap(), 1);
+        (0..count).map(|_| if judge(&mut faults).lost { 'x' } else { '.' }).collect()
+    }
+
+    #[test]
+    fn rules_hit_what_they_name() {
+        assert_eq!(lost("drop every 3", 7), "..x..x.");
+        assert_eq!(lost("drop nth 3", 7), "..x....");
+        assert_eq!(lost("drop twice", 4), "xx..");
+        assert_eq!(lost("drop psn 5..9 once", 3), "x..");
+        assert_eq!(lost("drop psn 8", 3), "...");
+        assert_eq!(lost("drop psn 16777215..7", 3), "xxx");
+        assert_eq!(lost("drop qp 0x12", 3), "xxx");
+        assert_eq!(lost("drop qp 0x13", 3), "...");
+        assert_eq!(lost("drop send only", 3), "xxx");
+        assert_eq!(lost("drop send first", 3), "...");
+        assert_eq!(lost("drop ack", 3), "...");
+        assert_eq!(lost("drop request from 10.0.0.1 to 10.0.0.2", 3), "xxx");
+        assert_eq!(lost("drop to 10.0.0.1", 3), "...");
+        assert_eq!(lost("pass nth 2, drop 100%", 4), "x.xx");
+    }
+
+    #[test]
+    fn other_actions() {
+        let verdict = |plan: &str| judge(&mut Faults::new(plan.parse().unwrap(), 1));
+        let ms = Duration::from_millis;
+        assert_eq!(verdict("delay 2ms"), Verdict { delay: ms(2), ..Verdict::default() });
+        assert_eq!(
+            verdict("delay 2ms, delay 3ms send"),
+            Verdict { delay: ms(5), ..Verdict::default() }
+        );
+        assert_eq!(verdict("duplicate once"), Verdict { copy: Some(ms(0)), ..Verdict::default() });
+        assert_eq!(verdict("mark once"), Verdict { congestion: true, ..Verdict::default() });
+        assert_eq!(verdict("rnr once"), Verdict { not_ready: true, ..Verdict::default() });
+        assert_eq!(verdict("rnr once write"), Verdict::default());
+        let corruption = Some(Corruption { offset: 12, mask: 0xFF });
+        assert_eq!(verdict("corrupt byte 12"), Verdict { corruption, ..Verdict::default() });
+    }
+
+    #[test]
+    fn hits_are_counted() {
+        let mut faults = Faults::new(FaultPlan::default(), 1);
+        let rule = faults.add(Rule::new(Matcher::default(), Action::Drop).nth(2));
+        for _ in 0..5 {
+            judge(&mut faults);
+        }
+        assert_eq!((faults.seen(rule), faults.hits(rule)), (5, 1));
+    }
+}

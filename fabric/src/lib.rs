@@ -1,0 +1,326 @@
+//! A simulated network: loses, duplicates, delays, reorders, corrupts and marks datagrams as it is
+//! told to, has ports of a limited rate and receivers of a limited buffer, and does all that the
+//! same way for the same seed.
+//!
+//! A [`Network`] has no clock and no thread. Its owner hands in datagrams with
+//! [`send`](Network::send) and takes out those that are due with
+//! [`poll_deliver`](Network::poll_deliver), so that it runs in virtual time as well as in real
+//! time. What is to go wrong stands apart in [`Faults`], which judges one datagram at a time and
+//! works in front of a real link, too.
+//!
+//! ```
+//! use std::time::Duration;
+//! use roce_fabric::{Conditions, Network};
+//! use roce_transport::{time::Instant, wire::{Ident, NetHeader}};
+//!
+//! let mut network = Network::new(Conditions { delay: Duration::from_micros(5), ..Conditions::default() }, 1);
+//! let net = NetHeader {
+//!     src: [10, 0, 0, 1].into(),
+//!     dst: [10, 0, 0, 2].into(),
+//!     src_port: 49152,
+//!     traffic_class: 0,
+//!     hop_limit: 64,
+//!     ident: Ident::Known { id: 0, dont_fragment: true },
+//! };
+//! network.send(Instant::ZERO, &net, b"payload");
+//! let due = network.poll_timeout().unwrap();
+//! assert_eq!(due, Instant::ZERO.plus(Duration::from_micros(5)));
+//! assert!(network.poll_deliver(Instant::ZERO).is_none());
+//! assert_eq!(network.poll_deliver(due).unwrap().bytes, b"payload");
+//! ```
+
+mod faults;
+mod queue;
+mod rule;
+mod syntax;
+#[cfg(test)]
+mod tests;
+
+use std::{cmp::Reverse, collections::BinaryHeap, net::IpAddr};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::SeedableRng;
+use roce_transport::{
+    time::Instant,
+    wire::{Datagram, DatagramMeta, Ident, NetHeader},
+};
+
+pub use faults::{Conditions, FaultPlan, Faults, RuleId, Verdict};
+pub use queue::{Bottleneck, Marking, QueueCounters, Receiver};
+pub use rule::{Action, Corruption, Direction, Frequency, Kind, Matcher, Rule};
+pub use syntax::FaultSyntaxError;
+
+use faults::happens;
+use queue::{Queues, in_buffer, is_ect, on_wire, serialisation};
+
+/// Knowledge that the receiver has of a datagram's IPv4 identification.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Identification {
+    /// Everything, as by a raw socket.
+    #[default]
+    Known,
+    /// A right guess, as by a UDP socket that got a whole run of datagrams at once.
+    Guessed,
+    /// Nothing, as by a UDP socket that gets single datagrams. The receiver's check of the ICRC is
+    /// weaker then.
+    Hidden,
+}
+
+/// A datagram that has arrived. Its destination is `net.dst`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Delivery {
+    /// Network header.
+    pub net: NetHeader,
+    /// UDP payload: from the BTH to the ICRC.
+    pub bytes: Vec<u8>,
+    /// Number of the call of [`Network::send`] that sent it, counted from 0. A duplicate has the
+    /// number of its original.
+    pub number: u64,
+    /// True if it is to find its receiver not ready.
+    pub not_ready: bool,
+    /// True if it has met a receive buffer that fills. No fault of the network does this: the
+    /// receiver's side says so.
+    pub congested: bool,
+}
+
+impl Delivery {
+    /// The datagram as its receiver takes it.
+    #[must_use]
+    pub fn datagram(&self) -> Datagram<'_> {
+        let &Self { not_ready, congested, .. } = self;
+        let meta = DatagramMeta { not_ready, congested, checksum_verified: false };
+        Datagram { net: &self.net, bytes: &self.bytes, meta }
+    }
+}
+
+/// A network between any number of nodes, which it tells apart by their addresses. See the
+/// [module's documentation](self).
+#[derive(Debug)]
+pub struct Network {
+    faults: Faults,
+    identification: Identification,
+    ports: Queues,
+    receivers: Queues,
+    /// Chance of the ports' marks, apart from that of the faults.
+    marks: ChaCha8Rng,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
+    sent: u64,
+    /// Counts what was put into the queue, so that datagrams that are due at the same time keep
+    /// their order.
+    queued: u64,
+}
+
+impl Network {
+    /// A network under these conditions. The same seed and the same calls give the same faults.
+    #[must_use]
+    pub fn new(conditions: Conditions, seed: u64) -> Self {
+        Self::with_plan(FaultPlan { conditions, rules: Vec::new() }, seed)
+    }
+
+    /// A network under these conditions and rules.
+    #[must_use]
+    pub fn with_plan(plan: FaultPlan, seed: u64) -> Self {
+        let mut marks = ChaCha8Rng::seed_from_u64(seed);
+        marks.set_stream(1);
+        Self {
+            faults: Faults::new(plan, seed),
+            identification: Identification::default(),
+            ports: Queues::default(),
+            receivers: Queues::default(),
+            marks,
+            in_flight: BinaryHeap::new(),
+            sent: 0,
+            queued: 0,
+        }
+    }
+
+    /// Sets what receivers are told of the IPv4 identification.
+    pub const fn set_identification(&mut self, identification: Identification) {
+        self.identification = identification;
+    }
+
+    /// The network's faults.
+    #[must_use]
+    pub const fn faults(&self) -> &Faults {
+        &self.faults
+    }
+
+    /// The network's faults, to be changed from now on.
+    pub const fn faults_mut(&mut self) -> &mut Faults {
+        &mut self.faults
+    }
+
+    /// Counters of the port toward this address; `None`: of all ports together.
+    #[must_use]
+    pub fn port(&self, to: Option<IpAddr>) -> QueueCounters {
+        to.map_or_else(|| self.ports.total(), |to| self.ports.counters(Some(to)))
+    }
+
+    /// Counters of the receive buffer at this address; `None`: of all of them together.
+    #[must_use]
+    pub fn receive_buffer(&self, at: Option<IpAddr>) -> QueueCounters {
+        at.map_or_else(|| self.receivers.total(), |at| self.receivers.counters(Some(at)))
+    }
+
+    /// Takes a datagram from its sender; `bytes` is the UDP payload. Returns what became of it up
+    /// to the end of the port's queue.
+    pub fn send(&mut self, now: Instant, net: &NetHeader, bytes: &[u8]) -> Verdict {
+        self.send_with(now, net, bytes, |_| {})
+    }
+
+    /// The same, with the last word on the faults' verdict, before the datagram comes to the port's
+    /// queue. What chance decides about others stays as it is.
+    pub fn send_with(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        bytes: &[u8],
+        change: impl FnOnce(&mut Verdict),
+    ) -> Verdict {
+        let number = self.sent;
+        self.sent += 1;
+        let mut judged = self.faults.judge(now, net, bytes);
+        change(&mut judged);
+        let verdict = self.through_port(now, net, bytes.len(), judged);
+        let mut net = *net;
+        if verdict.congestion {
+            net.traffic_class |= 3;
+        }
+        for delay in verdict.delays() {
+            let mut bytes = bytes.to_vec();
+            if let Some(corruption) = verdict.corruption {
+                corruption.apply(&mut bytes);
+            }
+            let not_ready = verdict.not_ready;
+            let datagram = Delivery { net, bytes, number, not_ready, congested: false };
+            self.put(now.plus(delay), datagram, false);
+        }
+        verdict
+    }
+
+    /// The verdict on a datagram that the bottleneck has taken or dropped: original first, then the
+    /// copy.
+    fn through_port(
+        &mut self,
+        now: Instant,
+        net: &NetHeader,
+        payload: usize,
+        mut verdict: Verdict,
+    ) -> Verdict {
+        let Some(bottleneck) = self.faults.conditions().bottleneck else { return verdict };
+        if verdict.lost {
+            return verdict;
+        }
+        let length = on_wire(net, payload);
+        let service = serialisation(length, bottleneck.rate);
+        let port = self.ports.toward(now, (!bottleneck.shared).then_some(net.dst));
+        let found = port.held(now);
+        let mut enter = || port.enter(now, service, length, bottleneck.queue);
+        let Some(leaves) = enter() else { return Verdict { lost: true, ..verdict } };
+        verdict.delay = verdict.delay.saturating_add(leaves.since(now));
+        verdict.copy = verdict
+            .copy
+            .and_then(|copy| enter().map(|leaves| copy.saturating_add(leaves.since(now))));
+        if let Some(marking) = bottleneck.marking.filter(|_| is_ect(net))
+            && happens(&mut self.marks, marking.probability(found))
+        {
+            port.counters.marked += 1;
+            verdict.congestion = true;
+        }
+        verdict
+    }
+
+    fn put(&mut self, due: Instant, datagram: Delivery, received: bool) {
+        let order = self.queued;
+        self.queued += 1;
+        self.in_flight.push(Reverse(InFlight { due, order, datagram, received }));
+    }
+
+    /// The next datagram that has arrived by `now`, if any.
+    pub fn poll_deliver(&mut self, now: Instant) -> Option<Delivery> {
+        while self.poll_timeout()? <= now {
+            let Reverse(InFlight { due, mut datagram, received, .. }) = self.in_flight.pop()?;
+            match self.faults.conditions().receiver.filter(|_| !received) {
+                // its place among those that arrive when this one has been waited for
+                Some(receiver) => {
+                    let buffer = self.receivers.toward(due, Some(datagram.net.dst));
+                    let (service, bytes) =
+                        (receiver.time.as_nanos() * 1000, in_buffer(datagram.bytes.len()));
+                    // as a link does that looks how full its socket is
+                    datagram.congested = buffer.held(due) + bytes > receiver.buffer / 4 * 3;
+                    if let Some(taken) = buffer.enter(due, service, bytes, receiver.buffer) {
+                        self.put(taken, datagram, true);
+                    }
+                }
+                None => return Some(self.hide(datagram)),
+            }
+        }
+        None
+    }
+
+    /// The datagram with what its receiver is told of its identification.
+    fn hide(&self, mut datagram: Delivery) -> Delivery {
+        if let (Ident::Known { id, .. }, true) = (datagram.net.ident, datagram.net.src.is_ipv4()) {
+            match self.identification {
+                Identification::Known => {}
+                Identification::Guessed => datagram.net.ident = Ident::Likely(id),
+                Identification::Hidden => datagram.net.ident = Ident::Likely(0),
+            }
+        }
+        datagram
+    }
+
+    /// Time at which the next datagram arrives, or reaches a receive buffer and may arrive later;
+    /// `None` when none is on its way.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.in_flight.peek().map(|Reverse(next)| next.due)
+    }
+
+    /// Number that the next datagram gets.
+    #[must_use]
+    pub const fn next_number(&self) -> u64 {
+        self.sent
+    }
+
+    /// Datagrams on their way.
+    #[must_use]
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+}
+
+#[derive(Debug)]
+struct InFlight {
+    due: Instant,
+    order: u64,
+    datagram: Delivery,
+    /// It has gone through its receive buffer.
+    received: bool,
+}
+
+impl InFlight {
+    const fn key(&self) -> (Instant, u64) {
+        (self.due, self.order)
+    }
+}
+
+impl PartialEq for InFlight {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl Eq for InFlight {}
+
+impl PartialOrd for InFlight {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InFlight {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key().cmp(&other.key())
+    }
+}

@@ -1,0 +1,104 @@
+//! A packet, taken apart to its bits.
+
+mod layers;
+
+use roce_capture::ip_packet;
+use roce_transport::wire::{ICRC_LEN, IcrcMatch, NetHeader, icrc, verify_icrc};
+use roce_world::{Failure, SentDatagram};
+use serde::Serialize;
+
+use crate::{
+    rows::letter,
+    spec::Spec,
+    state::{Until, hex, play_to_end},
+};
+use layers::Layer;
+
+/// A packet, as it arrives if it does.
+#[derive(Serialize)]
+pub(crate) struct Dissected {
+    number: u64,
+    side: &'static str,
+    lost: bool,
+    /// Byte of the IP packet that was damaged on the way.
+    damaged: Option<usize>,
+    /// The IP packet.
+    hex: String,
+    layers: Vec<Layer>,
+    /// For each byte of the IP packet, how the invariant CRC sees it: `c` covered, `m` counted as
+    /// ones because routers may change it, `i` the CRC itself.
+    coverage: String,
+    icrc: Icrc,
+}
+
+/// The invariant CRC.
+#[derive(Serialize)]
+struct Icrc {
+    received: String,
+    computed: String,
+    right: bool,
+}
+
+pub(crate) fn packet(spec: &Spec, number: u64) -> Result<Dissected, String> {
+    let mut found = None;
+    let mut until = Until::new(usize::MAX, |datagram: &SentDatagram<'_>| {
+        if datagram.number == number {
+            found = Some(dissect(datagram));
+            // seen enough
+            return Err(Failure::from("found"));
+        }
+        Ok(())
+    });
+    play_to_end(spec, &mut until)?;
+    found.ok_or_else(|| format!("there is no packet {number}"))
+}
+
+fn dissect(datagram: &SentDatagram<'_>) -> Dissected {
+    let mut bytes = datagram.bytes.to_vec();
+    if let Some(corruption) = datagram.verdict.corruption {
+        corruption.apply(&mut bytes);
+    }
+    let mut net = *datagram.net;
+    if datagram.verdict.congestion {
+        net.traffic_class |= 3;
+    }
+    let packet = ip_packet(&net, &bytes);
+    let start = packet.len() - bytes.len();
+    let damaged = datagram.verdict.corruption.map(|it| start + it.offset % bytes.len().max(1));
+    Dissected {
+        number: datagram.number,
+        side: letter(datagram.side),
+        lost: datagram.verdict.lost,
+        damaged,
+        layers: layers::layers(&packet, start),
+        coverage: coverage(&packet, start, net.src.is_ipv4()),
+        icrc: check(&net, &bytes),
+        hex: hex(&packet),
+    }
+}
+
+fn check(net: &NetHeader, bytes: &[u8]) -> Icrc {
+    let (body, received) = match bytes.split_last_chunk::<ICRC_LEN>() {
+        Some((body, received)) => (body, *received),
+        None => (bytes, [0; ICRC_LEN]),
+    };
+    Icrc {
+        received: hex(&received),
+        computed: hex(&icrc(net, body).to_le_bytes()),
+        right: verify_icrc(net, bytes) == Some(IcrcMatch::Exact),
+    }
+}
+
+/// See annex A17.3.3: what a router may change counts as ones.
+fn coverage(packet: &[u8], bth: usize, is_ipv4: bool) -> String {
+    // traffic class, lifetime, checksums; and in the BTH the bits of congestion
+    const IPV4: &[usize] = &[1, 8, 10, 11, 26, 27];
+    const IPV6: &[usize] = &[0, 1, 2, 3, 7, 46, 47];
+    let masked = if is_ipv4 { IPV4 } else { IPV6 };
+    let kind = |at: usize| match at {
+        _ if at + ICRC_LEN >= packet.len() => 'i',
+        _ if masked.contains(&at) || at == bth + 4 => 'm',
+        _ => 'c',
+    };
+    (0..packet.len()).map(kind).collect()
+}

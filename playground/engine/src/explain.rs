@@ -1,0 +1,124 @@
+//! A capture, explained.
+
+use roce_capture::explain::{Cause, Connection, EndPoint, Explained, Explanation};
+use roce_transport::wire::Service;
+use roce_world::{Tone, packet_text};
+use serde::Serialize;
+
+use crate::rows::{nanos, tone};
+
+/// A capture.
+#[derive(Serialize)]
+pub(crate) struct CaptureFile {
+    connections: Vec<Flow>,
+    findings: Vec<Finding>,
+    packets: usize,
+    other_frames: usize,
+    complete: bool,
+}
+
+#[derive(Serialize)]
+struct Flow {
+    service: &'static str,
+    mtu: Option<u32>,
+    ends: [String; 2],
+    /// Packets, bytes, and packets sent again of each end.
+    figures: [(u64, u64, u64); 2],
+    rows: Vec<Seen>,
+}
+
+/// A packet of a flow.
+#[derive(Serialize)]
+struct Seen {
+    frame: usize,
+    /// Nanoseconds since the flow's first packet.
+    at: u64,
+    side: &'static str,
+    text: String,
+    why: String,
+    tone: &'static str,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    frame: usize,
+    /// From 0.
+    connection: Option<usize>,
+    text: String,
+}
+
+pub(crate) fn file(bytes: &[u8]) -> Result<CaptureFile, String> {
+    let explained = Explained::of_file(bytes).map_err(|error| error.to_string())?;
+    let connections = explained.connections.iter().enumerate();
+    let findings = explained.findings.iter().map(|finding| Finding {
+        frame: finding.frame,
+        connection: finding.connection,
+        text: finding.kind.to_string(),
+    });
+    Ok(CaptureFile {
+        connections: connections.map(|(index, it)| flow(&explained, index, it)).collect(),
+        findings: findings.collect(),
+        packets: explained.packets.len(),
+        other_frames: explained.other_frames,
+        complete: explained.complete,
+    })
+}
+
+fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
+    let packets = explained.packets.iter().filter(|packet| packet.connection == Some(index));
+    let rows = packets.map(|packet| {
+        let text = packet.headers.as_ref().map_or_else(
+            || "?".into(),
+            |headers| packet_text::packet(headers, packet.payload, packet.message.as_deref()),
+        );
+        Seen {
+            frame: packet.frame,
+            at: nanos(packet.at.saturating_sub(connection.time.0)),
+            side: if packet.from_second { "b" } else { "a" },
+            text,
+            why: packet.why.to_string(),
+            tone: tone(kind(&packet.why)),
+        }
+    });
+    Flow {
+        service: service(connection),
+        mtu: connection.mtu,
+        ends: connection.ends.map(|end| name(&end)),
+        figures: [0, 1].map(|end| {
+            let summary = &connection.summaries[end];
+            (summary.packets, summary.bytes, summary.repeated)
+        }),
+        rows: rows.collect(),
+    }
+}
+
+fn name(end: &EndPoint) -> String {
+    match end.qpn {
+        Some(qpn) => format!("{} qp {qpn}", end.address),
+        None => format!("{} qp ?", end.address),
+    }
+}
+
+const fn service(connection: &Connection) -> &'static str {
+    match connection.service {
+        Service::Rc => "reliable connection",
+        Service::Uc => "unreliable connection",
+        Service::Xrc => "extended reliable connection",
+        Service::Ud => "datagrams",
+        Service::Cnp => "congestion notifications",
+    }
+}
+
+const fn kind(why: &Explanation) -> Tone {
+    match why {
+        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
+        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
+        Explanation::Again(_)
+        | Explanation::AfterGap(_)
+        | Explanation::Late
+        | Explanation::MessageAgain
+        | Explanation::Congestion
+        | Explanation::Answers { again: true } => Tone::Warned,
+        _ => Tone::Plain,
+    }
+}

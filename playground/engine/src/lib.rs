@@ -1,0 +1,82 @@
+//! The engine of the playground: scenarios of [`roce_world`], for a page that is not written in Rust.
+//!
+//! Every function is one of the text that describes a play (`spec.rs`), and of a place in it: it plays
+//! from the start to that place. So a step back is a step forward of one step less, and the same
+//! text gives the same bytes wherever it is played. Results are JSON, which the page's
+//! `engine.ts` describes; errors are one line.
+
+mod dissect;
+mod explain;
+mod pcap;
+mod rows;
+mod spec;
+mod state;
+
+use wasm_bindgen::prelude::wasm_bindgen;
+
+use roce_world::{FREE, SCENARIOS};
+use serde::Serialize;
+use spec::Spec;
+
+#[derive(Serialize)]
+struct Title {
+    name: &'static str,
+    title: &'static str,
+}
+
+/// All scenarios: their names and titles.
+#[wasm_bindgen]
+#[must_use]
+pub fn scenarios() -> String {
+    let titles = SCENARIOS.iter().chain([&FREE]);
+    json(&titles.map(|it| Title { name: it.name, title: it.title }).collect::<Vec<_>>())
+}
+
+/// A whole play: its lines and its packets.
+///
+/// # Errors
+/// When the text describes no play.
+#[wasm_bindgen]
+pub fn play(spec: &str) -> Result<String, String> {
+    Ok(json(&rows::play(&Spec::parse(spec)?)?))
+}
+
+/// The state of both ends after so many lines.
+///
+/// # Errors
+/// When the text describes no play.
+#[wasm_bindgen]
+pub fn state(spec: &str, lines: usize) -> Result<String, String> {
+    Ok(json(&state::after(&Spec::parse(spec)?, lines)?))
+}
+
+/// A packet by its number, taken apart.
+///
+/// # Errors
+/// When the text describes no play, or the play has no such packet.
+#[wasm_bindgen]
+pub fn packet(spec: &str, number: u32) -> Result<String, String> {
+    Ok(json(&dissect::packet(&Spec::parse(spec)?, u64::from(number))?))
+}
+
+/// The packets of the first so many lines as a pcapng file.
+///
+/// # Errors
+/// When the text describes no play.
+#[wasm_bindgen]
+pub fn capture(spec: &str, lines: usize) -> Result<Vec<u8>, String> {
+    pcap::capture(&Spec::parse(spec)?, lines)
+}
+
+/// A pcap or pcapng file, explained.
+///
+/// # Errors
+/// When it is none of these.
+#[wasm_bindgen]
+pub fn explain(file: &[u8]) -> Result<String, String> {
+    Ok(json(&explain::file(file)?))
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string(value).expect("strings, numbers and lists")
+}

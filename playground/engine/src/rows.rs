@@ -1,0 +1,165 @@
+//! A whole play: its lines and its packets.
+
+use roce_transport::trace::{Record, What};
+use roce_world::{Event, Failure, Line, SentDatagram, Side, Tone, Viewer, play as play_world};
+use serde::Serialize;
+
+use crate::spec::Spec;
+
+/// A whole play.
+#[derive(Serialize, Default)]
+pub(crate) struct Play {
+    rows: Vec<Row>,
+    /// Lines of the ladder among them: rows but for texts.
+    steps: usize,
+    packets: Vec<PacketRow>,
+    rates: Vec<RateRow>,
+    /// Words in which it ended before its end.
+    ended: Option<String>,
+}
+
+/// A line, or a text of the scenario.
+#[derive(Serialize)]
+struct Row {
+    /// Number of its line, from 1; of a text, that of the line that follows.
+    step: usize,
+    kind: &'static str,
+    /// Nanoseconds from the start.
+    at: Option<u64>,
+    side: Option<&'static str>,
+    text: String,
+    why: String,
+    tone: &'static str,
+    packet: Option<u64>,
+}
+
+/// A packet that was sent.
+#[derive(Serialize)]
+struct PacketRow {
+    number: u64,
+    side: &'static str,
+    bytes: usize,
+    lost: bool,
+    doubled: bool,
+    damaged: bool,
+    marked: bool,
+    /// Nanoseconds on the way.
+    delay: u64,
+}
+
+/// A limit of a queue pair's rate that has changed.
+#[derive(Serialize)]
+struct RateRow {
+    at: u64,
+    side: &'static str,
+    qpn: u32,
+    /// Mbit/s; `None`: no limit.
+    rate: Option<f64>,
+}
+
+pub(crate) fn play(spec: &Spec) -> Result<Play, String> {
+    let mut play = Play::default();
+    let scenario = spec.scenario()?;
+    let result = match play_world(scenario, &spec.settings(), &mut play) {
+        Ok((_, result)) => result,
+        Err(error) => return Err(error.to_string()),
+    };
+    play.ended = result.err().map(|error| error.to_string());
+    Ok(play)
+}
+
+pub(crate) const fn letter(side: Side) -> &'static str {
+    match side {
+        Side::Left => "a",
+        Side::Right => "b",
+    }
+}
+
+pub(crate) const fn tone(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Plain => "plain",
+        Tone::Bad => "bad",
+        Tone::Warned => "warned",
+        Tone::Faint => "faint",
+        Tone::Strong => "strong",
+    }
+}
+
+pub(crate) fn nanos(time: std::time::Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
+impl Play {
+    fn text(&mut self, kind: &'static str, text: &str) {
+        self.rows.push(Row {
+            step: self.steps + 1,
+            kind,
+            at: None,
+            side: None,
+            text: text.to_owned(),
+            why: String::new(),
+            tone: "plain",
+            packet: None,
+        });
+    }
+}
+
+impl Viewer for Play {
+    fn say(&mut self, text: &str) -> Result<(), Failure> {
+        self.text("say", text);
+        Ok(())
+    }
+
+    fn figures(&mut self, text: &str) -> Result<(), Failure> {
+        self.text("figures", text);
+        Ok(())
+    }
+
+    fn line(&mut self, line: Line) -> Result<(), Failure> {
+        self.steps += 1;
+        let (kind, side, text, why) = match line.event {
+            Event::Sent(side, what, why) => ("sent", side, what, why),
+            Event::Arrived(side, what, why) => ("arrived", side, what, why),
+            Event::Seen(side, what, why) => ("seen", side, what, why),
+            Event::Lost(side, what) => ("lost", side, what, String::new()),
+            Event::Note(side, text) => ("note", side, text, String::new()),
+        };
+        self.rows.push(Row {
+            step: self.steps,
+            kind,
+            at: Some(nanos(line.at)),
+            side: Some(letter(side)),
+            text,
+            why,
+            tone: tone(line.tone),
+            packet: line.datagram,
+        });
+        Ok(())
+    }
+
+    fn datagram(&mut self, datagram: &SentDatagram<'_>) -> Result<(), Failure> {
+        let verdict = datagram.verdict;
+        self.packets.push(PacketRow {
+            number: datagram.number,
+            side: letter(datagram.side),
+            bytes: datagram.bytes.len(),
+            lost: verdict.lost,
+            doubled: verdict.copy.is_some(),
+            damaged: verdict.corruption.is_some(),
+            marked: verdict.congestion,
+            delay: nanos(verdict.delay),
+        });
+        Ok(())
+    }
+
+    fn record(&mut self, side: Side, record: &Record) {
+        if let What::Rate { to, .. } = record.what {
+            self.rates.push(RateRow {
+                at: record.at.as_nanos(),
+                side: letter(side),
+                qpn: record.qpn.get(),
+                rate: to.map(|bits| bits as f64 / 1e6),
+            });
+        }
+    }
+}

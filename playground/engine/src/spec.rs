@@ -1,0 +1,209 @@
+//! Text that describes a play.
+
+use std::{collections::BTreeMap, time::Duration};
+
+use roce_transport::mem::RKey;
+use roce_world::{FREE, Fate, Post, PostKind, SCENARIOS, Scenario, Settings, Side};
+use serde::Deserialize;
+
+/// Records after which a play is ended.
+const MOST_RECORDS: usize = 20_000;
+/// Fates, requests and the like that a play may have: more is no lesson, but a page that hangs.
+const MOST_CHANGES: usize = 500;
+/// Bytes of a request at most.
+const MOST_BYTES: u32 = 1 << 16;
+
+/// A play, as JSON.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Spec {
+    scenario: String,
+    #[serde(default = "one")]
+    seed: u64,
+    /// `None`: the scenario's own.
+    #[serde(default)]
+    network: Option<Conditions>,
+    #[serde(default)]
+    fates: BTreeMap<u64, FateSpec>,
+    #[serde(default)]
+    posts: Vec<PostSpec>,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+/// Conditions of the network. Times in microseconds, shares in percent.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct Conditions {
+    delay: f64,
+    jitter: f64,
+    loss: f64,
+    duplicate: f64,
+    reorder: f64,
+    corrupt: f64,
+    mark: f64,
+    /// Mbit/s; 0: no limit.
+    rate: f64,
+    /// Kilobytes; 0: no limit.
+    queue: f64,
+    /// Kilobytes in the queue from which packets are marked, up to twice as many, where all are; 0:
+    /// none are.
+    ecn: f64,
+}
+
+impl Default for Conditions {
+    fn default() -> Self {
+        Self {
+            delay: 5.0,
+            jitter: 0.0,
+            loss: 0.0,
+            duplicate: 0.0,
+            reorder: 0.0,
+            corrupt: 0.0,
+            mark: 0.0,
+            rate: 0.0,
+            queue: 0.0,
+            ecn: 0.0,
+        }
+    }
+}
+
+impl Conditions {
+    /// The clauses of a plan of faults.
+    fn clauses(&self) -> String {
+        let mut clauses = vec![format!("delay {}us", self.delay)];
+        if self.jitter > 0.0 {
+            clauses.push(format!("jitter {}us", self.jitter));
+        }
+        for (verb, percent) in [
+            ("drop", self.loss),
+            ("duplicate", self.duplicate),
+            ("reorder", self.reorder),
+            ("corrupt", self.corrupt),
+            ("mark", self.mark),
+        ] {
+            if percent > 0.0 {
+                clauses.push(format!("{verb} {percent}%"));
+            }
+        }
+        if self.rate > 0.0 {
+            clauses.push(format!("rate {}mbit", self.rate));
+            if self.queue > 0.0 {
+                clauses.push(format!("queue {}kb", self.queue));
+            }
+            if self.ecn > 0.0 {
+                clauses.push(format!("ecn {}kb..{}kb 20%", self.ecn, self.ecn * 2.0));
+            }
+        }
+        clauses.join(", ")
+    }
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum FateSpec {
+    Pass,
+    Lose,
+    /// Microseconds.
+    Hold(f64),
+    Double,
+    /// Index of a byte of the UDP payload.
+    Damage(usize),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PostSpec {
+    after: usize,
+    side: SideSpec,
+    #[serde(default)]
+    qp: usize,
+    op: Operation,
+    #[serde(default)]
+    length: u32,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum SideSpec {
+    A,
+    B,
+}
+
+#[derive(Clone, Copy, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Operation {
+    Receive,
+    Send,
+    Write,
+    WrongKey,
+    Read,
+    FetchAdd,
+    CompareSwap,
+}
+
+impl Spec {
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        let spec: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        if spec.fates.len() + spec.posts.len() > MOST_CHANGES {
+            return Err(format!("more than {MOST_CHANGES} changes"));
+        }
+        Ok(spec)
+    }
+
+    pub(crate) fn scenario(&self) -> Result<&'static Scenario, String> {
+        let mut all = SCENARIOS.iter().chain([&FREE]);
+        all.find(|scenario| scenario.name == self.scenario)
+            .ok_or_else(|| format!("there is no scenario {:?}", self.scenario))
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        let fates = self.fates.iter().map(|(number, fate)| (*number, fate.fate()));
+        let mut posts: Vec<_> = self.posts.iter().map(PostSpec::post).collect();
+        posts.sort_by_key(|post| post.after);
+        Settings {
+            seed: self.seed,
+            network: self.network.as_ref().map(Conditions::clauses),
+            fates: fates.collect(),
+            posts,
+            most_records: MOST_RECORDS,
+        }
+    }
+}
+
+impl FateSpec {
+    fn fate(self) -> Fate {
+        match self {
+            Self::Pass => Fate::Pass,
+            Self::Lose => Fate::Lose,
+            Self::Hold(micros) => {
+                let seconds = micros.clamp(0.0, 1e7) / 1e6;
+                Fate::Hold(Duration::try_from_secs_f64(seconds).unwrap_or_default())
+            }
+            Self::Double => Fate::Double,
+            Self::Damage(byte) => Fate::Damage(byte),
+        }
+    }
+}
+
+impl PostSpec {
+    fn post(&self) -> Post {
+        let side = match self.side {
+            SideSpec::A => Side::Left,
+            SideSpec::B => Side::Right,
+        };
+        let kind = match self.op {
+            Operation::Receive => PostKind::Receive,
+            Operation::Send => PostKind::Send,
+            Operation::Write => PostKind::Write,
+            Operation::WrongKey => PostKind::WriteWithKey(RKey(0xBAD)),
+            Operation::Read => PostKind::Read,
+            Operation::FetchAdd => PostKind::FetchAdd(1),
+            Operation::CompareSwap => PostKind::CompareSwap(0, 1),
+        };
+        let length = self.length.min(MOST_BYTES);
+        Post { after: self.after, side, queue_pair: self.qp, kind, length }
+    }
+}

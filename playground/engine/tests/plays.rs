@@ -1,0 +1,187 @@
+//! Plays are functions of their text: the same packets as `roce demo` has, the same bytes after a
+//! step back, and whatever is asked for, an end.
+
+use std::{fs, path::Path};
+
+use roce_playground::{capture, explain, packet, play, scenarios, state};
+use serde_json::{Value, json};
+
+fn names() -> Vec<String> {
+    let all: Value = serde_json::from_str(&scenarios()).unwrap();
+    let names = all.as_array().unwrap().iter();
+    names.map(|it| it["name"].as_str().unwrap().to_owned()).collect()
+}
+
+fn played(spec: &Value) -> Value {
+    serde_json::from_str(&play(&spec.to_string()).unwrap()).unwrap()
+}
+
+fn state_after(spec: &Value, lines: usize) -> Value {
+    serde_json::from_str(&state(&spec.to_string(), lines).unwrap()).unwrap()
+}
+
+fn rows(play: &Value) -> &[Value] {
+    play["rows"].as_array().unwrap()
+}
+
+/// Words of a text, however its lines are broken and its arrows drawn.
+fn words(text: &str) -> String {
+    let is_drawn = |c: char| "│├┤─▶◀✗".contains(c) || c.is_whitespace();
+    text.split(is_drawn).filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ")
+}
+
+/// Each line and text stands in what the tool prints, in the same order.
+#[test]
+fn it_shows_what_the_tool_shows() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cli/tests/scenarios");
+    for name in names() {
+        if name == "free" {
+            continue;
+        }
+        let printed = words(&fs::read_to_string(folder.join(format!("{name}.txt"))).unwrap());
+        let play = played(&json!({ "scenario": name }));
+        assert_eq!(play["ended"], Value::Null, "{name}");
+        let mut rest = &printed[..];
+        for row in rows(&play) {
+            for text in [&row["text"], &row["why"]] {
+                // a long name of a packet is cut off on a ladder of 80 columns
+                let text: String = words(text.as_str().unwrap()).chars().take(40).collect();
+                let at = rest.find(&text).unwrap_or_else(|| panic!("{name}: {text}\n{rest}"));
+                rest = &rest[at + text.len()..];
+            }
+        }
+    }
+}
+
+#[test]
+fn a_step_back_gives_the_same_bytes() {
+    let network = json!({ "delay": 7, "jitter": 3, "loss": 10, "duplicate": 5, "reorder": 5 });
+    for name in names() {
+        for spec in [
+            json!({ "scenario": name }),
+            json!({ "scenario": name, "seed": 7, "network": network }),
+        ] {
+            let steps = played(&spec)["steps"].as_u64().unwrap() as usize;
+            let places = [0, 1, steps / 3, steps / 2, steps.saturating_sub(1), steps];
+            let forward = places.map(|at| state_after(&spec, at));
+            let back = places.map(|at| capture(&spec.to_string(), at).unwrap());
+            for (index, at) in places.into_iter().enumerate().rev() {
+                assert_eq!(state_after(&spec, at), forward[index], "{name} at {at}");
+                assert_eq!(capture(&spec.to_string(), at).unwrap(), back[index], "{name} at {at}");
+            }
+        }
+    }
+}
+
+/// What the lines of the ladder say.
+fn texts(play: &Value) -> Vec<String> {
+    let lines = rows(play).iter().filter(|row| !row["at"].is_null());
+    lines.map(|row| format!("{} {}", row["text"], row["why"])).collect()
+}
+
+#[test]
+fn a_lost_packet_is_repaired_by_a_nak() {
+    let spec = json!({ "scenario": "write", "fates": { "0": "lose" } });
+    let play = played(&spec);
+    let texts = texts(&play);
+    assert!(rows(&play).iter().any(|row| row["kind"] == "lost" && row["packet"] == 0));
+    assert!(texts.iter().any(|text| text.contains("NAK PSN sequence error")), "{texts:#?}");
+    let unharmed = played(&json!({ "scenario": "write" }));
+    let memory = |spec: &Value, play: &Value| {
+        let steps = play["steps"].as_u64().unwrap() as usize;
+        state_after(spec, steps)["nodes"][1]["memory"].clone()
+    };
+    assert_eq!(memory(&spec, &play), memory(&json!({ "scenario": "write" }), &unharmed));
+}
+
+#[test]
+fn a_packet_that_is_held_doubled_damaged_or_let_pass() {
+    let fate = |scenario: &str, fate: Value| {
+        texts(&played(&json!({ "scenario": scenario, "fates": { "0": fate } }))).join("\n")
+    };
+    assert!(fate("send", json!({ "hold": 50 })).contains("an earlier packet is missing"));
+    assert!(fate("read", json!("double")).contains("a duplicate, answered again"));
+    assert!(fate("send", json!({ "damage": 20 })).contains("invariant CRC is wrong"));
+    let spec = json!({ "scenario": "loss", "fates": { "2": "pass" } });
+    assert!(!texts(&played(&spec)).join("\n").contains("NAK"));
+}
+
+#[test]
+fn requests_of_a_player() {
+    let ops = ["send", "write", "read", "fetch-add", "compare-swap", "wrong-key", "receive"];
+    for scenario in names() {
+        for op in ops {
+            for side in ["a", "b"] {
+                let post = json!({ "after": 1, "side": side, "op": op, "length": 64 });
+                let play = played(&json!({ "scenario": scenario, "posts": [post] }));
+                let seen = texts(&play).iter().any(|text| text.contains(" 1000:"));
+                assert!(seen, "{scenario} {op} {side}");
+            }
+        }
+    }
+    let post = json!({ "after": 0, "side": "a", "op": "write", "length": 64 });
+    let spec = json!({ "scenario": "free", "posts": [post] });
+    let steps = played(&spec)["steps"].as_u64().unwrap() as usize;
+    let memory = |lines| state_after(&spec, lines)["nodes"][1]["memory"][0]["hex"].to_string();
+    assert!(memory(1).starts_with("\"4142") && memory(steps).starts_with("\"6162"));
+}
+
+#[test]
+fn what_goes_on_for_ever_is_ended() {
+    let posts = [json!({ "after": 0, "side": "a", "op": "send", "length": 8 })];
+    let play = played(&json!({ "scenario": "free", "posts": posts }));
+    assert!(play["ended"].as_str().unwrap().contains("may go on for ever"), "{}", play["ended"]);
+}
+
+#[test]
+fn a_packet_is_taken_apart_completely() {
+    for name in names() {
+        let spec = json!({ "scenario": name }).to_string();
+        let count = played(&json!({ "scenario": name }))["packets"].as_array().unwrap().len();
+        for number in 0..count.min(40) as u32 {
+            let it: Value = serde_json::from_str(&packet(&spec, number).unwrap()).unwrap();
+            let length = it["hex"].as_str().unwrap().len() / 2;
+            let mut at = 0;
+            for layer in it["layers"].as_array().unwrap() {
+                assert_eq!(layer["start"], at);
+                at += layer["length"].as_u64().unwrap() as usize;
+                let fields = layer["fields"].as_array().unwrap();
+                let bits: u64 = fields.iter().map(|field| field["bits"].as_u64().unwrap()).sum();
+                assert!(fields.is_empty() || bits == 8 * layer["length"].as_u64().unwrap());
+            }
+            assert_eq!((at, it["coverage"].as_str().unwrap().len()), (length, length));
+            assert_eq!(it["icrc"]["right"], true);
+        }
+        assert!(packet(&spec, 1_000_000).is_err());
+    }
+    let damaged = json!({ "scenario": "send", "fates": { "0": { "damage": 20 } } }).to_string();
+    let it: Value = serde_json::from_str(&packet(&damaged, 0).unwrap()).unwrap();
+    assert_eq!((&it["icrc"]["right"], &it["damaged"]), (&json!(false), &json!(48)));
+}
+
+#[test]
+fn an_export_is_explained() {
+    let spec = json!({ "scenario": "loss" }).to_string();
+    let file = capture(&spec, usize::MAX).unwrap();
+    let it: Value = serde_json::from_str(&explain(&file).unwrap()).unwrap();
+    assert_eq!(it["connections"].as_array().unwrap().len(), 1);
+    assert!(it["packets"].as_u64().unwrap() > 5 && it["complete"] == true);
+    assert!(explain(b"no capture").is_err());
+}
+
+#[test]
+fn mistakes_are_said() {
+    for spec in [
+        "",
+        "{}",
+        r#"{"scenario":"nonsense"}"#,
+        r#"{"scenario":"send","colour":"red"}"#,
+        r#"{"scenario":"send","network":{"loss":101}}"#,
+        r#"{"scenario":"send","network":{"delay":-1}}"#,
+        r#"{"scenario":"send","fates":{"0":"vanish"}}"#,
+    ] {
+        let error = play(spec).unwrap_err();
+        assert!(!error.is_empty() && error.lines().count() == 1, "{spec}: {error}");
+        assert!(state(spec, 3).is_err() && capture(spec, 3).is_err() && packet(spec, 0).is_err());
+    }
+}

@@ -1,0 +1,253 @@
+// The page in a browser, served by the tool. ROCE names the tool, CHROMIUM the browser, SCREENSHOTS a directory for pictures.
+
+import assert from "node:assert/strict";
+import { execFileSync, spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const root = fileURLToPath(new URL("../../../", import.meta.url));
+const built = join(root, "target/playground/page");
+const tool = process.env.ROCE ?? join(root, "target/debug/roce");
+const pictures = process.env.SCREENSHOTS ?? join(root, "target/playground/screenshots");
+const axe = readFileSync(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const scratch = mkdtempSync(join(tmpdir(), "roce-playground-"));
+
+let server, browser, context, page, address;
+const foreign = [];
+const faults = [];
+
+before(async () => {
+  mkdirSync(pictures, { recursive: true });
+  server = spawn(tool, ["playground", "--port", "0", "--page", built], { stdio: ["ignore", "pipe", "inherit"] });
+  for await (const line of createInterface({ input: server.stdout })) {
+    address = line.trim();
+    break;
+  }
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: ["--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"],
+  });
+  context = await browser.newContext({ viewport: { width: 1360, height: 900 }, acceptDownloads: true, reducedMotion: "reduce" });
+  page = await context.newPage();
+  page.setDefaultTimeout(Number(process.env.PATIENCE ?? 60_000));
+  page.on("request", (request) => {
+    const url = request.url();
+    if (!url.startsWith(address) && !url.startsWith("data:") && !url.startsWith("blob:")) foreign.push(url);
+  });
+  page.on("pageerror", (error) => faults.push(String(error)));
+  page.on("console", (message) => message.type() === "error" && faults.push(message.text()));
+});
+
+after(async () => {
+  await browser?.close();
+  server?.kill();
+  rmSync(scratch, { recursive: true, force: true });
+});
+
+const open = async (fragment) => {
+  await page.goto("about:blank");
+  await page.goto(`${address}#${fragment}`);
+  await page.waitForSelector(".bar");
+};
+const button = (name) => page.getByRole("button", { name, exact: true });
+const place = async () => {
+  const [step, steps] = (await page.locator(".clock").innerText()).split(" ")[0].split("/").map(Number);
+  return { step, steps };
+};
+const toEnd = async () => {
+  if (await button("To the end").isEnabled()) await button("To the end").click();
+  const { step, steps } = await place();
+  assert.equal(step, steps);
+  return steps;
+};
+// all that is shown of both ends and of the packets
+const shown = () => page.evaluate(() => [...document.querySelectorAll(".ladder ol, .ends")].map((it) => it.innerText).join("\n"));
+const scenarios = () => page.locator(".scenario option").evaluateAll((all) => all.map((it) => it.value));
+const save = async (name) => {
+  const [download] = await Promise.all([page.waitForEvent("download"), button("Export pcapng").click()]);
+  const path = join(scratch, name);
+  await download.saveAs(path);
+  return path;
+};
+const picture = (name) => page.screenshot({ path: join(pictures, `${name}.png`) });
+
+test("every scenario plays to its end, and a step back gives the same", async () => {
+  await open("s=loss");
+  for (const name of await scenarios()) {
+    await open(`s=${name}`);
+    if (name === "free") continue;
+    const first = await shown();
+    for (let count = 0; count < 4; count++) await button("Step one event").click();
+    const fourth = await shown();
+    assert.notEqual(fourth, first, name);
+    const steps = await toEnd();
+    assert.ok(steps > 3, name);
+    assert.equal(await page.locator(".error:visible").count(), 0, name);
+    await page.keyboard.press("Home");
+    assert.equal(await shown(), first, name);
+    for (let count = 0; count < 5; count++) await page.keyboard.press("ArrowRight");
+    await page.keyboard.press("ArrowLeft");
+    assert.equal((await place()).step, 4);
+    assert.equal(await shown(), fourth, name);
+  }
+});
+
+test("it plays by itself, and pauses", async () => {
+  await open("s=send");
+  await page.locator(".speed select").selectOption("20");
+  await button("Play").click();
+  await page.waitForFunction(() => Number(document.querySelector(".clock").innerText.split("/")[0]) > 3);
+  await button("Pause").click();
+  const { step } = await place();
+  await page.waitForTimeout(300);
+  assert.equal((await place()).step, step);
+  await page.locator("h1").click();
+  await page.keyboard.press(" ");
+  await page.waitForFunction(() => document.querySelector(".clock").innerText.match(/^(\d+)\/\1 /));
+});
+
+test("a packet that is lost by a click is repaired by a NAK", async () => {
+  await open("s=write");
+  await toEnd();
+  const unharmed = await page.locator("[data-end=b] .memory pre").innerText();
+  assert.ok(!(await shown()).includes("NAK PSN sequence error"));
+  await page.locator("li.sent [data-packet='0']").click();
+  assert.ok(await page.getByRole("heading", { name: /^Packet 0/ }).isVisible());
+  await button("✗ Lose").click();
+  assert.equal(await page.locator("li.sent").count(), 1);
+  await toEnd();
+  const texts = await shown();
+  assert.ok(texts.includes("NAK PSN sequence error") && texts.includes("is lost"));
+  assert.equal(await page.locator("[data-end=b] .memory pre").innerText(), unharmed);
+  assert.match(page.url(), /f=0:lose/);
+  await button("Undo").click();
+  await toEnd();
+  assert.ok(!(await shown()).includes("NAK PSN sequence error"));
+});
+
+test("packets are dragged, and changed from the keyboard", async () => {
+  await open("s=write&at=4");
+  await page.locator("li.sent [data-packet='1']").dragTo(page.locator("[data-fate=lose]"));
+  await toEnd();
+  assert.ok((await shown()).includes("NAK PSN sequence error"));
+  for (const [key, words] of [["x", "invariant CRC is wrong"], ["d", "a duplicate, answered again"], ["h", "an earlier packet is missing"]]) {
+    await open("s=write&at=4");
+    await page.locator("li.sent [data-packet='1']").focus();
+    await page.keyboard.press("Enter");
+    await page.keyboard.press(key);
+    await toEnd();
+    assert.ok((await shown()).includes(words), key);
+  }
+  await open("s=loss&f=2:pass");
+  await toEnd();
+  assert.equal(await page.locator("li.lost").count(), 0);
+});
+
+test("requests of one's own, and words for what is refused", async () => {
+  await open("s=free");
+  await page.locator("[data-op=write]").click();
+  await toEnd();
+  assert.ok((await shown()).includes("request 1000 completed: RdmaWrite"));
+  assert.match(await page.locator("[data-end=b] .memory pre").innerText(), /abcdefghijklmnop/);
+  await page.locator("[data-op=wrong-key]").click();
+  await toEnd();
+  const texts = await shown();
+  assert.ok(texts.includes("NAK remote access error") && texts.includes("completed in error"), texts);
+  assert.equal(await page.locator("[data-end=a] .state").innerText(), "ERR");
+});
+
+test("sliders change the network, and the link has it all", async () => {
+  await open("s=write");
+  await page.locator("input[name=loss]").fill("30");
+  await page.locator("input[name=delay]").fill("50");
+  await page.locator("input[name=seed]").fill("9");
+  await page.locator("input[name=seed]").press("Enter");
+  await toEnd();
+  const texts = await shown();
+  assert.ok(texts.includes("is lost"), texts);
+  const link = page.url();
+  await page.goto("about:blank");
+  await page.goto(link);
+  await page.waitForSelector(".bar");
+  assert.equal(await shown(), texts);
+  await open("s=write&net=loss:500");
+  assert.ok((await page.getByRole("alert").innerText()).includes("percentage"));
+});
+
+test("an export is what the tool writes, and Wireshark finds nothing malformed", async () => {
+  await open("s=loss");
+  for (const name of await scenarios()) {
+    if (name === "free" || name === "bring-up") continue;
+    await open(`s=${name}`);
+    await toEnd();
+    const path = await save(`${name}.pcapng`);
+    const theirs = join(scratch, `${name}.tool.pcapng`);
+    execFileSync(tool, ["demo", "--scenario", name, "--pcap", theirs], { stdio: "ignore" });
+    const [ours, tools] = [readFileSync(path), readFileSync(theirs)];
+    assert.ok(ours.equals(tools), `${name}: ${ours.length} and ${tools.length} bytes`);
+  }
+  for (const name of ["loss", "cm", "ud", "atomics"]) {
+    const read = (filter) => execFileSync("tshark", ["-r", join(scratch, `${name}.pcapng`), "-Y", filter], { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] });
+    assert.equal(read("_ws.malformed"), "", name);
+    assert.ok(read("infiniband").split("\n").length > 2, name);
+  }
+});
+
+test("captures of other adapters are explained", async () => {
+  await open("s=send");
+  const folder = join(root, "transport/tests/captures");
+  const files = readdirSync(folder).filter((name) => /\.pcap(ng)?$/.test(name));
+  assert.ok(files.length > 2);
+  for (const name of files) {
+    await page.locator("input[type=file]").setInputFiles(join(folder, name));
+    await page.locator("#capture").getByText(name).waitFor();
+    assert.ok((await page.locator(".seen li").count()) > 0, name);
+  }
+  await page.locator("input[type=file]").setInputFiles({ name: "no.pcap", mimeType: "text/plain", buffer: Buffer.from("nothing") });
+  await page.getByText("no.pcap: no capture").waitFor();
+  await button("Close the capture").click();
+});
+
+test("nothing serious for accessibility, in light and dark, wide and narrow; nothing beside the window", async () => {
+  for (const [name, width, height, colorScheme] of [
+    ["wide", 1360, 900, "light"],
+    ["wide-dark", 1360, 900, "dark"],
+    ["phone", 360, 740, "light"],
+    ["phone-dark", 360, 740, "dark"],
+  ]) {
+    await page.setViewportSize({ width, height });
+    await page.emulateMedia({ colorScheme });
+    for (const fragment of ["s=loss&at=13", "s=congestion&at=30", "s=free", "s=wrong-key&at=12"]) {
+      await open(fragment);
+      const packets = page.locator("li.sent button.what");
+      if (await packets.count()) await packets.last().click();
+      const wider = await page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+      assert.ok(wider <= 0, `${name} ${fragment}: ${wider} px too wide`);
+      // what the page's own policy keeps out is let in by the browser's tools
+      await page.evaluate(axe);
+      const { violations } = await page.evaluate(() => globalThis.axe.run(document, { resultTypes: ["violations"] }));
+      const serious = violations.filter((it) => it.impact === "serious" || it.impact === "critical");
+      assert.deepEqual(serious.map((it) => [it.id, it.nodes.slice(0, 3).map((node) => `${node.html} ${node.failureSummary}`)]), [], `${name} ${fragment}`);
+      if (fragment.startsWith("s=loss") || fragment.startsWith("s=cong")) {
+        await page.evaluate(() => scrollTo(0, 0));
+        await picture(`${name}-${fragment.slice(2, 6)}`);
+        await page.screenshot({ path: join(pictures, `${name}-${fragment.slice(2, 6)}-whole.png`), fullPage: true });
+      }
+    }
+  }
+  await page.setViewportSize({ width: 1360, height: 900 });
+  await page.emulateMedia({ colorScheme: "light" });
+});
+
+test("nothing from elsewhere, no error, and less than 1.5 MB", () => {
+  assert.deepEqual(foreign, []);
+  assert.deepEqual(faults, []);
+  const size = (path) => statSync(path).isDirectory() ? readdirSync(path).reduce((sum, name) => sum + size(join(path, name)), 0) : statSync(path).size;
+  assert.ok(size(built) < 1_500_000, `${size(built)} bytes`);
+});

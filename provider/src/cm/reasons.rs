@@ -1,0 +1,205 @@
+//! Explanations of connection management: errors of calls, and how what events report has ended.
+
+use std::io;
+
+use roce_transport::explain::{Explain, Reason, SidrStatus};
+
+use super::{
+    error::CmError,
+    kind::{EventKind, Status},
+};
+use crate::{Context, diagnosis};
+
+/// Explains what an event reports, if the device of its id does, or, without one, the environment
+/// asks for it.
+pub(super) fn tell_event(
+    context: Option<&Context>,
+    subject: &str,
+    reason: impl FnOnce() -> Reason,
+) {
+    match context {
+        Some(context) => {
+            if let Some(diagnosis) = &context.inner.engine.diagnosis {
+                diagnosis.tell_call(None, subject, reason());
+            }
+        }
+        None => {
+            if let Some(format) = diagnosis::format() {
+                diagnosis::tell_call(format, subject, reason());
+            }
+        }
+    }
+}
+
+impl Explain for CmError {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match self {
+            Self::State(_) => (
+                "id_state",
+                "the order is bind or resolve_addr, resolve_route, connect; or bind, listen, accept. \
+                 Each waits for the event of the one before (ADDR_RESOLVED, ROUTE_RESOLVED, \
+                 CONNECT_REQUEST)",
+            ),
+            Self::NoDevice => (
+                "no_device",
+                "rdma_resolve_addr (and its event) or rdma_bind_addr to one address comes first; \
+                 id->verbs is null until then",
+            ),
+            Self::NoQueuePair => (
+                "no_queue_pair",
+                "rdma_create_qp before rdma_connect or rdma_accept, or qp_num in rdma_conn_param",
+            ),
+            Self::HasQueuePair => ("has_queue_pair", "rdma_destroy_qp comes before another one"),
+            Self::WrongService(_) => {
+                ("wrong_service", "RDMA_PS_TCP goes with IBV_QPT_RC, RDMA_PS_UDP with IBV_QPT_UD")
+            }
+            Self::PortInUse(_) => (
+                "port_in_use",
+                "another id, here or in another process, has the port: choose another, or 0; \
+                 RDMA_OPTION_ID_REUSEADDR shares one that does not listen",
+            ),
+            Self::PortOverlap(_) => (
+                "port_in_use",
+                "one of the two ids is bound to all addresses: bind both to one address each",
+            ),
+            Self::NoPort => ("no_port", "destroy ids that are not used any more"),
+            Self::Family(_) => {
+                ("address_family", "bind and connect with IPv4 addresses, or both with IPv6 ones")
+            }
+            Self::Address(_) => {
+                ("address", "give an address of one host, with its port; 0.0.0.0 is for listening")
+            }
+            Self::NotOfDevice(_) => {
+                ("not_of_device", "`roce devinfo -v` lists the addresses of each device")
+            }
+            Self::NoListenDevice(_) => (
+                "no_listen_device",
+                "`roce devinfo` lists the devices; ROCE_DEVICES may leave some out",
+            ),
+            Self::Open(error) => return error.explain(),
+            Self::PrivateData(_) => (
+                "private_data",
+                "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
+                 less for datagrams",
+            ),
+            Self::Range(_) => (
+                "attribute_range",
+                "ibv_query_device: max_qp_rd_atom for responder_resources, max_qp_init_rd_atom for \
+                 initiator_depth; retry counts have three bits",
+            ),
+            Self::Protocol(error) => return error.explain(),
+            Self::Object(error) => return error.explain(),
+            Self::Modify(error) => return error.explain(),
+            Self::Region(error) => return error.explain(),
+            Self::Post(error) => return error.error.explain(),
+            Self::NotJoined(_) => {
+                ("not_joined", "rdma_leave_multicast takes what was joined, once")
+            }
+            Self::Joined(_) => ("joined", "an id joins a group once"),
+            Self::Failed { status, .. } => return status.explain(),
+            Self::Io(error) => return of_system(error),
+        };
+        Reason::new(cause, self, advice).with_errno(name(self.errno()))
+    }
+}
+
+fn of_system(error: &io::Error) -> Reason {
+    let advice = match error.kind() {
+        io::ErrorKind::TimedOut => "the peer, or its host, has not answered in this time",
+        _ => {
+            "the name must resolve (`getent hosts NAME`), and descriptors must be left (`ulimit -n`)"
+        }
+    };
+    let reason = Reason::new("system", error, advice);
+    error.raw_os_error().map_or(reason.clone(), |errno| reason.with_errno(name(errno)))
+}
+
+/// The name of an `errno` that connection management gives.
+const fn name(errno: i32) -> &'static str {
+    match errno {
+        libc::EADDRINUSE => "EADDRINUSE",
+        libc::EADDRNOTAVAIL => "EADDRNOTAVAIL",
+        libc::EAFNOSUPPORT => "EAFNOSUPPORT",
+        libc::ECONNREFUSED => "ECONNREFUSED",
+        libc::EHOSTUNREACH => "EHOSTUNREACH",
+        libc::EINVAL => "EINVAL",
+        libc::EMFILE => "EMFILE",
+        libc::ENETUNREACH => "ENETUNREACH",
+        libc::ENODEV => "ENODEV",
+        libc::ENOENT => "ENOENT",
+        libc::ENOMEM => "ENOMEM",
+        libc::ETIMEDOUT => "ETIMEDOUT",
+        _ => "errno",
+    }
+}
+
+/// Failures of this side; those of the peer are explained by what it said.
+impl Explain for Status {
+    fn explain(&self) -> Reason {
+        let advice = match *self {
+            Self::Rejected(reason) => return reason.explain(),
+            Self::Sidr(status) => return SidrStatus(status).explain(),
+            Self::Success => "nothing",
+            Self::User(_) => "the program has written this event itself (rdma_write_cm_event)",
+            Self::Errno(libc::ETIMEDOUT) => {
+                "nobody answers at the address: is its program running, is the address right, and does \
+                 UDP port 4791 pass the firewalls on the way?"
+            }
+            Self::Errno(libc::EADDRNOTAVAIL) => {
+                "the address is not, or not any more, one of this host's: `ip address`"
+            }
+            Self::Errno(libc::ENODEV) => {
+                "no device leads to the address: `roce devinfo -v` lists devices and addresses, \
+                 `ip route get ADDRESS` the interface"
+            }
+            Self::Errno(libc::EADDRINUSE) => {
+                "another program has the device's address: `ss -ulnp sport = :4791`"
+            }
+            Self::Errno(libc::ENETUNREACH | libc::EHOSTUNREACH) => {
+                "the host has no route to the address: `ip route get ADDRESS`"
+            }
+            Self::Errno(libc::EINVAL) => {
+                "the queue pair could not be moved: the program has moved it itself, or its attributes \
+                 do not go with the peer's"
+            }
+            Self::Errno(libc::ENOMEM) => "ibv_query_device: max_mcast_grp, max_mcast_qp_attach",
+            Self::Errno(_) => "the system refuses: its error says why",
+        };
+        let reason = Reason::new("connection_failed", self, advice);
+        match *self {
+            Self::Errno(errno) => reason.with_errno(name(errno)),
+            _ => reason,
+        }
+    }
+}
+
+/// What the kind alone says.
+impl Explain for EventKind {
+    fn explain(&self) -> Reason {
+        let advice = match self {
+            Self::AddrResolved => "call rdma_resolve_route",
+            Self::AddrError => {
+                "no device leads to the address: `roce devinfo -v`, `ip route get ADDRESS`"
+            }
+            Self::RouteResolved => "make the queue pair, and call rdma_connect",
+            Self::RouteError | Self::AddrChange => {
+                "the interface has lost the id's own address: destroy the id, and resolve anew"
+            }
+            Self::ConnectRequest => "rdma_accept or rdma_reject, soon: the peer waits",
+            Self::ConnectResponse => "move the queue pair to RTS, and call rdma_establish",
+            Self::ConnectError => "the own queue pair could not be moved",
+            Self::Unreachable => "the peer does not answer, or offers no such service",
+            Self::Rejected => "the peer refuses: status and private_data say why",
+            Self::Established => "send and receive",
+            Self::Disconnected => "the peer has ended the connection; the queue pair is in ERR",
+            Self::DeviceRemoval => "the device is lost: destroy all ids and objects on it",
+            Self::MulticastJoin => "make an address handle from param.ud, and send",
+            Self::MulticastError => "the interface must be up and carry multicast: `ip link`",
+            Self::TimewaitExit => "the queue pair may be used for another connection",
+            Self::AddrinfoResolved => "rdma_query_addrinfo has the answer",
+            Self::AddrinfoError => "the name does not resolve: `getent hosts NAME`",
+            Self::User => "the program has written this event itself (rdma_write_cm_event)",
+        };
+        Reason::new("connection_event", self, advice)
+    }
+}

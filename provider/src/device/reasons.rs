@@ -1,0 +1,59 @@
+//! Explanations of errors of opening a device.
+
+use roce_transport::explain::{Explain, Reason};
+
+use super::error::OpenError;
+use crate::bind::BindError;
+
+impl Explain for OpenError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::NoSuchDevice(_) => (
+                "no_such_device",
+                "ENODEV",
+                "ROCE_DEVICES, `roce run -d` and Device::named take what `roce devinfo` lists",
+            ),
+            Self::NoAddress(_) => {
+                ("no_address", "EINVAL", "write an IPv4 or IPv6 address after udp:")
+            }
+            Self::Bind(error) => return error.explain(),
+            Self::MtuTooSmall { .. } => {
+                ("mtu_too_small", "EINVAL", "`ip link set DEV mtu 1500`, or another interface")
+            }
+            Self::Capture { .. } => {
+                ("capture", "EIO", "ROCE_PCAP or --pcap must name a file that can be written")
+            }
+            Self::System(_) => (
+                "system",
+                "EIO",
+                "limits of descriptors, threads and memory of this process: `ulimit -a`",
+            ),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+impl Explain for BindError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::Taken(_) => (
+                "address_taken",
+                "EADDRINUSE",
+                "`ss -ulnp sport = :4791` shows who has the port; `lsmod` whether rdma_rxe is loaded",
+            ),
+            Self::Stopped { .. } => {
+                ("holder_stopped", "EADDRINUSE", "`kill -CONT` has the stopped process go on")
+            }
+            Self::NotLocal(_) => ("not_local", "EADDRNOTAVAIL", "`ip address` lists this host's"),
+            Self::LoopbackFull => (
+                "loopback_full",
+                "EADDRINUSE",
+                "`roce devinfo --counters` lists who has an address",
+            ),
+            Self::System { .. } => {
+                ("socket", "EIO", "`ulimit -n` limits descriptors; a sandbox may forbid sockets")
+            }
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}

@@ -1,0 +1,109 @@
+//! Each cause once, and not too many at a time.
+
+use std::{collections::BTreeSet, time::Duration};
+
+use roce_transport::{explain::Finding, time::Instant};
+
+/// Number of explanations at a time.
+const AT_ONCE: u32 = 20;
+/// Time after which there may be one more.
+const APART: Duration = Duration::from_millis(500);
+/// Number of causes that are remembered.
+const CAUSES: usize = 4096;
+
+/// Explanations that this process has given.
+#[derive(Debug, Default)]
+pub(super) struct Limit {
+    causes: BTreeSet<Cause>,
+    /// Number given, less one for each [`APART`] that has passed since `since`.
+    given: u32,
+    since: Instant,
+    left_out: u32,
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cause {
+    device: Option<String>,
+    cause: &'static str,
+    /// The call's name; for a queue pair that has failed, its number.
+    subject: String,
+}
+
+impl Limit {
+    /// Whether this failure is to be told, and how many were left out before it.
+    pub(super) fn admit(
+        &mut self,
+        device: Option<&str>,
+        finding: &Finding,
+        now: Instant,
+    ) -> Option<u32> {
+        let is_call = finding.status.is_none() && finding.reason.errno.is_some();
+        let subject = match finding.qpn.filter(|_| !is_call) {
+            Some(qpn) => qpn.to_string(),
+            None => finding.what.split([' ', ',']).next().unwrap_or_default().to_owned(),
+        };
+        let cause =
+            Cause { device: device.map(str::to_owned), cause: finding.reason.cause, subject };
+        if self.causes.contains(&cause) {
+            return None;
+        }
+        let passed = now.since(self.since).as_nanos() / APART.as_nanos();
+        if passed > 0 {
+            self.since = now;
+            self.given = self.given.saturating_sub(u32::try_from(passed).unwrap_or(u32::MAX));
+        }
+        if self.given >= AT_ONCE || self.causes.len() >= CAUSES {
+            self.left_out = self.left_out.saturating_add(1);
+            return None;
+        }
+        self.given += 1;
+        self.causes.insert(cause);
+        Some(std::mem::take(&mut self.left_out))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use roce_transport::{explain::Reason, ids::Qpn, work::WcStatus};
+
+    use super::*;
+
+    fn call(name: &str, cause: &'static str) -> Finding {
+        let reason = Reason::new(cause, &"a rule", "advice").with_errno("EINVAL");
+        Finding::of_call(Instant::ZERO, format!("{name} 7"), reason)
+    }
+
+    fn failure(qpn: u32) -> Finding {
+        let reason = Reason::new("no_answer", &"a rule", "advice");
+        Finding {
+            qpn: Some(Qpn::new(qpn)),
+            status: Some(WcStatus::RetryExcErr),
+            ..Finding::of_call(Instant::ZERO, "ibv_post_send 7".into(), reason)
+        }
+    }
+
+    #[test]
+    fn each_cause_is_told_once() {
+        let mut limit = Limit::default();
+        let mut admit = |device, finding: &Finding| limit.admit(device, finding, Instant::ZERO);
+        assert_eq!(admit(None, &call("ibv_post_send", "queue_full")), Some(0));
+        assert_eq!(admit(None, &call("ibv_post_send", "queue_full")), None);
+        assert_eq!(admit(None, &call("ibv_post_send", "post_state")), Some(0));
+        assert_eq!(admit(None, &call("ibv_post_recv", "queue_full")), Some(0));
+        assert_eq!(admit(Some("a"), &call("ibv_post_send", "queue_full")), Some(0));
+        assert_eq!(admit(Some("a"), &failure(1)), Some(0));
+        assert_eq!(admit(Some("a"), &failure(2)), Some(0), "another queue pair");
+        assert_eq!(admit(Some("a"), &failure(1)), None);
+    }
+
+    #[test]
+    fn many_failures_do_not_flood() {
+        let mut limit = Limit::default();
+        let told =
+            (0..100).filter(|&qpn| limit.admit(None, &failure(qpn), Instant::ZERO).is_some());
+        assert_eq!(told.count(), AT_ONCE as usize);
+        let later = Instant::ZERO.plus(APART * 3);
+        let told: Vec<_> = (100..110).map(|qpn| limit.admit(None, &failure(qpn), later)).collect();
+        assert_eq!(told[..4], [Some(100 - AT_ONCE), Some(0), Some(0), None]);
+    }
+}

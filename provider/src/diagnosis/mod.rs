@@ -1,0 +1,246 @@
+//! Explanations of failures, written to stderr: what failed, by which rule, what the peer said, what
+//! happened before, and what to look at.
+//!
+//! A device that explains has a [`Diagnosis`]: a [sink](roce_transport::trace::Sink) in its record,
+//! which finds failures under the engine's lock, and a list of those that have not been told yet.
+//! They are told without the lock, by the thread that has given it back. A device that does not
+//! explain has none, and no record is kept for it.
+
+mod limit;
+mod report;
+mod stderr;
+
+use std::{
+    collections::VecDeque,
+    net::IpAddr,
+    sync::{
+        Arc, LazyLock, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use roce_transport::{
+    event::Event,
+    explain::{Explain, Finding, Histories, Reason},
+    ids::Qpn,
+    trace::{Record, Sink, Trace},
+};
+
+pub use report::ExplainFormat;
+
+use crate::{calls::Call, clock, sync::Mutex, variables};
+use limit::Limit;
+use report::Report;
+
+/// Number of failures that wait to be told.
+const WAITING: usize = 64;
+/// Longest time that the process waits at its end for what is being told.
+const AT_EXIT: Duration = Duration::from_millis(200);
+
+/// What has been told in this process, so that it is told once.
+static TOLD: LazyLock<Mutex<Limit>> = LazyLock::new(|| Mutex::new(Limit::default()));
+/// Number of threads that are telling something.
+static TELLING: AtomicU32 = AtomicU32::new(0);
+/// Every device that explains, for the end of the process.
+static DEVICES: Mutex<Vec<Weak<Found>>> = Mutex::new(Vec::new());
+
+/// Form in which the environment asks for explanations. It is asked once.
+pub(crate) fn format() -> Option<ExplainFormat> {
+    static FORMAT: LazyLock<Option<ExplainFormat>> = LazyLock::new(|| {
+        variables::explain()
+            .map(|json| if json { ExplainFormat::Json } else { ExplainFormat::Text })
+    });
+    *FORMAT
+}
+
+/// Explains a call of the C interface that no device was asked for, if the environment asks for that.
+pub fn explain_call(call: &str, reason: impl FnOnce() -> Reason) {
+    if let Some(format) = format() {
+        tell_call(format, call, reason());
+    }
+}
+
+/// What else is known about a peer that does not answer.
+pub(crate) type AboutPeer = fn(IpAddr) -> Vec<String>;
+
+/// Explanations of a device.
+pub(crate) struct Diagnosis {
+    format: ExplainFormat,
+    device: String,
+    found: Arc<Found>,
+    about_peer: AboutPeer,
+}
+
+/// Failures that were found, and what is needed to find them.
+struct Found {
+    /// Process that found them: a forked child tells nothing of its parent's.
+    process: u32,
+    state: Mutex<State>,
+    /// True if there are some.
+    any: AtomicBool,
+    /// How they are told at the end of the process.
+    teller: Mutex<Option<(ExplainFormat, String, AboutPeer)>>,
+}
+
+/// Receiver of events that report failures of a device; called under the engine's lock.
+pub(crate) struct FoundEvents(Arc<Found>);
+
+impl FoundEvents {
+    pub(crate) fn add(&self, event: Event) {
+        let finding = Finding::of_call(clock::now(), event.to_string(), event.explain());
+        self.0.add(&mut self.0.state.lock(), finding);
+    }
+}
+
+#[derive(Default)]
+struct State {
+    histories: Histories,
+    waiting: VecDeque<Finding>,
+}
+
+/// The part in the device's record: runs under the lock of the engine.
+struct Finder {
+    found: Arc<Found>,
+    other: Option<Box<dyn Sink>>,
+}
+
+impl Sink for Finder {
+    fn record(&mut self, record: Record) {
+        let mut state = self.found.state.lock();
+        if let Some(finding) = state.histories.note(&record) {
+            self.found.add(&mut state, finding);
+        }
+        drop(state);
+        if let Some(other) = &mut self.other {
+            other.record(record);
+        }
+    }
+}
+
+impl Found {
+    fn new() -> Self {
+        Self {
+            process: std::process::id(),
+            state: Mutex::default(),
+            any: AtomicBool::new(false),
+            teller: Mutex::new(None),
+        }
+    }
+
+    fn add(&self, state: &mut State, finding: Finding) {
+        if state.waiting.len() < WAITING {
+            state.waiting.push_back(finding);
+            self.any.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn next(&self) -> Option<Finding> {
+        let mut state = self.state.lock();
+        let next = state.waiting.pop_front();
+        if next.is_none() {
+            self.any.store(false, Ordering::SeqCst);
+        }
+        next
+    }
+}
+
+impl Diagnosis {
+    /// Explanations of this device, whose record, which others may read besides, has to be `trace`
+    /// from now on.
+    pub(crate) fn new(
+        format: ExplainFormat,
+        device: &str,
+        about_peer: AboutPeer,
+        trace: &mut Trace,
+    ) -> Self {
+        let found = Arc::new(Found::new());
+        trace.sink = Some(Box::new(Finder { found: found.clone(), other: trace.sink.take() }));
+        *found.teller.lock() = Some((format, device.to_owned(), about_peer));
+        let _call = Call::begin();
+        stderr::at_exit(tell_rest);
+        let mut devices = DEVICES.lock();
+        devices.retain(|found| found.strong_count() > 0);
+        devices.push(Arc::downgrade(&found));
+        Self { format, device: device.to_owned(), found, about_peer }
+    }
+
+    /// Receiver of the device's events.
+    pub(crate) fn events(&self) -> FoundEvents {
+        FoundEvents(self.found.clone())
+    }
+
+    /// Tells what has been found. Called without any lock that others wait for; costs a load while
+    /// there is nothing. `link_error`: the latest error of sending.
+    pub(crate) fn tell(&self, link_error: impl Fn() -> Option<String>) {
+        if self.found.any.load(Ordering::Relaxed) {
+            tell(&self.found, self.format, &self.device, self.about_peer, &link_error);
+        }
+    }
+
+    /// Tells of a call that failed before it reached the adapter.
+    pub(crate) fn tell_call(&self, qpn: Option<Qpn>, call: &str, reason: Reason) {
+        let mut finding = Finding::of_call(clock::now(), call.to_owned(), reason);
+        let _call = Call::begin(); // no fork while this thread has the lock
+        finding.qpn = qpn;
+        finding.latest = qpn.map_or_else(Vec::new, |qpn| {
+            self.found.state.lock().histories.latest(qpn).cloned().collect()
+        });
+        write(self.format, Some(&self.device), &finding, Vec::new());
+    }
+}
+
+/// Tells of a call that belongs to no device.
+pub(crate) fn tell_call(format: ExplainFormat, call: &str, reason: Reason) {
+    let _call = Call::begin();
+    write(format, None, &Finding::of_call(clock::now(), call.to_owned(), reason), Vec::new());
+}
+
+#[cold]
+fn tell(
+    found: &Found,
+    format: ExplainFormat,
+    device: &str,
+    about_peer: AboutPeer,
+    link_error: &dyn Fn() -> Option<String>,
+) {
+    if found.process != std::process::id() {
+        return;
+    }
+    let _call = Call::begin(); // neither a fork nor a cancellation while this thread has locks
+    TELLING.fetch_add(1, Ordering::SeqCst);
+    while let Some(finding) = found.next() {
+        let mut others = finding.silent.map_or_else(Vec::new, about_peer);
+        if finding.silent.is_some() {
+            others.extend(link_error().map(|error| format!("the link could not send: {error}")));
+        }
+        write(format, Some(device), &finding, others);
+    }
+    TELLING.fetch_sub(1, Ordering::SeqCst);
+}
+
+fn write(format: ExplainFormat, device: Option<&str>, finding: &Finding, others: Vec<String>) {
+    let Some(left_out) = TOLD.lock().admit(device, finding, clock::now()) else { return };
+    let report = Report { device, finding, others, left_out };
+    stderr::write(&match format {
+        ExplainFormat::Text => report.text(stderr::has_colors()),
+        ExplainFormat::Json => report.json(),
+    });
+}
+
+/// What has not been told at the end of the process.
+extern "C" fn tell_rest() {
+    let start = clock::now();
+    let devices = DEVICES.try_lock().map(|devices| devices.clone()).unwrap_or_default();
+    for found in devices.iter().filter_map(Weak::upgrade) {
+        let teller = found.teller.try_lock().and_then(|teller| teller.clone());
+        let Some((format, device, about_peer)) = teller else { continue };
+        if found.any.load(Ordering::SeqCst) && found.state.try_lock().is_some() {
+            tell(&found, format, &device, about_peer, &|| None);
+        }
+    }
+    while TELLING.load(Ordering::SeqCst) > 0 && clock::now().since(start) < AT_EXIT {
+        thread::sleep(Duration::from_millis(1));
+    }
+}

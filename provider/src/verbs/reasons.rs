@@ -1,0 +1,82 @@
+//! Explanations of errors of verbs.
+
+use roce_transport::explain::{Explain, Reason};
+
+use super::{
+    address::AhFromWcError, device_memory::DeviceMemoryError, memory::RegionError,
+    multicast::AttachError,
+};
+use crate::region::Unreachable;
+
+impl Explain for Unreachable {
+    fn explain(&self) -> Reason {
+        let advice = "addr and length of ibv_reg_mr must lie in memory that is mapped now, writable if \
+                      access has IBV_ACCESS_LOCAL_WRITE; a constant or a file mapped for reading is \
+                      not";
+        Reason::new("memory_unreachable", self, advice).with_errno("EFAULT")
+    }
+}
+
+impl Explain for RegionError {
+    fn explain(&self) -> Reason {
+        match self {
+            Self::Memory(_) => Reason::new("no_memory", self, "free memory of the process or host")
+                .with_errno("ENOMEM"),
+            Self::Unreachable(error) => error.explain(),
+            Self::Register(error) => error.explain(),
+        }
+    }
+}
+
+impl Explain for DeviceMemoryError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::Size { length: 0, .. } => ("no_bytes", "EINVAL", "ask for one byte at least"),
+            Self::Size { .. } => (
+                "device_memory_used_up",
+                "ENOMEM",
+                "ibv_query_device_ex: max_dm_size is for all; ibv_free_dm gives some back",
+            ),
+            Self::Range(_) => {
+                ("out_of_bounds", "EINVAL", "offset and length must lie inside what was allocated")
+            }
+            Self::OtherDevice => {
+                ("other_device", "EINVAL", "take domain and device memory from one context")
+            }
+            Self::Memory(_) => ("no_memory", "ENOMEM", "free memory of the process or host"),
+            Self::Region(error) => return error.explain(),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+impl Explain for AhFromWcError {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match self {
+            Self::NotDatagram => {
+                ("not_a_datagram", "take a successful receive completion with IBV_WC_GRH")
+            }
+            Self::NoHeader => (
+                "no_grh",
+                "grh is the first 40 bytes of the receive buffer, before anything else is written there",
+            ),
+            Self::NoAddress => ("no_address", "the address has gone from the interface since"),
+            Self::Object(error) => return error.explain(),
+        };
+        Reason::new(cause, self, advice).with_errno("EINVAL")
+    }
+}
+
+impl Explain for AttachError {
+    fn explain(&self) -> Reason {
+        match self {
+            Self::Adapter(error) => error.explain(),
+            Self::Join { .. } => Reason::new(
+                "cannot_join",
+                self,
+                "the interface must be up and carry multicast (`ip link`); `net.ipv4.igmp_max_memberships` \
+                 limits the groups of a socket",
+            ),
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! What a device says on stderr that was opened with `OpenOptions::explain`: each program runs in a
+//! process of its own.
+
+use std::{
+    env,
+    net::{IpAddr, SocketAddr},
+    process::Command,
+    time::{Duration, Instant},
+};
+
+use roce::{
+    Access, Context, Device, ExplainFormat, OpenOptions, QpInitAttr, QpType,
+    cm::{EventChannel, EventKind, PortSpace},
+    transport::{
+        addr::Qpn,
+        mem::RKey,
+        qp::State,
+        work::{Data, RecvWr, Remote, SendWr},
+    },
+};
+
+/// The program that a process of this file runs, instead of tests.
+const PROGRAM: &str = "ROCE_TEST_PROGRAM";
+
+/// Runs a test's program in a process of its own, with the environment's own wish for explanations.
+/// Returns what it says, or nothing in that process, which is to go on.
+fn said(test: &str, wish: &str) -> Option<String> {
+    if env::var_os(PROGRAM).is_some() {
+        return None;
+    }
+    let mut command = Command::new(env::current_exe().unwrap());
+    command.args(["--exact", test, "--nocapture"]).env(PROGRAM, test).env("ROCE_EXPLAIN", wish);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    Some(String::from_utf8(output.stderr).unwrap())
+}
+
+fn open(explain: Option<ExplainFormat>) -> Context {
+    Device::named("roce_lo").unwrap().open(OpenOptions { explain, ..Default::default() }).unwrap()
+}
+
+fn objects(text: &str) -> Vec<serde_json::Value> {
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// Mistakes in calls, one after the other.
+fn make_mistakes(context: &Context) {
+    let pd = context.alloc_pd().unwrap();
+    assert!(context.create_cq(0, None).is_err());
+    let cq = context.create_cq(8, None).unwrap();
+    assert!(pd.allocate(64, Access::REMOTE_WRITE).is_err());
+    let mut attr = QpInitAttr::new(QpType::Rc, &cq);
+    attr.caps.max_send_sge = 10_000;
+    assert!(pd.create_qp(&attr).is_err());
+    let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+    for _ in 0..3 {
+        assert!(qp.post_recv(&[RecvWr::new(7, [])]).is_err());
+    }
+    assert!(qp.to_rts(roce::transport::qp::Rts::Resume).is_err());
+}
+
+#[test]
+fn calls() {
+    let Some(text) = said("calls", "0") else {
+        return make_mistakes(&open(Some(ExplainFormat::Json)));
+    };
+    let found = objects(&text);
+    let causes: Vec<_> = found
+        .iter()
+        .map(|object| (object["what"].as_str().unwrap(), object["cause"].as_str().unwrap()))
+        .collect();
+    assert_eq!(
+        causes,
+        [
+            ("ibv_create_cq", "object_size"),
+            ("ibv_reg_mr", "remote_without_local_write"),
+            ("ibv_create_qp RC", "object_size"),
+            ("ibv_post_recv 7: 0 B", "post_state"),
+            ("ibv_modify_qp to RTS, from RESET", "illegal_transition"),
+        ]
+    );
+    assert_eq!(found[3]["latest"].as_array().unwrap().len(), 2, "{:#?}", found[3]);
+}
+
+#[test]
+fn nothing_is_said_unless_it_is_asked_for() {
+    let Some(text) = said("nothing_is_said_unless_it_is_asked_for", "0") else {
+        return make_mistakes(&open(None));
+    };
+    assert!(!text.contains("roce:") && !text.contains("ibv_"), "{text}");
+}
+
+#[test]
+fn the_environment_asks_for_it_too() {
+    let Some(text) = said("the_environment_asks_for_it_too", "1") else {
+        return make_mistakes(&open(None));
+    };
+    assert!(text.contains("roce: roce_lo: ibv_reg_mr: EINVAL\n  why:  REMOTE_WRITE"), "{text}");
+}
+
+/// A failure that the background thread finds, while the program ends at once.
+#[test]
+fn a_queue_pair_that_fails() {
+    let Some(text) = said("a_queue_pair_that_fails", "0") else {
+        let context = open(Some(ExplainFormat::Text));
+        let (pd, cq) = (context.alloc_pd().unwrap(), context.create_cq(8, None).unwrap());
+        let qp = pd.create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        qp.connect_to(qp.endpoint(0).unwrap()).unwrap();
+        let remote = Remote { address: 0, rkey: RKey(1) };
+        qp.post_send(&[SendWr::write(3, remote, Data::inline(b"abcd"))]).unwrap();
+        let end = Instant::now() + Duration::from_secs(20);
+        while qp.query().state != State::Err {
+            assert!(Instant::now() < end);
+        }
+        std::process::exit(0);
+    };
+    // its own peer: either end may be the first to fail
+    assert!(text.contains("key 0x00000001 names no region"), "{text}");
+    assert!(text.contains("  before:\n") && text.contains("create_qp RC"), "{text}");
+    assert!(!text.contains('\x1b'), "{text}");
+}
+
+#[test]
+fn a_connection_that_is_refused() {
+    let Some(text) = said("a_connection_that_is_refused", "0") else {
+        let (near, far) = (open(Some(ExplainFormat::Json)), open(None));
+        let address: IpAddr = far.gids()[0].to_ip();
+        let channel = EventChannel::new().unwrap();
+        let id = channel.create_id(PortSpace::Tcp);
+        id.set_context(&near).unwrap();
+        let wait = |kind: EventKind| {
+            let event = channel.wait(Some(Duration::from_secs(20))).unwrap();
+            assert_eq!(event.kind(), kind, "{event:?}");
+        };
+        id.resolve_addr(None, SocketAddr::new(address, 4000), Duration::from_secs(1)).unwrap();
+        wait(EventKind::AddrResolved);
+        id.resolve_route(Duration::from_secs(1)).unwrap();
+        wait(EventKind::RouteResolved);
+        let cq = near.create_cq(8, None).unwrap();
+        let qp = near.alloc_pd().unwrap().create_qp(&QpInitAttr::new(QpType::Rc, &cq)).unwrap();
+        id.adopt_qp(&qp).unwrap();
+        id.connect(&Default::default()).unwrap();
+        wait(EventKind::Rejected);
+        assert_ne!(qp.qpn(), Qpn::new(0));
+        return;
+    };
+    let found = objects(&text);
+    let refused = found.iter().find(|object| object["cause"] == "nobody_listens");
+    let refused = refused.unwrap_or_else(|| panic!("{text}"));
+    assert!(refused["what"].as_str().unwrap().starts_with("RDMA_CM_EVENT_REJECTED, 127.0.0."));
+    assert!(refused["look"].as_str().unwrap().contains("rdma_listen"));
+}

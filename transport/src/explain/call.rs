@@ -1,0 +1,450 @@
+//! Errors of calls.
+
+use alloc::borrow::Cow;
+
+use super::{Explain, Reason};
+use crate::{
+    adapter::{AcceptError, McastError, ObjectError, ObjectKind, ObjectMismatch, ObjectSize},
+    mem::RegisterError,
+    qp::{Attribute, CountError, ModifyError, PostError, QpType, State},
+    trace::CallError,
+    work::SrqError,
+};
+
+const INVAL: &str = "EINVAL";
+const NOMEM: &str = "ENOMEM";
+const BUSY: &str = "EBUSY";
+const NOTSUPP: &str = "EOPNOTSUPP";
+
+impl Explain for CallError {
+    fn explain(&self) -> Reason {
+        match self {
+            Self::Object(error) => error.explain(),
+            Self::Modify(error) => error.explain(),
+            Self::Post(error) => error.explain(),
+            Self::Connection(error) => error.explain(),
+        }
+    }
+}
+
+impl Explain for AcceptError {
+    fn explain(&self) -> Reason {
+        match self {
+            Self::Connection(error) => error.explain(),
+            Self::QueuePair(error) => error.explain(),
+        }
+    }
+}
+
+impl Explain for ObjectError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
+            Self::TooMany { what, .. } => ("too_many_objects", NOMEM, too_many(*what).into()),
+            Self::Size { what, .. } => ("object_size", INVAL, size(*what).into()),
+            Self::Held(_) => (
+                "cq_holds_more",
+                INVAL,
+                "poll the completion queue before it is made smaller, or leave it more room".into(),
+            ),
+            Self::Overrun => (
+                "cq_overrun",
+                INVAL,
+                "make the new one with room for every request that can be posted to the queue \
+                 pairs that use it, or poll more often"
+                    .into(),
+            ),
+            Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
+            Self::Unknown => (
+                "unknown_object",
+                INVAL,
+                "the parts of an object are made from one open device and live as long as it does: \
+                 look whether one was destroyed, or came from another context"
+                    .into(),
+            ),
+            Self::Mismatch(mismatch) => return mismatch.explain(),
+            Self::InUse => (
+                "object_in_use",
+                BUSY,
+                "destroy first what was made from it: queue pairs before their completion queues, \
+                 shared receive queues and domain; memory windows before their region's domain"
+                    .into(),
+            ),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+const fn too_many(what: ObjectKind) -> &'static str {
+    match what {
+        ObjectKind::ProtectionDomain => "ibv_query_device: max_pd; ibv_dealloc_pd gives one back",
+        ObjectKind::CompletionQueue => "ibv_query_device: max_cq; ibv_destroy_cq gives one back",
+        ObjectKind::QueuePair => "ibv_query_device: max_qp; ibv_destroy_qp gives one back",
+        ObjectKind::SharedReceiveQueue => {
+            "ibv_query_device: max_srq; ibv_destroy_srq gives one back"
+        }
+        ObjectKind::XrcDomain => "ibv_close_xrcd gives one back",
+        ObjectKind::AddressHandle => {
+            "ibv_query_device: max_ah; make one address handle for each peer, not one for each \
+             message, and give it back with ibv_destroy_ah"
+        }
+        ObjectKind::MemoryWindow => "ibv_query_device: max_mw; ibv_dealloc_mw gives one back",
+    }
+}
+
+const fn size(what: ObjectSize) -> &'static str {
+    match what {
+        ObjectSize::Completions => "cqe of ibv_create_cq; ibv_query_device: max_cqe",
+        ObjectSize::MaxSendWr => "cap.max_send_wr of ibv_create_qp; ibv_query_device: max_qp_wr",
+        ObjectSize::MaxRecvWr => "cap.max_recv_wr of ibv_create_qp; ibv_query_device: max_qp_wr",
+        ObjectSize::MaxSendSge => "cap.max_send_sge of ibv_create_qp; ibv_query_device: max_sge",
+        ObjectSize::MaxRecvSge => "cap.max_recv_sge of ibv_create_qp; ibv_query_device: max_sge",
+        ObjectSize::MaxInlineData => {
+            "cap.max_inline_data of ibv_create_qp: no query tells its limit, so ask for less until \
+             the call succeeds, or send larger messages from registered memory"
+        }
+        ObjectSize::MaxWr => "attr.max_wr of ibv_create_srq; ibv_query_device: max_srq_wr",
+        ObjectSize::MaxSge => "attr.max_sge of ibv_create_srq; ibv_query_device: max_srq_sge",
+        ObjectSize::CqPeriod => "moderate.cq_period of ibv_modify_cq",
+    }
+}
+
+const GID_INDEX: &str = "ibv_query_gid_table or `roce devinfo -v` lists the entries; IPv4 and IPv6 \
+                         addresses do not reach each other, so take sgid_index from the entry \
+                         whose family is the peer's";
+
+impl Explain for ObjectMismatch {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match self {
+            Self::TargetWithQueues => (
+                "xrc_target_with_queues",
+                "IBV_QPT_XRC_RECV takes an XRC domain (IBV_QP_INIT_ATTR_XRCD) and no queues; what it \
+                 receives goes to the XRC SRQ that the peer names",
+            ),
+            Self::InitiatorWithSrq => (
+                "xrc_initiator_with_srq",
+                "leave srq null for IBV_QPT_XRC_SEND; the receiving end is IBV_QPT_XRC_RECV",
+            ),
+            Self::XrcSrq => (
+                "xrc_srq_elsewhere",
+                "make the shared receive queue with IBV_SRQT_BASIC for queue pairs other than \
+                 IBV_QPT_XRC_RECV",
+            ),
+        };
+        Reason::new(cause, self, advice).with_errno(INVAL)
+    }
+}
+
+impl Explain for ModifyError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
+            Self::UnknownQp => (
+                "unknown_qp",
+                INVAL,
+                "the queue pair was destroyed, or rdma_destroy_qp took it".into(),
+            ),
+            Self::IllegalTransition { qp_type, from, to } => {
+                ("illegal_transition", INVAL, way(*qp_type, *from, *to).into())
+            }
+            Self::StillDraining => (
+                "still_draining",
+                INVAL,
+                "wait for IBV_EVENT_SQ_DRAINED (en_sqd_async_notify), or ask ibv_query_qp until \
+                 sq_draining is 0"
+                    .into(),
+            ),
+            Self::WrongService(_) => (
+                "wrong_service",
+                INVAL,
+                "give the attributes that this transition takes in this transport service: \
+                 ibv_modify_qp(3) has a table for each"
+                    .into(),
+            ),
+            Self::CqOverrun => (
+                "cq_overrun",
+                INVAL,
+                "destroy the queue pair and the completion queue, and make that with room for \
+                 every request that can be posted"
+                    .into(),
+            ),
+            Self::PKeyIndex(_) => (
+                "pkey_index",
+                INVAL,
+                "ibv_query_pkey lists the table; RoCE devices have one entry, 0xffff at index 0".into(),
+            ),
+            Self::NotTaken { .. } => (
+                "attribute_not_taken",
+                INVAL,
+                "leave its bit out of attr_mask: ibv_modify_qp(3) has the table of what each \
+                 transition takes"
+                    .into(),
+            ),
+            Self::NotSupported(_) => (
+                "path_migration",
+                NOTSUPP,
+                "leave IBV_QP_ALT_PATH and IBV_QP_PATH_MIG_STATE out of attr_mask: RoCE has no \
+                 automatic path migration"
+                    .into(),
+            ),
+            Self::OtherState(_) => (
+                "other_state",
+                INVAL,
+                "cur_qp_state must be the state that the queue pair is in; ibv_query_qp asks for \
+                 it, for an error may have moved it"
+                    .into(),
+            ),
+            Self::MulticastPeer(_) => (
+                "multicast_peer",
+                INVAL,
+                "ah_attr.grh.dgid of a connection is the peer's own address; multicast is for \
+                 IBV_QPT_UD"
+                    .into(),
+            ),
+            Self::GidIndex(_) => ("gid_index", INVAL, GID_INDEX.into()),
+            Self::PathMtu { .. } => (
+                "path_mtu",
+                INVAL,
+                "path_mtu is the lesser of both ports' active_mtu (ibv_query_port); a larger MTU of \
+                 the network interface allows more: 4200 for 4096"
+                    .into(),
+            ),
+            Self::Range { attribute, .. } => ("attribute_range", INVAL, range(*attribute).into()),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+/// The way to where a program wants to get.
+const fn way(qp_type: QpType, from: State, to: State) -> &'static str {
+    match (qp_type, from, to) {
+        (_, State::Err | State::Sqe, State::Init | State::Rtr | State::Sqd)
+        | (_, State::Err, State::Rts) => {
+            "the queue pair has failed before: what failed stands above, or in its first completion \
+             in error; ERR is left for RESET only"
+        }
+        (_, State::Reset, State::Rtr | State::Rts) => {
+            "go RESET, INIT, RTR, RTS, one call of ibv_modify_qp for each"
+        }
+        (_, State::Init, State::Rts) => {
+            "go INIT, RTR, RTS: RTR first, with the peer's address (ah_attr), dest_qp_num and rq_psn"
+        }
+        (_, State::Rtr | State::Rts, State::Init | State::Rtr) => {
+            "the queue pair is connected already: to connect it anew, move it to RESET first"
+        }
+        (_, State::Reset, State::Reset | State::Err) => "a new queue pair is in RESET already",
+        _ => {
+            "RESET, INIT, RTR, RTS is the way to send; SQD comes after RTS, ERR and RESET from \
+             anywhere"
+        }
+    }
+}
+
+const fn range(attribute: Attribute) -> &'static str {
+    match attribute {
+        Attribute::Timeout => "timeout is a code of five bits: 4.096 µs · 2^timeout; 14 is 67 ms",
+        Attribute::RetryCnt => "retry_cnt has three bits: 7 at most",
+        Attribute::RnrRetry => "rnr_retry has three bits: 7 stands for ever",
+        Attribute::MinRnrTimer => "min_rnr_timer is a code of five bits; 12 is 0.64 ms",
+        Attribute::MaxRdAtomic => "ibv_query_device: max_qp_init_rd_atom",
+        Attribute::MaxDestRdAtomic => "ibv_query_device: max_qp_rd_atom",
+        Attribute::CurrentState
+        | Attribute::PKeyIndex
+        | Attribute::Access
+        | Attribute::QKey
+        | Attribute::Av
+        | Attribute::AltPath
+        | Attribute::PathMigration => "ibv_modify_qp(3) has the attribute's range",
+    }
+}
+
+impl Explain for PostError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice): (_, _, Cow<'static, str>) = match self {
+            Self::UnknownQp => {
+                ("unknown_qp", INVAL, "the queue pair was destroyed before this request".into())
+            }
+            Self::State(state) => ("post_state", INVAL, before_posting(*state).into()),
+            Self::UnknownSrq => (
+                "unknown_srq",
+                INVAL,
+                "the shared receive queue was destroyed before this request".into(),
+            ),
+            Self::SharedQueue => (
+                "shared_queue",
+                INVAL,
+                "the queue pair was made with srq: ibv_post_srq_recv instead of ibv_post_recv".into(),
+            ),
+            Self::NoSuchQueue(_) => (
+                "no_such_queue",
+                INVAL,
+                "post sends to IBV_QPT_XRC_SEND, and receives to the XRC SRQ".into(),
+            ),
+            Self::RemoteSrq => (
+                "remote_srq",
+                INVAL,
+                "qp_type.xrc.remote_srqn (ibv_wr_set_xrc_srqn) is for IBV_QPT_XRC_SEND, and needed \
+                 there"
+                    .into(),
+            ),
+            Self::QueueFull => (
+                "queue_full",
+                NOMEM,
+                "poll completions before more is posted: a place is free when the completion of its \
+                 request, or of a later one, has been polled. A send queue in which nothing is \
+                 signaled (IBV_SEND_SIGNALED, sq_sig_all) fills for good. Or ask for a larger \
+                 max_send_wr or max_recv_wr"
+                    .into(),
+            ),
+            Self::TooManySges { .. } => (
+                "too_many_sges",
+                INVAL,
+                "num_sge must not be more than cap.max_send_sge or max_recv_sge, which ibv_create_qp \
+                 was asked for; ask there for more"
+                    .into(),
+            ),
+            Self::InlineTooLong { .. } => (
+                "inline_too_long",
+                INVAL,
+                "IBV_SEND_INLINE takes up to cap.max_inline_data bytes, which ibv_create_qp writes \
+                 back: ask for more there, or send from registered memory"
+                    .into(),
+            ),
+            Self::InlineRead => (
+                "inline_read",
+                INVAL,
+                "leave IBV_SEND_INLINE away: the list says where the answer goes".into(),
+            ),
+            Self::NoBytes => {
+                ("no_bytes", INVAL, "num_sge is 0 for this operation; set sg_list to null".into())
+            }
+            Self::TooLong => (
+                "message_too_long",
+                INVAL,
+                "ibv_query_port: max_msg_sz; send it in parts".into(),
+            ),
+            Self::WrongOperation(qp_type) => {
+                ("wrong_operation", INVAL, operations(*qp_type).into())
+            }
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+const fn before_posting(state: State) -> &'static str {
+    match state {
+        State::Reset => {
+            "move the queue pair to INIT before receives are posted, and to RTS before sends are: \
+             ibv_modify_qp"
+        }
+        State::Init | State::Rtr => {
+            "sends can be posted from RTS on: ibv_modify_qp to RTR and RTS first"
+        }
+        State::Rts | State::Sqd | State::Sqe | State::Err => {
+            "ibv_query_qp says in which state the queue pair is; an error may have moved it"
+        }
+    }
+}
+
+const fn operations(qp_type: QpType) -> &'static str {
+    match qp_type {
+        QpType::Ud => {
+            "IBV_QPT_UD has SEND, with wr.ud.ah, remote_qpn and remote_qkey; WRITE, READ and atomics \
+             need IBV_QPT_RC"
+        }
+        QpType::Uc => "IBV_QPT_UC has SEND and WRITE; READ and atomics need IBV_QPT_RC",
+        QpType::Rc | QpType::XrcInitiator | QpType::XrcTarget => {
+            "a connection sends to its one peer: wr.ud is for IBV_QPT_UD"
+        }
+    }
+}
+
+impl Explain for CountError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::UnknownQp => ("unknown_qp", INVAL, "the queue pair was destroyed before"),
+            Self::State(_) => {
+                ("counter_state", INVAL, "attach the counter before ibv_modify_qp to RTR")
+            }
+            Self::NoOperation => ("counter_of_nothing", INVAL, "set bits in op_mask"),
+            Self::Counted => {
+                ("counted_already", BUSY, "each operation of a queue pair has one counter at most")
+            }
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+impl Explain for SrqError {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match self {
+            Self::UnknownSrq => ("unknown_srq", "the shared receive queue was destroyed before"),
+            Self::Size(_) => ("srq_size", "ibv_query_device: max_srq_wr"),
+            Self::Posted(_) => {
+                ("srq_holds_more", "make it smaller when fewer requests are posted, or not at all")
+            }
+            Self::Limit(_) => ("srq_limit", "srq_limit counts posted requests: max_wr at most"),
+        };
+        Reason::new(cause, self, advice).with_errno(INVAL)
+    }
+}
+
+impl Explain for RegisterError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::UnknownPd => ("unknown_pd", INVAL, "the domain was freed before"),
+            Self::RemoteWithoutLocalWrite => (
+                "remote_without_local_write",
+                INVAL,
+                "access: IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE; what a peer may change, \
+                 its owner may, too",
+            ),
+            Self::NotPersistent => (
+                "not_persistent",
+                INVAL,
+                "IBV_ACCESS_FLUSH_PERSISTENT is for a mapped file; IBV_ACCESS_FLUSH_GLOBAL for any \
+                 memory",
+            ),
+            Self::AddressOverflow => {
+                ("address_overflow", INVAL, "addr (or iova) plus length must stay below 2^64")
+            }
+            Self::TooMany(_) => {
+                ("too_many_regions", NOMEM, "ibv_query_device: max_mr; ibv_dereg_mr gives one back")
+            }
+            Self::Deregistered => {
+                ("deregistered", INVAL, "use the region that ibv_rereg_mr left, or register anew")
+            }
+            Self::InUse => (
+                "window_bound",
+                BUSY,
+                "unbind the window first: bind it to 0 bytes (type 1) or invalidate it (type 2), or \
+                 ibv_dealloc_mw",
+            ),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+impl Explain for McastError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::UnknownQp => ("unknown_qp", INVAL, "the queue pair was destroyed before"),
+            Self::WrongService(_) => {
+                ("mcast_service", INVAL, "multicast is for queue pairs of type IBV_QPT_UD")
+            }
+            Self::NotMulticast(_) => (
+                "not_multicast",
+                INVAL,
+                "the GID of a group is ff00::/8, or ::ffff:224.0.0.0/100 for IPv4",
+            ),
+            Self::TooManyGroups { .. } => {
+                ("too_many_groups", NOMEM, "ibv_query_device: max_mcast_grp")
+            }
+            Self::TooManyMembers { .. } => {
+                ("too_many_members", NOMEM, "ibv_query_device: max_mcast_qp_attach")
+            }
+            Self::NotAttached(_) => {
+                ("not_attached", INVAL, "detach what ibv_attach_mcast has attached, once")
+            }
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}

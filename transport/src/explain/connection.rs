@@ -1,0 +1,146 @@
+//! Connection management: errors of calls, and rejections.
+
+use core::fmt;
+
+use super::{Explain, Reason};
+use crate::cm::{ConnAttribute, ConnError, RejectReason, SidrRep};
+
+impl Explain for ConnError {
+    fn explain(&self) -> Reason {
+        let (cause, errno, advice) = match self {
+            Self::Unknown => (
+                "connection_gone",
+                "EINVAL",
+                "the peer has rejected or ended it, or it was never made: wait for its events first",
+            ),
+            Self::State(_) => (
+                "connection_state",
+                "EINVAL",
+                "rdma_connect waits for ESTABLISHED, rdma_accept answers CONNECT_REQUEST once",
+            ),
+            Self::InUse => (
+                "service_in_use",
+                "EADDRINUSE",
+                "another id listens on this address and port; the port after a restart is free at once",
+            ),
+            Self::PrivateData(_) => (
+                "private_data",
+                "EINVAL",
+                "private_data_len: 56 bytes of rdma_connect, 196 of rdma_accept, 148 of rdma_reject; \
+                 less for datagrams",
+            ),
+            Self::TooMany(_) => {
+                ("too_many_connections", "ENOMEM", "destroy ids that are over, or raise Limits")
+            }
+            Self::OwnId => ("own_id", "EINVAL", "the connection is this device's own"),
+            Self::NoRoute => (
+                "no_route",
+                "EHOSTUNREACH",
+                "the id's address and the peer's are both IPv4 or both IPv6",
+            ),
+            Self::Range(attribute) => ("attribute_range", "EINVAL", range(*attribute)),
+        };
+        Reason::new(cause, self, advice).with_errno(errno)
+    }
+}
+
+const fn range(attribute: ConnAttribute) -> &'static str {
+    match attribute {
+        ConnAttribute::ResponderResources => "ibv_query_device: max_qp_rd_atom",
+        ConnAttribute::InitiatorDepth => "ibv_query_device: max_qp_init_rd_atom",
+        ConnAttribute::RetryCount => "retry_count has three bits: 7 at most",
+        ConnAttribute::RnrRetry => "rnr_retry_count has three bits: 7 stands for ever",
+        ConnAttribute::MinRnrTimer => "a code of five bits: 31 at most",
+        ConnAttribute::AckTimeout => "a code of five bits: 31 at most",
+    }
+}
+
+/// Rejections of the specification (table "REJ reason codes"), and numbers that it does not have.
+impl Explain for RejectReason {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match *self {
+            Self::TIMEOUT => (
+                "cm_timeout",
+                "the peer got the request but not the end of the set-up in time: it has to call \
+                 rdma_accept or rdma_reject soon after CONNECT_REQUEST",
+            ),
+            Self::INVALID_COMM_ID => (
+                "cm_unknown_connection",
+                "the peer does not know this connection: it was ended there, or the peer restarted",
+            ),
+            Self::INVALID_SERVICE_ID => (
+                "nobody_listens",
+                "the peer's program has to call rdma_listen first, on this port and in this port space; \
+                 `roce devinfo --counters` shows which program has the address",
+            ),
+            Self::INVALID_TRANSPORT => (
+                "other_service",
+                "both sides need the same port space and qp_type: RDMA_PS_TCP with IBV_QPT_RC, \
+                 RDMA_PS_UDP with IBV_QPT_UD",
+            ),
+            Self::STALE_CONNECTION => (
+                "stale_connection",
+                "the peer still has a connection with the same queue pair number: it answers so once, \
+                 and then forgets it; connect again",
+            ),
+            Self::INVALID_GID => (
+                "peer_address",
+                "the address that was connected to is not one that the peer's device has",
+            ),
+            Self::INVALID_MTU => ("path_mtu", "the peer's port carries a smaller path MTU"),
+            Self::CONSUMER => (
+                "rejected_by_program",
+                "the peer's program has called rdma_reject: what it means by that stands in \
+                 private_data of the event",
+            ),
+            Self::VENDOR_OPTION => ("vendor_option", "the peer asks for options of another vendor"),
+            Self(1 | 3) => ("peer_resources", "the peer has no queue pair or no memory left"),
+            Self(24 | 25) => {
+                ("redirected", "the peer answers from another port, which is not followed")
+            }
+            Self(27) => ("responder_resources", "initiator_depth is more than the peer allows"),
+            Self(29) => ("rnr_retry", "the peer does not take this rnr_retry_count"),
+            Self(_) => {
+                ("rejected", "the peer's adapter or kernel gives this reason; its log has more")
+            }
+        };
+        Reason::new(cause, &format_args!("the peer rejects the connection: {self}"), advice)
+    }
+}
+
+/// Status of an answer to a request for a datagram service.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct SidrStatus(pub u8);
+
+impl fmt::Display for SidrStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            SidrRep::NO_SERVICE => "the peer has no such datagram service",
+            SidrRep::REJECTED => "the peer refuses the datagram service",
+            3 => "the peer has no queue pair for the datagram service",
+            4 => "the peer redirects the datagram service, which is not followed",
+            5 => "the peer does not know this version of service ID resolution",
+            status => return write!(f, "the peer answers with status {status}"),
+        })
+    }
+}
+
+impl Explain for SidrStatus {
+    fn explain(&self) -> Reason {
+        let (cause, advice) = match self.0 {
+            SidrRep::NO_SERVICE => (
+                "nobody_listens",
+                "the peer's program has to call rdma_listen on an id of RDMA_PS_UDP, on this port",
+            ),
+            SidrRep::REJECTED => (
+                "rejected_by_program",
+                "the peer's program has called rdma_reject: see private_data",
+            ),
+            3 => ("peer_resources", "the peer's program has made no queue pair for its id"),
+            _ => {
+                ("sidr_status", "the peer's adapter or kernel gives this status; its log has more")
+            }
+        };
+        Reason::new(cause, self, advice)
+    }
+}

@@ -1,0 +1,289 @@
+//! Failures that a record shows, each with what came before it.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    format,
+    string::{String, ToString},
+    vec::Vec,
+};
+use core::net::IpAddr;
+
+use super::{Explain, Reason, history::History};
+use crate::{
+    event::{Disposition, DropReason},
+    ids::Qpn,
+    qp::{Failure, State},
+    time::Instant,
+    trace::{Call, CallError, Latest, PacketRecord, Record, What},
+    wire::Ext,
+    work::{Cause, WcError, WcStatus},
+};
+
+/// Number of latest records of a queue pair that a finding has.
+pub const KEPT: usize = 16;
+/// Number of queue pairs that do not exist any more, of which late packets say nothing.
+const GONE: usize = 256;
+/// Number of queue pairs that never existed, and that packets named, which are told of.
+const STRANGERS: usize = 16;
+
+/// Something that has failed.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Finding {
+    /// Its time.
+    pub at: Instant,
+    /// The queue pair; `None` for a call on something else.
+    pub qpn: Option<Qpn>,
+    /// The call, the request or the packet.
+    pub what: String,
+    /// The status of the request's completion.
+    pub status: Option<WcStatus>,
+    /// The reason.
+    pub reason: Reason,
+    /// The peer's part: its answer, or that there was none.
+    pub peer: Option<String>,
+    /// Address of a peer from which an answer was waited for in vain.
+    pub silent: Option<IpAddr>,
+    /// The latest records of the queue pair, the oldest first, [`KEPT`] at most.
+    pub latest: Vec<Record>,
+}
+
+impl Finding {
+    /// A call that has failed before it reached a queue pair.
+    #[must_use]
+    pub fn of_call(at: Instant, call: String, reason: Reason) -> Self {
+        let (status, peer, silent) = (None, None, None);
+        Self { at, qpn: None, what: call, status, reason, peer, silent, latest: Vec::new() }
+    }
+}
+
+/// Histories of an adapter's queue pairs: reads its record, in its order, and finds failures. Keeps
+/// a bounded number of values for each queue pair.
+#[derive(Debug)]
+pub struct Histories {
+    latest: Latest,
+    qps: BTreeMap<Qpn, History>,
+    gone: VecDeque<Qpn>,
+    strangers: VecDeque<Qpn>,
+}
+
+impl Default for Histories {
+    fn default() -> Self {
+        Self {
+            latest: Latest::new(KEPT),
+            qps: BTreeMap::new(),
+            gone: VecDeque::new(),
+            strangers: VecDeque::new(),
+        }
+    }
+}
+
+impl Histories {
+    /// Takes the next record. Returns what has failed with it.
+    pub fn note(&mut self, record: &Record) -> Option<Finding> {
+        let Record { at, qpn, what } = record;
+        if let What::Call { call: Call::CreateQp(qp_type), result: Ok(()) } = what {
+            self.qps.insert(*qpn, History::new(*qp_type));
+        }
+        let Some(history) = self.qps.get_mut(qpn) else { return self.note_other(record) };
+        self.latest.keep(record);
+        history.note(*at, what);
+        let finding = match what {
+            What::Call { call: Call::DestroyQp, result: Ok(()) } => {
+                self.forget(*qpn);
+                return None;
+            }
+            What::Call { call, result: Err(error) } => {
+                of_call(*at, call, *error, Some(history.state))
+            }
+            What::Call { call: Call::PostSend { .. }, result: Ok(()) } => late(*at, history, what),
+            What::State { to: State::Err | State::Sqe, failure, .. } => {
+                failed(*at, history, *failure)
+            }
+            What::Arrived { packet, disposition: Disposition::Dropped(reason) } => {
+                let is_new = reason.shows_a_mistake() && history.tell(*reason);
+                is_new.then(|| dropped(*at, packet, *reason))
+            }
+            _ => None,
+        };
+        finding.map(|finding| Finding {
+            qpn: Some(*qpn),
+            latest: self.latest.of(*qpn).cloned().collect(),
+            ..finding
+        })
+    }
+
+    /// The latest records of a queue pair, the oldest first.
+    pub fn latest(&self, qpn: Qpn) -> impl Iterator<Item = &Record> {
+        self.latest.of(qpn)
+    }
+
+    /// A record of no queue pair, or of one that does not exist.
+    fn note_other(&mut self, Record { at, qpn, what }: &Record) -> Option<Finding> {
+        match what {
+            What::Call { call, result: Err(error) } => of_call(*at, call, *error, None),
+            What::Arrived { packet, disposition: Disposition::Dropped(DropReason::UnknownQp) } => {
+                let is_new = !packet.headers.bth().opcode.operation().is_response()
+                    && !self.gone.contains(qpn)
+                    && !self.strangers.contains(qpn);
+                is_new.then(|| {
+                    push(&mut self.strangers, *qpn, STRANGERS);
+                    dropped(*at, packet, DropReason::UnknownQp)
+                })
+            }
+            _ => None,
+        }
+    }
+
+    fn forget(&mut self, qpn: Qpn) {
+        self.qps.remove(&qpn);
+        self.latest.forget(qpn);
+        push(&mut self.gone, qpn, GONE);
+    }
+}
+
+fn push(list: &mut VecDeque<Qpn>, qpn: Qpn, most: usize) {
+    if list.len() >= most {
+        list.pop_front();
+    }
+    list.push_back(qpn);
+}
+
+/// A call that was refused; what connection management refuses is explained where it is called.
+fn of_call(at: Instant, call: &Call, error: CallError, state: Option<State>) -> Option<Finding> {
+    if matches!(error, CallError::Connection(_)) {
+        return None;
+    }
+    let what = match (call, state) {
+        (Call::Modify(_) | Call::Update, Some(state)) => format!("ibv_{call}, from {state}"),
+        (Call::Accept { .. } | Call::Connect { .. } | Call::Establish(_), _) => {
+            format!("rdma_{call}")
+        }
+        _ => format!("ibv_{call}"),
+    };
+    Some(Finding::of_call(at, what, error.explain()))
+}
+
+/// A request that was posted in ERR, which is flushed.
+fn late(at: Instant, history: &mut History, what: &What) -> Option<Finding> {
+    let (since, failure) = history.failure.filter(|_| history.state == State::Err)?;
+    if core::mem::replace(&mut history.told_flush, true) {
+        return None;
+    }
+    let What::Call { call, .. } = what else { return None };
+    let status = WcStatus::WrFlushErr;
+    let rule = format!(
+        "the queue pair has been in ERR for {:?}, since {}: what is posted now is flushed",
+        at.since(since),
+        cause_of(failure)
+    );
+    let reason = Reason { rule, ..status.explain() };
+    let finding = Finding::of_call(at, format!("ibv_{call}"), reason);
+    Some(Finding { status: Some(status), ..finding })
+}
+
+fn cause_of(failure: Failure) -> String {
+    match failure {
+        Failure::Asked => "ibv_modify_qp to ERR, or the end of its connection".to_string(),
+        other => other.to_string(),
+    }
+}
+
+/// The queue pair has gone into ERR, or its send queue into SQE.
+fn failed(at: Instant, history: &History, failure: Failure) -> Option<Finding> {
+    let completed = history.failed_at(at);
+    match failure {
+        Failure::Asked => None, // the program knows
+        Failure::Request(error) => {
+            let wr_id = completed.map(|(wr_id, _)| wr_id);
+            let what = wr_id.map_or_else(|| "a request".to_string(), |id| history.request(id));
+            Some(of_request(at, history, what, error))
+        }
+        Failure::Refused(syndrome, refusal) => {
+            let what = match completed {
+                Some((wr_id, _)) => format!("receive request {wr_id}"),
+                None => format!("a request of the peer, which was answered {syndrome}"),
+            };
+            let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
+            let status = completed.map(|(_, error)| error.status);
+            let finding = Finding::of_call(at, what, refusal.explain());
+            Some(Finding { status, peer, ..finding })
+        }
+        Failure::Receive => {
+            let (wr_id, error) = completed?;
+            let finding = Finding::of_call(at, format!("receive request {wr_id}"), error.explain());
+            let peer = history.arrived.as_ref().map(|packet| format!("sent {packet}"));
+            Some(Finding { status: Some(error.status), peer, ..finding })
+        }
+        Failure::CqOverrun(_) => {
+            let advice = "make the completion queue with room for every request that can be posted \
+                          to the queue pairs that use it (cqe ≥ the sum of their max_send_wr and \
+                          max_recv_wr), or poll before more is posted";
+            let reason = Reason::new("cq_overrun", &failure, advice);
+            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+        }
+        Failure::Device => {
+            let advice = "the sockets of the device cannot be read any more: open it anew";
+            let reason = Reason::new("device_fatal", &failure, advice);
+            Some(Finding::of_call(at, "the queue pair goes into ERR".to_string(), reason))
+        }
+    }
+}
+
+fn of_request(at: Instant, history: &History, what: String, error: WcError) -> Finding {
+    let mut reason = error.explain();
+    let (mut peer, mut silent) = (None, None);
+    match error.cause {
+        Cause::NoAnswer { tries } => {
+            peer = Some(history.answers(at));
+            let is_silent = error.status == WcStatus::RetryExcErr;
+            silent = history.peer.filter(|_| is_silent).map(|(address, _)| address);
+            reason.rule = format!("sent {tries} times, and given up");
+            if error.status == WcStatus::RetryExcErr && history.is_out_of_step() {
+                reason.cause = "wrong_psn";
+                reason.rule += ": the peer counts PSNs otherwise";
+                reason.advice = DropReason::ResponseOutsideWindow.explain().advice;
+            } else if error.status == WcStatus::RetryExcErr && !history.is_deaf() {
+                reason.advice =
+                    "the peer was there before: its program has ended, or its queue pair \
+                                 is in ERR, RESET or gone; or the network has failed since"
+                        .into();
+            }
+        }
+        Cause::Responder(syndrome) => peer = Some(format!("answered {syndrome}")),
+        Cause::Flushed
+        | Cause::Access(_)
+        | Cause::TooLong { .. }
+        | Cause::Bind(_)
+        | Cause::NotAWord { .. }
+        | Cause::NoReadsAllowed
+        | Cause::ResponseMismatch
+        | Cause::Refused(_)
+        | Cause::NoRoute
+        | Cause::ForeignAddressHandle
+        | Cause::WrongOperation => {}
+    }
+    let finding = Finding::of_call(at, what, reason);
+    Finding { status: Some(error.status), peer, silent, ..finding }
+}
+
+/// A packet of which nobody else hears.
+fn dropped(at: Instant, packet: &PacketRecord, reason: DropReason) -> Finding {
+    let mut explained = reason.explain();
+    match (reason, packet.headers.ext()) {
+        (DropReason::QKey, Ext::Deth(deth) | Ext::DethImm(deth, _)) => {
+            explained.rule = format!("{}: it came with {:#010x}", explained.rule, deth.qkey.0);
+        }
+        (DropReason::PKey, _) => {
+            let pkey = packet.headers.bth().pkey;
+            explained.rule = format!("{}: it came with {:#06x}", explained.rule, pkey.0);
+        }
+        _ => {}
+    }
+    let what = format!("a packet from {} was dropped", packet.net.src);
+    let finding = Finding::of_call(at, what, explained);
+    Finding {
+        peer: Some(format!("sent {packet}")),
+        qpn: Some(packet.headers.bth().dest_qp),
+        ..finding
+    }
+}

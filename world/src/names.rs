@@ -1,0 +1,125 @@
+//! Records of adapters in words, with the short names that a scenario gives to queue pairs.
+
+use std::collections::BTreeMap;
+
+use roce_transport::{
+    addr::Qpn,
+    event::Disposition,
+    trace::{self, Reason, Record, Recovery, What, Why, WindowRule},
+    wire::Syndrome,
+};
+
+use crate::{
+    line::{Event, Side, Tone},
+    packet_text,
+};
+
+/// What of the record is shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Shown {
+    Nothing,
+    /// Packets, calls, completions, timers, losses, failures.
+    Packets,
+    /// The same, and changes of state that the program asked for.
+    States,
+    /// Only what congestion control does.
+    Congestion,
+}
+
+/// Short names of queue pairs, where there are several.
+#[derive(Debug, Default)]
+pub(crate) struct Names(pub(crate) BTreeMap<Qpn, String>);
+
+impl Names {
+    /// The line of a record, if it is shown.
+    pub(crate) fn event(&self, shown: Shown, side: Side, record: &Record) -> Option<(Event, Tone)> {
+        let note = |text: String, tone| Some((Event::Note(side, self.at(record, text)), tone));
+        let is_shown = match shown {
+            Shown::Nothing => false,
+            Shown::Packets => {
+                !matches!(&record.what, What::State { failure: trace::Failure::Asked, .. })
+            }
+            Shown::States => true,
+            Shown::Congestion => is_congestion(&record.what),
+        };
+        if !is_shown {
+            return None;
+        }
+        match &record.what {
+            What::Sent { packet, why } => {
+                let tone = match why {
+                    Why::Queue(Reason::Again(..) | Reason::Probe { .. }) => Tone::Warned,
+                    Why::Queue(Reason::Negative(..)) => Tone::Bad,
+                    _ => Tone::Plain,
+                };
+                let why = match why {
+                    Why::Cm(_) if why.to_string() == "for the first time" => String::new(),
+                    // the packet says as much
+                    Why::Queue(Reason::Congestion) => String::new(),
+                    _ => why.to_string(),
+                };
+                Some((Event::Sent(side, self.packet(packet), why), tone))
+            }
+            What::Arrived { packet, disposition } => {
+                let tone = match disposition {
+                    Disposition::Dropped(_)
+                    | Disposition::Refused(..)
+                    | Disposition::NakReceived(Syndrome::Nak(_) | Syndrome::RnrNak { .. }) => {
+                        Tone::Bad
+                    }
+                    Disposition::Duplicate => Tone::Warned,
+                    _ => Tone::Plain,
+                };
+                Some((Event::Arrived(side, self.packet(packet), disposition.to_string()), tone))
+            }
+            What::Call { result: Err(_), .. } => note(record.what.to_string(), Tone::Bad),
+            What::Call { .. } => note(record.what.to_string(), Tone::Strong),
+            What::Completed { result: Err(_), .. } => note(record.what.to_string(), Tone::Bad),
+            What::Completed { .. } => note(record.what.to_string(), Tone::Strong),
+            What::Recovery { recovery: Recovery::GiveUp { .. }, .. } => {
+                note(record.what.to_string(), Tone::Bad)
+            }
+            What::Recovery { .. } | What::Timer(_) => note(record.what.to_string(), Tone::Warned),
+            What::State { failure: trace::Failure::Asked, .. } => {
+                note(record.what.to_string(), Tone::Faint)
+            }
+            What::State { .. } => note(record.what.to_string(), Tone::Bad),
+            What::Window { rule: WindowRule::Acknowledged | WindowRule::Start, .. } => None,
+            What::Window { .. } | What::Rate { .. } => note(record.what.to_string(), Tone::Warned),
+            // the arrival before it says so
+            What::Acknowledged { .. } => None,
+            _ => note(record.what.to_string(), Tone::Plain),
+        }
+    }
+
+    /// A text about a queue pair that has a name.
+    fn at(&self, record: &Record, text: String) -> String {
+        match self.0.get(&record.qpn) {
+            Some(name) => format!("{name}: {text}"),
+            None => text,
+        }
+    }
+
+    /// A packet in a few words.
+    pub(crate) fn packet(&self, packet: &trace::PacketRecord) -> String {
+        let mad = packet.message.as_deref();
+        let text = packet_text::packet(&packet.headers, packet.payload as usize, mad);
+        match self.0.get(&packet.headers.bth().dest_qp) {
+            Some(name) => format!("{text} to {name}"),
+            None => text,
+        }
+    }
+}
+
+/// What congestion control does, and what it acts on.
+fn is_congestion(what: &What) -> bool {
+    match what {
+        What::Sent { why, .. } => *why == Why::Queue(Reason::Congestion),
+        What::Arrived { disposition, .. } => *disposition == Disposition::Congestion,
+        What::Window { rule, .. } => *rule == WindowRule::Notification,
+        What::Rate { from: None, .. } | What::Rate { to: None, .. } => true,
+        What::Rate { from: Some(from), to: Some(to) } => to < from,
+        What::Recovery { .. } => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,286 @@
+//! One adapter of a scenario, with what a program would hold of it.
+
+use std::{
+    net::IpAddr,
+    sync::{Arc, Mutex},
+};
+
+use roce_transport::{
+    adapter::{Adapter, AdapterConfig, TransmitBuffer, TransmitLimits},
+    addr::{AddressVector, Mtu, QKey, Qpn},
+    ids::PdId,
+    mem::{Access, HeapMemory, Memory, MrAttr, Region},
+    psn::Psn,
+    qp::{Init, PeerAttr, QpCaps, QpInit, QpType, Quirks, RequesterAttr, ResponderAttr, Rtr, Rts},
+    time::Instant,
+    trace::{Record, Trace},
+    work::{CompletionQueue, Remote, Sge, SrqId, Wc, XrcdId},
+};
+
+use crate::line::Side;
+
+/// Queue key of every datagram queue pair.
+pub(crate) const QKEY: QKey = QKey(0x1111_1111);
+/// PSNs that the two sides start with.
+const PSNS: [u32; 2] = [100, 500];
+
+/// Records of both sides in their order.
+pub(crate) type Records = Arc<Mutex<Vec<(Side, Record)>>>;
+
+/// Attributes of a connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Options {
+    pub(crate) mtu: Mtu,
+    /// 14 is 67 ms.
+    pub(crate) timeout: u8,
+    pub(crate) retry_cnt: u8,
+    /// 14 is 1.28 ms.
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) depth: u32,
+    pub(crate) traffic_class: u8,
+    pub(crate) srq: Option<SrqId>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            mtu: Mtu::B1024,
+            timeout: 14,
+            retry_cnt: 7,
+            min_rnr_timer: 14,
+            depth: 64,
+            traffic_class: 0,
+            srq: None,
+        }
+    }
+}
+
+/// One adapter, and what was made on it.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) side: Side,
+    pub(crate) ip: IpAddr,
+    pub(crate) adapter: Adapter,
+    pub(crate) pd: PdId,
+    pub(crate) transmit: TransmitBuffer,
+    cqs: Vec<Arc<CompletionQueue>>,
+    buffers: Vec<Buffer>,
+    qpns: Vec<Qpn>,
+}
+
+/// Registered memory.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    region: Arc<Region>,
+    memory: Arc<HeapMemory>,
+}
+
+impl Buffer {
+    /// Address of each region's first byte.
+    pub(crate) const ADDRESS: u64 = 0x1000;
+
+    /// Its bytes, as they are now.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.region.length() as usize];
+        self.memory.read_at(0, &mut bytes).expect("within the memory");
+        bytes
+    }
+
+    /// Its region: addresses and keys.
+    #[must_use]
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    pub(crate) fn sge(&self, offset: u64, length: u32) -> Sge {
+        Sge { lkey: self.region.lkey(), address: self.region.address() + offset, length }
+    }
+
+    pub(crate) fn remote(&self, offset: u64) -> Remote {
+        Remote { address: self.region.address() + offset, rkey: self.region.rkey() }
+    }
+
+    pub(crate) fn put(&self, bytes: &[u8]) {
+        self.memory.write_at(0, bytes).expect("within the memory");
+    }
+
+    /// An 8-byte word in this host's byte order.
+    pub(crate) fn word(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.memory.read_at(0, &mut bytes).expect("within the memory");
+        u64::from_ne_bytes(bytes)
+    }
+}
+
+/// What a scenario does can be done: it was written so, and a test plays it.
+const WRITTEN: &str = "the scenario's own calls are right";
+
+impl Node {
+    pub(crate) fn new(side: Side, records: &Records) -> Self {
+        let number = side as u8 + 1;
+        let ip = IpAddr::from([10, 0, 0, number]);
+        let records = records.clone();
+        let trace = Trace::to(move |record: Record| {
+            records.lock().expect("nobody panics with it").push((side, record));
+        });
+        let mut adapter = Adapter::with_trace(AdapterConfig::new([number; 32]), trace);
+        adapter.set_gids(vec![ip.into()]);
+        let pd = adapter.alloc_pd().expect(WRITTEN);
+        let limits = TransmitLimits { segments: 64, bytes: 65_000 };
+        let transmit = TransmitBuffer::new(1 << 16, limits);
+        let (cqs, buffers, qpns) = (Vec::new(), Vec::new(), Vec::new());
+        Self { side, ip, adapter, pd, transmit, cqs, buffers, qpns }
+    }
+
+    pub(crate) fn buffer(&mut self, length: usize) -> Buffer {
+        let memory = Arc::new(HeapMemory::new(length));
+        // so that one sees what comes from where
+        let first = if self.side == Side::Left { b'a' } else { b'A' };
+        let letters: Vec<_> = (first..first + 26).cycle().take(length).collect();
+        memory.write_at(0, &letters).expect("within the memory");
+        let access = Access::LOCAL_WRITE
+            | Access::REMOTE_WRITE
+            | Access::REMOTE_READ
+            | Access::REMOTE_ATOMIC;
+        let attr = MrAttr { memory: memory.clone(), address: Buffer::ADDRESS, access };
+        let region = self.adapter.register(self.pd, attr).expect(WRITTEN);
+        let buffer = Buffer { region, memory };
+        self.buffers.push(buffer.clone());
+        buffer
+    }
+
+    /// The first memory region; it is made if there is none.
+    pub(crate) fn first_buffer(&mut self) -> Buffer {
+        match self.buffers.first() {
+            Some(buffer) => buffer.clone(),
+            None => self.buffer(4096),
+        }
+    }
+
+    /// The adapter.
+    #[must_use]
+    pub const fn adapter(&self) -> &Adapter {
+        &self.adapter
+    }
+
+    /// Its address.
+    #[must_use]
+    pub const fn address(&self) -> IpAddr {
+        self.ip
+    }
+
+    /// Its memory regions, in the order of making.
+    #[must_use]
+    pub fn buffers(&self) -> &[Buffer] {
+        &self.buffers
+    }
+
+    /// Its queue pairs, in the order of making.
+    #[must_use]
+    pub fn queue_pairs(&self) -> &[Qpn] {
+        &self.qpns
+    }
+
+    pub(crate) fn cq(&mut self) -> Arc<CompletionQueue> {
+        let cq = self.adapter.create_cq(1024).expect(WRITTEN);
+        self.cqs.push(cq.clone());
+        cq
+    }
+
+    /// A queue pair in RESET.
+    pub(crate) fn qp(&mut self, qp_type: QpType, options: &Options) -> Qpn {
+        let cq = self.cq();
+        let caps = QpCaps {
+            max_send_wr: options.depth,
+            max_recv_wr: options.depth,
+            max_send_sge: 1,
+            max_recv_sge: 1,
+            max_inline_data: 0,
+        };
+        let init = QpInit {
+            qp_type,
+            send_cq: cq.clone(),
+            recv_cq: cq,
+            srq: options.srq,
+            caps,
+            sq_sig_all: false,
+            pd: self.pd,
+            quirks: Quirks::default(),
+        };
+        let qpn = self.adapter.create_qp(init).expect(WRITTEN);
+        self.qpns.push(qpn);
+        qpn
+    }
+
+    pub(crate) fn target(&mut self, xrcd: XrcdId) -> Qpn {
+        let qpn = self.adapter.create_xrc_target(xrcd).expect(WRITTEN);
+        self.qpns.push(qpn);
+        qpn
+    }
+
+    pub(crate) fn enter_init(&mut self, qpn: Qpn) {
+        let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        let init = Init { pkey_index: 0, access, qkey: QKEY };
+        self.adapter.to_init(qpn, &init).expect(WRITTEN);
+    }
+
+    fn first_psns(&self) -> (Psn, Psn) {
+        let own = self.side as usize;
+        (Psn::new(PSNS[own]), Psn::new(PSNS[1 - own]))
+    }
+
+    pub(crate) fn enter_rtr(
+        &mut self,
+        qp_type: QpType,
+        qpn: Qpn,
+        to: (IpAddr, Qpn),
+        options: &Options,
+    ) {
+        let (ip, dest_qpn) = to;
+        let (_, rq_psn) = self.first_psns();
+        let av = AddressVector {
+            traffic_class: options.traffic_class,
+            ..AddressVector::new(ip.into(), 0)
+        };
+        let peer = PeerAttr { dest_qpn, path_mtu: options.mtu, rq_psn, av };
+        let min_rnr_timer = options.min_rnr_timer;
+        let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer };
+        self.adapter.to_rtr(qpn, &Rtr::new(qp_type, peer, responder)).expect(WRITTEN);
+    }
+
+    /// Asks for RTR in whatever state it is; the record tells what became of it.
+    pub(crate) fn try_rtr(&mut self, qpn: Qpn, to: (IpAddr, Qpn), options: &Options) {
+        let peer = PeerAttr {
+            dest_qpn: to.1,
+            path_mtu: options.mtu,
+            rq_psn: self.first_psns().1,
+            av: AddressVector::new(to.0.into(), 0),
+        };
+        let responder = ResponderAttr { max_dest_rd_atomic: 4, min_rnr_timer: 12 };
+        let _ = self.adapter.to_rtr(qpn, &Rtr::Rc(peer, responder));
+    }
+
+    pub(crate) fn enter_rts(&mut self, now: Instant, qp_type: QpType, qpn: Qpn, options: &Options) {
+        let (psn, _) = self.first_psns();
+        let &Options { timeout, retry_cnt, .. } = options;
+        let requester = RequesterAttr { timeout, retry_cnt, rnr_retry: 7, max_rd_atomic: 4 };
+        self.adapter.to_rts(now, qpn, &Rts::new(qp_type, psn, requester)).expect(WRITTEN);
+    }
+
+    /// Takes all completions, and forgets them: the record has told of them.
+    pub(crate) fn poll(&mut self) -> usize {
+        let mut wcs = [Wc::UNUSED; 16];
+        let mut taken = 0;
+        for cq in &self.cqs {
+            loop {
+                match cq.poll(&mut wcs) {
+                    0 => break,
+                    count => taken += count,
+                }
+            }
+        }
+        while self.adapter.poll_event().is_some() {}
+        taken
+    }
+}

@@ -1,0 +1,83 @@
+//! A connection by messages of connection management.
+
+use std::time::Duration;
+
+use roce_transport::{
+    addr::{AddressVector, Mtu, PKey, Qpn},
+    cm::{Accept, CmService, ConnEvent, Connect, Listen, PortSpace},
+    psn::Psn,
+    qp::QpType,
+};
+
+use crate::{
+    failure::Failure,
+    node::Options,
+    world::{Shown, World},
+};
+
+pub(crate) fn cm(world: &mut World) -> Result<(), Failure> {
+    let service_id = PortSpace::Tcp.service(7471);
+    let (a, b) = world.quietly(|world| {
+        let options = Options::default();
+        let (a, b) = (world.a.qp(QpType::Rc, &options), world.b.qp(QpType::Rc, &options));
+        world.a.enter_init(a);
+        world.b.enter_init(b);
+        (a, b)
+    });
+    world.b.adapter.cm_listen(Listen { service_id, address: None, backlog: 4 })?;
+    world.shown = Shown::States;
+    world.say(
+        "rdma_cm: B listens on port 7471. A asks for a connection to it (REQ) with its queue pair \
+         number, first PSN and what else B's queue pair has to know. B's program accepts: its queue \
+         pair goes to RTS, and the reply (REP) says the same of B. A's queue pair follows, and A \
+         confirms (RTU). The network loses the first REP.",
+    )?;
+    let now = world.now;
+    let connect = Connect {
+        service_id,
+        av: AddressVector::new(world.b.ip.into(), 0),
+        service: CmService::Rc,
+        qpn: a,
+        managed: true,
+        starting_psn: Psn::new(100),
+        responder_resources: 4,
+        initiator_depth: 4,
+        retry_count: 7,
+        rnr_retry: 7,
+        min_rnr_timer: 12,
+        ack_timeout: 14,
+        fits_ack_delay: false,
+        srq: false,
+        path_mtu: Mtu::B1024,
+        pkey: PKey::DEFAULT,
+        private_data: b"",
+    };
+    let a_conn = world.a.adapter.cm_connect(now, &connect)?;
+    world.run_for(Duration::from_millis(1))?;
+    let Some(ConnEvent::Request { conn: b_conn, .. }) = world.b.adapter.poll_cm_event() else {
+        return Err("no request has come to B within 1 ms, and its program waits no longer".into());
+    };
+    world.b.adapter.cm_accept(world.now, b_conn, &accept(b), true)?;
+    world.run_for(Duration::from_secs(5))?;
+    world.say(
+        "The end: A announces it (DREQ), B's program agrees (DREP). The queue pairs are the \
+         programs' to move.",
+    )?;
+    world.a.adapter.cm_disconnect(world.now, a_conn, b"")?;
+    world.run_for(Duration::from_millis(1))?;
+    world.b.adapter.cm_disconnect(world.now, b_conn, b"")?;
+    world.run_for(Duration::from_millis(1))
+}
+
+fn accept(qpn: Qpn) -> Accept<'static> {
+    Accept {
+        qpn,
+        starting_psn: Psn::new(500),
+        responder_resources: 4,
+        initiator_depth: 4,
+        rnr_retry: 7,
+        min_rnr_timer: 12,
+        srq: false,
+        private_data: b"",
+    }
+}

@@ -1,0 +1,8 @@
+//! What the scenarios do, a file for each subject.
+
+pub(crate) mod congestion;
+pub(crate) mod connecting;
+pub(crate) mod datagrams;
+pub(crate) mod loss;
+pub(crate) mod reliable;
+pub(crate) mod shared;

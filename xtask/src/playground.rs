@@ -1,0 +1,122 @@
+//! The playground: its engine as a WebAssembly module, and the page around it.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use wasm_bindgen_cli_support::Bindgen;
+
+use crate::{Failure, build::cargo};
+
+const TARGET: &str = "wasm32-unknown-unknown";
+/// Debian's compiler comes with the source of a standard library for it.
+const DEBIAN: &str = "/usr/bin";
+
+/// Builds the page of the playground into target/playground/page.
+///
+/// Needs npm, and a Rust compiler with the standard library of wasm32-unknown-unknown, as
+/// `rustup target add wasm32-unknown-unknown` has it, or Debian's rustc-web, rust-web-src and lld.
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only the engine: the WebAssembly module and its JavaScript, in target/playground/engine
+    #[arg(long)]
+    engine: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), Failure> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let out = root.join("target/playground");
+    let engine = out.join("engine");
+    bind(&module(&root, &out)?, &engine)?;
+    if args.engine {
+        return Ok(());
+    }
+    let page = root.join("playground/page");
+    if !page.join("node_modules").exists() {
+        call(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&page))?;
+    }
+    call(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&page))?;
+    println!("{}", fs::canonicalize(out.join("page"))?.display());
+    Ok(())
+}
+
+/// Builds the WebAssembly module, and returns its path.
+fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
+    let directory = out.join("cargo");
+    let mut command = match compiler() {
+        Compiler::Own => Command::new(cargo()),
+        Compiler::Debian => {
+            let mut command = Command::new(Path::new(DEBIAN).join("cargo"));
+            command.env("RUSTC", Path::new(DEBIAN).join("rustc"));
+            // Debian's compiler has no linker of its own
+            command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", "wasm-ld");
+            // of a compiler that is not nightly
+            command.env("RUSTC_BOOTSTRAP", "1");
+            command.arg("-Zbuild-std=std,panic_abort");
+            command
+        }
+        Compiler::None => {
+            return Err(format!(
+                "no standard library for {TARGET}: rustup target add {TARGET}, or on Debian \
+                 apt-get install rustc-web rust-web-src lld"
+            )
+            .into());
+        }
+    };
+    let settings = ["opt-level=\"s\"", "debug=false", "strip=\"none\"", "panic=\"abort\""]
+        .map(|setting| ["--config".to_owned(), format!("profile.release.{setting}")]);
+    command
+        .args(["build", "--quiet", "--release", "--lib", "--package", "roce-playground"])
+        .args(["--target", TARGET])
+        .args(settings.as_flattened())
+        .arg("--target-dir")
+        .arg(&directory)
+        // of the cargo that has started this program
+        .env_remove("RUSTUP_TOOLCHAIN")
+        .current_dir(root);
+    call(&mut command)?;
+    Ok(directory.join(TARGET).join("release/roce_playground.wasm"))
+}
+
+enum Compiler {
+    /// The one that cargo uses here.
+    Own,
+    Debian,
+    None,
+}
+
+fn compiler() -> Compiler {
+    let rustc = env::var_os("RUSTC").unwrap_or_else(|| "rustc".into());
+    let output =
+        Command::new(rustc).args(["--print", "target-libdir", "--target", TARGET]).output();
+    let has = output
+        .is_ok_and(|output| Path::new(String::from_utf8_lossy(&output.stdout).trim()).is_dir());
+    if has {
+        return Compiler::Own;
+    }
+    let rustc = Path::new(DEBIAN).join("rustc");
+    let output = Command::new(rustc).args(["--print", "sysroot"]).output();
+    let source = output.is_ok_and(|output| {
+        let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        Path::new(&sysroot).join("lib/rustlib/src/rust/library/std").is_dir()
+    });
+    if source { Compiler::Debian } else { Compiler::None }
+}
+
+/// Writes the module and its JavaScript as the page loads them.
+fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
+    let mut bindgen = Bindgen::new();
+    bindgen.input_path(module).out_name("engine").typescript(true);
+    bindgen.omit_default_module_path(false).remove_name_section(true);
+    bindgen.web(true).map_err(|error| error.to_string())?;
+    bindgen.generate(out).map_err(|error| format!("wasm-bindgen: {error:#}"))?;
+    Ok(())
+}
+
+fn call(command: &mut Command) -> Result<(), Failure> {
+    let name = command.get_program().to_string_lossy().into_owned();
+    let status = command.status().map_err(|error| format!("{name}: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("{name} has failed: {status}").into()) }
+}
