@@ -69,7 +69,7 @@ unsafe fn set(
         _ => {}
     }
     if level == libc::IPPROTO_TCP && socket.is_datagram() {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::SocketOption));
     }
     let value: c_int = given(at, length)?;
     let flag = value != 0;
@@ -147,7 +147,7 @@ fn number(entry: &Entry, level: c_int, name: c_int) -> Result<c_int> {
     let settings = socket.settings();
     let is_datagram = socket.is_datagram();
     if is_datagram && level == libc::IPPROTO_TCP {
-        return Err(Errno::NOTSUPP);
+        return Err(Errno::of(Rule::SocketOption));
     }
     let number = match (level, name) {
         (libc::SOL_SOCKET, libc::SO_ERROR) => {

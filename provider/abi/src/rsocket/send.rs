@@ -82,7 +82,7 @@ unsafe extern "C-unwind" fn rsendmsg(number: c_int, message: *const msghdr, flag
         return errno::value("rsendmsg", Err(Errno::of(Rule::SocketOption)));
     }
     let &msghdr { msg_name, msg_namelen, msg_iov, msg_iovlen, .. } = &*message;
-    let to = (msg_name.cast(), msg_namelen);
+    let to = (msg_name.cast_const().cast(), msg_namelen);
     errno::value("rsendmsg", send(number, msg_iov, msg_iovlen, flags, to))
 }
 
