@@ -202,6 +202,7 @@ impl History {
 
     /// True if this reason of dropping packets has not been told of before.
     pub(super) const fn tell(&mut self, reason: DropReason) -> bool {
+        const { assert!(DropReason::ALL.len() <= u64::BITS as usize) };
         let bit = 1 << reason as u32;
         let is_new = self.told & bit == 0;
         self.told |= bit;
