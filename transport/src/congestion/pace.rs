@@ -29,43 +29,37 @@ const LIFTED: Duration = Duration::from_secs(16);
 /// See the [module's documentation](self).
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    limit: Option<Limit>,
-    /// Answers since the last pause: from when, until when, bytes.
-    since: Instant,
-    last: Instant,
-    bytes: u64,
-    /// An answer waits for its time.
-    waits: bool,
-}
-
-#[derive(Debug)]
-struct Limit {
-    /// Bits per second when it was cut.
+    /// Bits per second when it was last cut; 0: no limit.
     cut: u64,
     cut_at: Instant,
     /// Time at which an answer may leave next.
     next: Instant,
-}
-
-impl Limit {
-    fn rate(&self, now: Instant) -> u64 {
-        let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
-        self.cut.saturating_add(grown as u64)
-    }
+    /// An answer waits for that.
+    waits: bool,
+    /// Answers since the last pause: from when, until when, bytes.
+    since: Instant,
+    last: Instant,
+    bytes: u64,
 }
 
 impl Pace {
     /// Bits per second at the last cut, if they are limited.
     pub(crate) fn limit(&self) -> Option<u64> {
-        self.limit.as_ref().map(|limit| limit.cut)
+        (self.cut > 0).then_some(self.cut)
+    }
+
+    /// What the limit is now.
+    fn rate(&self, now: Instant) -> u64 {
+        let grown = u128::from(self.cut) * now.since(self.cut_at).as_nanos() / GROWTH.as_nanos();
+        self.cut.saturating_add(grown as u64)
     }
 
     /// True if an answer may leave now. If not, [`deadline`](Self::deadline) says when.
     pub(crate) fn allows(&mut self, now: Instant) -> bool {
-        if self.limit.as_ref().is_some_and(|limit| now.since(limit.cut_at) >= LIFTED) {
-            self.limit = None;
+        if self.cut > 0 && now.since(self.cut_at) >= LIFTED {
+            self.cut = 0;
         }
-        self.waits = self.limit.as_ref().is_some_and(|limit| limit.next > now);
+        self.waits = self.cut > 0 && self.next > now;
         !self.waits
     }
 
@@ -76,8 +70,8 @@ impl Pace {
         }
         self.last = now;
         self.bytes += bytes;
-        if let Some(limit) = &mut self.limit {
-            limit.next = spread(limit.next, bytes, limit.rate(now), now);
+        if self.cut > 0 {
+            self.next = spread(self.next, bytes, self.rate(now), now);
         }
     }
 
@@ -85,23 +79,23 @@ impl Pace {
     pub(crate) fn on_repeat(&mut self, behind: u64, now: Instant) {
         let is_late = now.since(self.last) >= LATE || behind >= FAR;
         // with one READ it asks for all that were behind it
-        let is_first = self.limit.as_ref().is_none_or(|limit| now.since(limit.cut_at) >= LATE);
+        let is_first = self.cut == 0 || now.since(self.cut_at) >= LATE;
         if !is_late || !is_first || self.bytes < MANY {
             return;
         }
         let measured = bits_per_second(self.bytes, self.last.since(self.since).max(EPOCH));
-        let found = self.limit.as_ref().map_or(FIRST, |limit| limit.rate(now)).min(measured);
-        self.limit = Some(Limit { cut: (found / 2).max(LEAST), cut_at: now, next: now });
+        let found = if self.cut > 0 { self.rate(now) } else { FIRST }.min(measured);
+        (self.cut, self.cut_at, self.next) = ((found / 2).max(LEAST), now, now);
         self.bytes = 0;
     }
 
     /// Time at which an answer that waits may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.limit.as_ref().filter(|_| self.waits).map(|limit| limit.next)
+        self.waits.then_some(self.next)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.waits &= self.limit.as_ref().is_some_and(|limit| limit.next > now);
+        self.waits &= self.next > now;
     }
 }
 
@@ -128,8 +122,7 @@ mod tests {
         assert_eq!(pace.limit(), Some(4_000_000_000));
         pace.on_repeat(900_000, at(176)); // the READ behind it
         assert_eq!(pace.limit(), Some(4_000_000_000));
-        let limit = pace.limit.as_ref().unwrap();
-        assert_eq!(limit.rate(at(1176)), 8_000_000_000);
+        assert_eq!(pace.rate(at(1176)), 8_000_000_000);
         assert!(pace.allows(at(176 + 15_999)) && pace.limit().is_some());
         assert!(pace.allows(at(176 + 16_000)) && pace.limit().is_none());
     }
