@@ -25,7 +25,9 @@ pub(super) const EPOCH: Duration = Duration::from_micros(100);
 pub(crate) struct Rate {
     limiter: Option<Limiter>,
     meter: Meter,
-    /// Something waits for its time.
+    /// With a limit, the time at which data may leave next.
+    next: Instant,
+    /// Something waits for that.
     waits: bool,
 }
 
@@ -42,8 +44,6 @@ struct Limiter {
     bytes_left: u64,
     time_steps: u32,
     byte_steps: u32,
-    /// Time at which data may leave next.
-    next: Instant,
 }
 
 /// Bytes sent in the present epoch, and the rate of the last one.
@@ -63,15 +63,15 @@ impl Rate {
     /// True if data may leave now. If not, [`deadline`](Self::deadline) says when.
     pub(crate) fn allows(&mut self, now: Instant, config: Option<&Dcqcn>) -> bool {
         let (Some(limiter), Some(config)) = (&mut self.limiter, config) else {
-            self.limiter = None;
+            (self.limiter, self.waits) = (None, false);
             return true;
         };
         limiter.recover(now, config);
-        if limiter.current >= config.rpg_max_rate {
+        let is_lifted = limiter.current >= config.rpg_max_rate;
+        self.waits = !is_lifted && self.next > now;
+        if is_lifted {
             self.limiter = None;
-            return true;
         }
-        self.waits = limiter.next > now;
         !self.waits
     }
 
@@ -79,17 +79,18 @@ impl Rate {
     pub(crate) fn on_sent(&mut self, bytes: u64, now: Instant, config: Option<&Dcqcn>) {
         self.meter.count(bytes, now);
         if let (Some(limiter), Some(config)) = (&mut self.limiter, config) {
-            limiter.on_sent(bytes, now, config);
+            self.next = spread(self.next, bytes, limiter.current, now);
+            limiter.on_sent(bytes, config);
         }
     }
 
     /// Time at which data that waits may leave.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        self.limiter.as_ref().filter(|_| self.waits).map(|limiter| limiter.next)
+        self.waits.then_some(self.next)
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        self.waits &= self.limiter.as_ref().is_some_and(|limiter| limiter.next > now);
+        self.waits &= self.next > now;
     }
 
     /// The peer has sent a notification.
@@ -107,7 +108,7 @@ impl Rate {
                 };
                 let mut limiter = Limiter::new(start.min(config.rpg_max_rate), now, config);
                 limiter.cut(now, config);
-                self.limiter = Some(limiter);
+                (self.limiter, self.next) = (Some(limiter), now);
             }
         }
     }
@@ -125,7 +126,6 @@ impl Limiter {
             bytes_left: config.rpg_byte_reset,
             time_steps: 0,
             byte_steps: 0,
-            next: now,
         }
     }
 
@@ -169,8 +169,7 @@ impl Limiter {
         }
     }
 
-    fn on_sent(&mut self, bytes: u64, now: Instant, config: &Dcqcn) {
-        self.next = spread(self.next, bytes, self.current, now);
+    fn on_sent(&mut self, bytes: u64, config: &Dcqcn) {
         match self.bytes_left.checked_sub(bytes) {
             Some(left) if left > 0 => self.bytes_left = left,
             _ => {
