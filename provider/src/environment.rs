@@ -14,6 +14,8 @@
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
 //! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
+//! | `ROCE_CHECK` | 1: in the C libraries, what a program does that works by luck is told on stderr, and such a program ends with the status 99 instead of 0; `json`: as JSON, an object a line; 0: it is not |
+//! | `ROCE_CHECK_SUPPRESSIONS` | a file of findings that are not told: on each line the name of one, and perhaps what a line of its stack has to look like, with `*` for anything |
 //! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
 //! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
 //! | `ROCE_REAPER` | the process that tells the peers of connections when this one ends, see [`Reaper`](crate::Reaper); `roce run --reaper` sets it |
@@ -34,8 +36,8 @@ use thiserror::Error;
 #[cfg(feature = "log")]
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
-    DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT, FAULT_SEED, LOG, PCAP, REAPER,
-    RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, value,
+    CHECK, CHECK_SUPPRESSIONS, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT, FAULT_SEED, LOG,
+    PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, value,
 };
 use crate::{
     device::{self, Device, OpenError, OpenOptions},

@@ -47,7 +47,7 @@ pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;
 #[doc(hidden)] // for the C interface
-pub use diagnosis::explain_call;
+pub use diagnosis::{explain_call, stderr};
 pub use engine::Progress;
 #[doc(hidden)] // for the watchdog of tests
 pub use engine::describe_engines;

@@ -37,6 +37,10 @@ pub const REAPER: &str = "ROCE_REAPER";
 
 /// The variable that has failures explained on stderr.
 pub const EXPLAIN: &str = "ROCE_EXPLAIN";
+/// The variable that has programs of the C libraries checked for what works by luck.
+pub const CHECK: &str = "ROCE_CHECK";
+/// The variable that names a file with findings that are not told.
+pub const CHECK_SUPPRESSIONS: &str = "ROCE_CHECK_SUPPRESSIONS";
 
 /// The variable that turns ECN off.
 pub const ECN: &str = "ROCE_ECN";

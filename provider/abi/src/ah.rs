@@ -26,6 +26,7 @@ pub(crate) struct Ah {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Ah {
     type C = ibv_ah;
+    const NAME: &str = "ibv_ah";
 
     unsafe fn identity(c: *const ibv_ah) -> Identity {
         Identity::new((*c).context, (*c).handle)

@@ -13,13 +13,18 @@ use std::{
 use roce_provider::{CompletionChannel, calls::Call};
 
 use crate::{
+    check::{self, wake_ups},
     context::{ContextInner, Ctx},
     errno::{self, Result},
     export::export,
     layout::{ibv_comp_channel, ibv_context, ibv_cq},
     object::{Object, Users},
-    wait::{blocking, may_end_here, wait_readable},
+    wait::{blocking, may_end_here, wait_for, wait_readable},
 };
+
+/// Time in milliseconds after which an event comes no more for what is there already: longer than events
+/// are held back.
+const A_WHILE: c_int = 150;
 
 /// A completion channel as programs hold it.
 #[repr(C)]
@@ -34,6 +39,7 @@ pub(crate) struct Channel {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Channel {
     type C = ibv_comp_channel;
+    const NAME: &str = "ibv_comp_channel";
 }
 
 impl Channel {
@@ -93,6 +99,9 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
         };
         match taken {
             Ok(Some(taken)) => {
+                if check::is_on() {
+                    wake_ups::woken(taken as usize);
+                }
                 *cq = taken;
                 *cq_context = (*taken).cq_context;
                 return 0;
@@ -100,10 +109,27 @@ pub(crate) unsafe extern "C-unwind" fn ibv_get_cq_event(
             Ok(None) => {}
             Err(error) => return errno::minus_one("ibv_get_cq_event", Err(error)),
         }
-        if wait_readable((*channel).fd) == -1 {
+        if check::is_on() && wait_checked(channel) == -1 || wait_readable((*channel).fd) == -1 {
             return -1;
         }
     }
+}
+
+/// Looks whether an event may be waited for that does not come: 0, or -1 as
+/// [`wait_readable`].
+///
+/// A cancellation point: nothing may need to be dropped in its callers.
+unsafe extern "C-unwind" fn wait_checked(channel: *mut ibv_comp_channel) -> c_int {
+    if libc::fcntl((*channel).fd, libc::F_GETFL) & libc::O_NONBLOCK != 0 {
+        return 0; // the program waits in its own ways
+    }
+    wake_ups::before_wait(channel as usize);
+    let mut wanted = libc::pollfd { fd: (*channel).fd, events: libc::POLLIN, revents: 0 };
+    let done = wait_for(&raw mut wanted, 1, A_WHILE);
+    if done == 0 {
+        wake_ups::still_waits(channel as usize);
+    }
+    done.min(0)
 }
 
 export!(ibv_create_comp_channel, ibv_destroy_comp_channel, ibv_get_cq_event);

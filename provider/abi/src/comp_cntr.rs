@@ -35,6 +35,7 @@ pub(crate) struct CompCntr {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for CompCntr {
     type C = ibv_comp_cntr;
+    const NAME: &str = "ibv_comp_cntr";
 }
 
 unsafe extern "C" fn _ibv_query_comp_cntr_caps(

@@ -7,11 +7,13 @@ use std::{
     mem::offset_of,
     os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
     sync::{Arc, MutexGuard},
+    time::Duration,
 };
 
 use roce_provider::{AsyncEvents, Context, OpenError, calls::Call};
 
 use crate::{
+    check::{self, Finding, Kind, Stack},
     command_file::CommandFile,
     device::Dev,
     errno::{self, Errno, Result},
@@ -22,6 +24,9 @@ use crate::{
     sync::{Changes, Mutex},
     wait::blocking,
 };
+
+/// Time in which events are acknowledged by programs that do so at all.
+const SOON: Duration = Duration::from_secs(1);
 
 /// A context as programs hold it: a pointer to the last member of the structure at its start.
 #[repr(C)]
@@ -58,6 +63,11 @@ impl ContextInner {
         Arc::ptr_eq(&self.command_file, &other.command_file)
     }
 
+    /// What tells its device from others, as a number.
+    pub(crate) fn device(&self) -> usize {
+        std::ptr::from_ref(self.command_file.dev).addr()
+    }
+
     /// Number for a new object's `handle`.
     pub(crate) fn new_handle(&self) -> u32 {
         self.command_file.new_handle()
@@ -89,10 +99,26 @@ impl ContextInner {
     }
 
     /// For an object that is being destroyed: after `remove` there are no more events about it, and
-    /// those that the program has taken are waited for until it has acknowledged them.
-    pub(crate) fn remove_object(&self, pointer: usize, remove: impl FnOnce(&mut Objects)) {
+    /// those that the program has taken are waited for until it has acknowledged them. What is
+    /// found if that does not happen soon is `kind`.
+    pub(crate) fn remove_object(
+        &self,
+        pointer: usize,
+        kind: Kind,
+        remove: impl FnOnce(&mut Objects),
+    ) {
         remove(&mut self.objects());
         let are_acknowledged = || !self.objects().unacknowledged.contains_key(&pointer);
+        if check::is_on()
+            && self.acknowledged.wait_within(SOON, || are_acknowledged().then_some(())).is_none()
+        {
+            let number = self.objects().unacknowledged.get(&pointer).copied().unwrap_or(0);
+            check::tell(&Finding {
+                kind,
+                what: format!("{number} events of {pointer:#x} are not acknowledged"),
+                stacks: vec![("called", Stack::here())],
+            });
+        }
         self.acknowledged.wait_for(|| are_acknowledged().then_some(()));
     }
 }
@@ -159,7 +185,7 @@ impl Ctx {
             _imported_by,
         });
         let context = Box::leak(context).c();
-        object::add::<Self>(context.cast(), Identity::default());
+        object::add::<Self>(context.cast(), Identity::default(), "ibv_context");
         Ok(context)
     }
 }
@@ -170,8 +196,7 @@ pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c
         Ok(ctx) => std::ptr::from_ref(ctx).cast_mut(),
         Err(error) => return errno::status("ibv_close_device", Err(error)),
     };
-    object::remove(context.cast());
-    let Ctx { dev, inner, .. } = *Box::from_raw(ctx);
+    let Ctx { dev, inner, .. } = object::take(ctx, context.cast());
     drop(inner);
     dev.close();
     0

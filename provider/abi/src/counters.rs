@@ -37,6 +37,7 @@ struct Attached {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Counters {
     type C = ibv_counters;
+    const NAME: &str = "ibv_counters";
 }
 
 impl Counters {

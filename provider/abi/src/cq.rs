@@ -15,6 +15,7 @@ use roce_provider::{
 use crate::{
     batch::Batch,
     channel::{self, Channel},
+    check::{self, Kind, requests, wake_ups},
     context::{ContextInner, Ctx},
     errno::{self, Errno, Result},
     export::export,
@@ -44,6 +45,7 @@ pub(crate) struct Cq {
 // SAFETY: `repr(C)`, and it starts with its cell, whose structure starts with this one.
 unsafe impl Object for Cq {
     type C = ibv_cq;
+    const NAME: &str = "ibv_cq";
 
     unsafe fn identity(c: *const ibv_cq) -> Identity {
         Identity::new((*c).context, (*c).handle)
@@ -106,6 +108,12 @@ impl Cq {
         // SAFETY: Its own members, and a channel that it keeps.
         unsafe { channel::count((*pointer).channel, 1) };
         ctx.objects().cqs.insert(id, pointer as usize);
+        if check::is_on() {
+            // SAFETY: It was made above.
+            let (channel, made) = unsafe { ((*pointer).channel, &*pointer.cast::<Self>()) };
+            requests::size_cq(pointer as usize, made.cq.capacity());
+            wake_ups::add(pointer as usize, channel as usize, made.cq.clone());
+        }
         pointer
     }
 }
@@ -130,9 +138,13 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     let free = Cq::get(cq).and_then(|object| {
         object.users.none_left()?;
         let id = object.cq.id().0;
-        object.ctx.remove_object(cq as usize, |objects| {
+        object.ctx.remove_object(cq as usize, Kind::CqEventsUnacknowledged, |objects| {
             objects.cqs.remove(&id);
         });
+        if check::is_on() {
+            requests::remove_cq(cq as usize);
+            wake_ups::remove(cq as usize);
+        }
         channel::count((*cq).channel, -1);
         Ok(())
     });
@@ -144,6 +156,9 @@ pub(crate) unsafe extern "C" fn ibv_resize_cq(cq: *mut ibv_cq, cqe: c_int) -> c_
     let resize = |object: &Cq| -> Result<()> {
         object.cq.resize(usize::try_from(cqe).map_err(|_| Errno::of(Rule::CqSize))?)?;
         (*cq).cqe = object.cq.capacity() as c_int;
+        if check::is_on() {
+            requests::size_cq(cq as usize, object.cq.capacity());
+        }
         Ok(())
     };
     errno::status("ibv_resize_cq", Cq::get(cq).and_then(resize))
@@ -155,9 +170,20 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, number: c_int, wcs: *mu
     let Ok(object) = Cq::trust(cq) else {
         return errno::minus_one("ibv_poll_cq", Err(Errno::of(Rule::NullObject)));
     };
+    poll_each(object, number, wcs, |_| {})
+}
+
+/// The same, with a look at each completion.
+pub(crate) unsafe fn poll_each(
+    object: &Cq,
+    number: c_int,
+    wcs: *mut ibv_wc,
+    look: impl Fn(&Wc),
+) -> c_int {
     let limit = usize::try_from(number).unwrap_or(0);
     let mut next = wcs;
     let taken = object.cq.poll_each(limit, |wc| {
+        look(&wc);
         wc::write(next, &wc);
         next = next.add(1);
     });

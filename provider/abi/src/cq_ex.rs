@@ -127,7 +127,10 @@ unsafe fn next(cq: *mut ibv_cq_ex) -> c_int {
     0
 }
 
-unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
+pub(crate) unsafe extern "C" fn start_poll(
+    cq: *mut ibv_cq_ex,
+    attr: *mut ibv_poll_cq_attr,
+) -> c_int {
     if attr.as_ref().is_some_and(|attr| attr.comp_mask != 0) {
         return errno::status("ibv_start_poll", Err(Errno::of(Rule::UnknownPollMask)));
     }
@@ -140,7 +143,7 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     done
 }
 
-unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
+pub(crate) unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
     next(cq)
 }
 

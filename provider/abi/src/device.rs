@@ -37,6 +37,7 @@ pub(crate) struct Dev {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Dev {
     type C = ibv_device;
+    const NAME: &str = "ibv_device";
 }
 
 // SAFETY: The structure is written when it is made, and never again.

@@ -46,6 +46,7 @@ pub(crate) struct Dm {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Dm {
     type C = ibv_dm;
+    const NAME: &str = "ibv_dm";
 
     unsafe fn identity(c: *const ibv_dm) -> Identity {
         Identity::new((*c).context, (*c).handle)

@@ -29,6 +29,7 @@ pub(crate) struct Td {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Td {
     type C = ibv_td;
+    const NAME: &str = "ibv_td";
 }
 
 /// `ibv_alloc_td`.

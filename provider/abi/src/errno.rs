@@ -14,7 +14,10 @@ use roce_provider::{
     },
 };
 
-use crate::rule::Rule;
+use crate::{
+    check::{self, records},
+    rule::Rule,
+};
 
 /// One of `errno.h`, never 0, and what is known of its cause.
 #[derive(Clone, Debug)]
@@ -140,6 +143,9 @@ pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 #[cold]
 fn fail(call: &str, error: &Errno) -> c_int {
     error.explain(call);
+    if check::is_on() {
+        records::refused(call);
+    }
     set(error.number);
     error.number
 }

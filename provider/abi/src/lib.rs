@@ -19,6 +19,8 @@ mod at_end;
 mod batch;
 mod buf;
 mod channel;
+mod check;
+mod checked;
 mod cm;
 mod command_file;
 mod comp_cntr;

@@ -2,7 +2,7 @@
 
 use roce_provider::survive_forks;
 
-use crate::second;
+use crate::{check, second};
 
 /// A thread may fork while another makes the first call.
 #[used]
@@ -12,4 +12,5 @@ static AT_LOAD: extern "C" fn() = at_load;
 extern "C" fn at_load() {
     survive_forks();
     second::warn();
+    check::at_load();
 }

@@ -20,6 +20,7 @@ use roce_provider::{
 };
 
 use crate::{
+    check::{self, requests, settings},
     errno::{self, Errno, Result},
     export::export,
     layout::{consts::*, ibv_qp, ibv_qp_attr, ibv_qp_rate_limit_attr},
@@ -254,9 +255,28 @@ pub(crate) unsafe extern "C" fn ibv_modify_qp(
             if mask & IBV_QP_STATE != 0 {
                 (*qp).state = attr.qp_state;
             }
+            if check::is_on() {
+                checked(object, &attr, mask);
+            }
             Ok(())
         }),
     )
+}
+
+/// Notes what concerns the checks.
+fn checked(qp: &Qp, attr: &ibv_qp_attr, mask: u32) {
+    if mask & IBV_QP_STATE != 0 && attr.qp_state == IBV_QPS_RESET {
+        requests::reset_pair(qp.key());
+    }
+    if qp.qp_type != QpType::XrcTarget {
+        let given = |bit: u32, value: u8| (mask & bit != 0).then_some(value);
+        settings::changed(
+            qp.qp.qpn().get(),
+            given(IBV_QP_TIMEOUT, attr.timeout),
+            given(IBV_QP_RETRY_CNT, attr.retry_cnt),
+            given(IBV_QP_MIN_RNR_TIMER, attr.min_rnr_timer),
+        );
+    }
 }
 
 /// Only queue pairs for raw packets have a rate of their own, and there are none.

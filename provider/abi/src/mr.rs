@@ -11,6 +11,11 @@ use roce_provider::{
 };
 
 use crate::{
+    check::{
+        self,
+        requests::{self, RegionMemory},
+        watch::WatchedMemory,
+    },
     command_file::{CommandFile, Importable},
     context::ContextInner,
     errno::{self, Errno, Result},
@@ -53,6 +58,7 @@ pub(crate) enum Region {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mr {
     type C = ibv_mr;
+    const NAME: &str = "ibv_mr";
 
     unsafe fn identity(c: *const ibv_mr) -> Identity {
         Identity::new((*c).context, (*c).handle)
@@ -167,12 +173,41 @@ pub(crate) unsafe fn register(
     let rights = rights::from_c(access)?;
     check(address, length, iova, access)?;
     let start = if access & IBV_ACCESS_ZERO_BASED != 0 { 0 } else { iova };
-    let region = if access & IBV_ACCESS_ON_DEMAND != 0 {
+    let region = if check::is_on() {
+        watched(pd, address, length, start, access)?
+    } else if access & IBV_ACCESS_ON_DEMAND != 0 {
         pd.domain.register_raw_on_demand(address.cast(), length, start, rights)?
     } else {
         pd.domain.register_raw(address.cast(), length, start, rights)?
     };
-    Ok(Mr::create_raw(pd, Region::Memory(region), address, length))
+    let lkey = region.lkey().0;
+    let mr = Mr::create_raw(pd, Region::Memory(region), address, length);
+    if check::is_on() {
+        let memory = RegionMemory { iova: start, address: address as usize, length };
+        requests::add_region(pd.ctx.device(), lkey, memory);
+    }
+    Ok(mr)
+}
+
+/// The same for a program that is checked.
+unsafe fn watched(
+    pd: &Pd,
+    address: *mut c_void,
+    length: usize,
+    start: u64,
+    access: c_uint,
+) -> Result<MemoryRegion> {
+    let rights = rights::from_c(access)?;
+    let memory = if access & IBV_ACCESS_ON_DEMAND != 0 {
+        ForeignMemory::on_demand(address.cast(), length)
+    } else {
+        match ForeignMemory::new(address.cast(), length, rights) {
+            Ok(memory) => memory,
+            // fails in the same way, and says so
+            Err(_) => return Ok(pd.domain.register_raw(address.cast(), length, start, rights)?),
+        }
+    };
+    Ok(pd.domain.register(Arc::new(WatchedMemory::new(memory)), start, rights)?)
 }
 
 pub(crate) unsafe extern "C" fn ibv_reg_mr(
@@ -213,6 +248,9 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         if let Some(region) = object.region() {
             region.deregister()?;
         }
+        if check::is_on() {
+            requests::remove_region(object.ctx.device(), (*mr).lkey);
+        }
         object.ctx.command_file.remove((*mr).handle, Importable::Mr(mr as usize));
         Ok(())
     });
@@ -250,7 +288,10 @@ unsafe fn reregister(
     } else {
         Some(ForeignMemory::new(address.cast(), length, rights.unwrap_or(region.access()))?)
     };
-    let memory = memory.map(|memory| (Arc::new(memory) as Arc<dyn Memory>, iova));
+    let watch = |memory: ForeignMemory| -> Arc<dyn Memory> {
+        if check::is_on() { Arc::new(WatchedMemory::new(memory)) } else { Arc::new(memory) }
+    };
+    let memory = memory.map(|memory| (watch(memory), iova));
     let change = ReregMr { pd: new_pd.map(|pd| pd.domain.clone()), memory, access: rights };
     let region = region.reregister(change)?;
     state.region = Region::Memory(region);
@@ -259,6 +300,10 @@ unsafe fn reregister(
         (*mr).pd = pd.c();
     }
     ((*mr).addr, (*mr).length) = (address, length);
+    if check::is_on() {
+        let memory = RegionMemory { iova, address: address as usize, length };
+        requests::add_region(object.ctx.device(), (*mr).lkey, memory);
+    }
     Ok(())
 }
 

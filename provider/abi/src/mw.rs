@@ -37,6 +37,7 @@ pub(crate) struct Mw {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Mw {
     type C = ibv_mw;
+    const NAME: &str = "ibv_mw";
 
     unsafe fn identity(c: *const ibv_mw) -> Identity {
         Identity::new((*c).context, (*c).handle)

@@ -1,8 +1,11 @@
 //! Objects that programs hold by pointer.
 
-use std::{any::TypeId, cell::UnsafeCell, collections::BTreeMap, ffi::c_void, sync::Arc};
+use std::{
+    alloc::Layout, any::TypeId, cell::UnsafeCell, collections::BTreeMap, ffi::c_void, sync::Arc,
+};
 
 use crate::{
+    check::{self, records},
     errno::{Errno, Result},
     rule::Rule,
     sync::Mutex,
@@ -30,8 +33,11 @@ impl Identity {
     }
 }
 
-/// Notes an object that the program holds from now on.
-pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity) {
+/// Notes an object that the program holds from now on, by the name of its structure.
+pub(crate) fn add<T: 'static>(pointer: *const c_void, identity: Identity, name: &'static str) {
+    if check::is_on() {
+        records::made(pointer.addr(), name);
+    }
     LIVE.lock().insert(pointer.addr(), Live { kind: TypeId::of::<T>(), identity });
 }
 
@@ -48,7 +54,30 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
     }
     let live = LIVE.lock();
     let found = live.get(&pointer.addr()).filter(|live| live.kind == TypeId::of::<T>());
-    found.map(|live| live.identity).ok_or(Errno::of(Rule::NoSuchObject))
+    found.map(|live| live.identity).ok_or_else(|| {
+        records::named(pointer.addr());
+        Errno::of(Rule::NoSuchObject)
+    })
+}
+
+/// Takes back the memory of an object: what it holds. The memory itself is kept for a while if programs
+/// are checked, which may look at it after that.
+///
+/// # Safety
+/// The pointer came from `Box::into_raw`, and is not used again but by such programs. `program`
+/// is the program's pointer to it, which is the same, or leads inside.
+pub(crate) unsafe fn take<T>(object: *mut T, program: *const c_void) -> T {
+    remove(program);
+    if !check::is_on() {
+        // SAFETY: By the contract above.
+        return *unsafe { Box::from_raw(object) };
+    }
+    // SAFETY: As above; what is read is not dropped where it was.
+    unsafe {
+        let taken = object.read();
+        records::destroyed(program.addr(), object.cast(), Layout::new::<T>());
+        taken
+    }
 }
 
 /// An object that starts with the structure that programs see of it.
@@ -61,6 +90,8 @@ pub(crate) fn find<T: 'static>(pointer: *const c_void) -> Result<Identity> {
 pub(crate) unsafe trait Object: Sized + 'static {
     /// Structure that programs see.
     type C;
+    /// Name of that structure.
+    const NAME: &str;
 
     /// What stands in the structure now.
     ///
@@ -79,7 +110,7 @@ pub(crate) unsafe trait Object: Sized + 'static {
     fn into_raw(self) -> *mut Self::C {
         let pointer: *mut Self::C = Box::into_raw(Box::new(self)).cast();
         // SAFETY: The object starts with its structure.
-        add::<Self>(pointer.cast(), unsafe { Self::identity(pointer) });
+        add::<Self>(pointer.cast(), unsafe { Self::identity(pointer) }, Self::NAME);
         pointer
     }
 
@@ -130,10 +161,9 @@ pub(crate) unsafe trait Object: Sized + 'static {
     ///
     /// # Safety
     /// [`get`](Self::get) has found the object, and the pointer is not used again.
-    unsafe fn from_raw(pointer: *mut Self::C) -> Box<Self> {
-        remove(pointer.cast());
+    unsafe fn from_raw(pointer: *mut Self::C) -> Self {
         // SAFETY: By the contract above, it came from `Box::into_raw` in `into_raw`.
-        unsafe { Box::from_raw(pointer.cast()) }
+        unsafe { take(pointer.cast(), pointer.cast()) }
     }
 }
 

@@ -28,6 +28,7 @@ pub(crate) struct Pd {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Pd {
     type C = ibv_pd;
+    const NAME: &str = "ibv_pd";
 
     unsafe fn identity(c: *const ibv_pd) -> Identity {
         Identity::new((*c).context, (*c).handle)

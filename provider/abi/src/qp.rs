@@ -15,6 +15,10 @@ use roce_provider::{
 
 use crate::{
     batch::Batch,
+    check::{
+        self, Kind,
+        requests::{self, NewPair, QpKey},
+    },
     context::ContextInner,
     errno::{self, Errno},
     export::export,
@@ -43,7 +47,7 @@ pub(crate) struct Qp {
     pub(crate) is_extended: bool,
     /// Requests between `ibv_wr_start` and `ibv_wr_complete`.
     pub(crate) batch: Batch<Requests>,
-    sq_sig_all: bool,
+    pub(crate) sq_sig_all: bool,
     target: Option<Arc<Target>>,
     _made_from: Vec<User>,
 }
@@ -52,6 +56,7 @@ pub(crate) struct Qp {
 // one.
 unsafe impl Object for Qp {
     type C = ibv_qp;
+    const NAME: &str = "ibv_qp";
 
     unsafe fn identity(c: *const ibv_qp) -> Identity {
         Identity::new((*c).context, (*c).handle)
@@ -124,7 +129,24 @@ impl Qp {
         let qp = qp.into_raw();
         // one that is opened a second time in the same context tells its events by the first
         ctx.objects().qps.entry(qpn.get()).or_insert(qp as usize);
+        if check::is_on() && qp_type != QpType::XrcTarget {
+            let new = NewPair {
+                qp: (*qp.cast::<Self>()).qp.clone(),
+                send_cq: attr.send_cq as usize,
+                recv_cq: attr.recv_cq as usize,
+                srq: Some(attr.srq as usize).filter(|srq| *srq != 0),
+                max_send: caps.max_send_wr as usize,
+            };
+            requests::add_pair((ctx.device(), qpn.get()), new);
+        }
         qp
+    }
+}
+
+impl Qp {
+    /// What tells it from others of this process.
+    pub(crate) fn key(&self) -> QpKey {
+        (self.ctx.device(), self.qp.qpn().get())
     }
 }
 
@@ -138,11 +160,15 @@ pub(crate) unsafe extern "C" fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         if object.target.as_ref().is_none_or(|target| Arc::strong_count(target) == 1) {
             object.qp.discard_completions();
         }
-        object.ctx.remove_object(qp as usize, |objects| {
+        let kind = Kind::AsyncEventsUnacknowledged;
+        object.ctx.remove_object(qp as usize, kind, |objects| {
             if objects.qps.get(&qpn) == Some(&(qp as usize)) {
                 objects.qps.remove(&qpn);
             }
         });
+        if check::is_on() {
+            requests::remove_pair(object.key());
+        }
         Ok(())
     });
     errno::status("ibv_destroy_qp", free.map(|()| drop(Qp::from_raw(qp))))

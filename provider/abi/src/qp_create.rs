@@ -9,6 +9,7 @@ use roce_provider::{
 };
 
 use crate::{
+    checked,
     context::Ctx,
     cq::Cq,
     errno::{self, Errno, Result},
@@ -93,7 +94,7 @@ unsafe fn create(context: *mut ibv_context, attr: &mut ibv_qp_init_attr_ex) -> R
         &pd.ctx,
         attr,
         context,
-        qp_ex::set_operations,
+        checked::set_requests,
     ))
 }
 
@@ -125,7 +126,7 @@ unsafe fn open_target(
 ) -> *mut ibv_qp {
     let made_from = vec![xrcd.users.add()];
     let new = NewQp { qp: target.qp.clone(), target: Some(target), made_from, sq_sig_all: false };
-    Qp::create_raw(new, &xrcd.ctx, attr, context, qp_ex::set_operations)
+    Qp::create_raw(new, &xrcd.ctx, attr, context, checked::set_requests)
 }
 
 pub(crate) unsafe extern "C" fn open_qp(

@@ -135,7 +135,7 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
     object(qp).batch.begin();
 }
 
-unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+pub(crate) unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
     let object = object(qp);
     let Requests { wrs, keys, error } = requests(object);
     let result = match error.take() {

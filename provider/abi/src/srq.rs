@@ -10,6 +10,7 @@ use std::{
 use roce_provider::{SharedReceiveQueue, calls::Call, transport::work::SrqAttr};
 
 use crate::{
+    check::{self, Kind, requests},
     context::{ContextInner, Ctx},
     cq::Cq,
     errno::{self, Errno, Result},
@@ -39,6 +40,7 @@ pub(crate) struct Srq {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Srq {
     type C = ibv_srq;
+    const NAME: &str = "ibv_srq";
 
     unsafe fn identity(c: *const ibv_srq) -> Identity {
         Identity::new((*c).context, (*c).handle)
@@ -91,6 +93,10 @@ unsafe fn create(
     }
     .into_raw();
     pd.ctx.objects().srqs.insert(id, srq as usize);
+    // which queue pair takes from an XRC one is not known here
+    if check::is_on() && xrc.is_none() {
+        requests::add_shared(pd.ctx.device(), srq as usize);
+    }
     Ok(srq)
 }
 
@@ -160,9 +166,12 @@ pub(crate) unsafe extern "C" fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
     let free = Srq::get(srq).and_then(|object| {
         object.users.none_left()?;
         let id = object.srq.id().get();
-        object.ctx.remove_object(srq as usize, |objects| {
+        object.ctx.remove_object(srq as usize, Kind::AsyncEventsUnacknowledged, |objects| {
             objects.srqs.remove(&id);
         });
+        if check::is_on() {
+            requests::remove_shared(srq as usize);
+        }
         Ok(())
     });
     errno::status("ibv_destroy_srq", free.map(|()| drop(Srq::from_raw(srq))))

@@ -1,14 +1,17 @@
 //! Locks without poisoning: a panic under a lock is a bug of this library; the state behind it stays
 //! usable. `provider/src/sync.rs` says why they are the standard library's.
 
-use std::sync::{
-    self, MutexGuard, PoisonError,
-    atomic::{AtomicU32, Ordering},
+use std::{
+    sync::{
+        self, MutexGuard, PoisonError,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
 };
 
 use roce_provider::calls;
 pub(crate) use roce_provider::sync::Mutex;
-use rustix::thread::futex;
+use rustix::{event::Timespec, thread::futex};
 
 /// A condition of what such a mutex guards.
 #[derive(Debug, Default)]
@@ -52,9 +55,31 @@ impl Changes {
             if let Some(result) = attempt() {
                 return result;
             }
-            calls::pause(|| {
-                let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, None);
-            });
+            self.pause(seen, None);
         }
+    }
+
+    /// The same, for so long at most.
+    pub(crate) fn wait_within<R>(
+        &self,
+        limit: Duration,
+        attempt: impl Fn() -> Option<R>,
+    ) -> Option<R> {
+        let start = Instant::now();
+        loop {
+            let seen = self.0.load(Ordering::SeqCst);
+            if let Some(result) = attempt() {
+                return Some(result);
+            }
+            let left = limit.checked_sub(start.elapsed())?;
+            self.pause(seen, Timespec::try_from(left).ok().as_ref());
+        }
+    }
+
+    /// Waits for a change since `seen`; it may return early.
+    fn pause(&self, seen: u32, limit: Option<&Timespec>) {
+        calls::pause(|| {
+            let _ = futex::wait(&self.0, futex::Flags::PRIVATE, seen, limit);
+        });
     }
 }

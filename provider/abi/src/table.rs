@@ -5,7 +5,7 @@ use std::{ffi::c_int, sync::Arc};
 use roce_provider::{Context, OpenError, calls::Call};
 
 use crate::{
-    advise,
+    advise, check, checked,
     command_file::CommandFile,
     context::Ctx,
     counters, cq, cq_ex,
@@ -54,6 +54,9 @@ fn operations() -> verbs_context {
     verbs.get_srq_num = Some(srq::get_srq_num);
     verbs.open_xrcd = Some(xrc::open_xrcd);
     verbs.close_xrcd = Some(xrc::close_xrcd);
+    if check::is_on() {
+        checked::set_operations(&mut verbs);
+    }
     verbs
 }
 

@@ -32,6 +32,7 @@ pub(crate) struct Xrcd {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Xrcd {
     type C = ibv_xrcd;
+    const NAME: &str = "ibv_xrcd";
 }
 
 /// A domain, shared by all handles that name the same file.

@@ -8,7 +8,7 @@
 
 mod limit;
 mod report;
-mod stderr;
+pub mod stderr;
 
 use std::{
     collections::VecDeque,

@@ -34,7 +34,7 @@ static WRITING: Mutex<()> = Mutex::new(());
 static QUIET: AtomicBool = AtomicBool::new(false);
 
 /// True if stderr is a terminal that may be written to in colours.
-pub(super) fn has_colors() -> bool {
+pub fn has_colors() -> bool {
     let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
     io::stderr().is_terminal()
         && !is_set("NO_COLOR")
@@ -42,7 +42,7 @@ pub(super) fn has_colors() -> bool {
 }
 
 /// Writes a text, unless nobody takes it for a while, or ever.
-pub(super) fn write(text: &str) {
+pub fn write(text: &str) {
     let _writing = WRITING.lock();
     if !QUIET.load(Ordering::Relaxed) && without_sigpipe(|| write_all(text.as_bytes())).is_err() {
         QUIET.store(true, Ordering::Relaxed);

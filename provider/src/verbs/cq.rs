@@ -117,6 +117,20 @@ impl CompletionQueue {
         self.inner.ring.moderation()
     }
 
+    /// Number of completions that can be taken without serving the device. For the C interface.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.inner.ring.len()
+    }
+
+    /// True if there are none.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// True if a completion was lost for lack of room; such a queue takes nothing more.
     #[must_use]
     pub fn has_overrun(&self) -> bool {

@@ -26,6 +26,7 @@ pub(super) struct Channel {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Channel {
     type C = rdma_event_channel;
+    const NAME: &str = "rdma_event_channel";
 }
 
 /// Creates a channel.

@@ -9,6 +9,7 @@ use roce_provider::{
 };
 
 use crate::{
+    check::records,
     command_file::CommandFile,
     context::Ctx,
     device::{self, Dev},
@@ -71,12 +72,12 @@ fn shared(dev: &'static Dev) -> Result<DeviceAddr> {
             return Ok(*addr);
         }
     }
-    let verbs = {
+    let (verbs, pd) = records::for_itself(|| -> Result<_> {
         let command_file = CommandFile::new(dev)?;
-        table::open(dev.open(), command_file, None)?
-    };
-    // SAFETY: It has just been opened.
-    let pd = unsafe { ibv_alloc_pd(verbs) };
+        let verbs = table::open(dev.open(), command_file, None)?;
+        // SAFETY: It has just been opened.
+        Ok((verbs, unsafe { ibv_alloc_pd(verbs) }))
+    })?;
     if pd.is_null() {
         return Err(Errno::of(Rule::NoMemory));
     }

@@ -28,6 +28,7 @@ pub(super) struct Event {
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Event {
     type C = rdma_cm_event;
+    const NAME: &str = "rdma_cm_event";
 }
 
 impl Event {

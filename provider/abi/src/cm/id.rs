@@ -67,6 +67,7 @@ unsafe impl Send for QpTemplate {}
 // SAFETY: `repr(C)`, and it starts with its cell.
 unsafe impl Object for Id {
     type C = rdma_cm_id;
+    const NAME: &str = "rdma_cm_id";
 }
 
 /// `enum rdma_port_space`.

@@ -10,6 +10,7 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
+    check::records,
     channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
     cq::{ibv_create_cq, ibv_destroy_cq},
     errno::{self, Errno, Result},
@@ -210,7 +211,7 @@ unsafe fn xrcd(verbs: *mut ibv_context) -> Result<*mut ibv_xrcd> {
     // -1: not shared by a file
     let comp_mask = IBV_XRCD_INIT_ATTR_FD | IBV_XRCD_INIT_ATTR_OFLAGS;
     let mut attr = ibv_xrcd_init_attr { comp_mask, fd: -1, oflags: libc::O_CREAT };
-    let xrcd = check(xrc::open_xrcd(verbs, &raw mut attr))?;
+    let xrcd = check(records::for_itself(|| xrc::open_xrcd(verbs, &raw mut attr)))?;
     shared.insert(verbs as usize, xrcd as usize);
     Ok(xrcd)
 }

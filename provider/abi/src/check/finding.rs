@@ -1,0 +1,141 @@
+//! What can be found, and the words for it.
+
+use super::stack::Stack;
+
+/// Something that a program does and that works by luck.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) kind: Kind,
+    /// The object, the call, and what was seen.
+    pub(crate) what: String,
+    /// Where: the first is that of the mistake, by which it is told once.
+    pub(crate) stacks: Vec<(&'static str, Stack)>,
+}
+
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident $name:literal: $rule:literal; $advice:literal;)*) => {
+        /// Kind of a finding.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+        pub(crate) enum Kind {
+            $($(#[$doc])* $kind,)*
+        }
+
+        impl Kind {
+            pub(crate) const ALL: &[Self] = &[$(Self::$kind),*];
+
+            /// Name that does not change from version to version.
+            pub(crate) const fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+
+            /// The rule that is broken, and what can come of it.
+            pub(crate) const fn rule(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $rule,)*
+                }
+            }
+
+            /// What to do.
+            pub(crate) const fn advice(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $advice,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
+    /// The program has changed what is being sent.
+    SendBufferChanged "send_buffer_changed":
+        "the buffer belongs to the adapter until the completion of the request is polled: it may read it late, and again for a retransmission, so that the peer gets old bytes, new ones, or both";
+        "poll the completion before you write to the buffer, or take another one (ibv_post_send with IBV_SEND_INLINE copies)";
+    /// What arrives has changed what is being sent.
+    SendBufferOverwritten "send_buffer_overwritten":
+        "data that arrives is placed in a buffer that is being sent: the peer may get some of it back";
+        "receive, and let peers write, elsewhere until the completion of the send is polled";
+    /// Two receives for one place.
+    ReceiveOverlap "receive_overlap":
+        "two messages can be placed in the same bytes before the first of them is looked at: one overwrites the other";
+        "give each posted receive bytes of its own";
+    /// The program writes where a message is to be placed.
+    ReceiveWritten "receive_written":
+        "the buffer of a receive belongs to the adapter until its completion is polled: a message may be placed there at any time, before or after what the program writes";
+        "poll the completion before you write to the buffer, or prepare the buffer before it is posted";
+    /// The program writes where a READ or an atomic puts its answer.
+    ReadTargetWritten "read_target_written":
+        "the target of a READ or an atomic belongs to the adapter until its completion is polled: the answer may be placed there before or after what the program writes";
+        "poll the completion before you write to the buffer";
+    /// Memory that is gone.
+    MemoryUnmapped "memory_unmapped":
+        "the memory of a posted request is gone: with hardware its pages stay pinned, and the data is sent from or placed in memory that nobody sees";
+        "poll the completion, then ibv_dereg_mr, then free or unmap";
+    /// A region that requests need.
+    RegionInUse "region_in_use":
+        "requests that are posted need the region: they fail with IBV_WC_LOC_PROT_ERR, unless they happen to be done before";
+        "poll the completions, or destroy the queue pair, before ibv_dereg_mr";
+    /// More may complete than the completion queue holds.
+    CqOverrun "cq_overrun":
+        "more requests are posted than the completion queue has room for: if they complete before it is polled, it overruns, and all of its queue pairs fail";
+        "give ibv_create_cq room for every signaled send and every receive that is posted at a time (max_send_wr and max_recv_wr of all its queue pairs)";
+    /// A full send queue without a completion to come.
+    NothingSignaled "nothing_signaled":
+        "the send queue is full of requests that are not signaled: adapters take the room back when a completion is polled, and here none will come, so that ibv_post_send fails with ENOMEM for ever";
+        "signal one request in max_send_wr / 2 at least (IBV_SEND_SIGNALED), and poll its completion";
+    /// More sends than the queue was made for.
+    SendQueueFull "send_queue_full":
+        "more sends are posted than max_send_wr before their completions were polled: adapters take the room back when a completion is polled, and refuse this with ENOMEM";
+        "count what is posted, and poll completions first; or a greater cap.max_send_wr";
+    /// `ibv_destroy_cq` waits.
+    CqEventsUnacknowledged "cq_events_unacknowledged":
+        "ibv_destroy_cq waits, for ever, until all events of the completion queue that ibv_get_cq_event gave are acknowledged";
+        "ibv_ack_cq_events for every event, at the latest before ibv_destroy_cq";
+    /// `ibv_destroy_qp` and its like wait.
+    AsyncEventsUnacknowledged "async_events_unacknowledged":
+        "destroying an object waits, for ever, until all events about it that ibv_get_async_event gave are acknowledged";
+        "ibv_ack_async_event after every ibv_get_async_event";
+    /// Nobody looks at what came before the queue was armed.
+    LostWakeUp "lost_wake_up":
+        "a completion that comes between the last ibv_poll_cq and ibv_req_notify_cq causes no event: the program sleeps, and it lies there";
+        "after ibv_req_notify_cq poll until the queue is empty, and wait only then";
+    /// An object that was never destroyed.
+    ObjectAlive "object_alive":
+        "objects are alive at the end of the process: it leaks them, and a process that lives on runs into limits";
+        "destroy them, those that were made last first";
+    /// A pointer to an object that is no more.
+    UsedAfterDestroy "used_after_destroy":
+        "the object is destroyed: with other libraries its memory is free, and such a call crashes, or changes something else";
+        "destroy an object when nothing uses it any more, and once";
+    /// An acknowledge timeout of 0.
+    TimeoutZero "timeout_zero":
+        "timeout is 0: the adapter waits for an answer for ever, and one lost packet stops the queue pair without an error";
+        "set timeout to 14 (67 ms) or so, in ibv_modify_qp to RTS";
+    /// No repetition at all.
+    RetryZero "retry_zero":
+        "retry_cnt is 0: one lost packet fails the queue pair with IBV_WC_RETRY_EXC_ERR";
+        "set retry_cnt to 7, in ibv_modify_qp to RTS";
+    /// The longest RNR timer.
+    RnrTimerZero "rnr_timer_zero":
+        "min_rnr_timer is 0, which is not the shortest time but the longest: a sender that finds no receive waits 655 ms";
+        "set min_rnr_timer to 12 (0.64 ms) or so, in ibv_modify_qp to RTR";
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_has_a_name_of_its_own_and_says_what_to_do() {
+        let names: std::collections::BTreeSet<_> =
+            Kind::ALL.iter().map(|kind| kind.name()).collect();
+        assert_eq!(names.len(), Kind::ALL.len());
+        for kind in Kind::ALL {
+            assert!(kind.name().bytes().all(|byte| byte == b'_' || byte.is_ascii_lowercase()));
+            for text in [kind.rule(), kind.advice()] {
+                assert!(!text.is_empty() && !text.ends_with('.') && !text.contains("  "), "{text}");
+            }
+        }
+    }
+}

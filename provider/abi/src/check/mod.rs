@@ -1,0 +1,56 @@
+//! Checks of what programs do that works by luck: memory that is touched while the adapter has it,
+//! queues that can overrun, wake-ups that can be lost, objects that are used after they are destroyed
+//! or never are.
+//!
+//! Switched on by `ROCE_CHECK`. Then a context has other functions for the calls that move data
+//! (`checked`), which note here what is posted and what has completed, and regions have memory that
+//! tells what the adapter writes ([`watch`]); calls that make and destroy objects are noted in
+//! [`records`]. Off, programs get the same functions and the same memory as if there were no checks.
+//!
+//! Three locks: that of [`requests`], which is held while a request is posted; that of an engine; that
+//! of [`watch`], which the adapter takes under its own. They are taken in this order. What is found
+//! under the last two is told later, by the thread that has given them back.
+
+mod at_exit;
+mod finding;
+pub(crate) mod records;
+mod report;
+pub(crate) mod requests;
+pub(crate) mod settings;
+mod stack;
+mod suppressions;
+pub(crate) mod wake_ups;
+pub(crate) mod watch;
+
+use std::sync::LazyLock;
+
+use roce_provider::environment::{self, CHECK};
+
+pub(crate) use finding::{Finding, Kind};
+pub(crate) use report::{tell, tell_postponed};
+pub(crate) use stack::Stack;
+
+/// Form of what is told.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    Text,
+    Json,
+}
+
+/// The form that the environment asks for; `None`: nothing is checked. It is asked once.
+static FORM: LazyLock<Option<Form>> = LazyLock::new(|| {
+    let value = environment::value(CHECK).filter(|value| value != "0")?;
+    Some(if value == "json" { Form::Json } else { Form::Text })
+});
+
+/// True if programs are checked.
+pub(crate) fn is_on() -> bool {
+    FORM.is_some()
+}
+
+/// To be called when the library is loaded.
+pub(crate) fn at_load() {
+    if is_on() {
+        at_exit::arm();
+    }
+}

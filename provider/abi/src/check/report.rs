@@ -1,0 +1,246 @@
+//! Findings, told on stderr at the moment, each once, and together at the end.
+
+use std::{
+    collections::BTreeMap,
+    fmt::Write,
+    path::PathBuf,
+    process,
+    sync::{
+        LazyLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use roce_provider::{
+    environment::{self, CHECK_SUPPRESSIONS},
+    stderr,
+};
+use serde_json::json;
+
+use super::{
+    FORM, Form,
+    finding::{Finding, Kind},
+    stack::{Frame, Stack},
+    suppressions::Suppressions,
+};
+use crate::{message, sync::Mutex};
+
+/// Number of findings that are told; more are counted.
+const MOST: usize = 100;
+
+/// What has been found in this process.
+static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
+
+struct Told {
+    /// The process that found it: a forked child begins with nothing.
+    process: u32,
+    places: BTreeMap<Key, Place>,
+}
+
+/// What makes two findings one: their kind and place, and for objects that are alive, which they are.
+type Key = (Kind, Stack, Option<String>);
+
+/// One finding at one place.
+struct Place {
+    times: u32,
+    /// The program's own caller that is named in the summary; `None`: it is suppressed.
+    shown: Option<String>,
+}
+
+/// What has been found under a lock.
+static POSTPONED: Mutex<Vec<Finding>> = Mutex::new(Vec::new());
+static ARE_POSTPONED: AtomicBool = AtomicBool::new(false);
+
+static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
+    let Some(path) = environment::value(CHECK_SUPPRESSIONS).map(PathBuf::from) else {
+        return Suppressions::default();
+    };
+    let (lines, wrong) = Suppressions::read(&path);
+    for line in wrong {
+        message::print(&format!("{CHECK_SUPPRESSIONS}: {line}"));
+    }
+    lines
+});
+
+/// Tells of it, unless it was told before. The caller holds no lock of an engine.
+#[cold]
+pub(crate) fn tell(finding: &Finding) {
+    let Some(form) = *FORM else { return };
+    let mut told = TOLD.lock();
+    told.begin();
+    let stack = finding.stacks.first().map_or_else(Stack::none, |(_, stack)| stack.clone());
+    let is_alive = finding.kind == Kind::ObjectAlive;
+    let key = (finding.kind, stack.place(), is_alive.then(|| finding.what.clone()));
+    if let Some(place) = told.places.get_mut(&key) {
+        place.times += 1;
+        return;
+    }
+    let stacks: Vec<_> =
+        finding.stacks.iter().map(|(name, stack)| (*name, stack.frames())).collect();
+    let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
+    let shown = (!SUPPRESSIONS.cover(finding.kind, frames)).then(|| own_caller(frames));
+    let is_shown = shown.is_some() && told.places.len() < MOST;
+    told.places.insert(key, Place { times: 1, shown });
+    if is_shown {
+        let text = match form {
+            Form::Text => text(finding, &stacks, stderr::has_colors()),
+            Form::Json => json(finding, &stacks),
+        };
+        stderr::write(&text);
+    }
+}
+
+/// Has it told by [`tell_postponed`]: for callers that hold locks.
+pub(super) fn postpone(finding: Finding) {
+    POSTPONED.lock().push(finding);
+    ARE_POSTPONED.store(true, Ordering::Release);
+}
+
+/// Tells what was found under locks.
+pub(crate) fn tell_postponed() {
+    if ARE_POSTPONED.swap(false, Ordering::Acquire) {
+        let postponed = std::mem::take(&mut *POSTPONED.lock());
+        postponed.iter().for_each(tell);
+    }
+}
+
+/// Tells what was found in all: the number of different findings.
+pub(super) fn summarize() -> usize {
+    let Some(form) = *FORM else { return 0 };
+    let mut told = TOLD.lock();
+    told.begin();
+    let shown: Vec<_> = told
+        .places
+        .iter()
+        .filter_map(|((kind, ..), place)| Some((kind.name(), place.shown.as_ref()?, place.times)))
+        .collect();
+    let suppressed = told.places.len() - shown.len();
+    let text = match form {
+        Form::Json => {
+            let list: Vec<_> = shown
+                .iter()
+                .map(|(kind, at, times)| json!({ "finding": kind, "at": at, "times": times }))
+                .collect();
+            format!("{}\n", json!({ "summary": list, "suppressed": suppressed }))
+        }
+        Form::Text => {
+            let mut text = match shown.len() {
+                0 => "roce check: no findings".to_owned(),
+                1 => "roce check: 1 finding".to_owned(),
+                number => format!("roce check: {number} findings"),
+            };
+            if suppressed > 0 {
+                let _ = write!(text, ", {suppressed} suppressed");
+            }
+            text.push('\n');
+            for (kind, at, times) in &shown {
+                let _ = writeln!(text, "  {times:>5} × {kind}  {at}");
+            }
+            text
+        }
+    };
+    stderr::write(&text);
+    shown.len()
+}
+
+impl Told {
+    /// Forgets what the parent of a forked child has found.
+    fn begin(&mut self) {
+        let process = process::id();
+        if self.process != process {
+            self.process = process;
+            self.places.clear();
+        }
+    }
+}
+
+/// The innermost caller that is not one of the functions which the headers of the libraries define.
+fn own_caller(frames: &[Frame]) -> String {
+    let is_header =
+        |frame: &&Frame| ["ibv_", "rdma_"].iter().any(|start| frame.function.starts_with(start));
+    let own = frames.iter().find(|frame| !is_header(frame)).or(frames.first());
+    own.map_or_else(|| "?".to_owned(), Frame::to_string)
+}
+
+fn text(finding: &Finding, stacks: &[(&str, Vec<Frame>)], colors: bool) -> String {
+    let paint = |code: &str, text: &str| match colors {
+        true => format!("\x1b[{code}m{text}\x1b[0m"),
+        false => text.to_owned(),
+    };
+    let Finding { kind, what, .. } = finding;
+    let first = paint("1;31", &format!("{}: {what}", kind.name()));
+    let mut text = format!("roce check: {first}\n");
+    for (name, said) in [("why: ", kind.rule()), ("look:", kind.advice())] {
+        let _ = writeln!(text, "  {} {said}", paint("1", name));
+    }
+    for (name, frames) in stacks.iter().filter(|(_, frames)| !frames.is_empty()) {
+        let _ = writeln!(text, "  {}", paint("1", &format!("{name}:")));
+        for frame in frames {
+            let _ = writeln!(text, "    {}", paint("2", &frame.to_string()));
+        }
+    }
+    text
+}
+
+fn json(finding: &Finding, stacks: &[(&str, Vec<Frame>)]) -> String {
+    let stacks: Vec<_> = stacks
+        .iter()
+        .map(|(name, frames)| {
+            let frames: Vec<_> = frames
+                .iter()
+                .map(|frame| json!({ "function": frame.function, "place": frame.place }))
+                .collect();
+            json!({ "what": name, "frames": frames })
+        })
+        .collect();
+    let object = json!({
+        "finding": finding.kind.name(),
+        "what": finding.what,
+        "why": finding.kind.rule(),
+        "look": finding.kind.advice(),
+        "stacks": stacks,
+    });
+    format!("{object}\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> (Finding, Vec<(&'static str, Vec<Frame>)>) {
+        let frame = |function: &str, place: &str| Frame {
+            function: function.to_owned(),
+            place: place.to_owned(),
+        };
+        let finding = Finding {
+            kind: Kind::TimeoutZero,
+            what: "qp 0x000012: ibv_modify_qp".to_owned(),
+            stacks: vec![("called", Stack::none())],
+        };
+        let frames = vec![frame("ibv_x", "verbs.h:3"), frame("connect", "a.c:7")];
+        (finding, vec![("called", frames), ("made", Vec::new())])
+    }
+
+    #[test]
+    fn text_says_what_why_where_to_look_and_where_it_was() {
+        let (finding, stacks) = example();
+        let text = text(&finding, &stacks, false);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(lines[0], "roce check: timeout_zero: qp 0x000012: ibv_modify_qp");
+        assert!(
+            lines[1].starts_with("  why:  timeout is 0") && lines[2].starts_with("  look: set")
+        );
+        assert_eq!(lines[3..], ["  called:", "    ibv_x (verbs.h:3)", "    connect (a.c:7)"]);
+        assert_eq!(own_caller(&stacks[0].1), "connect (a.c:7)");
+    }
+
+    #[test]
+    fn json_is_one_line_for_programs() {
+        let (finding, stacks) = example();
+        let line = json(&finding, &stacks);
+        assert_eq!(line.matches('\n').count(), 1);
+        let value: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(value["finding"], "timeout_zero");
+        assert_eq!(value["stacks"][0]["frames"][1]["place"], "a.c:7");
+    }
+}

@@ -1,0 +1,472 @@
+//! Requests that programs have posted and whose completions they have not polled, and the queues that
+//! these are in.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+use roce_provider::{
+    QueuePair,
+    transport::{
+        qp::State,
+        work::{Sge, Wc, WcOpcode},
+    },
+};
+use smallvec::SmallVec;
+
+use super::{
+    finding::{Finding, Kind},
+    report,
+    stack::Stack,
+    wake_ups,
+    watch::{self, Role, Subject, WatchId},
+};
+use crate::sync::Mutex;
+
+/// A queue pair: its device, as an address, and its number.
+pub(crate) type QpKey = (usize, u32);
+
+/// A request that a program is about to post.
+#[derive(Debug)]
+pub(crate) struct Request {
+    pub(crate) wr_id: u64,
+    /// The operation.
+    pub(crate) name: &'static str,
+    /// What is done with the memory; `None`: nothing, or it has been copied.
+    pub(crate) role: Option<Role>,
+    pub(crate) sges: SmallVec<[Sge; 2]>,
+    pub(crate) is_signaled: bool,
+}
+
+/// The queue that requests are posted to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Queue {
+    Send(QpKey),
+    Receive(QpKey),
+    /// A shared receive queue, by its pointer.
+    Shared(usize),
+}
+
+/// Memory of a region.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RegionMemory {
+    /// Address of the first byte in requests.
+    pub(crate) iova: u64,
+    /// Its address in the process.
+    pub(crate) address: usize,
+    pub(crate) length: usize,
+}
+
+/// A new queue pair.
+pub(crate) struct NewPair {
+    pub(crate) qp: QueuePair,
+    /// Its completion queues and its shared receive queue, by their pointers.
+    pub(crate) send_cq: usize,
+    pub(crate) recv_cq: usize,
+    pub(crate) srq: Option<usize>,
+    pub(crate) max_send: usize,
+}
+
+static REQUESTS: Mutex<Requests> = Mutex::new(Requests {
+    pairs: BTreeMap::new(),
+    shared: BTreeMap::new(),
+    cqs: BTreeMap::new(),
+    regions: BTreeMap::new(),
+});
+
+struct Requests {
+    pairs: BTreeMap<QpKey, Pair>,
+    shared: BTreeMap<usize, Shared>,
+    /// Completion queues by their pointers.
+    cqs: BTreeMap<usize, Completions>,
+    /// Regions by device and local key.
+    regions: BTreeMap<(usize, u32), RegionMemory>,
+}
+
+struct Pair {
+    new: NewPair,
+    sends: VecDeque<Posted>,
+    receives: VecDeque<Posted>,
+    /// A request has failed: all that follow do.
+    has_failed: bool,
+}
+
+struct Shared {
+    device: usize,
+    list: VecDeque<Posted>,
+}
+
+/// A posted request.
+struct Posted {
+    subject: Arc<Subject>,
+    is_signaled: bool,
+    watches: SmallVec<[WatchId; 2]>,
+    lkeys: SmallVec<[u32; 2]>,
+}
+
+struct Completions {
+    capacity: usize,
+    /// Requests of queue pairs that are to complete here.
+    pending: usize,
+    made: Stack,
+}
+
+/// Notes a new completion queue, or its new size.
+pub(crate) fn size_cq(cq: usize, capacity: usize) {
+    let new = Completions { capacity, pending: 0, made: Stack::here() };
+    REQUESTS.lock().cqs.entry(cq).or_insert(new).capacity = capacity;
+}
+
+/// Forgets a completion queue.
+pub(crate) fn remove_cq(cq: usize) {
+    REQUESTS.lock().cqs.remove(&cq);
+}
+
+/// Number of requests that are to complete in a completion queue, and may.
+pub(crate) fn pending(cq: usize) -> usize {
+    let requests = REQUESTS.lock();
+    let may_complete = |pair: &&Pair| {
+        !matches!(pair.new.qp.query().state, State::Reset | State::Init)
+            && (pair.new.send_cq == cq || pair.new.recv_cq == cq)
+    };
+    match requests.pairs.values().any(|pair| may_complete(&pair)) {
+        true => requests.load(cq),
+        false => 0,
+    }
+}
+
+/// Notes a new queue pair.
+pub(crate) fn add_pair(key: QpKey, new: NewPair) {
+    let (sends, receives) = Default::default();
+    REQUESTS.lock().pairs.insert(key, Pair { new, sends, receives, has_failed: false });
+}
+
+/// Forgets one.
+pub(crate) fn remove_pair(key: QpKey) {
+    let mut requests = REQUESTS.lock();
+    requests.clear(key);
+    let removed = requests.pairs.remove(&key);
+    drop(requests);
+    drop(removed);
+}
+
+/// Forgets what is posted to a queue pair, which is in RESET.
+pub(crate) fn reset_pair(key: QpKey) {
+    REQUESTS.lock().clear(key);
+}
+
+/// Notes a new shared receive queue.
+pub(crate) fn add_shared(device: usize, srq: usize) {
+    REQUESTS.lock().shared.insert(srq, Shared { device, list: VecDeque::new() });
+}
+
+/// Forgets one, with what is posted to it.
+pub(crate) fn remove_shared(srq: usize) {
+    let removed = REQUESTS.lock().shared.remove(&srq);
+    removed.into_iter().flat_map(|shared| shared.list).for_each(Posted::forget);
+}
+
+/// Notes memory of a region.
+pub(crate) fn add_region(device: usize, lkey: u32, memory: RegionMemory) {
+    REQUESTS.lock().regions.insert((device, lkey), memory);
+}
+
+/// Forgets a region that the program deregisters, and tells if requests still need it.
+pub(crate) fn remove_region(device: usize, lkey: u32) {
+    let mut requests = REQUESTS.lock();
+    requests.regions.remove(&(device, lkey));
+    let found = requests.user_of(device, lkey).map(|subject| Finding {
+        kind: Kind::RegionInUse,
+        what: format!("ibv_dereg_mr of lkey {lkey:#x}, which {} needs", subject.text()),
+        stacks: vec![("deregistered", Stack::here()), ("posted", subject.posted.clone())],
+    });
+    drop(requests);
+    found.iter().for_each(report::tell);
+}
+
+/// Posts requests: `post` returns how many were taken, and its result.
+pub(crate) fn post<R>(
+    queue: Queue,
+    call: &'static str,
+    list: Vec<Request>,
+    post: impl FnOnce() -> (usize, R),
+) -> R {
+    let posted_at = Stack::here();
+    let mut requests = REQUESTS.lock();
+    let prepared: Vec<_> = list
+        .into_iter()
+        .map(|request| requests.prepare(queue, call, request, &posted_at))
+        .collect();
+    let (number, result) = post();
+    let mut findings = Vec::new();
+    for (index, (posted, overlap)) in prepared.into_iter().enumerate() {
+        if index < number {
+            findings.extend(overlap);
+            requests.push(queue, posted, &mut findings);
+        } else {
+            posted.forget();
+        }
+    }
+    drop(requests);
+    findings.iter().for_each(report::tell);
+    report::tell_postponed();
+    result
+}
+
+/// Notes a completion that was taken from a completion queue, and of which the program has not heard.
+pub(crate) fn completed(device: usize, cq: usize, wc: &Wc) {
+    let mut findings = Vec::new();
+    let mut requests = REQUESTS.lock();
+    requests.complete((device, wc.qpn.get()), cq, wc, &mut findings);
+    drop(requests);
+    findings.iter().for_each(report::tell);
+}
+
+impl Requests {
+    /// Watches the memory of a request.
+    fn prepare(
+        &self,
+        queue: Queue,
+        call: &'static str,
+        request: Request,
+        posted: &Stack,
+    ) -> (Posted, Option<Finding>) {
+        let Request { wr_id, name, role, sges, is_signaled } = request;
+        let (device, number) = match queue {
+            Queue::Send(key) | Queue::Receive(key) => (Some(key.0), ("qp", key.1 as usize)),
+            Queue::Shared(srq) => (self.shared.get(&srq).map(|shared| shared.device), ("srq", srq)),
+        };
+        let posted = posted.clone();
+        let subject = Arc::new(Subject { queue: number, call, wr_id, name, posted });
+        let (mut watches, mut overlap) = (SmallVec::new(), None);
+        for sge in sges.iter().filter(|sge| sge.length > 0) {
+            let Some(role) = role else { break };
+            let region = device.and_then(|device| self.regions.get(&(device, sge.lkey.0)));
+            let Some(address) = region.and_then(|region| region.at(sge)) else { continue };
+            let (id, other) = watch::add(address, sge.length as usize, role, &subject);
+            watches.push(id);
+            overlap = overlap.or(other.map(|other| Finding {
+                kind: Kind::ReceiveOverlap,
+                what: format!(
+                    "{}: its {} bytes at {address:#x} overlap those of {}",
+                    subject.text(),
+                    sge.length,
+                    other.text()
+                ),
+                stacks: vec![
+                    ("posted", subject.posted.clone()),
+                    ("the other one", other.posted.clone()),
+                ],
+            }));
+        }
+        let lkeys = role.map(|_| sges.iter().map(|sge| sge.lkey.0).collect()).unwrap_or_default();
+        (Posted { subject, is_signaled, watches, lkeys }, overlap)
+    }
+
+    /// Notes a request that the adapter has taken.
+    fn push(&mut self, queue: Queue, posted: Posted, findings: &mut Vec<Finding>) {
+        let (subject, is_counted) = (posted.subject.clone(), posted.is_signaled);
+        let mut cqs = SmallVec::<[usize; 1]>::new();
+        match queue {
+            Queue::Send(key) => {
+                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                findings.extend(pair.is_full().map(|kind| Finding {
+                    kind,
+                    what: format!(
+                        "{}, and {} are posted, of max_send_wr {}",
+                        subject.text(),
+                        pair.sends.len(),
+                        pair.new.max_send
+                    ),
+                    stacks: vec![("posted", subject.posted.clone())],
+                }));
+                pair.sends.push_back(posted);
+                cqs.push(pair.new.send_cq);
+                // what is sent may be answered
+                [pair.new.send_cq, pair.new.recv_cq].into_iter().for_each(wake_ups::posted);
+            }
+            Queue::Receive(key) => {
+                let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                pair.receives.push_back(posted);
+                cqs.push(pair.new.recv_cq);
+                wake_ups::posted(pair.new.recv_cq);
+            }
+            Queue::Shared(srq) => {
+                let Some(shared) = self.shared.get_mut(&srq) else { return posted.forget() };
+                shared.list.push_back(posted);
+                let receivers = self.pairs.values().filter(|pair| pair.new.srq == Some(srq));
+                cqs.extend(receivers.map(|pair| pair.new.recv_cq));
+                cqs.dedup();
+            }
+        }
+        for cq in cqs.into_iter().filter(|_| is_counted) {
+            let Some(completions) = self.cqs.get_mut(&cq) else { continue };
+            completions.pending += usize::from(!matches!(queue, Queue::Shared(_)));
+            let (capacity, made) = (completions.capacity, completions.made.clone());
+            let load = self.load(cq);
+            if load > capacity {
+                findings.push(Finding {
+                    kind: Kind::CqOverrun,
+                    what: format!(
+                        "{}: {load} requests are to complete in a queue for {capacity}",
+                        subject.text()
+                    ),
+                    stacks: vec![("posted", subject.posted.clone()), ("the queue was made", made)],
+                });
+            }
+        }
+    }
+
+    /// Number of requests that may complete in a completion queue.
+    fn load(&self, cq: usize) -> usize {
+        let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
+        let feeds = |srq: &&usize| {
+            let mut pairs = self.pairs.values();
+            pairs.any(|pair| pair.new.srq == Some(**srq) && pair.new.recv_cq == cq)
+        };
+        let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
+        own + shared
+            .filter(|(srq, _)| feeds(srq))
+            .map(|(_, shared)| shared.list.len())
+            .sum::<usize>()
+    }
+
+    fn complete(&mut self, key: QpKey, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        let is_receive = match &wc.result {
+            Ok(ok) => matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm),
+            Err(_) => pair.has_received(cq, wc.wr_id),
+        };
+        pair.has_failed |= wc.result.is_err();
+        let has_succeeded = wc.result.is_ok();
+        let queue = match (is_receive, pair.new.srq) {
+            (true, Some(srq)) => {
+                if let Some(shared) = self.shared.get_mut(&srq) {
+                    complete_shared(&mut shared.list, wc.wr_id, has_succeeded, findings);
+                }
+                return;
+            }
+            (true, None) => &mut pair.receives,
+            (false, _) => &mut pair.sends,
+        };
+        // requests of one queue complete in their order; those in front of this one, too
+        let is_this = |posted: &Posted| {
+            posted.subject.wr_id == wc.wr_id && (posted.is_signaled || !has_succeeded)
+        };
+        let Some(at) = queue.iter().position(is_this) else { return };
+        let mut counted = 0;
+        for posted in queue.drain(..=at) {
+            counted += usize::from(posted.is_signaled);
+            posted.finish(has_succeeded, findings);
+        }
+        self.discount(cq, counted);
+    }
+
+    fn discount(&mut self, cq: usize, number: usize) {
+        if let Some(completions) = self.cqs.get_mut(&cq) {
+            completions.pending = completions.pending.saturating_sub(number);
+        }
+    }
+
+    /// Forgets what is posted to a queue pair.
+    fn clear(&mut self, key: QpKey) {
+        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        pair.has_failed = false;
+        let (sends, receives) =
+            (std::mem::take(&mut pair.sends), std::mem::take(&mut pair.receives));
+        let NewPair { send_cq, recv_cq, .. } = pair.new;
+        for (list, cq) in [(sends, send_cq), (receives, recv_cq)] {
+            self.discount(cq, list.iter().filter(|posted| posted.is_signaled).count());
+            list.into_iter().for_each(Posted::forget);
+        }
+    }
+
+    /// A posted request that needs a region, and whose queue pair is able to work.
+    fn user_of(&self, device: usize, lkey: u32) -> Option<Arc<Subject>> {
+        let needs = |posted: &&Posted| posted.lkeys.contains(&lkey);
+        let pairs = self.pairs.iter().filter(|((of, _), _)| *of == device);
+        pairs.into_iter().find_map(|(_, pair)| {
+            let shared = pair.new.srq.and_then(|srq| self.shared.get(&srq));
+            let posted = pair
+                .sends
+                .iter()
+                .chain(&pair.receives)
+                .chain(shared.into_iter().flat_map(|shared| &shared.list));
+            let user = posted.into_iter().find(needs)?;
+            let is_able = !matches!(pair.new.qp.query().state, State::Reset | State::Err);
+            (is_able && !pair.has_failed).then(|| user.subject.clone())
+        })
+    }
+}
+
+impl Pair {
+    /// What is wrong with one more send.
+    fn is_full(&self) -> Option<Kind> {
+        if self.has_failed || self.sends.len() < self.new.max_send {
+            return None;
+        }
+        let any_signaled = self.sends.iter().any(|posted| posted.is_signaled);
+        Some(if any_signaled { Kind::SendQueueFull } else { Kind::NothingSignaled })
+    }
+
+    /// True if it is a receive that has failed, as far as can be told.
+    fn has_received(&self, cq: usize, wr_id: u64) -> bool {
+        let NewPair { send_cq, recv_cq, srq, .. } = &self.new;
+        if send_cq != recv_cq {
+            return cq == *recv_cq;
+        }
+        let is_it = |posted: &Posted| posted.subject.wr_id == wr_id;
+        let sent = self.sends.iter().any(is_it);
+        match self.receives.front() {
+            Some(first) if is_it(first) => !sent || !self.sends.front().is_some_and(is_it),
+            _ => !sent && (srq.is_some() || self.receives.iter().any(is_it)),
+        }
+    }
+}
+
+/// Requests of a shared receive queue complete in any order. If several have this `wr_id`, it is not
+/// known which of them it was.
+fn complete_shared(
+    shared: &mut VecDeque<Posted>,
+    wr_id: u64,
+    has_succeeded: bool,
+    findings: &mut Vec<Finding>,
+) {
+    let is_it = |posted: &&Posted| posted.subject.wr_id == wr_id;
+    let is_known = shared.iter().filter(is_it).nth(1).is_none();
+    if !is_known {
+        let watches = shared.iter().filter(is_it).flat_map(|posted| &posted.watches);
+        watches.for_each(|id| watch::doubt(*id));
+    }
+    let at = shared.iter().position(|posted| posted.subject.wr_id == wr_id);
+    if let Some(posted) = at.and_then(|at| shared.remove(at)) {
+        posted.finish(has_succeeded && is_known, findings);
+    }
+}
+
+impl Posted {
+    /// Ends watching its memory, and looks at it if it is to be compared.
+    fn finish(self, compare: bool, findings: &mut Vec<Finding>) {
+        for id in self.watches {
+            if compare {
+                findings.extend(watch::finish(id));
+            } else {
+                watch::forget(id);
+            }
+        }
+    }
+
+    fn forget(self) {
+        self.watches.into_iter().for_each(watch::forget);
+    }
+}
+
+impl RegionMemory {
+    /// Address in the process of what an element names; `None` if it is not inside.
+    fn at(&self, sge: &Sge) -> Option<usize> {
+        let offset = usize::try_from(sge.address.checked_sub(self.iova)?).ok()?;
+        let end = offset.checked_add(sge.length as usize)?;
+        (end <= self.length).then(|| self.address.wrapping_add(offset))
+    }
+}

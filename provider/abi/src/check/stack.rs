@@ -1,0 +1,166 @@
+//! Where a program makes a call: the return addresses on its stack, resolved when they are shown.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    fmt,
+    ops::Range,
+    path::Path,
+    ptr,
+    sync::{Arc, LazyLock},
+};
+
+/// Number of callers that are kept.
+const DEPTH: usize = 12;
+
+/// Callers of this library, the innermost first.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct Stack(Arc<[usize]>);
+
+/// One caller, as it is shown.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Frame {
+    /// The function; where that is not known, the file that holds it, and its place there.
+    pub(super) function: String,
+    /// Source and line, if they are known, or the file that holds the function.
+    pub(super) place: String,
+}
+
+impl fmt::Display for Frame {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({})", self.function, self.place)
+    }
+}
+
+impl Stack {
+    /// The callers of the library's function that this thread is in.
+    pub(crate) fn here() -> Self {
+        let mut addresses = Vec::with_capacity(DEPTH);
+        backtrace::trace(|frame| {
+            let address = frame.ip() as usize;
+            if address != 0 && !OWN.contains(&address) {
+                addresses.push(address);
+            }
+            addresses.len() < DEPTH
+        });
+        Self(addresses.into())
+    }
+
+    /// No callers: for what happens by itself.
+    pub(crate) fn none() -> Self {
+        Self(Arc::default())
+    }
+
+    /// The innermost callers, by which two stacks are told apart.
+    pub(super) fn place(&self) -> Self {
+        Self(self.0.iter().copied().take(2).collect())
+    }
+
+    /// The callers with their names, down to `main`.
+    pub(super) fn frames(&self) -> Vec<Frame> {
+        let mut frames = Vec::new();
+        for &address in &*self.0 {
+            let before = frames.len();
+            // the address is that of the instruction behind the call
+            backtrace::resolve((address - 1) as *mut c_void, |symbol| {
+                let Some(name) = symbol.name() else { return };
+                let file = symbol.filename().map(short);
+                let place = match (file, symbol.lineno()) {
+                    (Some(file), Some(line)) => format!("{file}:{line}"),
+                    _ => module(address).0,
+                };
+                frames.push(Frame { function: format!("{name:#}"), place });
+            });
+            if frames.len() == before {
+                let (place, offset) = module(address);
+                frames.push(Frame { function: format!("{place}+{offset:#x}"), place });
+            }
+            if frames.last().is_some_and(|frame| frame.function == "main") {
+                break;
+            }
+        }
+        frames
+    }
+}
+
+/// The last two parts of a path: enough to find it.
+fn short(path: &Path) -> String {
+    let parts: Vec<_> = path.iter().map(|part| part.to_string_lossy()).collect();
+    parts[parts.len().saturating_sub(2)..].join("/")
+}
+
+/// The addresses of this library.
+static OWN: LazyLock<Range<usize>> = LazyLock::new(|| {
+    /// What is looked for, and where it was found.
+    struct Search {
+        wanted: usize,
+        found: Range<usize>,
+    }
+
+    unsafe extern "C" fn look(
+        object: *mut libc::dl_phdr_info,
+        _: usize,
+        search: *mut c_void,
+    ) -> c_int {
+        // SAFETY: The linker describes an object, and hands on the search below.
+        let (object, search) = unsafe { (&*object, &mut *search.cast::<Search>()) };
+        for at in 0..usize::from(object.dlpi_phnum) {
+            // SAFETY: There are so many.
+            let part = unsafe { &*object.dlpi_phdr.add(at) };
+            let start = object.dlpi_addr as usize + part.p_vaddr as usize;
+            let range = start..start + part.p_memsz as usize;
+            if part.p_type == libc::PT_LOAD && range.contains(&search.wanted) {
+                search.found = range;
+                return 1;
+            }
+        }
+        0
+    }
+
+    let mut search = Search { wanted: Stack::here as fn() -> Stack as usize, found: 0..0 };
+    // SAFETY: The function above, with what it expects.
+    unsafe { libc::dl_iterate_phdr(Some(look), ptr::from_mut(&mut search).cast()) };
+    // in a program that this is a part of, such as a test, all would be its own
+    let is_shared = module(search.wanted).0.contains(".so");
+    if is_shared { search.found } else { 0..0 }
+});
+
+/// Name of the file that is mapped at an address, and the place in it.
+fn module(address: usize) -> (String, usize) {
+    // SAFETY: All zero is one without names.
+    let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
+    // SAFETY: It writes to a place of ours.
+    let known = unsafe { libc::dladdr(address as *const c_void, &raw mut info) } != 0;
+    if !known || info.dli_fname.is_null() {
+        return ("?".to_owned(), address);
+    }
+    // SAFETY: A name of the linker's, which stays as long as the object is mapped.
+    let path = unsafe { CStr::from_ptr(info.dli_fname) }.to_string_lossy();
+    let name = Path::new(&*path).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    (name, address.wrapping_sub(info.dli_fbase as usize))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[inline(never)]
+    fn a_function_that_asks() -> Stack {
+        std::hint::black_box(Stack::here())
+    }
+
+    #[test]
+    fn callers_have_names() {
+        let stack = a_function_that_asks();
+        let frames = stack.frames();
+        let found = frames.iter().any(|frame| frame.function.contains("a_function_that_asks"));
+        assert!(found, "{frames:?}");
+        assert_eq!(stack.place(), stack.place());
+        assert!(Stack::none().frames().is_empty());
+    }
+
+    #[test]
+    fn an_address_that_belongs_to_nothing_is_shown_as_it_is() {
+        let frames = Stack([0x10].into()).frames();
+        assert_eq!(frames[0].to_string(), "?+0x10 (?)");
+    }
+}

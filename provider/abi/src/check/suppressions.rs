@@ -1,0 +1,139 @@
+//! Findings that are not told: a file with one of them on each line.
+//!
+//! ```text
+//! # what a benchmark does on purpose
+//! receive_overlap   pp_post_recv
+//! object_alive      *libsomething*
+//! timeout_zero
+//! ```
+//!
+//! The first word is the name of a finding, or `*` for any. The rest has to look like some line of the
+//! stack where it was found, or like the function alone, with `*` for anything; without it, all findings
+//! of this name are meant.
+
+use std::{fs, path::Path};
+
+use super::{finding::Kind, stack::Frame};
+
+/// The lines of such a file.
+#[derive(Default, Debug)]
+pub(super) struct Suppressions(Vec<Suppression>);
+
+#[derive(PartialEq, Eq, Debug)]
+struct Suppression {
+    kind: Option<Kind>,
+    pattern: Option<String>,
+}
+
+impl Suppressions {
+    /// Those of a file, and what is wrong with it, a line for each.
+    pub(super) fn read(path: &Path) -> (Self, Vec<String>) {
+        match fs::read_to_string(path) {
+            Ok(text) => {
+                let (found, wrong) = Self::parse(&text);
+                let named = |(line, problem)| format!("{}:{line}: {problem}", path.display());
+                (found, wrong.into_iter().map(named).collect())
+            }
+            Err(error) => (Self::default(), vec![format!("{}: {error}", path.display())]),
+        }
+    }
+
+    /// Lines that cannot be understood are returned with their numbers, and left out.
+    fn parse(text: &str) -> (Self, Vec<(usize, String)>) {
+        let (mut found, mut wrong) = (Vec::new(), Vec::new());
+        for (number, line) in text.lines().enumerate() {
+            let line = line.split('#').next().unwrap_or_default().trim();
+            let (name, pattern) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+            let kind = Kind::ALL.iter().copied().find(|kind| kind.name() == name);
+            match (name, kind) {
+                ("", _) => continue,
+                ("*", _) | (_, Some(_)) => {}
+                _ => {
+                    wrong.push((number + 1, format!("there is no finding {name}")));
+                    continue;
+                }
+            }
+            let pattern = Some(pattern.trim()).filter(|pattern| !pattern.is_empty());
+            found.push(Suppression { kind, pattern: pattern.map(str::to_owned) });
+        }
+        (Self(found), wrong)
+    }
+
+    /// True if a finding of this kind, at this place, is not told.
+    pub(super) fn cover(&self, kind: Kind, frames: &[Frame]) -> bool {
+        self.0.iter().any(|line| {
+            let is_like = |pattern: &String| {
+                frames.iter().any(|frame| {
+                    matches(pattern, &frame.function) || matches(pattern, &frame.to_string())
+                })
+            };
+            line.kind.is_none_or(|of| of == kind) && line.pattern.as_ref().is_none_or(is_like)
+        })
+    }
+}
+
+/// True if the text looks like the pattern, in which `*` stands for anything.
+fn matches(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else { return false };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stars_stand_for_anything() {
+        for (pattern, text) in [
+            ("main", "main"),
+            ("*", ""),
+            ("ma*", "main"),
+            ("*in", "main"),
+            ("m*i*n", "main"),
+            ("**", "x"),
+        ] {
+            assert!(matches(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [("main", "main2"), ("ain", "main"), ("m*x", "main"), ("", "main")] {
+            assert!(!matches(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn a_line_names_a_finding_and_perhaps_a_place() {
+        let frame = |function: &str, place: &str| Frame {
+            function: function.to_owned(),
+            place: place.to_owned(),
+        };
+        let text =
+            "# nothing\n\nreceive_overlap post_*\ntimeout_zero # all\n* *(libx.so)\nnonsense\n";
+        let (lines, wrong) = Suppressions::parse(text);
+        assert_eq!(wrong, [(6, "there is no finding nonsense".to_owned())]);
+        let at = [frame("ibv_post_recv", "verbs.h:1"), frame("post_all", "a.c:7")];
+        assert!(lines.cover(Kind::ReceiveOverlap, &at));
+        assert!(lines.cover(Kind::TimeoutZero, &[]));
+        assert!(lines.cover(Kind::LostWakeUp, &[frame("libx.so+0x10", "libx.so")]));
+        assert!(
+            !lines.cover(Kind::LostWakeUp, &at) && !lines.cover(Kind::ReceiveOverlap, &at[..1])
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_said_so() {
+        let (lines, wrong) = Suppressions::read(Path::new("/nowhere/at/all"));
+        assert!(lines.0.is_empty() && wrong[0].starts_with("/nowhere/at/all: No such file"));
+    }
+}

@@ -1,0 +1,205 @@
+//! Posting.
+
+use std::{ffi::c_int, ptr};
+
+use roce_provider::{
+    calls::Call,
+    transport::{
+        mem::LKey,
+        work::{Data, SendFlags, SendOp, SendWr, Sge},
+    },
+};
+
+use crate::{
+    check::{
+        records,
+        requests::{self, Queue, Request},
+        watch::Role,
+    },
+    layout::{consts::*, ibv_qp, ibv_qp_ex, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq},
+    object::Object,
+    post,
+    qp::Qp,
+    qp_ex,
+    srq::Srq,
+};
+
+/// More elements than any queue takes: a longer list is refused.
+const MOST_ELEMENTS: c_int = 1024;
+
+/// The operation of a request by its opcode, and what it does with its memory.
+const fn operation(opcode: u32) -> (&'static str, Option<Role>) {
+    match opcode {
+        IBV_WR_RDMA_WRITE => ("RDMA WRITE", Some(Role::Send)),
+        IBV_WR_RDMA_WRITE_WITH_IMM => ("RDMA WRITE with immediate", Some(Role::Send)),
+        IBV_WR_SEND => ("SEND", Some(Role::Send)),
+        IBV_WR_SEND_WITH_IMM => ("SEND with immediate", Some(Role::Send)),
+        IBV_WR_SEND_WITH_INV => ("SEND with invalidate", Some(Role::Send)),
+        IBV_WR_RDMA_READ => ("RDMA READ", Some(Role::Read)),
+        IBV_WR_ATOMIC_CMP_AND_SWP => ("compare and swap", Some(Role::Read)),
+        IBV_WR_ATOMIC_FETCH_AND_ADD => ("fetch and add", Some(Role::Read)),
+        IBV_WR_ATOMIC_WRITE => ("ATOMIC WRITE", Some(Role::Send)),
+        _ => ("request", None),
+    }
+}
+
+/// The same for one that was made by calls.
+const fn made(op: &SendOp) -> (&'static str, Option<Role>) {
+    match op {
+        SendOp::Write { .. } => operation(IBV_WR_RDMA_WRITE),
+        SendOp::Read { .. } => operation(IBV_WR_RDMA_READ),
+        SendOp::CompareSwap { .. } => operation(IBV_WR_ATOMIC_CMP_AND_SWP),
+        SendOp::FetchAdd { .. } => operation(IBV_WR_ATOMIC_FETCH_AND_ADD),
+        SendOp::AtomicWrite { .. } => operation(IBV_WR_ATOMIC_WRITE),
+        SendOp::Send { .. } | SendOp::SendTo { .. } | SendOp::SendInvalidate { .. } => {
+            operation(IBV_WR_SEND)
+        }
+        _ => ("request", None),
+    }
+}
+
+unsafe fn elements(first: *const ibv_sge, count: c_int) -> impl Iterator<Item = Sge> {
+    let is_list = !first.is_null() && (0..=MOST_ELEMENTS).contains(&count);
+    (0..if is_list { count as usize } else { 0 }).map(move |at| {
+        // SAFETY: The program says that there are so many.
+        let c = unsafe { &*first.add(at) };
+        Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
+    })
+}
+
+unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
+    let (name, role) = operation((*wr).opcode);
+    let flags = (*wr).send_flags;
+    Request {
+        wr_id: (*wr).wr_id,
+        name,
+        role: role.filter(|_| flags & IBV_SEND_INLINE == 0),
+        sges: elements((*wr).sg_list, (*wr).num_sge).collect(),
+        is_signaled: qp.sq_sig_all
+            || SendFlags::from_bits_truncate(flags).contains(SendFlags::SIGNALED),
+    }
+}
+
+fn send_made(qp: &Qp, wr: &SendWr) -> Request {
+    let (name, role) = made(&wr.op);
+    let sges = match &wr.data {
+        Data::Sges(sges) => sges.iter().copied().collect(),
+        _ => Default::default(),
+    };
+    let is_signaled = qp.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
+    Request { wr_id: wr.wr_id, name, role, sges, is_signaled }
+}
+
+unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
+    Request {
+        wr_id: (*wr).wr_id,
+        name: "receive",
+        role: Some(Role::Receive),
+        sges: elements((*wr).sg_list, (*wr).num_sge).collect(),
+        is_signaled: true,
+    }
+}
+
+/// A list of C's, whose elements lead to the next ones.
+unsafe fn walk<W>(first: *mut W, next: fn(*mut W) -> *mut W) -> impl Iterator<Item = *mut W> {
+    std::iter::successors(Some(first), move |wr| Some(next(*wr)))
+        .take_while(|wr: &*mut W| !wr.is_null())
+}
+
+/// Number of requests in front of the one at which posting has stopped.
+unsafe fn taken<W>(
+    status: c_int,
+    first: *mut W,
+    stopped_at: *mut W,
+    next: fn(*mut W) -> *mut W,
+) -> usize {
+    walk(first, next).take_while(|wr| status == 0 || *wr != stopped_at).count()
+}
+
+/// Status of a call on an object that has been destroyed: told, and refused.
+unsafe fn refuse<W>(wr: *mut W, bad_wr: *mut *mut W) -> c_int {
+    if !bad_wr.is_null() {
+        *bad_wr = wr;
+    }
+    libc::EINVAL
+}
+
+pub(super) unsafe extern "C" fn checked_post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad_wr: *mut *mut ibv_send_wr,
+) -> c_int {
+    let _call = Call::begin();
+    if records::used(qp as usize, "ibv_post_send") {
+        return refuse(wr, bad_wr);
+    }
+    let Ok(object) = Qp::trust(qp) else { return post::post_send(qp, wr, bad_wr) };
+    let next = |wr: *mut ibv_send_wr| (*wr).next;
+    let list = walk(wr, next).map(|wr| send(object, wr)).collect();
+    requests::post(Queue::Send(object.key()), "ibv_post_send", list, || {
+        let mut stopped_at = ptr::null_mut();
+        let status = post::post_send(qp, wr, &raw mut stopped_at);
+        if status != 0 && !bad_wr.is_null() {
+            *bad_wr = stopped_at;
+        }
+        (taken(status, wr, stopped_at, next), status)
+    })
+}
+
+pub(super) unsafe extern "C" fn checked_post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let _call = Call::begin();
+    if records::used(qp as usize, "ibv_post_recv") {
+        return refuse(wr, bad_wr);
+    }
+    let Ok(object) = Qp::trust(qp) else { return post::post_recv(qp, wr, bad_wr) };
+    let next = |wr: *mut ibv_recv_wr| (*wr).next;
+    let list = walk(wr, next).map(|wr| receive(wr)).collect();
+    requests::post(Queue::Receive(object.key()), "ibv_post_recv", list, || {
+        let mut stopped_at = ptr::null_mut();
+        let status = post::post_recv(qp, wr, &raw mut stopped_at);
+        if status != 0 && !bad_wr.is_null() {
+            *bad_wr = stopped_at;
+        }
+        (taken(status, wr, stopped_at, next), status)
+    })
+}
+
+pub(super) unsafe extern "C" fn checked_post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad_wr: *mut *mut ibv_recv_wr,
+) -> c_int {
+    let _call = Call::begin();
+    if records::used(srq as usize, "ibv_post_srq_recv") {
+        return refuse(wr, bad_wr);
+    }
+    if Srq::trust(srq).is_err() {
+        return post::post_srq_recv(srq, wr, bad_wr);
+    }
+    let next = |wr: *mut ibv_recv_wr| (*wr).next;
+    let list = walk(wr, next).map(|wr| receive(wr)).collect();
+    requests::post(Queue::Shared(srq as usize), "ibv_post_srq_recv", list, || {
+        let mut stopped_at = ptr::null_mut();
+        let status = post::post_srq_recv(srq, wr, &raw mut stopped_at);
+        if status != 0 && !bad_wr.is_null() {
+            *bad_wr = stopped_at;
+        }
+        (taken(status, wr, stopped_at, next), status)
+    })
+}
+
+pub(super) unsafe extern "C" fn checked_wr_complete(qp: *mut ibv_qp_ex) -> c_int {
+    let _call = Call::begin();
+    let object = &*qp.cast::<Qp>();
+    // SAFETY: Only the thread that has begun the batch completes it.
+    let list: Vec<_> = (*object.batch.state()).wrs.iter().map(|wr| send_made(object, wr)).collect();
+    let number = list.len();
+    requests::post(Queue::Send(object.key()), "ibv_wr_complete", list, || {
+        let status = qp_ex::wr_complete(qp);
+        (if status == 0 { number } else { 0 }, status)
+    })
+}
