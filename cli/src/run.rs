@@ -18,7 +18,9 @@ use std::{
 
 use roce::{
     Device, EnvironmentError, OpenOptions,
-    environment::{self, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER},
+    environment::{
+        self, CHECK, CHECK_SUPPRESSIONS, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER,
+    },
     fabric::FaultPlan,
 };
 
@@ -32,7 +34,8 @@ use refusal::{NOT_EXECUTABLE, Refusal};
 /// and the number of the signal that has ended it. The program finds libraries of roce in the place of
 /// libibverbs.so.1 and librdmacm.so.1, in those it loads later too, and in every program that it
 /// starts. Exit status 2: something is wrong with the options; 126: the program cannot be executed;
-/// 127: there is no such program. The rest is the program's own.
+/// 127: there is no such program; 99: with --check, something was found in a program that ended with 0. The
+/// rest is the program's own.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// A device that the program finds: a name from `roce devinfo`, the name of a network
@@ -55,6 +58,17 @@ pub(crate) struct Args {
     #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
     explain: Option<String>,
+    /// Check for what works by luck: buffers that are touched while requests use them, queues that can
+    /// overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on stderr, where
+    /// it was and at the end; a program that ends with 0 ends with 99 instead if something was found.
+    /// --check=json: an object on a line for each
+    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    check: Option<String>,
+    /// A file of findings that --check does not tell: the name of one on each line, and perhaps a
+    /// line of its stack, with * for anything
+    #[arg(long, value_name = "FILE", requires = "check")]
+    suppressions: Option<PathBuf>,
     /// Size of each socket's receive buffer in bytes, as the variable ROCE_RECEIVE_BUFFER says it;
     /// 212992 is what Linux grants by default, and `roce devinfo` shows what it grants here
     #[arg(long, value_name = "BYTES")]
@@ -175,6 +189,14 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     }
     if let Some(form) = &args.explain {
         configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });
+    }
+    if let Some(form) = &args.check {
+        configured.env(CHECK, if form == "json" { "json" } else { "1" });
+    }
+    if let Some(file) = &args.suppressions {
+        let refuse = |error| Refusal::new(format!("--suppressions: {}: {error}", file.display()));
+        std::fs::File::open(file).map_err(refuse)?;
+        configured.env(CHECK_SUPPRESSIONS, std::path::absolute(file).map_err(refuse)?);
     }
     if let Some(bytes) = args.receive_buffer {
         configured.env(RECEIVE_BUFFER, bytes.to_string());

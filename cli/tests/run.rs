@@ -66,6 +66,8 @@ impl Scratch {
             "ROCE_DEVICES",
             "ROCE_PCAP",
             "ROCE_EXPLAIN",
+            "ROCE_CHECK",
+            "ROCE_CHECK_SUPPRESSIONS",
             "ROCE_FAULT",
             "ROCE_FAULT_SEED",
             "ROCE_LIBRARY",
@@ -201,6 +203,19 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
         let environment = said(&mut scratch.run(&[option, "env"]));
         assert_eq!(variable(&environment, "ROCE_EXPLAIN"), Some(value), "{option}");
     }
+    for (option, value) in [("--check", "1"), ("--check=json", "json")] {
+        let file = scratch.join("suppressions");
+        fs::write(&file, "timeout_zero\n").unwrap();
+        let file = file.to_str().unwrap();
+        let environment = said(&mut scratch.run(&[option, "--suppressions", file, "env"]));
+        assert_eq!(variable(&environment, "ROCE_CHECK"), Some(value), "{option}");
+        assert_eq!(variable(&environment, "ROCE_CHECK_SUPPRESSIONS"), Some(file), "{option}");
+        let missing =
+            scratch.run(&[option, "--suppressions", "/no/file", "true"]).output().unwrap();
+        let text = String::from_utf8_lossy(&missing.stderr);
+        let is_said = text.starts_with("roce: --suppressions: /no/file: No such file");
+        assert!(missing.status.code() == Some(2) && is_said && text.lines().count() == 1, "{text}");
+    }
     let unknown = scratch.run(&["--explain=xml", "true"]).output().unwrap();
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");
@@ -216,9 +231,10 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
         "ROCE_FAULT_SEED",
         "ROCE_RECEIVE_BUFFER",
         "ROCE_EXPLAIN",
+        "ROCE_CHECK",
     ]
     .map(|name| variable(&environment, name));
-    assert_eq!(set, [None; 6]);
+    assert_eq!(set, [None; 7]);
     assert_eq!(fs::read_dir(&cache).unwrap().count(), 1);
     // what stands in the environment stays, and a file is found from wherever the program goes
     let mut inherited = scratch.run(&["env"]);

@@ -90,7 +90,9 @@ const ABI: Crate = Crate {
     layers: &[
         &["layout"],
         &["rule"],
-        &["at_end", "errno", "export", "sync", "message", "list", "second", "load"],
+        &["at_end", "sync", "message"],
+        &["check"],
+        &["errno", "export", "list", "second", "load"],
         &["object", "batch", "wait", "translate", "device", "command_file", "context"],
         &["*"],
         &["table"],

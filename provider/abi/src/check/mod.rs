@@ -13,6 +13,7 @@
 
 mod at_exit;
 mod finding;
+mod form;
 pub(crate) mod records;
 mod report;
 pub(crate) mod requests;
@@ -22,31 +23,10 @@ mod suppressions;
 pub(crate) mod wake_ups;
 pub(crate) mod watch;
 
-use std::sync::LazyLock;
-
-use roce_provider::environment::{self, CHECK};
-
 pub(crate) use finding::{Finding, Kind};
+pub(crate) use form::is_on;
 pub(crate) use report::{tell, tell_postponed};
 pub(crate) use stack::Stack;
-
-/// Form of what is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Form {
-    Text,
-    Json,
-}
-
-/// The form that the environment asks for; `None`: nothing is checked. It is asked once.
-static FORM: LazyLock<Option<Form>> = LazyLock::new(|| {
-    let value = environment::value(CHECK).filter(|value| value != "0")?;
-    Some(if value == "json" { Form::Json } else { Form::Text })
-});
-
-/// True if programs are checked.
-pub(crate) fn is_on() -> bool {
-    FORM.is_some()
-}
 
 /// To be called when the library is loaded.
 pub(crate) fn at_load() {

@@ -18,8 +18,8 @@ use roce_provider::{
 use serde_json::json;
 
 use super::{
-    FORM, Form,
     finding::{Finding, Kind},
+    form::{FORM, Form},
     stack::{Frame, Stack},
     suppressions::Suppressions,
 };
@@ -156,8 +156,11 @@ impl Told {
 
 /// The innermost caller that is not one of the functions which the headers of the libraries define.
 fn own_caller(frames: &[Frame]) -> String {
-    let is_header =
-        |frame: &&Frame| ["ibv_", "rdma_"].iter().any(|start| frame.function.starts_with(start));
+    // programs have such names, too, which stand before a place in them
+    let is_header = |frame: &&Frame| {
+        let starts = |start: &&str| frame.function.starts_with(*start);
+        !frame.function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| starts(&start))
+    };
     let own = frames.iter().find(|frame| !is_header(frame)).or(frames.first());
     own.map_or_else(|| "?".to_owned(), Frame::to_string)
 }

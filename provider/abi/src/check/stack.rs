@@ -74,7 +74,12 @@ impl Stack {
                 let (place, offset) = module(address);
                 frames.push(Frame { function: format!("{place}+{offset:#x}"), place });
             }
-            if frames.last().is_some_and(|frame| frame.function == "main") {
+            let last = frames.last().map_or("", |frame| &*frame.function);
+            if last.starts_with("__libc_start") {
+                frames.pop();
+                break; // what has called `main`, whose name may be gone
+            }
+            if last == "main" {
                 break;
             }
         }

@@ -102,8 +102,8 @@ unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
 
 /// A list of C's, whose elements lead to the next ones.
 unsafe fn walk<W>(first: *mut W, next: fn(*mut W) -> *mut W) -> impl Iterator<Item = *mut W> {
-    std::iter::successors(Some(first), move |wr| Some(next(*wr)))
-        .take_while(|wr: &*mut W| !wr.is_null())
+    let there = |wr: *mut W| (!wr.is_null()).then_some(wr);
+    std::iter::successors(there(first), move |wr| there(next(*wr)))
 }
 
 /// Number of requests in front of the one at which posting has stopped.

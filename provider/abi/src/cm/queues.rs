@@ -10,8 +10,8 @@ use roce_provider::{calls::Call, transport::qp::QpType};
 
 use super::id::Id;
 use crate::{
-    check::records,
     channel::{ibv_create_comp_channel, ibv_destroy_comp_channel},
+    check::records,
     cq::{ibv_create_cq, ibv_destroy_cq},
     errno::{self, Errno, Result},
     export::export,

@@ -13,6 +13,7 @@ use std::{
 };
 
 mod calls;
+mod checks;
 #[path = "../common/mod.rs"]
 mod common;
 mod library;
@@ -33,6 +34,17 @@ fn sources() -> PathBuf {
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
 /// where headers are, `variables` are for the program.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
+    run_until(compiler, options, name, variables, 0)
+}
+
+/// The same for a program that ends with this status.
+fn run_until(
+    compiler: &str,
+    options: &[String],
+    name: &str,
+    variables: &[(&str, &str)],
+    status: i32,
+) -> Output {
     watchdog::start(String::new);
     let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
     let directory = Directory::new();
@@ -40,7 +52,7 @@ fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)
     symlink(&library, &linked).unwrap();
     let mut compile = Command::new(compiler);
     compile
-        .args(["-Wall", "-Werror", "-pthread"])
+        .args(["-Wall", "-Werror", "-pthread", "-g"])
         .args(options)
         .arg("-o")
         .arg(&program)
@@ -58,7 +70,7 @@ fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)
         .unwrap();
     let done = watchdog::programs::wait_with_output(running, LIMIT);
     assert!(
-        done.status.success(),
+        done.status.code() == Some(status),
         "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
         done.status,
         last_lines(&done.stderr)
@@ -119,6 +131,13 @@ fn output_of(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
     let compiler = common::compiler()?;
     let directory = Directory::new();
     Some(run(&compiler, &declarations(&directory), name, variables))
+}
+
+/// The same for a program that ends with this status.
+fn ended(name: &str, variables: &[(&str, &str)], status: i32) -> Option<Output> {
+    let compiler = common::compiler()?;
+    let directory = Directory::new();
+    Some(run_until(&compiler, &declarations(&directory), name, variables, status))
 }
 
 #[test]

@@ -1,101 +1,7 @@
 /* One mistake each, which MISTAKE names: the library explains it. With REPAIRED the same program without the mistake, of which the
-   library says nothing. Two queue pairs of one device, which speak with each other. */
+   library says nothing. */
 
-#include <infiniband/verbs.h>
-#include <stdint.h>
-
-#include "expect.h"
-
-static struct ibv_context *context;
-static struct ibv_pd *pd;
-static struct ibv_cq *cq;
-static struct ibv_mr *mr;
-static char memory[4096];
-static union ibv_gid gid;
-static struct ibv_qp *a, *b;
-static int wrong;
-/* What the mistakes change. */
-static int rooms = 64, timeout = 10, rnr_retry = 7, rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-static uint32_t psn_there = 0x100, extra_number;
-
-static struct ibv_qp *make(enum ibv_qp_type type) {
-    struct ibv_qp_init_attr attr = {.send_cq = cq, .recv_cq = cq, .qp_type = type, .sq_sig_all = 1,
-        .cap = {.max_send_wr = 8, .max_recv_wr = 8, .max_send_sge = 2, .max_recv_sge = 1, .max_inline_data = 64}};
-    struct ibv_qp *qp = ibv_create_qp(pd, &attr);
-    EXPECT(qp != NULL);
-    return qp;
-}
-
-static int to_init(struct ibv_qp *qp, int without) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_INIT, .port_num = 1, .qkey = 0x11111111, .qp_access_flags = rights};
-    int keys = qp->qp_type == IBV_QPT_UD ? IBV_QP_QKEY : IBV_QP_ACCESS_FLAGS;
-    return ibv_modify_qp(qp, &attr, (IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | keys) & ~without);
-}
-
-static int to_rtr(struct ibv_qp *qp, uint32_t number, uint32_t psn, int is_global) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = number, .rq_psn = psn,
-        .ah_attr = {.grh = {.dgid = gid}, .is_global = is_global, .port_num = 1}, .max_dest_rd_atomic = 1, .min_rnr_timer = 1};
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-                                        IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
-}
-
-static int to_rts(struct ibv_qp *qp, uint32_t psn) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout, .retry_cnt = 2, .rnr_retry = rnr_retry,
-        .max_rd_atomic = 1};
-    return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-                                        IBV_QP_MAX_QP_RD_ATOMIC);
-}
-
-static void connect_both(void) {
-    a = make(IBV_QPT_RC);
-    b = make(IBV_QPT_RC);
-    EXPECT(to_init(a, 0) == 0 && to_init(b, 0) == 0);
-    EXPECT(to_rtr(a, b->qp_num + extra_number, 0x100, 1) == 0 && to_rtr(b, a->qp_num, psn_there, 1) == 0);
-    EXPECT(to_rts(a, 0x100) == 0 && to_rts(b, 0x100) == 0);
-}
-
-static void datagrams(void) {
-    struct ibv_qp_attr rtr = {.qp_state = IBV_QPS_RTR}, rts = {.qp_state = IBV_QPS_RTS};
-    for (int i = 0; i < 2; i++) {
-        struct ibv_qp *qp = make(IBV_QPT_UD);
-        EXPECT(to_init(qp, 0) == 0 && ibv_modify_qp(qp, &rtr, IBV_QP_STATE) == 0);
-        EXPECT(ibv_modify_qp(qp, &rts, IBV_QP_STATE | IBV_QP_SQ_PSN) == 0);
-        *(i ? &b : &a) = qp;
-    }
-}
-
-static struct ibv_sge part(uint32_t length) {
-    return (struct ibv_sge){.addr = (uintptr_t)memory, .length = length, .lkey = mr->lkey};
-}
-
-static void receive(struct ibv_qp *qp, uint32_t length) {
-    struct ibv_sge sge = part(length);
-    struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
-    EXPECT(ibv_post_recv(qp, &wr, &bad) == 0);
-}
-
-static int send_with(struct ibv_qp *qp, struct ibv_sge sge, int opcode, uint32_t rkey, int flags) {
-    struct ibv_send_wr wr = {.wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = opcode, .send_flags = flags}, *bad;
-    if (opcode != IBV_WR_SEND) {
-        wr.wr.rdma.remote_addr = (uintptr_t)memory + 2048;
-        wr.wr.rdma.rkey = rkey;
-    }
-    return ibv_post_send(qp, &wr, &bad);
-}
-
-/* Completions, the errors among them counted, until there were so many. */
-static int errors_among(int wanted) {
-    struct ibv_wc wc;
-    int errors = 0;
-    while (wanted > 0) {
-        int count = ibv_poll_cq(cq, 1, &wc);
-        if (count < 0)
-            return errors + 1;
-        wanted -= count;
-        errors += count && wc.status != IBV_WC_SUCCESS;
-    }
-    return errors;
-}
+#include "pair.h"
 
 /* Mistakes. */
 
@@ -242,35 +148,12 @@ static void domain_in_use(void) {
     exit(0);
 }
 
-static const struct {
-    const char *name;
-    void (*run)(void);
-} MISTAKES[] = {{"no_gid", no_gid}, {"wrong_order", wrong_order}, {"missing_attribute", missing_attribute}, {"too_many_sges", too_many_sges},
+static const struct mistake MISTAKES[] = {{"no_gid", no_gid}, {"wrong_order", wrong_order}, {"missing_attribute", missing_attribute}, {"too_many_sges", too_many_sges},
     {"inline_too_long", inline_too_long}, {"bad_lkey", bad_lkey}, {"bad_rkey", bad_rkey}, {"missing_right", missing_right},
     {"no_receive", no_receive}, {"wrong_number", wrong_number}, {"wrong_psn", wrong_psn}, {"wrong_qkey", wrong_qkey},
     {"cq_overrun", cq_overrun}, {"short_receive", short_receive}, {"post_in_reset", post_in_reset}, {"queue_full", queue_full},
     {"remote_without_local", remote_without_local}, {"domain_in_use", domain_in_use}};
 
 int main(void) {
-    int count;
-    struct ibv_device **devices = ibv_get_device_list(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(ibv_get_device_name(devices[i]), "roce_lo") == 0)
-            context = ibv_open_device(devices[i]);
-    ibv_free_device_list(devices);
-    EXPECT(context != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
-    EXPECT((pd = ibv_alloc_pd(context)) != NULL && (cq = ibv_create_cq(context, 64, NULL, NULL, 0)) != NULL);
-    int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
-    EXPECT((mr = ibv_reg_mr(pd, memory, sizeof memory, all)) != NULL);
-    wrong = getenv("REPAIRED") == NULL;
-    const char *mistake = getenv("MISTAKE");
-    for (size_t i = 0; mistake && i < sizeof MISTAKES / sizeof *MISTAKES; i++)
-        if (strcmp(MISTAKES[i].name, mistake) == 0) {
-            MISTAKES[i].run();
-            EXPECT((a == NULL || ibv_destroy_qp(a) == 0) && (b == NULL || ibv_destroy_qp(b) == 0));
-            EXPECT(ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
-            return 0;
-        }
-    EXPECT(!"a mistake of this name");
-    return 1;
+    return play(MISTAKES, sizeof MISTAKES / sizeof *MISTAKES);
 }
