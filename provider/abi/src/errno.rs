@@ -143,7 +143,7 @@ pub(crate) type Result<T, E = Errno> = std::result::Result<T, E>;
 #[cold]
 fn fail(call: &str, error: &Errno) -> c_int {
     error.explain(call);
-    if check::is_on() {
+    if check::is_on() && matches!(error.why, Why::Rule(Rule::NoSuchObject)) {
         records::refused(call);
     }
     set(error.number);

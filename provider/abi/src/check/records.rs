@@ -5,7 +5,7 @@ use std::{
     cell::Cell,
     collections::{BTreeMap, VecDeque},
     process, ptr,
-    sync::atomic::{AtomicBool, Ordering},
+    sync::atomic::{AtomicU32, Ordering},
 };
 
 use super::{
@@ -23,8 +23,8 @@ const PLACES: usize = 3;
 
 static RECORDS: Mutex<Records> =
     Mutex::new(Records { alive: BTreeMap::new(), gone: BTreeMap::new(), order: VecDeque::new() });
-/// True if there ever was one.
-static ANY: AtomicBool = AtomicBool::new(false);
+/// The process that has made one: a forked child begins with none.
+static MAKER: AtomicU32 = AtomicU32::new(0);
 
 thread_local! {
     /// True while this thread makes objects for the library itself.
@@ -58,7 +58,7 @@ struct Gone {
 
 /// True if the program has ever made an object.
 pub(super) fn were_made() -> bool {
-    ANY.load(Ordering::Relaxed)
+    MAKER.load(Ordering::Relaxed) == process::id()
 }
 
 /// Makes objects that stay, and that are none of the program's.
@@ -73,7 +73,7 @@ pub(crate) fn for_itself<R>(make: impl FnOnce() -> R) -> R {
 pub(crate) fn made(pointer: usize, kind: &'static str) {
     let (made, is_own) = (Stack::here(), OWN.get());
     if !is_own {
-        ANY.store(true, Ordering::Relaxed);
+        MAKER.store(process::id(), Ordering::Relaxed);
     }
     let mut records = RECORDS.lock();
     // memory that was given back by another way

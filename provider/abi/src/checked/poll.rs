@@ -62,14 +62,12 @@ pub(super) unsafe extern "C" fn checked_create_cq_ex(
 }
 
 unsafe extern "C" fn checked_start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr) -> c_int {
-    let _call = Call::begin();
-    let done = cq_ex::start_poll(cq, attr);
+    let done = cq_ex::start_poll(cq, attr); // waits, perhaps, for the batch of another thread
     note(cq, done);
     done
 }
 
 unsafe extern "C" fn checked_next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    let _call = Call::begin();
     let done = cq_ex::next_poll(cq);
     note(cq, done);
     done
@@ -77,6 +75,7 @@ unsafe extern "C" fn checked_next_poll(cq: *mut ibv_cq_ex) -> c_int {
 
 /// Notes the completion that the program is at.
 unsafe fn note(cq: *mut ibv_cq_ex, done: c_int) {
+    let _call = Call::begin();
     let object = &*cq.cast::<Cq>();
     if done == 0 {
         let wc = &(*object.batch.state()).wc;

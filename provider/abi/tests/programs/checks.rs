@@ -5,7 +5,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::{common::Directory, ended, output_of};
+use crate::{common::Directory, program};
 
 /// Exit status of a program that ends well, and of which something was found.
 const FOUND: i32 = 99;
@@ -52,12 +52,13 @@ fn found(lines: &str) -> (Vec<Value>, Value) {
 
 #[test]
 fn each_mistake_is_found_and_its_repair_is_clean() {
+    let Some(program) = program("checks") else {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    };
     for (mistake, finding, function) in MISTAKES {
         let variables = [("MISTAKE", mistake), ("ROCE_CHECK", "json")];
-        let Some(output) = ended("checks", &variables, FOUND) else {
-            println!("no C compiler is installed: nothing was run");
-            return;
-        };
+        let output = program.run(&variables, FOUND);
         let (findings, summary) = found(&output.stderr);
         let names: Vec<_> = findings.iter().map(|found| found["finding"].as_str()).collect();
         // at each of its places
@@ -73,7 +74,7 @@ fn each_mistake_is_found_and_its_repair_is_clean() {
         assert_eq!(summary["summary"][0]["finding"], finding, "{mistake}");
 
         let repaired = [&variables[..], &[("REPAIRED", "1")]].concat();
-        let output = output_of("checks", &repaired).unwrap();
+        let output = program.run(&repaired, 0);
         let (findings, summary) = found(&output.stderr);
         assert_eq!(
             (findings.len(), summary["summary"].as_array().unwrap().len()),
@@ -87,17 +88,18 @@ fn each_mistake_is_found_and_its_repair_is_clean() {
 /// Destroyed objects are not looked at here: that is a crash, or not.
 #[test]
 fn nothing_is_said_when_it_is_not_asked_for() {
+    let Some(program) = program("checks") else { return };
     for (mistake, ..) in [MISTAKES[0], MISTAKES[5], MISTAKES[19]] {
         for value in ["", "0"] {
             let variables = [("MISTAKE", mistake), ("ROCE_CHECK", value)];
-            let Some(output) = output_of("checks", &variables) else { return };
-            assert_eq!(output.stderr, "", "{mistake}");
+            assert_eq!(program.run(&variables, 0).stderr, "", "{mistake}");
         }
     }
 }
 
 #[test]
 fn what_a_file_names_is_not_told() {
+    let Some(program) = program("checks") else { return };
     let directory = Directory::new();
     let file = directory.file("suppressions");
     let name = file.to_str().unwrap().to_owned();
@@ -108,9 +110,9 @@ fn what_a_file_names_is_not_told() {
             ("ROCE_CHECK", "1"),
             ("ROCE_CHECK_SUPPRESSIONS", &*name),
         ];
-        ended("checks", &variables, status).map(|output| output.stderr)
+        program.run(&variables, status).stderr
     };
-    let Some(told) = check("send_buffer_changed\nreceive_overlap main2\n", FOUND) else { return };
+    let told = check("send_buffer_changed\nreceive_overlap main2\n", FOUND);
     for part in [
         "roce check: receive_overlap: qp 0x",
         "\n  why:  two messages",
@@ -123,8 +125,8 @@ fn what_a_file_names_is_not_told() {
     ] {
         assert!(told.contains(part), "{part:?} is not in\n{told}");
     }
-    assert_eq!(check("* receive_*", 0).unwrap(), "roce check: no findings, 1 suppressed\n");
-    let wrong = check("receive_overlap\nno_such_thing\n", 0).unwrap();
+    assert_eq!(check("* receive_*", 0), "roce check: no findings, 1 suppressed\n");
+    let wrong = check("receive_overlap\nno_such_thing\n", 0);
     assert_eq!(
         wrong,
         format!(

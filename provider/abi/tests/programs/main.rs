@@ -34,48 +34,57 @@ fn sources() -> PathBuf {
 /// Compiles a program beside this file, links it with the library, and runs it. `options` tell
 /// where headers are, `variables` are for the program.
 fn run(compiler: &str, options: &[String], name: &str, variables: &[(&str, &str)]) -> Output {
-    run_until(compiler, options, name, variables, 0)
+    Program::compile(compiler, options, name).run(variables, 0)
 }
 
-/// The same for a program that ends with this status.
-fn run_until(
-    compiler: &str,
-    options: &[String],
-    name: &str,
-    variables: &[(&str, &str)],
-    status: i32,
-) -> Output {
-    watchdog::start(String::new);
-    let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
-    let directory = Directory::new();
-    let (linked, program) = (directory.file("libibverbs.so.1"), directory.file(name));
-    symlink(&library, &linked).unwrap();
-    let mut compile = Command::new(compiler);
-    compile
-        .args(["-Wall", "-Werror", "-pthread", "-g"])
-        .args(options)
-        .arg("-o")
-        .arg(&program)
-        .arg(sources().join(format!("{name}.c")));
-    // what it does not define itself of what others define is not the program's matter
-    compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
-    assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
-    let running = Command::new(&program)
-        .env("LD_LIBRARY_PATH", directory.file(""))
-        .env("XDG_RUNTIME_DIR", directory.file(""))
-        .envs(variables.iter().copied())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let done = watchdog::programs::wait_with_output(running, LIMIT);
-    assert!(
-        done.status.code() == Some(status),
-        "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
-        done.status,
-        last_lines(&done.stderr)
-    );
-    Output { stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
+/// A program, compiled and linked with this library.
+struct Program {
+    directory: Directory,
+    name: String,
+    options: Vec<String>,
+}
+
+impl Program {
+    /// `options` tell where headers are.
+    fn compile(compiler: &str, options: &[String], name: &str) -> Self {
+        watchdog::start(String::new);
+        let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
+        let directory = Directory::new();
+        let linked = directory.file("libibverbs.so.1");
+        symlink(&library, &linked).unwrap();
+        let mut compile = Command::new(compiler);
+        compile
+            .args(["-Wall", "-Werror", "-pthread", "-g"])
+            .args(options)
+            .arg("-o")
+            .arg(directory.file(name))
+            .arg(sources().join(format!("{name}.c")));
+        // what it does not define itself of what others define is not the program's matter
+        compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
+        assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
+        Self { directory, name: name.to_owned(), options: options.to_vec() }
+    }
+
+    /// Runs it until it ends with this status.
+    fn run(&self, variables: &[(&str, &str)], status: i32) -> Output {
+        let Self { directory, name, options } = self;
+        let running = Command::new(directory.file(name))
+            .env("LD_LIBRARY_PATH", directory.file(""))
+            .env("XDG_RUNTIME_DIR", directory.file(""))
+            .envs(variables.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let done = watchdog::programs::wait_with_output(running, LIMIT);
+        assert!(
+            done.status.code() == Some(status),
+            "{name}, compiled with {options:?}, {variables:?}: {}\n{}",
+            done.status,
+            last_lines(&done.stderr)
+        );
+        Output { stderr: String::from_utf8_lossy(&done.stderr).into_owned() }
+    }
 }
 
 /// What a program has said.
@@ -128,16 +137,13 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
 
 /// The same for a program whose words matter, compiled once, with our declarations.
 fn output_of(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
-    let compiler = common::compiler()?;
-    let directory = Directory::new();
-    Some(run(&compiler, &declarations(&directory), name, variables))
+    Some(program(name)?.run(variables, 0))
 }
 
-/// The same for a program that ends with this status.
-fn ended(name: &str, variables: &[(&str, &str)], status: i32) -> Option<Output> {
-    let compiler = common::compiler()?;
-    let directory = Directory::new();
-    Some(run_until(&compiler, &declarations(&directory), name, variables, status))
+/// A program whose words matter, compiled with our declarations; none without a compiler.
+fn program(name: &str) -> Option<Program> {
+    let (compiler, directory) = (common::compiler()?, Directory::new());
+    Some(Program::compile(&compiler, &declarations(&directory), name))
 }
 
 #[test]
