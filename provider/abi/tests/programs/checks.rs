@@ -85,6 +85,17 @@ fn each_mistake_is_found_and_its_repair_is_clean() {
     }
 }
 
+/// One that posts in many ways, and one whose children use the library.
+#[test]
+fn programs_without_a_mistake_are_clean() {
+    for name in ["queue_pairs", "forks"] {
+        let Some(program) = program(name) else { return };
+        let lines = program.run(&[("ROCE_CHECK", "json")], 0).stderr;
+        let empty = "{\"summary\":[],\"suppressed\":0}";
+        assert!(!lines.is_empty() && lines.lines().all(|line| line == empty), "{name}: {lines}");
+    }
+}
+
 /// Destroyed objects are not looked at here: that is a crash, or not.
 #[test]
 fn nothing_is_said_when_it_is_not_asked_for() {
