@@ -8,6 +8,7 @@ use std::{
         Arc,
         atomic::{AtomicI32, Ordering},
     },
+    time::{Duration, Instant},
 };
 
 use roce_provider::{CompletionChannel, calls::Call};
@@ -22,9 +23,8 @@ use crate::{
     wait::{blocking, may_end_here, wait_for, wait_readable},
 };
 
-/// Time in milliseconds after which an event comes no more for what is there already: longer than events
-/// are held back.
-const A_WHILE: c_int = 150;
+/// Time after which an event comes no more for what is there already: longer than events are held back.
+const A_WHILE: Duration = Duration::from_millis(150);
 
 /// A completion channel as programs hold it.
 #[repr(C)]
@@ -125,8 +125,10 @@ unsafe extern "C-unwind" fn wait_checked(channel: *mut ibv_comp_channel) -> c_in
     }
     wake_ups::before_wait(channel as usize);
     let mut wanted = libc::pollfd { fd: (*channel).fd, events: libc::POLLIN, revents: 0 };
-    let done = wait_for(&raw mut wanted, 1, A_WHILE);
-    if done == 0 {
+    let began = Instant::now();
+    let done = wait_for(&raw mut wanted, 1, A_WHILE.as_millis() as c_int);
+    // a signal may have ended it before
+    if done == 0 && began.elapsed() >= A_WHILE {
         wake_ups::still_waits(channel as usize);
     }
     done.min(0)
