@@ -158,8 +158,8 @@ impl Told {
 fn own_caller(frames: &[Frame]) -> String {
     // programs have such names, too, which stand before a place in them
     let is_header = |frame: &&Frame| {
-        let starts = |start: &&str| frame.function.starts_with(*start);
-        !frame.function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| starts(&start))
+        let function = &frame.function;
+        !function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start))
     };
     let own = frames.iter().find(|frame| !is_header(frame)).or(frames.first());
     own.map_or_else(|| "?".to_owned(), Frame::to_string)

@@ -359,12 +359,11 @@ mod tests {
             libc::mmap(std::ptr::null_mut(), length, rights, kind, -1, 0)
         };
         // SAFETY: As above; this is how faults come to be caught.
-        let memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
+        let _memory = unsafe { ForeignMemory::on_demand(start.cast(), length) };
         let (id, _) = add(start as usize, length, Role::Send, &subject());
         // SAFETY: Nothing refers to it.
         assert_eq!(unsafe { libc::munmap(start, length) }, 0);
         assert_eq!(kind(finish(id)), Some(Kind::MemoryUnmapped));
-        drop(memory);
     }
 
     #[test]
