@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use roce::{
     Qpn,
-    explain::{Cause, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation},
+    explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -35,7 +35,7 @@ impl Filter {
                 false => psn >= first || psn <= last,
             })
         });
-        in_range && (!self.errors || tone(&packet.why) != Tone::Plain)
+        in_range && (!self.errors || Tone::from(&packet.why) != Tone::Plain)
     }
 
     const fn is_none(&self) -> bool {
@@ -152,22 +152,8 @@ fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
         why.push_str(", not all captured");
     }
     let at = packet.at.saturating_sub(connection.time.0);
-    for line in ladder.event(at, &Event::Seen(side, what, why), tone(&packet.why)) {
+    for line in ladder.event(at, &Event::Seen(side, what, why), (&packet.why).into()) {
         outln!("{line}");
-    }
-}
-
-pub(super) fn tone(why: &Explanation) -> Tone {
-    match why {
-        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
-        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
-        Explanation::Again(_)
-        | Explanation::AfterGap(_)
-        | Explanation::Late
-        | Explanation::MessageAgain
-        | Explanation::Congestion
-        | Explanation::Answers { again: true } => Tone::Warned,
-        _ => Tone::Plain,
     }
 }
 

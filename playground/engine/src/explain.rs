@@ -1,8 +1,8 @@
 //! A capture, explained.
 
-use roce_capture::explain::{Cause, Connection, EndPoint, Explained, Explanation};
+use roce_capture::explain::{Connection, EndPoint, Explained};
 use roce_transport::wire::Service;
-use roce_world::{Tone, packet_text};
+use roce_world::packet_text;
 use serde::Serialize;
 
 use crate::rows::{nanos, tone};
@@ -77,7 +77,7 @@ fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
             side: if packet.from_second { "b" } else { "a" },
             text,
             why: packet.why.to_string(),
-            tone: tone(kind(&packet.why)),
+            tone: tone((&packet.why).into()),
         }
     });
     Flow {
@@ -106,19 +106,5 @@ const fn service(connection: &Connection) -> &'static str {
         Service::Xrc => "extended reliable connection",
         Service::Ud => "datagrams",
         Service::Cnp => "congestion notifications",
-    }
-}
-
-const fn kind(why: &Explanation) -> Tone {
-    match why {
-        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
-        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
-        Explanation::Again(_)
-        | Explanation::AfterGap(_)
-        | Explanation::Late
-        | Explanation::MessageAgain
-        | Explanation::Congestion
-        | Explanation::Answers { again: true } => Tone::Warned,
-        _ => Tone::Plain,
     }
 }
