@@ -1,10 +1,8 @@
 //! A capture's report: ladders, findings, figures.
 
-use std::net::IpAddr;
-
 use roce::{
     Qpn,
-    explain::{Connection, EndPoint, EndSummary, Explained, ExplainedPacket},
+    explain::{Connection, EndSummary, Explained, ExplainedPacket},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -57,7 +55,7 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         for line in ladder.prose(&title, Tone::Strong) {
             outln!("{line}");
         }
-        let [one, other] = connection.ends.map(|end| name(&end));
+        let [one, other] = connection.ends.map(|end| end.to_string());
         outln!("{}", ladder.heads(&one, &other));
         let mut left_out = 0;
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
@@ -127,17 +125,6 @@ fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-fn name(end: &EndPoint) -> String {
-    let address = match end.address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.to_string(),
-    };
-    match end.qpn {
-        Some(qpn) => format!("{address} qp {qpn}"),
-        None => format!("{address} qp ?"),
-    }
-}
-
 fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
     let side = if packet.from_second { Side::Right } else { Side::Left };
     let what = match &packet.headers {
@@ -166,7 +153,7 @@ fn figures(index: usize, connection: &Connection) {
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        outln!("  {} sent {packets} packets, {bytes} B{rate}; {repeated} again", name(end));
+        outln!("  {end} sent {packets} packets, {bytes} B{rate}; {repeated} again");
         let counted = [
             ("NAKs", summary.sequence_naks),
             ("RNR NAKs", summary.rnr_naks),

@@ -1,6 +1,6 @@
 //! A capture, explained.
 
-use roce_capture::explain::{Connection, EndPoint, Explained};
+use roce_capture::explain::{Connection, Explained};
 use roce_transport::wire::Service;
 use roce_world::packet_text;
 use serde::Serialize;
@@ -83,19 +83,12 @@ fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
     Flow {
         service: service(connection),
         mtu: connection.mtu,
-        ends: connection.ends.map(|end| name(&end)),
+        ends: connection.ends.map(|end| end.to_string()),
         figures: [0, 1].map(|end| {
             let summary = &connection.summaries[end];
             (summary.packets, summary.bytes, summary.repeated)
         }),
         rows: rows.collect(),
-    }
-}
-
-fn name(end: &EndPoint) -> String {
-    match end.qpn {
-        Some(qpn) => format!("{} qp {qpn}", end.address),
-        None => format!("{} qp ?", end.address),
     }
 }
 
