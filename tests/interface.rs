@@ -3,6 +3,8 @@
 //! the logic is tested by unit tests alone; with `ROCE_NAMESPACES=1` in the environment, as in CI,
 //! that is an error.
 
+mod own_test;
+
 use std::{
     env,
     ffi::OsStr,
@@ -53,9 +55,12 @@ fn inside(test: &str) -> bool {
         return false;
     }
     let own = env::current_exe().unwrap();
-    let status = unshared(&format!("exec \"$1\" --exact {test} --nocapture"), own.as_os_str())
-        .status()
-        .unwrap();
+    let status = unshared(
+        &format!("exec \"$1\" --exact {} --nocapture", own_test::named(test)),
+        own.as_os_str(),
+    )
+    .status()
+    .unwrap();
     assert!(status.success(), "inside the namespace");
     false
 }

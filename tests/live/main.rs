@@ -23,6 +23,8 @@ mod misuse;
 mod multicast;
 mod names;
 mod own_link;
+#[path = "../own_test/mod.rs"]
+mod own_test;
 mod privileged;
 mod process;
 mod sharing;
