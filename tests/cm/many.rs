@@ -16,7 +16,6 @@ use super::{World, accept, eventually, expect, next, resolve};
 #[test]
 fn two_hundred_one_after_another() {
     let world = World::new(PortSpace::Tcp);
-    let (objects_a, objects_b) = (world.a.counters(), world.b.counters());
     for _ in 0..200 {
         let (client, server) = world.connected();
         client.disconnect().unwrap();
@@ -28,10 +27,6 @@ fn two_hundred_one_after_another() {
     assert!(
         world.a_channel.poll().is_none() && world.b_channel.poll().is_none(),
         "events of ids that are gone"
-    );
-    assert_eq!(
-        objects_a.dropped(roce::DropReason::CmWrongState),
-        objects_b.dropped(roce::DropReason::CmWrongState)
     );
 }
 

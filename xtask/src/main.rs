@@ -10,6 +10,7 @@ mod metadata;
 mod playground;
 mod rpm;
 mod soname;
+mod sums;
 mod tarball;
 mod wheel;
 

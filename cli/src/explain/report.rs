@@ -1,10 +1,8 @@
 //! A capture's report: ladders, findings, figures.
 
-use std::net::IpAddr;
-
 use roce::{
     Qpn,
-    explain::{Cause, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation},
+    explain::{Connection, EndSummary, Explained, ExplainedPacket},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -35,7 +33,7 @@ impl Filter {
                 false => psn >= first || psn <= last,
             })
         });
-        in_range && (!self.errors || tone(&packet.why) != Tone::Plain)
+        in_range && (!self.errors || Tone::from(&packet.why) != Tone::Plain)
     }
 
     const fn is_none(&self) -> bool {
@@ -57,7 +55,7 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         for line in ladder.prose(&title, Tone::Strong) {
             outln!("{line}");
         }
-        let [one, other] = connection.ends.map(|end| name(&end));
+        let [one, other] = connection.ends.map(|end| end.to_string());
         outln!("{}", ladder.heads(&one, &other));
         let mut left_out = 0;
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
@@ -127,17 +125,6 @@ fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-fn name(end: &EndPoint) -> String {
-    let address = match end.address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.to_string(),
-    };
-    match end.qpn {
-        Some(qpn) => format!("{address} qp {qpn}"),
-        None => format!("{address} qp ?"),
-    }
-}
-
 fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
     let side = if packet.from_second { Side::Right } else { Side::Left };
     let what = match &packet.headers {
@@ -152,22 +139,8 @@ fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
         why.push_str(", not all captured");
     }
     let at = packet.at.saturating_sub(connection.time.0);
-    for line in ladder.event(at, &Event::Seen(side, what, why), tone(&packet.why)) {
+    for line in ladder.event(at, &Event::Seen(side, what, why), (&packet.why).into()) {
         outln!("{line}");
-    }
-}
-
-pub(super) fn tone(why: &Explanation) -> Tone {
-    match why {
-        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
-        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
-        Explanation::Again(_)
-        | Explanation::AfterGap(_)
-        | Explanation::Late
-        | Explanation::MessageAgain
-        | Explanation::Congestion
-        | Explanation::Answers { again: true } => Tone::Warned,
-        _ => Tone::Plain,
     }
 }
 
@@ -180,7 +153,7 @@ fn figures(index: usize, connection: &Connection) {
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        outln!("  {} sent {packets} packets, {bytes} B{rate}; {repeated} again", name(end));
+        outln!("  {end} sent {packets} packets, {bytes} B{rate}; {repeated} again");
         let counted = [
             ("NAKs", summary.sequence_naks),
             ("RNR NAKs", summary.rnr_naks),
