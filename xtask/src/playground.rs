@@ -27,19 +27,27 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let out = root.join("target/playground");
-    let engine = out.join("engine");
-    bind(&module(&root, &out)?, &engine)?;
     if args.engine {
-        return Ok(());
+        return engine(&root);
     }
+    println!("{}", build(&root)?.display());
+    Ok(())
+}
+
+/// Builds the page, and returns its directory.
+pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
+    engine(root)?;
     let page = root.join("playground/page");
     if !page.join("node_modules").exists() {
         call(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&page))?;
     }
     call(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&page))?;
-    println!("{}", fs::canonicalize(out.join("page"))?.display());
-    Ok(())
+    Ok(fs::canonicalize(root.join("target/playground/page"))?)
+}
+
+fn engine(root: &Path) -> Result<(), Failure> {
+    let out = root.join("target/playground");
+    bind(&module(root, &out)?, &out.join("engine"))
 }
 
 /// Builds the WebAssembly module, and returns its path.
@@ -115,7 +123,7 @@ fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn call(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn call(command: &mut Command) -> Result<(), Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} has failed: {status}").into()) }
