@@ -17,7 +17,8 @@ const DEBIAN: &str = "/usr/bin";
 /// Builds the page of the playground into target/playground/page.
 ///
 /// Needs npm, and a Rust compiler with the standard library of wasm32-unknown-unknown, as
-/// `rustup target add wasm32-unknown-unknown` has it, or Debian's rustc-web, rust-web-src and lld.
+/// `rustup target add wasm32-unknown-unknown` has it, or Debian's cargo-web, rustc-web,
+/// rust-web-src and lld.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only the engine: the WebAssembly module and its JavaScript, in target/playground/engine
@@ -68,7 +69,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
         Compiler::None => {
             return Err(format!(
                 "no standard library for {TARGET}: rustup target add {TARGET}, or on Debian \
-                 apt-get install rustc-web rust-web-src lld"
+                 apt-get install cargo-web rustc-web rust-web-src lld"
             )
             .into());
         }
@@ -110,7 +111,11 @@ fn compiler() -> Compiler {
         let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         Path::new(&sysroot).join("lib/rustlib/src/rust/library/std").is_dir()
     });
-    if source { Compiler::Debian } else { Compiler::None }
+    if source && Path::new(DEBIAN).join("cargo").exists() {
+        Compiler::Debian
+    } else {
+        Compiler::None
+    }
 }
 
 /// Writes the module and its JavaScript as the page loads them.
