@@ -14,7 +14,6 @@ use crate::{
     build::cargo,
     playground::{self, call},
 };
-use pages::Page;
 
 /// What the site was tried with.
 const MDBOOK: &str = "0.5.4";
@@ -46,11 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     for page in pages::all(&root.join("docs"))? {
         let to = source.join(&page.path);
         fs::create_dir_all(to.parent().unwrap_or(&source))?;
-        match page.text {
-            Some(text) => {
-                let page = Page { text: Some(String::new()), ..page };
-                fs::write(to, links::for_site(&page.path, &text, playground.is_some())?)?;
-            }
+        match &page.text {
+            Some(text) => fs::write(to, links::for_site(&page.path, text, playground.is_some()))?,
             None => drop(fs::copy(root.join("docs").join(&page.path), to)?),
         }
     }

@@ -13,7 +13,7 @@ const PLAYGROUND: &str = "http://127.0.0.1:8791/";
 
 /// The text of a page of docs/ as the site has it: links into the playground lead to the site's own,
 /// those out of docs/ to the repository.
-pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> Result<String, Failure> {
+pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
     let depth = page.components().count() - 1;
     let own = format!("{}playground/index.html", "../".repeat(depth));
     let mut result = String::new();
@@ -31,12 +31,13 @@ pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> Result<Stri
         } else if let Some(path) = outside(page, target) {
             result += &format!("{HOMEPAGE}/blob/main/{path}");
         } else {
-            result += target;
+            // mdBook has the page of this name as the folder's index, and leaves links to it alone
+            result += &target.replace("README.md", "index.md");
         }
         result += ")";
         result += rest;
     }
-    Ok(result)
+    result
 }
 
 /// The path in the repository of what a relative link leads to, if that is not in docs/.
@@ -97,11 +98,7 @@ pub(crate) fn check(html: &Path) -> Result<(), Failure> {
 
 /// The pages but for those of the playground, which are its own, and the one to be printed, which
 /// repeats the others.
-fn read(
-    html: &Path,
-    folder: &Path,
-    pages: &mut BTreeMap<PathBuf, String>,
-) -> Result<(), Failure> {
+fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
         let name = path.strip_prefix(html)?.to_owned();
@@ -109,7 +106,8 @@ fn read(
             read(html, &path, pages)?;
         }
         let is_page = path.extension().is_some_and(|it| it == "html");
-        if is_page && !["print.html", "404.html", "toc.html"].iter().any(|it| name == Path::new(it)) {
+        if is_page && !["print.html", "404.html", "toc.html"].iter().any(|it| name == Path::new(it))
+        {
             pages.insert(name, fs::read_to_string(&path)?);
         }
     }
@@ -130,16 +128,16 @@ mod tests {
     #[test]
     fn links_of_a_site() {
         let text = "[a](http://127.0.0.1:8791/#s=read&at=3) [b](../../README.md#more), [c\n](../guide/demo.md) \
-                    [d](#here) [e](https://example.org/) f](g";
+                    [d](README.md#here) [e](https://example.org/) f](g";
         let lesson = Path::new("course/03-answers.md");
         assert_eq!(
-            for_site(lesson, text, true).unwrap(),
+            for_site(lesson, text, true),
             format!(
                 "[a](../playground/index.html#s=read&at=3) [b]({HOMEPAGE}/blob/main/README.md#more), [c\n](../guide/demo.md) \
-                 [d](#here) [e](https://example.org/) f](g"
+                 [d](index.md#here) [e](https://example.org/) f](g"
             )
         );
-        let kept = for_site(lesson, text, false).unwrap();
+        let kept = for_site(lesson, text, false);
         assert!(kept.starts_with("[a](http://127.0.0.1:8791/#s=read&at=3) [b](https://"));
     }
 
@@ -149,13 +147,18 @@ mod tests {
         fs::create_dir_all(folder.join("course")).unwrap();
         fs::write(folder.join("index.html"), "<a href=\"course/a.html#x\">").unwrap();
         let page = |text: &str| fs::write(folder.join("course/a.html"), text).unwrap();
-        page("<h1 id=\"x\"></h1><a href=\"../index.html\"><a href=\"#x\"><a href=\"https://example.org\">");
+        page(
+            "<h1 id=\"x\"></h1><a href=\"../index.html\"><a href=\"#x\"><a href=\"https://example.org\">",
+        );
         let right = check(&folder);
         page("<h1 id=\"y\"></h1><img src=\"p.png\">");
         let wrong = check(&folder);
         fs::remove_dir_all(&folder).unwrap();
         right.unwrap();
         let wrong = wrong.unwrap_err().to_string();
-        assert!(wrong.contains("course/a.html: p.png") && wrong.contains("index.html: course/a.html#x"), "{wrong}");
+        assert!(
+            wrong.contains("course/a.html: p.png") && wrong.contains("index.html: course/a.html#x"),
+            "{wrong}"
+        );
     }
 }

@@ -12,7 +12,7 @@ use crate::Failure;
 pub(crate) struct Page {
     /// In docs/.
     pub(crate) path: PathBuf,
-    /// `None` of a picture, a capture and the like.
+    /// Of a page; `None` of a picture, a capture and the like.
     pub(crate) text: Option<String>,
 }
 
@@ -39,8 +39,8 @@ fn collect(docs: &Path, folder: &Path, pages: &mut Vec<Page>) -> Result<(), Fail
             collect(docs, &path, pages)?;
             continue;
         }
-        let is_text = path.extension().is_some_and(|it| it == "md" || it == "toml");
-        let text = if is_text { Some(fs::read_to_string(&path)?) } else { None };
+        let is_page = path.extension().is_some_and(|it| it == "md");
+        let text = if is_page { Some(fs::read_to_string(&path)?) } else { None };
         pages.push(Page { path: path.strip_prefix(docs)?.to_owned(), text });
     }
     Ok(())
