@@ -52,7 +52,10 @@ fn each_command_runs() {
             tool.args(&words);
         }
         let output = tool.current_dir(root()).stdin(Stdio::null()).output().unwrap();
-        assert!(output.status.success() && !output.stdout.is_empty(), "{page}: {command}: {output:?}");
+        assert!(
+            output.status.success() && !output.stdout.is_empty(),
+            "{page}: {command}: {output:?}"
+        );
     }
     for subcommand in ["demo", "explain", "devinfo", "pingpong"] {
         assert!(used.contains(subcommand), "{subcommand}: {used:?}");

@@ -47,8 +47,10 @@ pub(crate) fn answer(question: &BTreeMap<String, String>) -> String {
         None => played(&spec),
     };
     let matching = |name: &str, value: &str| of(name).is_none_or(|it| it == value);
-    let lines: Vec<_> =
-        lines.iter().filter(|it| matching("side", &it.side) && matching("kind", &it.kind)).collect();
+    let lines: Vec<_> = lines
+        .iter()
+        .filter(|it| matching("side", &it.side) && matching("kind", &it.kind))
+        .collect();
     let with = |text: &str| {
         let line = lines.iter().find(|line| line.text.contains(text));
         *line.unwrap_or_else(|| panic!("no line has {text:?}"))

@@ -52,7 +52,8 @@ fn links_lead_to_places_of_plays() {
         for fragment in links {
             let name = format!("{}: {fragment}", page.name);
             let link = Link::of(fragment);
-            let played = play(&link.spec.to_string()).unwrap_or_else(|error| panic!("{name}: {error}"));
+            let played =
+                play(&link.spec.to_string()).unwrap_or_else(|error| panic!("{name}: {error}"));
             let played: Value = serde_json::from_str(&played).unwrap();
             let steps = played["steps"].as_u64().unwrap() as usize;
             let at = link.at.unwrap_or_else(|| panic!("{name}: no place"));
