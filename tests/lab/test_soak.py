@@ -122,6 +122,13 @@ class JudgingTest(unittest.TestCase):
             run, _ = played(UNDISTURBED, *programs, leaves=leaves, faults=faults)
             self.assertEqual(run.problems, problems)
 
+    def test_a_server_that_was_never_ready(self):
+        programs = FakeProgram(1, "transport retry counter exceeded (12)"), FakeProgram(0)
+        run, _ = played(UNDISTURBED, *programs, leaves=True, faults=("--fault", "drop 0.2%"))
+        del run.programs["client"]
+        run.judge()
+        self.assertEqual(run.problems, ["the server ended with 1", "the server was not ready"])
+
     def test_a_short_stop_excuses_nothing(self):
         stop = Fate("stop", "server", 0, SHORT_STOP[1])
         run, _ = played(stop, FakeProgram(), FakeProgram(1))

@@ -182,11 +182,10 @@ class Running:
         """True if the other program had got everything, and has left a lost answer unrepeated."""
         if not self.exchange.leaves or not any("drop" in str(word) for word in self.faults):
             return False
-        [other] = self.programs.keys() - {role}
-        return (
-            any(LEFT in line for line in program.lines())
-            and self.programs[other].status == 0
-            and self.ended[other] <= self.ended[role]
+        others = self.programs.keys() - {role}  # none if a server ended before it was ready
+        return any(LEFT in line for line in program.lines()) and any(
+            self.programs[other].status == 0 and self.ended[other] <= self.ended[role]
+            for other in others
         )
 
     @property
