@@ -39,11 +39,17 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
 pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
     engine(root)?;
     let page = root.join("playground/page");
-    if !page.join("node_modules").exists() {
+    if !has_modules(&page) {
         call(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&page))?;
     }
     call(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&page))?;
     Ok(fs::canonicalize(root.join("target/playground/page"))?)
+}
+
+/// True if npm has installed what the lock file says now.
+fn has_modules(page: &Path) -> bool {
+    let written = |name: &str| fs::metadata(page.join(name)).and_then(|it| it.modified()).ok();
+    written("node_modules/.package-lock.json") >= written("package-lock.json")
 }
 
 fn engine(root: &Path) -> Result<(), Failure> {

@@ -55,11 +55,8 @@ fn joined(path: &Path) -> Option<PathBuf> {
     let mut result = PathBuf::new();
     for component in path.components() {
         match component {
-            Component::ParentDir => {
-                if !result.pop() {
-                    return None;
-                }
-            }
+            Component::ParentDir if result.pop() => {}
+            Component::ParentDir => return None,
             Component::Normal(name) => result.push(name),
             _ => {}
         }
