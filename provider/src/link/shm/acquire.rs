@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     bind::{BindError, is_stopped},
+    clock,
     readiness::wait,
 };
 
@@ -32,8 +33,12 @@ const GRANT_TIMEOUT: Duration = Duration::from_millis(600);
 /// Number of times that it is waited for a grant. An owner that is stopped just when it was asked
 /// has taken the request with it.
 const GRANTS: usize = 2;
-/// Number of attempts to have an address while it passes from one process to another.
-const HANDOVER_TRIES: usize = 50;
+/// Time for an address to pass from one process to another, which may all have to wait for the
+/// processor.
+const PASSING: Duration = Duration::from_secs(3);
+/// Number of attempts to have an address that nobody shares, and that is taken: its owner is perhaps
+/// just ending.
+const ENDING_TRIES: usize = 50;
 
 impl ShmLink {
     /// Takes an address: finds it free and has `bind` make its UDP socket, or shares it with the
@@ -48,10 +53,10 @@ impl ShmLink {
         exclusive: bool,
         bind: impl Fn() -> Result<Socket, BindError>,
     ) -> Result<Socket, BindError> {
-        let mut tries = if exclusive || !self.shares { 1 } else { HANDOVER_TRIES };
+        let mut tries = if exclusive || !self.shares { 1 } else { ENDING_TRIES };
         let mut grants = GRANTS;
+        let end = clock::now().plus(PASSING);
         loop {
-            tries -= 1;
             // a process that has the name has the address, or is about to
             match self.listeners.listen(&self.epoll, address, interface) {
                 Ok(()) => match bind() {
@@ -62,7 +67,7 @@ impl ShmLink {
                     }
                     Err(error) => {
                         self.forget(address);
-                        // perhaps its peers have it, of whom none has become its owner yet
+                        tries -= 1;
                         if tries == 0 || !matches!(error, BindError::Taken(_)) {
                             return Err(error);
                         }
@@ -85,8 +90,8 @@ impl ShmLink {
                     Err(error) => {
                         let may_change = match error.kind() {
                             io::ErrorKind::TimedOut => {
-                                grants -= 1;
-                                grants > 0
+                                grants = grants.saturating_sub(1);
+                                grants > 0 || stopped(address, interface).is_none()
                             }
                             // it has just ended, or many ask it at once
                             io::ErrorKind::ConnectionRefused
@@ -95,7 +100,7 @@ impl ShmLink {
                             | io::ErrorKind::WouldBlock => true,
                             _ => false,
                         };
-                        if tries == 0 || !may_change {
+                        if !may_change || clock::now() >= end {
                             // another process has the name, and perhaps not the address
                             self.forget(address);
                             let silent = error.kind() == io::ErrorKind::TimedOut;

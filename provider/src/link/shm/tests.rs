@@ -500,6 +500,26 @@ fn a_name_alone_is_no_address() {
     assert!(squat().is_some());
 }
 
+/// On a busy machine it takes a while until one process has ended and another has taken over.
+#[test]
+fn an_address_may_take_long_to_pass_on() {
+    let [address, _] = addresses(29);
+    let name = socket::listen(address, 0).unwrap();
+    let mut a = ShmLink::new(true).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let start = std::time::Instant::now();
+            while start.elapsed() < Duration::from_millis(500) {
+                drop(rustix::net::accept(&name)); // says nothing, and goes
+            }
+            drop(name);
+        });
+        a.acquire(address, 0, false, udp).unwrap();
+    });
+    a.choose_partition(7).unwrap();
+    assert!(a.partition().is_some());
+}
+
 #[test]
 fn a_device_that_does_not_share_refuses_at_once() {
     let [address, _] = addresses(12);
