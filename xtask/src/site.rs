@@ -46,6 +46,8 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
         let to = source.join(&page.path);
         fs::create_dir_all(to.parent().unwrap_or(&source))?;
         match &page.text {
+            // which names files, not links
+            Some(text) if page.path == Path::new("SUMMARY.md") => fs::write(to, text)?,
             Some(text) => fs::write(to, links::for_site(&page.path, text, playground.is_some()))?,
             None => drop(fs::copy(root.join("docs").join(&page.path), to)?),
         }
