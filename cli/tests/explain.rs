@@ -139,4 +139,10 @@ fn a_page_has_it_all_and_loads_nothing() {
 fn a_page_obeys_the_filters() {
     let page = said(&[&capture("rc_send_4096_mtu1024.pcap"), "--html", "--errors"]);
     assert!(!page.contains("<tr id=") && page.contains("packets are left out"), "{page}");
+    // a finding whose packet is left out leads nowhere
+    let file = format!("{}/../docs/course/captures/first.pcapng", env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(said(&[&file, "--html"]).matches("<a href=\"#f").count(), 5);
+    let page = said(&[&file, "--html", "--psn", "122"]);
+    assert_eq!(page.matches("<a href=\"#f").count(), 1, "{page}");
+    assert!(page.contains("<a href=\"#f25\">frame 25</a>"), "{page}");
 }

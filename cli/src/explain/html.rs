@@ -1,6 +1,6 @@
 //! A capture's report as one page, which loads nothing and has no script.
 
-use std::fmt::Write;
+use std::{collections::BTreeSet, fmt::Write};
 
 use roce::explain::{Connection, Explained, ExplainedPacket};
 
@@ -48,6 +48,9 @@ fn findings(page: &mut String, explained: &Explained, filter: &Filter) {
     if findings.is_empty() {
         paragraph(page, "none");
     } else {
+        let drawn = explained.packets.iter();
+        let drawn = drawn.filter(|it| it.connection.is_some() && filter.has_packet(it));
+        let drawn: BTreeSet<_> = drawn.map(|packet| packet.frame).collect();
         *page += "<ul>\n";
         for finding in findings {
             let text = escaped(&finding.kind.to_string());
@@ -56,10 +59,11 @@ fn findings(page: &mut String, explained: &Explained, filter: &Filter) {
                 Some(index) => format!(", connection {}", index + 1),
                 None => String::new(),
             };
-            let _ = writeln!(
-                page,
-                "<li class=\"bad\"><a href=\"#f{frame}\">frame {frame}</a>{at}: {text}</li>"
-            );
+            let place = match drawn.contains(&frame) {
+                true => format!("<a href=\"#f{frame}\">frame {frame}</a>"),
+                false => format!("frame {frame}"),
+            };
+            let _ = writeln!(page, "<li class=\"bad\">{place}{at}: {text}</li>");
         }
         *page += "</ul>\n";
     }
