@@ -3,6 +3,8 @@
 //! panics, and nothing hangs. Filters stay, so each case runs in a process of its own: this program
 //! again, with the case in its environment.
 
+mod own_test;
+
 use std::{
     env, panic,
     process::{Command, Stdio},
@@ -123,13 +125,14 @@ fn an_error_of_any_system_call_is_survived() {
     if let Ok(case) = env::var(CASE) {
         return child(&case);
     }
+    let test = own_test::named("an_error_of_any_system_call_is_survived");
     let mut failed = Vec::new();
     for (name, ..) in CASES {
         for (open_first, sockets_only) in [(false, false), (true, false), (true, true)] {
             let case = format!("{name} {open_first} {sockets_only}");
             let mut command = Command::new("timeout");
             command.arg("20").arg(env::current_exe().unwrap());
-            command.args(["--exact", "an_error_of_any_system_call_is_survived", "--nocapture"]);
+            command.args(["--exact", test, "--nocapture"]);
             let done = command.env(CASE, &case).stdout(Stdio::null()).output().unwrap();
             if !done.status.success() {
                 failed.push(format!(

@@ -1,6 +1,8 @@
 //! What a device says on stderr that was opened with `OpenOptions::explain`: each program runs in a
 //! process of its own.
 
+mod own_test;
+
 use std::{
     env,
     net::{IpAddr, SocketAddr},
@@ -29,7 +31,8 @@ fn said(test: &str, wish: &str) -> Option<String> {
         return None;
     }
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", test, "--nocapture"]).env(PROGRAM, test).env("ROCE_EXPLAIN", wish);
+    command.args(["--exact", own_test::named(test), "--nocapture"]);
+    command.env(PROGRAM, test).env("ROCE_EXPLAIN", wish);
     let output = command.output().unwrap();
     assert!(output.status.success(), "{output:?}");
     Some(String::from_utf8(output.stderr).unwrap())

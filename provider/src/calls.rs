@@ -203,6 +203,7 @@ mod tests {
     use std::{env, process::Command, sync::atomic::AtomicBool, thread, time::Duration};
 
     use super::*;
+    use crate::own_test;
 
     /// One test, in a process of its own: the words are the process's, and other tests make calls.
     #[test]
@@ -211,7 +212,7 @@ mod tests {
         let name = "calls::tests::a_fork_waits_for_calls_and_calls_wait_for_a_fork";
         if env::var_os(ALONE).is_none() {
             let mut command = Command::new(env::current_exe().unwrap());
-            let status = command.args(["--exact", name]).env(ALONE, "1").status();
+            let status = command.args(["--exact", own_test::named(name)]).env(ALONE, "1").status();
             assert!(status.unwrap().success());
             return;
         }

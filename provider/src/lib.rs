@@ -27,6 +27,9 @@ pub mod environment;
 pub mod fabric;
 pub mod link;
 mod notify;
+#[cfg(test)]
+#[path = "../../tests/own_test/mod.rs"]
+mod own_test;
 mod port;
 mod publish;
 mod readiness;

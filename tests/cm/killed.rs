@@ -14,7 +14,7 @@ use roce::{
     cm::{CmId, CmQpAttr, ConnParam, EventChannel, EventKind, PortSpace},
 };
 
-use super::{accept, eventually, next, port, resolve};
+use super::{accept, eventually, next, own_test, port, resolve};
 
 /// Tells the process that it is another, and at which address.
 const INSIDE: &str = "ROCE_TEST_KILLED";
@@ -338,7 +338,8 @@ fn two_hosts(test: &str) -> Option<Child> {
         }
         let own = env::current_exe().unwrap();
         let test = format!("killed::{test}");
-        let status = unshared(&[own.to_str().unwrap(), "--exact", &test, "--nocapture"]).status();
+        let test = own_test::named(&test);
+        let status = unshared(&[own.to_str().unwrap(), "--exact", test, "--nocapture"]).status();
         assert!(status.unwrap().success(), "inside the namespace");
         return None;
     }

@@ -11,6 +11,8 @@ mod guid;
 mod killed;
 mod life;
 mod many;
+#[path = "../own_test/mod.rs"]
+mod own_test;
 mod random;
 mod sharing;
 #[path = "../watchdog/mod.rs"]

@@ -122,6 +122,15 @@ class JudgingTest(unittest.TestCase):
             run, _ = played(UNDISTURBED, *programs, leaves=leaves, faults=faults)
             self.assertEqual(run.problems, problems)
 
+    def test_a_message_that_came_in_pieces(self):
+        torn = "ethernet_read_keys: Couldn't read remote address"
+        ended = ["the server ended with 1", "the client ended with 1"]
+        for cut, said, problems in [(True, torn, []), (False, torn, ended), (True, "", ended)]:
+            run, _ = played(server=FakeProgram(1, said), client=FakeProgram(1, said))
+            run.problems, run.cut = [], cut
+            run.judge()
+            self.assertEqual(run.problems, problems)
+
     def test_a_server_that_was_never_ready(self):
         programs = FakeProgram(1, "transport retry counter exceeded (12)"), FakeProgram(0)
         run, _ = played(UNDISTURBED, *programs, leaves=True, faults=("--fault", "drop 0.2%"))

@@ -18,7 +18,7 @@ use roce::{
 };
 use rustix::net::{AddressFamily, RecvFlags, SocketType};
 
-use super::{ALL, PATIENCE, loopback, noise, own_address};
+use super::{ALL, PATIENCE, loopback, noise, own_address, own_test};
 
 /// A datagram queue pair that is in a group, or only sends to it.
 pub(super) struct Member {
@@ -282,7 +282,8 @@ fn groups_between_interfaces() {
             until ip link show $i | grep -q 'state UP'; do sleep 0.01; done
         done
         echo {READY}
-        exec \"$0\" --exact multicast::groups_between_interfaces"
+        exec \"$0\" --exact {}",
+        own_test::named("multicast::groups_between_interfaces")
     );
     let mut command = std::process::Command::new("unshare");
     command

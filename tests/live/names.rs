@@ -74,6 +74,7 @@ fn held_names_keep_nobody_from_the_loopback_device() {
         eprintln!("no network namespace can be made here: left to CI");
         return;
     }
-    let script = format!("ip link set lo up && exec \"$0\" --exact {TEST} --nocapture");
+    let script =
+        format!("ip link set lo up && exec \"$0\" --exact {} --nocapture", own_test::named(TEST));
     assert!(unshared(&script).status().unwrap().success(), "inside the namespace");
 }

@@ -116,6 +116,8 @@ fn a_stopped_process_silences_no_other_at_its_address() {
     };
     write_and_read(1);
 
+    // They stay: a second answer to what was repeated finds its queue pair.
+    let mut opened = Vec::new();
     for round in 0..3 {
         owner.signal(Signal::STOP);
         for (near, far) in nears.iter().zip(&fars) {
@@ -133,6 +135,7 @@ fn a_stopped_process_silences_no_other_at_its_address() {
         owner.signal(Signal::CONT);
         write_and_read(round);
         (0..10).for_each(|seed| exchange(&far, &new, seed));
+        opened.push((new, far));
     }
     drop(owner.0.stdin.take());
     assert!(owner.0.wait().unwrap().success(), "{:?}", lines.collect::<Vec<_>>());

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use roce_capture::explain::{Cause, Explanation};
+
 /// One of the two ends.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Side {
@@ -35,6 +37,22 @@ pub enum Tone {
     Faint,
     /// What a program does, or is told.
     Strong,
+}
+
+impl From<&Explanation> for Tone {
+    fn from(why: &Explanation) -> Self {
+        match why {
+            Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Self::Bad,
+            Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Self::Bad,
+            Explanation::Again(_)
+            | Explanation::AfterGap(_)
+            | Explanation::Late
+            | Explanation::MessageAgain
+            | Explanation::Congestion
+            | Explanation::Answers { again: true } => Self::Warned,
+            _ => Self::Plain,
+        }
+    }
 }
 
 /// Event that a line shows.

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use roce_transport::{
     addr::Qpn,
+    cm::MadReason,
     event::Disposition,
-    trace::{self, Reason, Record, Recovery, What, Why, WindowRule},
+    trace::{Failure, PacketRecord, Reason, Record, Recovery, What, Why, WindowRule},
     wire::Syndrome,
 };
 
@@ -36,9 +37,7 @@ impl Names {
         let note = |text: String, tone| Some((Event::Note(side, self.at(record, text)), tone));
         let is_shown = match shown {
             Shown::Nothing => false,
-            Shown::Packets => {
-                !matches!(&record.what, What::State { failure: trace::Failure::Asked, .. })
-            }
+            Shown::Packets => !matches!(&record.what, What::State { failure: Failure::Asked, .. }),
             Shown::States => true,
             Shown::Congestion => is_congestion(&record.what),
         };
@@ -53,9 +52,8 @@ impl Names {
                     _ => Tone::Plain,
                 };
                 let why = match why {
-                    Why::Cm(_) if why.to_string() == "for the first time" => String::new(),
                     // the packet says as much
-                    Why::Queue(Reason::Congestion) => String::new(),
+                    Why::Cm(MadReason::First) | Why::Queue(Reason::Congestion) => String::new(),
                     _ => why.to_string(),
                 };
                 Some((Event::Sent(side, self.packet(packet), why), tone))
@@ -80,7 +78,7 @@ impl Names {
                 note(record.what.to_string(), Tone::Bad)
             }
             What::Recovery { .. } | What::Timer(_) => note(record.what.to_string(), Tone::Warned),
-            What::State { failure: trace::Failure::Asked, .. } => {
+            What::State { failure: Failure::Asked, .. } => {
                 note(record.what.to_string(), Tone::Faint)
             }
             What::State { .. } => note(record.what.to_string(), Tone::Bad),
@@ -101,7 +99,7 @@ impl Names {
     }
 
     /// A packet in a few words.
-    pub(crate) fn packet(&self, packet: &trace::PacketRecord) -> String {
+    pub(crate) fn packet(&self, packet: &PacketRecord) -> String {
         let mad = packet.message.as_deref();
         let text = packet_text::packet(&packet.headers, packet.payload as usize, mad);
         match self.0.get(&packet.headers.bth().dest_qp) {

@@ -5,16 +5,14 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use sha2::{Digest, Sha256};
-
 use crate::{
     Failure,
     build::{self, Built},
     contents::{Contents, Place},
-    deb, formula, metadata, rpm, tarball, wheel,
+    deb, formula, metadata, rpm,
+    sums::{self, SUMS},
+    tarball, wheel,
 };
-
-const SUMS: &str = "SHA256SUMS";
 
 /// Build tarballs, .deb, .rpm, a Python wheel, a formula, a list of components and checksums.
 ///
@@ -75,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     }
     formula::write(&out, &tarballs)?;
     fs::remove_dir_all(&pages)?;
-    sums(&out)
+    sums::write(&out)
 }
 
 fn parse(version: &str) -> Result<(u32, u32), Failure> {
@@ -83,22 +81,4 @@ fn parse(version: &str) -> Result<(u32, u32), Failure> {
         .split_once('.')
         .and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?)));
     parts.ok_or_else(|| format!("--glibc {version}: a version is such as 2.28").into())
-}
-
-/// `SHA256SUMS`, as `sha256sum --check` reads it.
-fn sums(out: &Path) -> Result<(), Failure> {
-    let mut paths: Vec<_> =
-        fs::read_dir(out)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
-    paths.sort();
-    let mut text = String::new();
-    for path in &paths {
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        text += &format!("{}  {name}\n", sum(&fs::read(path)?));
-        println!("{}", path.display());
-    }
-    Ok(fs::write(out.join(SUMS), text)?)
-}
-
-pub(crate) fn sum(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }

@@ -6,7 +6,7 @@ use crate::{
     Failure,
     build::VERSION,
     contents::{HOMEPAGE, SUMMARY},
-    dist::sum,
+    sums::sum,
 };
 
 /// `tarballs` are the names by processor.

@@ -11,6 +11,7 @@ mod playground;
 mod rpm;
 mod site;
 mod soname;
+mod sums;
 mod tarball;
 mod wheel;
 

@@ -273,17 +273,18 @@ impl Analysis {
     ) {
         let from = usize::from(packet.from_second);
         let psn = headers.bth().psn;
-        let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome);
         let is_answer = headers.bth().opcode.operation() != Operation::Acknowledge;
+        // that of an answer with data says nothing more
+        let syndrome = headers.ext().aeth().map(|aeth| aeth.syndrome).filter(|_| !is_answer);
         let summary = &mut connection.summaries[from];
-        match syndrome.filter(|_| !is_answer) {
+        match syndrome {
             Some(Syndrome::Nak(NakCode::PsnSequenceError)) => summary.sequence_naks += 1,
             Some(Syndrome::RnrNak { .. }) => summary.rnr_naks += 1,
             _ => {}
         }
         let end = &mut talk.ends[1 - from];
         if !end.has(psn) {
-            packet.why = match syndrome.filter(|_| !is_answer) {
+            packet.why = match syndrome {
                 // a NAK may be for what has not come, too
                 Some(syndrome @ (Syndrome::Nak(_) | Syndrome::RnrNak { .. })) => {
                     Explanation::Negative(psn, syndrome)

@@ -1,6 +1,6 @@
 //! Connections of a capture, and their figures.
 
-use std::{net::IpAddr, time::Duration};
+use std::{fmt, net::IpAddr, time::Duration};
 
 use roce_transport::{addr::Qpn, wire::Service};
 
@@ -28,6 +28,15 @@ pub struct EndPoint {
     pub address: IpAddr,
     /// Its queue pair, if the capture tells.
     pub qpn: Option<Qpn>,
+}
+
+impl fmt::Display for EndPoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.qpn {
+            Some(qpn) => write!(f, "{} qp {qpn}", self.address),
+            None => write!(f, "{} qp ?", self.address),
+        }
+    }
 }
 
 /// What one end has sent.

@@ -86,7 +86,7 @@ fn section(
     let figures = escaped(&report::figures(connection).join("\n"));
     let _ = writeln!(page, "<pre class=\"figures\">{figures}</pre>\n<table>");
     *page += "<thead><tr><th scope=\"col\">frame</th><th scope=\"col\">time</th>";
-    let [one, other] = connection.ends.map(|end| escaped(&report::name(&end)));
+    let [one, other] = connection.ends.map(|end| escaped(&end.to_string()));
     let _ = writeln!(
         page,
         "<th scope=\"col\" class=\"ends\"><span>{one}</span><span>{other}</span></th></tr></thead>\n<tbody>"
@@ -108,14 +108,14 @@ fn section(
 }
 
 fn row(page: &mut String, connection: &Connection, packet: &ExplainedPacket) {
-    let tone = match report::tone(&packet.why) {
+    let tone = match Tone::from(&packet.why) {
         Tone::Bad => "bad",
         Tone::Warned => "warned",
         _ => "plain",
     };
     // for those who cannot see on which side it stands
     let (side, from) = if packet.from_second { ("second", 1) } else { ("first", 0) };
-    let sender = escaped(&report::name(&connection.ends[from]));
+    let sender = escaped(&connection.ends[from].to_string());
     let at = time(packet.at.saturating_sub(connection.time.0));
     let (what, why) = (escaped(&report::what(packet)), escaped(&report::why(packet)));
     let frame = packet.frame;

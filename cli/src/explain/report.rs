@@ -1,12 +1,8 @@
 //! A capture's report: ladders, findings, figures.
 
-use std::net::IpAddr;
-
 use roce::{
     Qpn,
-    explain::{
-        Cause, Connection, EndPoint, EndSummary, Explained, ExplainedPacket, Explanation, Finding,
-    },
+    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -37,7 +33,7 @@ impl Filter {
                 false => psn >= first || psn <= last,
             })
         });
-        in_range && (!self.errors || tone(&packet.why) != Tone::Plain)
+        in_range && (!self.errors || Tone::from(&packet.why) != Tone::Plain)
     }
 
     const fn is_none(&self) -> bool {
@@ -59,7 +55,7 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         for line in ladder.prose(&title, Tone::Strong) {
             outln!("{line}");
         }
-        let [one, other] = connection.ends.map(|end| name(&end));
+        let [one, other] = connection.ends.map(|end| end.to_string());
         outln!("{}", ladder.heads(&one, &other));
         let mut left_out = 0;
         for packet in packets.iter().filter(|packet| packet.connection == Some(index)) {
@@ -149,21 +145,12 @@ pub(super) fn title(index: usize, connection: &Connection) -> String {
     format!("connection {}: {service}{mtu}", index + 1)
 }
 
-pub(super) fn name(end: &EndPoint) -> String {
-    let address = match end.address {
-        IpAddr::V4(address) => address.to_string(),
-        IpAddr::V6(address) => address.to_string(),
-    };
-    match end.qpn {
-        Some(qpn) => format!("{address} qp {qpn}"),
-        None => format!("{address} qp ?"),
-    }
-}
-
 fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
     let side = if packet.from_second { Side::Right } else { Side::Left };
     let at = packet.at.saturating_sub(connection.time.0);
-    for line in ladder.event(at, &Event::Seen(side, what(packet), why(packet)), tone(&packet.why)) {
+    for line in
+        ladder.event(at, &Event::Seen(side, what(packet), why(packet)), (&packet.why).into())
+    {
         outln!("{line}");
     }
 }
@@ -188,20 +175,6 @@ pub(super) fn why(packet: &ExplainedPacket) -> String {
     why
 }
 
-pub(super) fn tone(why: &Explanation) -> Tone {
-    match why {
-        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
-        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
-        Explanation::Again(_)
-        | Explanation::AfterGap(_)
-        | Explanation::Late
-        | Explanation::MessageAgain
-        | Explanation::Congestion
-        | Explanation::Answers { again: true } => Tone::Warned,
-        _ => Tone::Plain,
-    }
-}
-
 /// Lines of figures of a connection; what belongs to the line before is indented.
 pub(super) fn figures(connection: &Connection) -> Vec<String> {
     let mut lines = Vec::new();
@@ -211,10 +184,7 @@ pub(super) fn figures(connection: &Connection) -> Vec<String> {
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        lines.push(format!(
-            "{} sent {packets} packets, {bytes} B{rate}; {repeated} again",
-            name(end)
-        ));
+        lines.push(format!("{end} sent {packets} packets, {bytes} B{rate}; {repeated} again"));
         let counted = [
             ("NAKs", summary.sequence_naks),
             ("RNR NAKs", summary.rnr_naks),

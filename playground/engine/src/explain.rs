@@ -1,8 +1,8 @@
 //! A capture, explained.
 
-use roce_capture::explain::{Cause, Connection, EndPoint, Explained, Explanation};
+use roce_capture::explain::{Connection, Explained};
 use roce_transport::wire::Service;
-use roce_world::{Tone, packet_text};
+use roce_world::packet_text;
 use serde::Serialize;
 
 use crate::rows::{nanos, tone};
@@ -77,25 +77,18 @@ fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
             side: if packet.from_second { "b" } else { "a" },
             text,
             why: packet.why.to_string(),
-            tone: tone(kind(&packet.why)),
+            tone: tone((&packet.why).into()),
         }
     });
     Flow {
         service: service(connection),
         mtu: connection.mtu,
-        ends: connection.ends.map(|end| name(&end)),
+        ends: connection.ends.map(|end| end.to_string()),
         figures: [0, 1].map(|end| {
             let summary = &connection.summaries[end];
             (summary.packets, summary.bytes, summary.repeated)
         }),
         rows: rows.collect(),
-    }
-}
-
-fn name(end: &EndPoint) -> String {
-    match end.qpn {
-        Some(qpn) => format!("{} qp {qpn}", end.address),
-        None => format!("{} qp ?", end.address),
     }
 }
 
@@ -106,19 +99,5 @@ const fn service(connection: &Connection) -> &'static str {
         Service::Xrc => "extended reliable connection",
         Service::Ud => "datagrams",
         Service::Cnp => "congestion notifications",
-    }
-}
-
-const fn kind(why: &Explanation) -> Tone {
-    match why {
-        Explanation::Negative(..) | Explanation::Unreadable | Explanation::Damaged => Tone::Bad,
-        Explanation::Again(causes) if causes.contains(Cause::NoAnswer) => Tone::Bad,
-        Explanation::Again(_)
-        | Explanation::AfterGap(_)
-        | Explanation::Late
-        | Explanation::MessageAgain
-        | Explanation::Congestion
-        | Explanation::Answers { again: true } => Tone::Warned,
-        _ => Tone::Plain,
     }
 }

@@ -43,10 +43,7 @@ impl fmt::Debug for dyn Observer {
     }
 }
 
-/// Writes a pcapng file of raw IP packets. What became of a received packet is its comment.
-///
-/// IP headers are as they were sent, or as they must have been: the identification of a received
-/// IPv4 packet is the one that makes its ICRC right, or a guess where that is unknown.
+/// A [`CaptureWriter`] into a file. What became of a received packet is its comment.
 pub struct Capture {
     writer: CaptureWriter<BufWriter<File>>,
 }
@@ -68,12 +65,10 @@ impl Capture {
         Ok(Self { writer })
     }
 
-    /// Adds a datagram: its time since the Unix epoch, its headers and UDP payload, and a comment.
-    ///
-    /// Of a comment that is longer than a capture can hold, the beginning is kept.
+    /// Adds a datagram, as [`CaptureWriter::write`] says.
     ///
     /// # Errors
-    /// When the file cannot be written, or when IP carries no datagram of so many bytes.
+    /// The same.
     pub fn write(
         &mut self,
         at: Duration,

@@ -29,6 +29,7 @@ class Running:
         self.excuse = "" if exchange.reliable else "unreliable"
         self.fated = self.stopped = None
         self.waited = False  # for a peer that had gone
+        self.cut = False  # by the link, for a moment
         self.problems, self.report = [], []
 
     def begin(self, now):
@@ -168,7 +169,7 @@ class Running:
     def judge_status(self, role, program):
         if self.excuse and self.exchange.stream and program.status == -signal.SIGPIPE:
             return  # it wrote to the stream that the other program's end has closed
-        if self.was_left(role, program):
+        if self.was_left(role, program) or self.was_torn(program):
             return
         if program.status < 0:
             self.problems.append(f"the {role} died of signal {-program.status}")
@@ -188,6 +189,12 @@ class Running:
             for other in others
         )
 
+    def was_torn(self, program):
+        """True if perftest has taken a part of a message over TCP for the whole: what is lost while
+        the link is down, TCP sends again in pieces.
+        """
+        return self.cut and any(TORN in line for line in program.lines())
+
     @property
     def outcome(self):
         if self.problems:
@@ -199,6 +206,9 @@ class Running:
 
 # What a request says that nobody answers any more.
 LEFT = "retry counter exceeded"
+
+# What perftest says of a message that it did not read as a whole.
+TORN = "ethernet_read_keys: Couldn't read remote address"
 
 # Damaged data, and what must never be printed, whatever was done to the program.
 FATAL = ("invalid data", "data mismatch", "panicked", "verification failed")

@@ -162,6 +162,7 @@ class Soak:
             self.weather.note_stop(now)
         for run in list(self.running):
             run.excuse = run.excuse or self.weather.excuse(now, run)
+            run.cut = run.cut or self.weather.cuts(now, run)
             if run.step(now):
                 self.running.remove(run)
                 self.finish(run)

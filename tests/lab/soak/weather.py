@@ -80,6 +80,10 @@ class Weather:
         """A program is stopped for long."""
         self.until["stop"] = now + AFTERMATH
 
+    def cuts(self, now, run):
+        """True if the link that an exchange goes over is down, or was a moment ago."""
+        return run.exchange.place != "loopback" and now < self.until["link"]
+
     def excuse(self, now, run):
         """What an exchange may fail of now."""
         exchange = run.exchange
@@ -88,7 +92,7 @@ class Weather:
         connected = run.connected(now)
         suffers = {
             # Both ends of the link are down then.
-            "link": exchange.place != "loopback" and not connected,
+            "link": self.cuts(now, run) and not connected,
             "address": exchange.place == "moving",
             "survivor": exchange.survivor or not connected,
             # A process that is stopped where it is alone lets nobody in.

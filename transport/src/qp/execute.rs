@@ -51,7 +51,7 @@ impl Responder {
         }
         self.note_acknowledged();
         if bth.ack_req {
-            self.acknowledge(bth.psn, self.msn);
+            self.answers.acknowledge(bth.psn, self.msn);
         }
         Ok(())
     }
@@ -111,7 +111,7 @@ impl Responder {
             Ext::Ieth(InvalidateEth(key)) => Some(*key),
             _ => None,
         };
-        if invalidated.is_some_and(|key| self.behind.is_being_read(&self.replies, key)) {
+        if invalidated.is_some_and(|key| self.answers.is_being_read(key)) {
             return Err(Refused::BehindRead);
         }
         if place.starts() {
@@ -128,9 +128,9 @@ impl Responder {
             return Err(Refused::invalid(Refusal::BufferTooSmall));
         }
         let (mut looked, mut kept) = (Ok(()), true);
-        if !self.behind.is_empty() {
+        if !self.answers.behind.is_empty() {
             looked = wqe.visit(*received, packet.payload.len(), |region, address, length| {
-                kept &= self.behind.keep(&self.replies, (region, address, length as u64), common);
+                kept &= self.answers.keep(Some(region), address, length as u64, common);
                 Ok(())
             });
         }
@@ -153,7 +153,7 @@ impl Responder {
             }
             let immediate = packet.headers.ext().immediate();
             let ok = WcOk { immediate, invalidated, ..WcOk::new(WcOpcode::Recv, end as u32) };
-            self.behind.complete(id, ok, packet.headers.bth().solicited, common, env);
+            self.answers.behind.complete(id, ok, packet.headers.bth().solicited, common, env);
             self.message = Message::None;
         }
         Ok(())
@@ -197,10 +197,7 @@ impl Responder {
             return Err(Refused::invalid(Refusal::Length));
         }
         let address = address.wrapping_add(u64::from(*done));
-        let changing = region.as_ref().map(|region| (&**region, address, payload.len() as u64));
-        if let Some(changing) = changing
-            && !self.behind.keep(&self.replies, changing, common)
-        {
+        if !self.answers.keep(region.as_deref(), address, payload.len() as u64, common) {
             if place.starts() {
                 self.message = Message::None;
             }
@@ -230,7 +227,13 @@ impl Responder {
         match (stored, receive) {
             (Ok(()), Some(wqe)) => {
                 let ok = WcOk { immediate, ..WcOk::new(WcOpcode::RecvRdmaWithImm, byte_len) };
-                self.behind.complete(wqe.id, ok, packet.headers.bth().solicited, common, env);
+                self.answers.behind.complete(
+                    wqe.id,
+                    ok,
+                    packet.headers.bth().solicited,
+                    common,
+                    env,
+                );
             }
             (Ok(()), None) => {}
             (Err(error), receive) => {
@@ -268,7 +271,7 @@ impl Responder {
         let (msn, op) = (self.msn, RememberedOp::Read(*reth));
         self.replay.remember(Remembered { first_psn: psn, packets, msn, op });
         self.expected = self.expected.plus(packets);
-        self.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
+        self.answers.push_read(ReadReply::new(psn, reth, packets, region, msn, Attempt::First));
         Ok(())
     }
 
@@ -294,9 +297,7 @@ impl Responder {
             8,
             Access::REMOTE_ATOMIC,
         );
-        if let Ok(region) = region
-            && !self.behind.keep(&self.replies, (region, eth.virtual_address, 8), common)
-        {
+        if !self.answers.keep(region.ok().map(Arc::as_ref), eth.virtual_address, 8, common) {
             return Err(Refused::BehindRead);
         }
         let operation = bth.opcode.operation();
@@ -313,7 +314,7 @@ impl Responder {
         let msn = self.msn;
         self.replay.remember(Remembered { first_psn: bth.psn, packets: 1, msn, op });
         self.expected = self.expected.plus(1);
-        self.push_atomic(bth.psn, msn, found, Attempt::First);
+        self.answers.push_atomic(bth.psn, msn, found, Attempt::First);
         Ok(())
     }
 
@@ -327,7 +328,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Result<(), Refused> {
         self.check_answerable(&[])?;
-        if !self.has_room_for_placed() {
+        if !self.answers.has_room_for_placed() {
             return Err(Refused::Busy);
         }
         let value = <&[u8; 8]>::try_from(payload).ok().filter(|_| reth.dma_length == 8);
@@ -339,9 +340,7 @@ impl Responder {
         }
         let region = Self::target(reth, Access::REMOTE_WRITE, common, env)?;
         let value = u64::from_ne_bytes(*value);
-        if let Some(region) = &region
-            && !self.behind.keep(&self.replies, (region, reth.virtual_address, 8), common)
-        {
+        if !self.answers.keep(region.as_deref(), reth.virtual_address, 8, common) {
             return Err(Refused::BehindRead);
         }
         let stored = region.map_or(Ok(()), |region| region.store(reth.virtual_address, value));
@@ -361,7 +360,7 @@ impl Responder {
         env: &Env<'_>,
     ) -> Result<(), Refused> {
         self.check_between_messages(packet.payload)?;
-        if !self.has_room_for_placed() {
+        if !self.answers.has_room_for_placed() {
             return Err(Refused::Busy);
         }
         let placement =
@@ -393,7 +392,7 @@ impl Responder {
         self.msn = self.msn.next();
         self.expected = self.expected.plus(1);
         self.placements.remember(psn, self.msn);
-        self.push_placed(psn, self.msn);
+        self.answers.push_placed(psn, self.msn);
     }
 
     fn check_between_messages(&self, payload: &[u8]) -> Result<(), Refused> {

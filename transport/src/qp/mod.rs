@@ -2,9 +2,10 @@
 //!
 //! Read first: InfiniBand volume 1, 9.7 (reliable service), 9.8.3 (unreliable datagram), 10.3
 //! (queue pair states), A14 (XRC). The halves are `requester` (what we ask), `completer` (the
-//! answers to it), `responder` (what we are asked); the halves yield packet values, and `Qp::build`
-//! turns them into bytes.
+//! answers to it), `responder` (what we are asked) with its `answers`; the halves yield packet values,
+//! and `Qp::build` turns them into bytes.
 
+mod answers;
 mod attr;
 mod behind;
 mod common;
@@ -273,14 +274,14 @@ impl Qp {
 
     pub(crate) fn handle_timeout(&mut self, env: &mut Env<'_>) {
         self.rate.handle_timeout(env.now);
-        self.responder.pace.handle_timeout(env.now);
+        self.responder.answers.pace.handle_timeout(env.now);
         self.requester.handle_timeout(env);
         self.settle(env);
     }
 
     /// Time at which [`handle_timeout`](Self::handle_timeout) is to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let rates = [self.rate.deadline(), self.responder.pace.deadline()];
+        let rates = [self.rate.deadline(), self.responder.answers.pace.deadline()];
         self.requester.deadline().into_iter().chain(rates.into_iter().flatten()).min()
     }
 
@@ -297,7 +298,7 @@ impl Qp {
 
     /// Bytes that may be on their way, and the rate if it is limited.
     pub(crate) fn pace(&self) -> (u64, Option<u64>) {
-        let rates = [self.rate.limit(), self.responder.pace.limit()];
+        let rates = [self.rate.limit(), self.responder.answers.pace.limit()];
         (self.requester.flight.window(), rates.into_iter().flatten().min())
     }
 
@@ -339,21 +340,21 @@ impl Qp {
 
     fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
         loop {
-            let has_data = self.responder.next_has_data();
+            let has_data = self.responder.answers.next_has_data();
             if has_data
                 && !(self.rate.allows(env.now, env.congestion.dcqcn.as_ref())
-                    && self.responder.pace.allows(env.now))
+                    && self.responder.answers.pace.allows(env.now))
             {
                 return None;
             }
-            let response = self.responder.next(&self.common)?;
+            let response = self.responder.answers.next(&self.common)?;
             match response.write(slot) {
                 Ok(length) => {
                     env.note(|| Note::Packet(response.reason()));
                     if has_data {
                         self.note_data(Kind::Answer, length, env);
-                        self.responder.pace.on_sent(length as u64, env.now);
-                        self.responder.behind.complete_answered(&self.common, env);
+                        self.responder.answers.pace.on_sent(length as u64, env.now);
+                        self.responder.answers.behind.complete_answered(&self.common, env);
                     }
                     if let Some(bytes) = response.ends_read {
                         let counters = &self.common.completion_counters;
@@ -362,14 +363,15 @@ impl Qp {
                     return Some(Built::new(length, path));
                 }
                 Err(error) => {
+                    let msn = self.responder.msn;
                     if let Some(event) =
-                        self.responder.fail_response(&response, error, &self.common)
+                        self.responder.answers.fail(&response, error, msn, &self.common)
                     {
                         self.common.completion_counters.count(CountedOps::REMOTE_READ, None);
                         env.events.push_back(event);
                         self.enter_error(response.failure(error), env);
                     } else {
-                        self.responder.behind.complete_answered(&self.common, env);
+                        self.responder.answers.behind.complete_answered(&self.common, env);
                     }
                 }
             }
@@ -444,7 +446,7 @@ impl Qp {
 
     /// Enters ERR, and answers nothing more.
     pub(crate) fn fail(&mut self, failure: Failure, env: &mut Env<'_>) {
-        self.responder.forget_replies();
+        self.responder.answers.forget();
         self.enter_error(failure, env);
     }
 
@@ -462,7 +464,7 @@ impl Qp {
         self.rate = Rate::default();
         self.enter(State::Err, failure, env);
         self.flush_sends(env);
-        self.responder.behind.flush(&self.common, env);
+        self.responder.answers.behind.flush(&self.common, env);
         while let Some(id) = self.responder.flush() {
             self.common.complete_recv(id, Err(WcError::FLUSHED), false, env);
         }

@@ -1,30 +1,24 @@
 //! The responder: carries out the peer's requests and answers them.
 //!
-//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.7.5.1
-//! (generating responses), 9.9.3 (responder error behaviour).
+//! Read first: InfiniBand volume 1, 9.7.4 (responder: receiving inbound requests), 9.9.3 (responder
+//! error behaviour).
 
-use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
+use alloc::sync::Arc;
 
 use super::{
+    answers::{Answers, SEQUENCE_ERROR, code_of, event_of},
     attr::ResponderAttr,
-    behind::Behind,
     common::{Common, Env},
     error::PostError,
-    note::{Failure, Reason},
-    packet::OutgoingPacket,
-    replay::{PLACED, Placements, Remembered, RememberedOp, ReplayRing},
-    reply::{Attempt, ReadReply, Reply},
+    replay::{Placements, Remembered, RememberedOp, ReplayRing},
+    reply::{Attempt, ReadReply},
 };
 use crate::{
-    congestion::Pace,
     event::{Disposition, DropReason, Event, Refusal},
-    ids::{PdId, Qpn},
+    ids::PdId,
     mem::{Access, AccessError, Region, RegionTable},
     psn::{Msn, Psn},
-    wire::{
-        Aeth, AtomicAckEth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Packet,
-        PacketPosition, Reth, Syndrome,
-    },
+    wire::{AtomicEth, Ext, NakCode, Operation, Packet, Reth, Syndrome},
     work::{Cause, CountedOps, RecvQueue, RecvWqe, RecvWr, WcError, WcStatus},
 };
 
@@ -63,11 +57,7 @@ pub(crate) struct Responder {
     pub(super) message: Message,
     pub(super) replay: ReplayRing,
     pub(super) placements: Placements,
-    pub(super) replies: VecDeque<Reply>,
-    pub(super) pace: Pace,
-    /// PSN of the last answer with data of a READ.
-    answered: Psn,
-    pub(super) behind: Behind,
+    pub(super) answers: Answers,
     pub(super) min_rnr_timer: u8,
 }
 
@@ -81,24 +71,6 @@ pub(super) enum Outcome {
         disposition: Disposition,
         event: Option<Event>,
     },
-}
-
-/// A response packet that is due.
-pub(super) struct Response {
-    outgoing: OutgoingPacket,
-    psn: Psn,
-    source: Source,
-    attempt: Attempt,
-    /// Length of the READ that this is the last answer to, if that was not given before.
-    pub(super) ends_read: Option<u32>,
-}
-
-/// Data of a response packet.
-enum Source {
-    Nothing,
-    Memory(Arc<Region>, u64),
-    /// As it was before something behind the READ changed it.
-    Kept(Box<[u8]>),
 }
 
 /// Reason why a request in sequence is not carried out.
@@ -125,23 +97,6 @@ impl Refused {
     }
 }
 
-/// The NAK for an access that a region does not allow.
-const fn code_of(error: AccessError) -> NakCode {
-    match error {
-        // the key was right; what failed is on this side
-        AccessError::Fault(_) => NakCode::RemoteOperationalError,
-        _ => NakCode::RemoteAccessError,
-    }
-}
-
-/// The event that tells of a NAK where no completion does.
-const fn event_of(code: NakCode, qpn: Qpn, refusal: Refusal) -> Event {
-    match code {
-        NakCode::RemoteAccessError => Event::QpAccessError(qpn, refusal),
-        _ => Event::QpRequestError(qpn, refusal),
-    }
-}
-
 impl Responder {
     pub(crate) fn new(capacity: u32) -> Self {
         Self {
@@ -155,10 +110,7 @@ impl Responder {
             message: Message::None,
             replay: ReplayRing::default(),
             placements: Placements::default(),
-            replies: VecDeque::new(),
-            pace: Pace::default(),
-            answered: Psn::default(),
-            behind: Behind::default(),
+            answers: Answers::default(),
             min_rnr_timer: 0,
         }
     }
@@ -185,9 +137,7 @@ impl Responder {
         self.message = Message::None;
         self.nak_sent = false;
         self.ahead = None;
-        self.replies.clear();
-        self.pace = Pace::default();
-        self.behind = Behind::default();
+        self.answers = Answers::default();
     }
 
     pub(crate) const fn expected(&self) -> Psn {
@@ -250,12 +200,6 @@ impl Responder {
         self.queue.pop().map(|wqe| wqe.id)
     }
 
-    /// Nothing more is answered: the owner has put the queue pair into the error state.
-    pub(crate) fn forget_replies(&mut self) {
-        self.replies.clear();
-        self.behind.forget_reads();
-    }
-
     // Requests.
 
     pub(super) fn handle(
@@ -267,7 +211,7 @@ impl Responder {
         match packet.headers.bth().psn.after(self.expected) {
             None => Outcome::Done(self.repeat(packet, common, env)),
             Some(0) => {
-                let waiting = self.take_waiting_nak();
+                let waiting = self.answers.take_waiting_nak(self.expected);
                 self.nak_sent = false;
                 match self.execute(packet, common, env) {
                     Ok(()) => {
@@ -281,13 +225,12 @@ impl Responder {
                     }
                     Err(Refused::Busy) => {
                         self.nak_sent = waiting.is_some();
-                        self.replies.extend(waiting);
+                        self.answers.put_back(waiting);
                         Outcome::Done(Disposition::Dropped(DropReason::ResponderBusy))
                     }
                     Err(Refused::BehindRead) => {
                         env.counters.sequence_naks_sent += 1;
-                        let syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
-                        Outcome::Done(self.nak(syndrome, Refusal::UnansweredRead))
+                        Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::UnansweredRead))
                     }
                     Err(Refused::Invalidate(error)) => {
                         self.fail_invalidation(packet, error, common, env)
@@ -307,9 +250,7 @@ impl Responder {
             Some(_) => {
                 self.note_ahead(packet.headers.bth().psn);
                 env.counters.sequence_naks_sent += 1;
-                Outcome::Done(
-                    self.nak(Syndrome::Nak(NakCode::PsnSequenceError), Refusal::MissingPacket),
-                )
+                Outcome::Done(self.nak(SEQUENCE_ERROR, Refusal::MissingPacket))
             }
         }
     }
@@ -321,26 +262,13 @@ impl Responder {
         }
     }
 
-    /// Takes back the NAK for a missing packet that has not left yet.
-    fn take_waiting_nak(&mut self) -> Option<Reply> {
-        const SEQUENCE: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
-        match self.replies.back() {
-            Some(Reply::Acknowledge { psn, aeth })
-                if *psn == self.expected && aeth.syndrome == SEQUENCE =>
-            {
-                self.replies.pop_back()
-            }
-            _ => None,
-        }
-    }
-
     /// The packet that was missing has come late. What was dropped behind it is missing now. If the
     /// NAK for the first had left already, its sender repeats everything by itself.
     fn close_gap(&mut self, unsent: bool) {
         self.ahead = self.ahead.filter(|&ahead| self.expected.is_before(ahead));
         if unsent && self.ahead.is_some() {
             self.nak_sent = true;
-            self.push_nak(self.expected, Syndrome::Nak(NakCode::PsnSequenceError));
+            self.answers.push_nak(self.expected, SEQUENCE_ERROR, self.msn);
         }
     }
 
@@ -359,10 +287,10 @@ impl Responder {
         self.msn = self.msn.next();
         self.note_acknowledged();
         if bth.ack_req {
-            self.acknowledge(bth.psn, self.msn);
+            self.answers.acknowledge(bth.psn, self.msn);
         }
         let refusal = Refusal::Invalidate(error);
-        self.behind.complete_all(common, env);
+        self.answers.behind.complete_all(common, env);
         self.fail_receive(NakCode::InvalidRequest, refusal, common, env);
         Outcome::Fatal { disposition: Disposition::Refused(Syndrome::ACK, refusal), event: None }
     }
@@ -382,17 +310,17 @@ impl Responder {
                 match self.placements.find(bth.psn) {
                     None => Disposition::Dropped(DropReason::ReplayMissing),
                     // carried out the first time; only the answer is missing
-                    Some(_) if !self.has_room_for_placed() => {
+                    Some(_) if !self.answers.has_room_for_placed() => {
                         Disposition::Dropped(DropReason::ResponderBusy)
                     }
                     Some(msn) => {
-                        self.push_placed(bth.psn, msn);
+                        self.answers.push_placed(bth.psn, msn);
                         Disposition::Duplicate
                     }
                 }
             }
             _ => {
-                self.acknowledge(self.acknowledged.previous(), self.acknowledged_msn);
+                self.answers.acknowledge(self.acknowledged.previous(), self.acknowledged_msn);
                 Disposition::Duplicate
             }
         };
@@ -427,25 +355,16 @@ impl Responder {
         let Ok(region) = Self::target(reth, Access::REMOTE_READ, common, env) else {
             return missing;
         };
-        let behind = u64::from(self.answered.after(psn).unwrap_or(0));
-        self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), env.now);
+        self.answers.note_repeat(psn, common, env.now);
         let packets = common.mtu.packets(reth.dma_length);
-        // an answer to the same READ that is still being sent starts over instead of being sent
-        // twice
-        let under_way = self.replies.iter().enumerate().find_map(|(at, reply)| match reply {
-            Reply::Read(read) if read.holds(psn) => Some((at, read.attempt)),
-            _ => None,
-        });
-        match under_way {
-            Some((at, attempt)) => {
-                let reply = ReadReply::new(psn, reth, packets, region, msn, attempt);
-                self.replies[at] = Reply::Read(reply);
-            }
-            None if self.has_room(Attempt::Repeat) => {
-                let attempt = Attempt::Repeat;
-                self.push_read(ReadReply::new(psn, reth, packets, region, msn, attempt));
-            }
-            None => return Disposition::Dropped(DropReason::ResponderBusy),
+        let again = |attempt| ReadReply::new(psn, reth, packets, region, msn, attempt);
+        if let Some(under_way) = self.answers.read_at(psn) {
+            // it starts over instead of being sent twice
+            *under_way = again(under_way.attempt);
+        } else if self.has_room(Attempt::Repeat) {
+            self.answers.push_read(again(Attempt::Repeat));
+        } else {
+            return Disposition::Dropped(DropReason::ResponderBusy);
         }
         Disposition::Duplicate
     }
@@ -464,15 +383,12 @@ impl Responder {
                 op: RememberedOp::Atomic { operation: first, eth: first_eth, found },
                 ..
             }) if first == operation && used(&first_eth) == used(eth) => {
-                let waits = self
-                    .replies
-                    .iter()
-                    .any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn));
+                let waits = self.answers.has_atomic(psn);
                 if !waits && !self.has_room(Attempt::Repeat) {
                     return Disposition::Dropped(DropReason::ResponderBusy);
                 }
                 if !waits {
-                    self.push_atomic(psn, msn, found, Attempt::Repeat);
+                    self.answers.push_atomic(psn, msn, found, Attempt::Repeat);
                 }
                 Disposition::Duplicate
             }
@@ -480,38 +396,11 @@ impl Responder {
         }
     }
 
-    // Answers. There are never more with data than the ring allows, of either attempt, and an
-    // acknowledgement after each of them and before the first: acknowledgements that follow one
-    // another become one.
+    // Answers.
 
     /// True if one more answer with data may wait.
     pub(super) fn has_room(&self, attempt: Attempt) -> bool {
-        let waiting = self.replies.iter().filter(|reply| match reply {
-            Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
-            Reply::Read(read) => read.attempt == attempt,
-            Reply::Atomic { attempt: its, .. } => *its == attempt,
-        });
-        waiting.count() < self.replay.capacity()
-    }
-
-    pub(super) fn push_atomic(&mut self, psn: Psn, msn: Msn, found: u64, attempt: Attempt) {
-        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
-        self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
-    }
-
-    /// True if one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
-    /// on limits a FLUSH.
-    pub(super) fn has_room_for_placed(&self) -> bool {
-        self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
-    }
-
-    pub(super) fn push_placed(&mut self, psn: Psn, msn: Msn) {
-        self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn } });
-    }
-
-    pub(super) fn push_read(&mut self, reply: ReadReply) {
-        self.replies.push_back(Reply::Read(reply));
-        self.behind.queued += 1;
+        self.answers.with_data(attempt) < self.replay.capacity()
     }
 
     /// Everything before `expected` can be acknowledged: the last request was no READ.
@@ -519,32 +408,11 @@ impl Responder {
         (self.acknowledged, self.acknowledged_msn) = (self.expected, self.msn);
     }
 
-    pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
-        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
-        match self.replies.back_mut() {
-            // what waits already says as much, or more
-            Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
-            Some(waiting @ Reply::Acknowledge { .. }) => {
-                *waiting = Reply::Acknowledge { psn, aeth }
-            }
-            _ => self.replies.push_back(Reply::Acknowledge { psn, aeth }),
-        }
-    }
-
     /// Answers with a NAK for the expected PSN.
     fn nak(&mut self, syndrome: Syndrome, refusal: Refusal) -> Disposition {
         self.nak_sent = true;
-        self.push_nak(self.expected, syndrome);
+        self.answers.push_nak(self.expected, syndrome, self.msn);
         Disposition::Refused(syndrome, refusal)
-    }
-
-    /// Queues a NAK. It stands for an acknowledgement of everything before it, so one that waits
-    /// just ahead is superfluous, be it positive or negative.
-    fn push_nak(&mut self, psn: Psn, syndrome: Syndrome) {
-        if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
-            self.replies.pop_back();
-        }
-        self.replies.push_back(Reply::Acknowledge { psn, aeth: Aeth { syndrome, msn: self.msn } });
     }
 
     /// Refuses the expected request for good.
@@ -556,7 +424,7 @@ impl Responder {
         env: &mut Env<'_>,
     ) -> Outcome {
         let disposition = self.nak(Syndrome::Nak(code), refusal);
-        self.behind.complete_all(common, env);
+        self.answers.behind.complete_all(common, env);
         let told = self.fail_receive(code, refusal, common, env);
         let event = (!told).then(|| event_of(code, common.qpn, refusal));
         Outcome::Fatal { disposition, event }
@@ -587,127 +455,5 @@ impl Responder {
             env,
         );
         true
-    }
-
-    // Sending.
-
-    /// True if the next answer brings data of a READ.
-    pub(super) fn next_has_data(&self) -> bool {
-        matches!(self.replies.front(), Some(Reply::Read(_)))
-    }
-
-    /// The next answer that is due.
-    pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
-        let (mut attempt, mut ends_read) = (Attempt::First, None);
-        let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
-            Reply::Acknowledge { psn, aeth } => {
-                let (psn, aeth) = (*psn, *aeth);
-                self.replies.pop_front();
-                (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, Source::Nothing)
-            }
-            Reply::Atomic { psn, aeth, found, attempt: its } => {
-                let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
-                attempt = *its;
-                self.replies.pop_front();
-                (psn, Operation::AtomicAcknowledge, ext, 0, Source::Nothing)
-            }
-            Reply::Placed { psn, aeth } => {
-                let (psn, aeth) = (*psn, *aeth);
-                self.replies.pop_front();
-                (psn, Operation::ReadResponseOnly, Ext::Aeth(aeth), 0, Source::Nothing)
-            }
-            Reply::Read(read) => {
-                let index = read.next;
-                let offset = index * common.mtu.bytes();
-                let aeth = Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: read.msn });
-                let (operation, ext) = match PacketPosition::of(index, read.packets) {
-                    PacketPosition::First => (Operation::ReadResponseFirst, aeth),
-                    PacketPosition::Middle => (Operation::ReadResponseMiddle, Ext::None),
-                    PacketPosition::Last => (Operation::ReadResponseLast, aeth),
-                    PacketPosition::Only => (Operation::ReadResponseOnly, aeth),
-                };
-                let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
-                let psn = read.first_psn.plus(index);
-                let source = match (self.behind.take(psn, payload), &read.region) {
-                    (Some(bytes), _) => Source::Kept(bytes),
-                    (None, Some(region)) => {
-                        let address = read.address.wrapping_add(u64::from(offset));
-                        Source::Memory(region.clone(), address)
-                    }
-                    (None, None) => Source::Nothing,
-                };
-                attempt = read.attempt;
-                self.answered = psn;
-                read.next += 1;
-                if read.next == read.packets {
-                    ends_read = (attempt == Attempt::First).then_some(read.length);
-                    self.replies.pop_front();
-                    self.behind.on_answered(&self.replies);
-                }
-                (psn, operation, ext, payload, source)
-            }
-        };
-        let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
-        Some(Response {
-            outgoing: OutgoingPacket { headers: Headers::built(bth, ext), payload },
-            psn,
-            source,
-            attempt,
-            ends_read,
-        })
-    }
-
-    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
-    /// Returns the event that tells of it, with which the queue pair fails. Not so for an answer
-    /// that was given before: the peer may long have it and have said so to this program, which may
-    /// then well take its memory away.
-    pub(super) fn fail_response(
-        &mut self,
-        response: &Response,
-        error: AccessError,
-        common: &Common,
-    ) -> Option<Event> {
-        let code = code_of(error);
-        if response.attempt == Attempt::Repeat {
-            // only the foremost is ever begun and not ended
-            if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
-                self.replies.pop_front();
-                self.behind.on_answered(&self.replies);
-            }
-            let aeth = Aeth { syndrome: Syndrome::Nak(code), msn: self.msn };
-            self.replies.push_front(Reply::Acknowledge { psn: response.psn, aeth });
-            return None;
-        }
-        self.forget_replies();
-        self.push_nak(response.psn, Syndrome::Nak(code));
-        Some(event_of(code, common.qpn, Refusal::Access(error)))
-    }
-}
-
-impl Response {
-    /// Reason for which it leaves.
-    pub(super) fn reason(&self) -> Reason {
-        let headers = &self.outgoing.headers;
-        match (headers.bth().opcode.operation(), headers.ext().aeth().map(|aeth| aeth.syndrome)) {
-            (Operation::Acknowledge, Some(Syndrome::Ack { .. })) => Reason::Acknowledge(self.psn),
-            (Operation::Acknowledge, Some(syndrome)) => Reason::Negative(self.psn, syndrome),
-            _ => Reason::Answer { again: self.attempt == Attempt::Repeat },
-        }
-    }
-
-    /// Reason for which the queue pair fails when the memory behind it cannot be read.
-    pub(super) const fn failure(&self, error: AccessError) -> Failure {
-        Failure::Refused(Syndrome::Nak(code_of(error)), Refusal::Access(error))
-    }
-
-    pub(super) fn write(&self, slot: &mut [u8]) -> Result<usize, AccessError> {
-        self.outgoing.write(slot, |payload| match &self.source {
-            Source::Nothing => Ok(()),
-            Source::Memory(region, address) => region.read(*address, payload),
-            Source::Kept(bytes) => {
-                payload.copy_from_slice(bytes);
-                Ok(())
-            }
-        })
     }
 }

@@ -7,7 +7,7 @@
 )]
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_uint, c_void},
+    ffi::{c_int, c_uint, c_void},
     ptr::{null, null_mut},
 };
 
@@ -48,51 +48,18 @@ impl Device {
         let mut memory = Box::new([0; 512]);
         let mut gid = [0u8; 16];
         unsafe {
-            let list: unsafe extern "C" fn(*mut c_int) -> *mut Pointer =
-                library.function("ibv_get_device_list");
-            let name: unsafe extern "C" fn(Pointer) -> *const c_char =
-                library.function("ibv_get_device_name");
-            let mut count = 0;
-            let devices = list(&raw mut count);
-            let device = std::slice::from_raw_parts(devices, count as usize)
-                .iter()
-                .find(|&&device| CStr::from_ptr(name(device)) == c"roce_lo")
-                .copied()
-                .expect("a loopback device");
-            let free: unsafe extern "C" fn(*mut Pointer) = library.function("ibv_free_device_list");
-            free(devices);
-            let context = one(library, "ibv_open_device", device);
-            let pd = one(library, "ibv_alloc_pd", context);
-            let create_cq: unsafe extern "C" fn(
-                Pointer,
-                c_int,
-                Pointer,
-                Pointer,
-                c_int,
-            ) -> Pointer = library.function("ibv_create_cq");
-            let cq = create_cq(context, 64, null_mut(), null_mut(), 0);
-            let reg_mr: unsafe extern "C" fn(Pointer, Pointer, usize, c_int) -> Pointer =
-                library.function("ibv_reg_mr");
             let rights = mask(&["IBV_ACCESS_LOCAL_WRITE", "IBV_ACCESS_REMOTE_WRITE"]);
-            let mr = reg_mr(pd, memory.as_mut_ptr().cast(), size_of_val(&*memory), rights);
+            let [context, pd, cq, mr] = library.open(&raw mut *memory, rights);
             let query_gid: unsafe extern "C" fn(Pointer, u8, c_int, *mut u8) -> c_int =
                 library.function("ibv_query_gid");
             assert_eq!(query_gid(context, 1, 0, gid.as_mut_ptr()), 0);
             assert_eq!(query_gid(context, 2, 0, gid.as_mut_ptr()), -1);
-            assert!(!pd.is_null() && !cq.is_null() && !mr.is_null());
             Self { library, context, pd, cq, mr, memory, gid }
         }
     }
 
     fn close(self) {
-        for (destroy, object) in [
-            ("ibv_dereg_mr", self.mr),
-            ("ibv_destroy_cq", self.cq),
-            ("ibv_dealloc_pd", self.pd),
-            ("ibv_close_device", self.context),
-        ] {
-            assert_eq!(status(self.library, destroy, object), 0, "{destroy}");
-        }
+        self.library.close([self.context, self.pd, self.cq, self.mr]);
     }
 
     /// Attributes of a queue pair of this type.
@@ -203,12 +170,6 @@ const TO_RTS: [&str; 6] = [
     "IBV_QP_SQ_PSN",
     "IBV_QP_MAX_QP_RD_ATOMIC",
 ];
-
-/// A function of one object that gives another.
-unsafe fn one(library: Library, name: &str, object: Pointer) -> Pointer {
-    let function: unsafe extern "C" fn(Pointer) -> Pointer = unsafe { library.function(name) };
-    unsafe { function(object) }
-}
 
 /// A function of one object that gives a status.
 fn status(library: Library, name: &str, object: Pointer) -> c_int {

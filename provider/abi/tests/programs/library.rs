@@ -2,9 +2,11 @@
 
 use std::{
     env,
-    ffi::{CString, c_char, c_int, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_void},
     mem,
     os::unix::ffi::OsStrExt,
+    ptr::null_mut,
+    slice,
     sync::LazyLock,
 };
 
@@ -15,6 +17,8 @@ static FACTS: LazyLock<Facts> = LazyLock::new(|| common::NEWEST.facts());
 unsafe extern "C" {
     fn dlvsym(library: *mut c_void, name: *const c_char, version: *const c_char) -> *mut c_void;
 }
+
+type Pointer = *mut c_void;
 
 /// The shared object.
 #[derive(Clone, Copy)]
@@ -52,6 +56,63 @@ impl Library {
         assert!(!found.is_null(), "no {newest}");
         // SAFETY: By the contract.
         unsafe { mem::transmute_copy(&found) }
+    }
+
+    /// Opens the loopback device: a context, a protection domain, a completion queue, and a region
+    /// of this memory.
+    pub(crate) fn open(self, memory: *mut [u64], rights: c_int) -> [Pointer; 4] {
+        // SAFETY: As C programs do.
+        unsafe {
+            let list: unsafe extern "C" fn(*mut c_int) -> *mut Pointer =
+                self.function("ibv_get_device_list");
+            let name: unsafe extern "C" fn(Pointer) -> *const c_char =
+                self.function("ibv_get_device_name");
+            let mut count = 0;
+            let devices = list(&raw mut count);
+            let device = slice::from_raw_parts(devices, count as usize)
+                .iter()
+                .copied()
+                .find(|&device| CStr::from_ptr(name(device)) == c"roce_lo")
+                .expect("a loopback device");
+            let free: unsafe extern "C" fn(*mut Pointer) = self.function("ibv_free_device_list");
+            free(devices);
+            let one = |name, object| {
+                let function: unsafe extern "C" fn(Pointer) -> Pointer = self.function(name);
+                function(object)
+            };
+            let context = one("ibv_open_device", device);
+            let pd = one("ibv_alloc_pd", context);
+            let create_cq: unsafe extern "C" fn(
+                Pointer,
+                c_int,
+                Pointer,
+                Pointer,
+                c_int,
+            ) -> Pointer = self.function("ibv_create_cq");
+            let cq = create_cq(context, 64, null_mut(), null_mut(), 0);
+            let reg_mr: unsafe extern "C" fn(Pointer, Pointer, usize, c_int) -> Pointer =
+                self.function("ibv_reg_mr");
+            let mr = reg_mr(pd, memory.cast(), memory.len() * size_of::<u64>(), rights);
+            assert!([pd, cq, mr].iter().all(|object| !object.is_null()));
+            [context, pd, cq, mr]
+        }
+    }
+
+    /// Closes what [`open`](Self::open) has made.
+    pub(crate) fn close(self, [context, pd, cq, mr]: [Pointer; 4]) {
+        for (destroy, object) in [
+            ("ibv_dereg_mr", mr),
+            ("ibv_destroy_cq", cq),
+            ("ibv_dealloc_pd", pd),
+            ("ibv_close_device", context),
+        ] {
+            // SAFETY: A whole object, and the function for it.
+            let status = unsafe {
+                let function: unsafe extern "C" fn(Pointer) -> c_int = self.function(destroy);
+                function(object)
+            };
+            assert_eq!(status, 0, "{destroy}");
+        }
     }
 }
 

@@ -19,6 +19,8 @@ mod connections;
 #[path = "../programs/library.rs"]
 #[allow(dead_code, reason = "not all who share this file need all of it")]
 mod library;
+#[path = "../../../../tests/own_test/mod.rs"]
+mod own_test;
 mod requests;
 mod rng;
 #[path = "../../../../tests/watchdog/mod.rs"]
@@ -46,7 +48,7 @@ fn any_calls_leave_everything_whole() {
     }
     let directory = common::Directory::new();
     let running = Command::new(env::current_exe().unwrap())
-        .args(["--exact", "any_calls_leave_everything_whole", "--nocapture"])
+        .args(["--exact", own_test::named("any_calls_leave_everything_whole"), "--nocapture"])
         .env(SEEDS, &seeds)
         .env(INSIDE, "1")
         .env("XDG_RUNTIME_DIR", directory.file(""))

@@ -1,8 +1,7 @@
 //! Objects that calls make and use.
 
 use std::{
-    ffi::{CStr, c_char, c_int, c_void},
-    ptr::null_mut,
+    ffi::{c_int, c_void},
     sync::Mutex,
 };
 
@@ -53,43 +52,13 @@ impl Shared {
         let mut gid = Gid([0; 16]);
         // SAFETY: As C programs do.
         unsafe {
-            let list: unsafe extern "C" fn(*mut c_int) -> *mut Pointer =
-                library.function("ibv_get_device_list");
-            let name: unsafe extern "C" fn(Pointer) -> *const c_char =
-                library.function("ibv_get_device_name");
-            let mut count = 0;
-            let devices = list(&raw mut count);
-            let device = std::slice::from_raw_parts(devices, count as usize)
-                .iter()
-                .copied()
-                .find(|&device| CStr::from_ptr(name(device)) == c"roce_lo")
-                .expect("a loopback device");
-            let free: unsafe extern "C" fn(*mut Pointer) = library.function("ibv_free_device_list");
-            free(devices);
-            let one = |name, object| {
-                let function: unsafe extern "C" fn(Pointer) -> Pointer = library.function(name);
-                function(object)
-            };
-            let context = one("ibv_open_device", device);
-            let pd = one("ibv_alloc_pd", context);
-            let create_cq: unsafe extern "C" fn(
-                Pointer,
-                c_int,
-                Pointer,
-                Pointer,
-                c_int,
-            ) -> Pointer = library.function("ibv_create_cq");
-            let cq = create_cq(context, 64, null_mut(), null_mut(), 0);
-            let reg_mr: unsafe extern "C" fn(Pointer, Pointer, usize, c_int) -> Pointer =
-                library.function("ibv_reg_mr");
-            let mr = reg_mr(pd, start.cast(), ARENA, 0xF);
+            let [context, pd, cq, mr] = library.open(&raw mut *arena, 0xF);
             let query_gid: unsafe extern "C" fn(Pointer, u8, c_int, *mut Gid) -> c_int =
                 library.function("ibv_query_gid");
             assert_eq!(query_gid(context, 1, 0, &raw mut gid), 0);
             // events are looked for, and never waited for
             let events: c_int = get("ibv_context", context, "async_fd");
             assert_eq!(libc::fcntl(events, libc::F_SETFL, libc::O_NONBLOCK), 0);
-            assert!([pd, cq, mr].iter().all(|object| !object.is_null()));
             let [context, pd, cq, mr] = [context, pd, cq, mr].map(Object);
             let start = start as u64;
             Self { library, context, pd, cq, mr, arena: Mutex::new(arena), start, gid }
@@ -97,14 +66,8 @@ impl Shared {
     }
 
     pub(crate) fn close(self) {
-        for (destroy, object) in [
-            ("ibv_dereg_mr", self.mr),
-            ("ibv_destroy_cq", self.cq),
-            ("ibv_dealloc_pd", self.pd),
-            ("ibv_close_device", self.context),
-        ] {
-            assert_eq!(destroyed(self.library, destroy, object), 0, "{destroy}");
-        }
+        let objects = [self.context, self.pd, self.cq, self.mr];
+        self.library.close(objects.map(|object| object.0));
         drop(self.arena);
     }
 }

@@ -70,6 +70,7 @@ mod tests {
     use std::{collections::BTreeSet, net::UdpSocket};
 
     use super::*;
+    use crate::own_test;
 
     #[test]
     fn every_socket_has_a_port_of_its_own_and_hears_nothing() {
@@ -99,7 +100,7 @@ mod tests {
         let name = "link::udp::flows::tests::half_of_the_descriptors_are_left_alone";
         if std::env::var_os(INSIDE).is_none() {
             let mut command = std::process::Command::new(std::env::current_exe().unwrap());
-            let status = command.args(["--exact", name]).env(INSIDE, "1").status();
+            let status = command.args(["--exact", own_test::named(name)]).env(INSIDE, "1").status();
             assert!(status.unwrap().success());
             return;
         }

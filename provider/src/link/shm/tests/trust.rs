@@ -13,6 +13,7 @@ use std::{
 use super::{super::credentials::check_trust, *};
 use crate::{
     link::shm::socket::{connect_unchecked, listen},
+    own_test,
     readiness::wait,
     sync::Mutex,
 };
@@ -104,7 +105,7 @@ impl Drop for Program {
 /// those of its parent until it becomes another program, so that their end would show late.
 static STARTER: LazyLock<Mutex<Child>> = LazyLock::new(|| {
     let mut command = Command::new(env::current_exe().unwrap());
-    command.args(["--exact", TEST, "--nocapture"]).env(INSIDE, START);
+    command.args(["--exact", own_test::named(TEST), "--nocapture"]).env(INSIDE, START);
     Mutex::new(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap())
 });
 

@@ -1,0 +1,318 @@
+//! Answers of a responder: the queue in which they wait, and the packets that they become.
+//!
+//! Read first: InfiniBand volume 1, 9.7.5.1 (generating responses).
+
+use alloc::{boxed::Box, collections::VecDeque, sync::Arc};
+
+use super::{
+    behind::Behind,
+    common::Common,
+    note::{Failure, Reason},
+    packet::OutgoingPacket,
+    replay::PLACED,
+    reply::{Attempt, ReadReply, Reply},
+};
+use crate::{
+    congestion::Pace,
+    event::{Event, Refusal},
+    ids::{Qpn, RKey},
+    mem::{AccessError, Region},
+    psn::{Msn, Psn},
+    time::Instant,
+    wire::{
+        Aeth, AtomicAckEth, Ext, Headers, NakCode, Opcode, Operation, PacketPosition, Syndrome,
+    },
+};
+
+/// The answer to a packet that comes ahead of a missing one.
+pub(super) const SEQUENCE_ERROR: Syndrome = Syndrome::Nak(NakCode::PsnSequenceError);
+
+/// Answers that wait to be sent.
+///
+/// There are never more with data than the peer may ask for, of either attempt, and an
+/// acknowledgement after each of them and before the first: acknowledgements that follow one
+/// another become one.
+#[derive(Debug, Default)]
+pub(super) struct Answers {
+    replies: VecDeque<Reply>,
+    pub(super) pace: Pace,
+    /// PSN of the last answer with data of a READ.
+    sent: Psn,
+    pub(super) behind: Behind,
+}
+
+impl Answers {
+    /// Nothing more is answered.
+    pub(super) fn forget(&mut self) {
+        self.replies.clear();
+        self.behind.forget_reads();
+    }
+
+    // Queueing.
+
+    /// Answers with data that wait.
+    pub(super) fn with_data(&self, attempt: Attempt) -> usize {
+        let waiting = self.replies.iter().filter(|reply| match reply {
+            Reply::Acknowledge { .. } | Reply::Placed { .. } => false,
+            Reply::Read(read) => read.attempt == attempt,
+            Reply::Atomic { attempt: its, .. } => *its == attempt,
+        });
+        waiting.count()
+    }
+
+    /// True if the answer to the atomic with this PSN waits.
+    pub(super) fn has_atomic(&self, psn: Psn) -> bool {
+        self.replies
+            .iter()
+            .any(|reply| matches!(reply, Reply::Atomic { psn: its, .. } if *its == psn))
+    }
+
+    /// The answer to a READ which holds this PSN, while it waits or is being sent.
+    pub(super) fn read_at(&mut self, psn: Psn) -> Option<&mut ReadReply> {
+        self.replies.iter_mut().find_map(|reply| match reply {
+            Reply::Read(read) if read.holds(psn) => Some(read),
+            _ => None,
+        })
+    }
+
+    /// The peer asks for data of a READ again, from this PSN on.
+    pub(super) fn note_repeat(&mut self, psn: Psn, common: &Common, now: Instant) {
+        let behind = u64::from(self.sent.after(psn).unwrap_or(0));
+        self.pace.on_repeat(behind * u64::from(common.mtu.bytes()), now);
+    }
+
+    pub(super) fn push_atomic(&mut self, psn: Psn, msn: Msn, found: u64, attempt: Attempt) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
+        self.replies.push_back(Reply::Atomic { psn, aeth, found, attempt });
+    }
+
+    /// True if one more answer without data to an ATOMIC WRITE or a FLUSH may wait. Nothing agreed
+    /// on limits a FLUSH.
+    pub(super) fn has_room_for_placed(&self) -> bool {
+        self.replies.iter().filter(|reply| matches!(reply, Reply::Placed { .. })).count() < PLACED
+    }
+
+    pub(super) fn push_placed(&mut self, psn: Psn, msn: Msn) {
+        self.replies.push_back(Reply::Placed { psn, aeth: Aeth { syndrome: Syndrome::ACK, msn } });
+    }
+
+    pub(super) fn push_read(&mut self, reply: ReadReply) {
+        self.replies.push_back(Reply::Read(reply));
+        self.behind.queued += 1;
+    }
+
+    pub(super) fn acknowledge(&mut self, psn: Psn, msn: Msn) {
+        let aeth = Aeth { syndrome: Syndrome::ACK, msn };
+        match self.replies.back_mut() {
+            // what waits already says as much, or more
+            Some(Reply::Acknowledge { psn: waiting, .. }) if psn.is_before(*waiting) => {}
+            Some(waiting @ Reply::Acknowledge { .. }) => {
+                *waiting = Reply::Acknowledge { psn, aeth }
+            }
+            _ => self.replies.push_back(Reply::Acknowledge { psn, aeth }),
+        }
+    }
+
+    /// Queues a NAK. It stands for an acknowledgement of everything before it, so one that waits
+    /// just ahead is superfluous, be it positive or negative.
+    pub(super) fn push_nak(&mut self, psn: Psn, syndrome: Syndrome, msn: Msn) {
+        if let Some(Reply::Acknowledge { .. }) = self.replies.back() {
+            self.replies.pop_back();
+        }
+        self.replies.push_back(Reply::Acknowledge { psn, aeth: Aeth { syndrome, msn } });
+    }
+
+    /// Takes back the NAK for a missing packet that has not left yet.
+    pub(super) fn take_waiting_nak(&mut self, expected: Psn) -> Option<Reply> {
+        match self.replies.back() {
+            Some(Reply::Acknowledge { psn, aeth })
+                if *psn == expected && aeth.syndrome == SEQUENCE_ERROR =>
+            {
+                self.replies.pop_back()
+            }
+            _ => None,
+        }
+    }
+
+    /// Queues the NAK that was taken back.
+    pub(super) fn put_back(&mut self, nak: Option<Reply>) {
+        self.replies.extend(nak);
+    }
+
+    // What comes behind a READ.
+
+    /// [`Behind::keep`], for the READs that wait.
+    pub(super) fn keep(
+        &mut self,
+        region: Option<&Region>,
+        address: u64,
+        length: u64,
+        common: &Common,
+    ) -> bool {
+        region
+            .is_none_or(|region| self.behind.keep(&self.replies, (region, address, length), common))
+    }
+
+    /// True if a READ that is not answered has used this key.
+    pub(super) fn is_being_read(&self, key: RKey) -> bool {
+        self.behind.is_being_read(&self.replies, key)
+    }
+
+    // Sending.
+
+    /// True if the next answer brings data of a READ.
+    pub(super) fn next_has_data(&self) -> bool {
+        matches!(self.replies.front(), Some(Reply::Read(_)))
+    }
+
+    /// The next answer that is due.
+    pub(super) fn next(&mut self, common: &Common) -> Option<Response> {
+        let (mut attempt, mut ends_read) = (Attempt::First, None);
+        let (psn, operation, ext, payload, source) = match self.replies.front_mut()? {
+            Reply::Acknowledge { psn, aeth } => {
+                let (psn, aeth) = (*psn, *aeth);
+                self.replies.pop_front();
+                (psn, Operation::Acknowledge, Ext::Aeth(aeth), 0, Source::Nothing)
+            }
+            Reply::Atomic { psn, aeth, found, attempt: its } => {
+                let (psn, ext) = (*psn, Ext::AethAtomicAck(*aeth, AtomicAckEth(*found)));
+                attempt = *its;
+                self.replies.pop_front();
+                (psn, Operation::AtomicAcknowledge, ext, 0, Source::Nothing)
+            }
+            Reply::Placed { psn, aeth } => {
+                let (psn, aeth) = (*psn, *aeth);
+                self.replies.pop_front();
+                (psn, Operation::ReadResponseOnly, Ext::Aeth(aeth), 0, Source::Nothing)
+            }
+            Reply::Read(read) => {
+                let index = read.next;
+                let offset = index * common.mtu.bytes();
+                let aeth = Ext::Aeth(Aeth { syndrome: Syndrome::ACK, msn: read.msn });
+                let (operation, ext) = match PacketPosition::of(index, read.packets) {
+                    PacketPosition::First => (Operation::ReadResponseFirst, aeth),
+                    PacketPosition::Middle => (Operation::ReadResponseMiddle, Ext::None),
+                    PacketPosition::Last => (Operation::ReadResponseLast, aeth),
+                    PacketPosition::Only => (Operation::ReadResponseOnly, aeth),
+                };
+                let payload = (read.length - offset).min(common.mtu.bytes()) as usize;
+                let psn = read.first_psn.plus(index);
+                let source = match (self.behind.take(psn, payload), &read.region) {
+                    (Some(bytes), _) => Source::Kept(bytes),
+                    (None, Some(region)) => {
+                        let address = read.address.wrapping_add(u64::from(offset));
+                        Source::Memory(region.clone(), address)
+                    }
+                    (None, None) => Source::Nothing,
+                };
+                attempt = read.attempt;
+                self.sent = psn;
+                read.next += 1;
+                if read.next == read.packets {
+                    ends_read = (attempt == Attempt::First).then_some(read.length);
+                    self.replies.pop_front();
+                    self.behind.on_answered(&self.replies);
+                }
+                (psn, operation, ext, payload, source)
+            }
+        };
+        let bth = common.bth(Opcode::known(common.qp_type.service(), operation), psn);
+        Some(Response {
+            outgoing: OutgoingPacket { headers: Headers::built(bth, ext), payload },
+            psn,
+            source,
+            attempt,
+            ends_read,
+        })
+    }
+
+    /// The memory behind an answer could not be read: its place takes a NAK, and nothing follows.
+    /// Returns the event that tells of it, with which the queue pair fails. Not so for an answer
+    /// that was given before: the peer may long have it and have said so to this program, which may
+    /// then well take its memory away.
+    pub(super) fn fail(
+        &mut self,
+        response: &Response,
+        error: AccessError,
+        msn: Msn,
+        common: &Common,
+    ) -> Option<Event> {
+        let code = code_of(error);
+        if response.attempt == Attempt::Repeat {
+            // only the foremost is ever begun and not ended
+            if matches!(self.replies.front(), Some(Reply::Read(read)) if read.next > 0) {
+                self.replies.pop_front();
+                self.behind.on_answered(&self.replies);
+            }
+            let aeth = Aeth { syndrome: Syndrome::Nak(code), msn };
+            self.replies.push_front(Reply::Acknowledge { psn: response.psn, aeth });
+            return None;
+        }
+        self.forget();
+        self.push_nak(response.psn, Syndrome::Nak(code), msn);
+        Some(event_of(code, common.qpn, Refusal::Access(error)))
+    }
+}
+
+/// A response packet that is due.
+pub(super) struct Response {
+    outgoing: OutgoingPacket,
+    psn: Psn,
+    source: Source,
+    attempt: Attempt,
+    /// Length of the READ that this is the last answer to, if that was not given before.
+    pub(super) ends_read: Option<u32>,
+}
+
+/// Data of a response packet.
+enum Source {
+    Nothing,
+    Memory(Arc<Region>, u64),
+    /// As it was before something behind the READ changed it.
+    Kept(Box<[u8]>),
+}
+
+impl Response {
+    /// Reason for which it leaves.
+    pub(super) fn reason(&self) -> Reason {
+        let headers = &self.outgoing.headers;
+        match (headers.bth().opcode.operation(), headers.ext().aeth().map(|aeth| aeth.syndrome)) {
+            (Operation::Acknowledge, Some(Syndrome::Ack { .. })) => Reason::Acknowledge(self.psn),
+            (Operation::Acknowledge, Some(syndrome)) => Reason::Negative(self.psn, syndrome),
+            _ => Reason::Answer { again: self.attempt == Attempt::Repeat },
+        }
+    }
+
+    /// Reason for which the queue pair fails when the memory behind it cannot be read.
+    pub(super) const fn failure(&self, error: AccessError) -> Failure {
+        Failure::Refused(Syndrome::Nak(code_of(error)), Refusal::Access(error))
+    }
+
+    pub(super) fn write(&self, slot: &mut [u8]) -> Result<usize, AccessError> {
+        self.outgoing.write(slot, |payload| match &self.source {
+            Source::Nothing => Ok(()),
+            Source::Memory(region, address) => region.read(*address, payload),
+            Source::Kept(bytes) => {
+                payload.copy_from_slice(bytes);
+                Ok(())
+            }
+        })
+    }
+}
+
+/// The NAK for an access that a region does not allow.
+pub(super) const fn code_of(error: AccessError) -> NakCode {
+    match error {
+        // the key was right; what failed is on this side
+        AccessError::Fault(_) => NakCode::RemoteOperationalError,
+        _ => NakCode::RemoteAccessError,
+    }
+}
+
+/// The event that tells of a NAK where no completion does.
+pub(super) const fn event_of(code: NakCode, qpn: Qpn, refusal: Refusal) -> Event {
+    match code {
+        NakCode::RemoteAccessError => Event::QpAccessError(qpn, refusal),
+        _ => Event::QpRequestError(qpn, refusal),
+    }
+}

@@ -1,0 +1,28 @@
+//! Checksums of packages.
+
+use std::{fs, path::Path};
+
+use sha2::{Digest, Sha256};
+
+use crate::Failure;
+
+/// Name of the file with all of them.
+pub(crate) const SUMS: &str = "SHA256SUMS";
+
+/// `SHA256SUMS`, as `sha256sum --check` reads it.
+pub(crate) fn write(out: &Path) -> Result<(), Failure> {
+    let mut paths: Vec<_> =
+        fs::read_dir(out)?.map(|entry| Ok(entry?.path())).collect::<std::io::Result<_>>()?;
+    paths.sort();
+    let mut text = String::new();
+    for path in &paths {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        text += &format!("{}  {name}\n", sum(&fs::read(path)?));
+        println!("{}", path.display());
+    }
+    Ok(fs::write(out.join(SUMS), text)?)
+}
+
+pub(crate) fn sum(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
