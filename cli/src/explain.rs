@@ -1,5 +1,6 @@
 //! `roce explain`: what a capture says.
 
+mod html;
 mod json;
 mod report;
 
@@ -38,6 +39,9 @@ pub(crate) struct Args {
     /// One JSON document
     #[arg(long)]
     json: bool,
+    /// One page for a browser, which loads nothing
+    #[arg(long, conflicts_with = "json")]
+    html: bool,
 }
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
@@ -47,6 +51,10 @@ pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let filter = Filter { qp: args.qp, psns: args.psn, errors: args.errors };
     if args.json {
         json::print(&explained, &filter)
+    } else if args.html {
+        let name = args.file.display().to_string();
+        html::print(if name == "-" { "standard input" } else { &name }, &explained, &filter);
+        Ok(())
     } else {
         report::print(&explained, &filter);
         Ok(())

@@ -105,3 +105,44 @@ fn mistakes_are_said_in_one_line() {
     let output = roce(&[&capture("rc_fetch_add.pcap"), "--qp", "nonsense"]);
     assert!(String::from_utf8(output.stderr).unwrap().contains("such as 27 or 0x1b"));
 }
+
+/// Every packet and every finding stands in the page, which asks for nothing else, and in which
+/// a name is a name.
+#[test]
+fn a_page_has_it_all_and_loads_nothing() {
+    let directory = tempfile::tempdir().unwrap();
+    for entry in fs::read_dir(capture("")).unwrap() {
+        let path = entry.unwrap().path();
+        let odd = directory.path().join("<img src=x>&.pcap");
+        fs::copy(&path, &odd).unwrap();
+        let odd = odd.to_str().unwrap();
+        let page = said(&[odd, "--html"]);
+        let json: serde_json::Value = serde_json::from_str(&said(&[odd, "--json"])).unwrap();
+        for packet in json["packets"].as_array().unwrap() {
+            if !packet["connection"].is_null() {
+                let row = format!("<tr id=\"f{}\"", packet["frame"]);
+                assert_eq!(page.matches(&row).count(), 1, "{path:?}: {row}");
+            }
+        }
+        let findings = json["findings"].as_array().unwrap().len();
+        assert_eq!(page.matches("<li class=\"bad\">").count(), findings, "{path:?}");
+        assert!(page.contains("&lt;img src=x&gt;&amp;.pcap</h1>"), "{path:?}");
+        for markup in ["<script", "<img", "<link", "src=\"", "href=\"http", "url("] {
+            assert!(!page.contains(markup), "{path:?}: {markup}");
+        }
+    }
+    let output = roce(&[&capture("rc_fetch_add.pcap"), "--html", "--json"]);
+    assert!(!output.status.success());
+}
+
+#[test]
+fn a_page_obeys_the_filters() {
+    let page = said(&[&capture("rc_send_4096_mtu1024.pcap"), "--html", "--errors"]);
+    assert!(!page.contains("<tr id=") && page.contains("packets are left out"), "{page}");
+    // a finding whose packet is left out leads nowhere
+    let file = format!("{}/../docs/course/captures/first.pcapng", env!("CARGO_MANIFEST_DIR"));
+    assert_eq!(said(&[&file, "--html"]).matches("<a href=\"#f").count(), 5);
+    let page = said(&[&file, "--html", "--psn", "122"]);
+    assert_eq!(page.matches("<a href=\"#f").count(), 1, "{page}");
+    assert!(page.contains("<a href=\"#f25\">frame 25</a>"), "{page}");
+}

@@ -1,5 +1,5 @@
 //! Tasks of this repository that cargo does not know: `cargo xtask dist` builds the packages,
-//! `cargo xtask playground` the page.
+//! `cargo xtask playground` the page, `cargo xtask site` the documentation.
 
 mod build;
 mod contents;
@@ -9,6 +9,7 @@ mod formula;
 mod metadata;
 mod playground;
 mod rpm;
+mod site;
 mod soname;
 mod sums;
 mod tarball;
@@ -26,12 +27,14 @@ type Failure = Box<dyn Error>;
 enum Task {
     Dist(dist::Args),
     Playground(playground::Args),
+    Site(site::Args),
 }
 
 fn main() -> ExitCode {
     let (name, result) = match Task::parse() {
         Task::Dist(args) => ("dist", dist::run(&args)),
         Task::Playground(args) => ("playground", playground::run(&args)),
+        Task::Site(args) => ("site", site::run(&args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

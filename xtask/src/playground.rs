@@ -17,7 +17,8 @@ const DEBIAN: &str = "/usr/bin";
 /// Builds the page of the playground into target/playground/page.
 ///
 /// Needs npm, and a Rust compiler with the standard library of wasm32-unknown-unknown, as
-/// `rustup target add wasm32-unknown-unknown` has it, or Debian's rustc-web, rust-web-src and lld.
+/// `rustup target add wasm32-unknown-unknown` has it, or Debian's cargo-web, rustc-web,
+/// rust-web-src and lld.
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Only the engine: the WebAssembly module and its JavaScript, in target/playground/engine
@@ -27,19 +28,33 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<(), Failure> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let out = root.join("target/playground");
-    let engine = out.join("engine");
-    bind(&module(&root, &out)?, &engine)?;
     if args.engine {
-        return Ok(());
+        return engine(&root);
     }
+    println!("{}", build(&root)?.display());
+    Ok(())
+}
+
+/// Builds the page, and returns its directory.
+pub(crate) fn build(root: &Path) -> Result<PathBuf, Failure> {
+    engine(root)?;
     let page = root.join("playground/page");
-    if !page.join("node_modules").exists() {
+    if !has_modules(&page) {
         call(Command::new("npm").args(["ci", "--no-audit", "--no-fund"]).current_dir(&page))?;
     }
     call(Command::new("npm").args(["run", "--silent", "build"]).current_dir(&page))?;
-    println!("{}", fs::canonicalize(out.join("page"))?.display());
-    Ok(())
+    Ok(fs::canonicalize(root.join("target/playground/page"))?)
+}
+
+/// True if npm has installed what the lock file says now.
+fn has_modules(page: &Path) -> bool {
+    let written = |name: &str| fs::metadata(page.join(name)).and_then(|it| it.modified()).ok();
+    written("node_modules/.package-lock.json") >= written("package-lock.json")
+}
+
+fn engine(root: &Path) -> Result<(), Failure> {
+    let out = root.join("target/playground");
+    bind(&module(root, &out)?, &out.join("engine"))
 }
 
 /// Builds the WebAssembly module, and returns its path.
@@ -60,7 +75,7 @@ fn module(root: &Path, out: &Path) -> Result<PathBuf, Failure> {
         Compiler::None => {
             return Err(format!(
                 "no standard library for {TARGET}: rustup target add {TARGET}, or on Debian \
-                 apt-get install rustc-web rust-web-src lld"
+                 apt-get install cargo-web rustc-web rust-web-src lld"
             )
             .into());
         }
@@ -102,7 +117,11 @@ fn compiler() -> Compiler {
         let sysroot = String::from_utf8_lossy(&output.stdout).trim().to_owned();
         Path::new(&sysroot).join("lib/rustlib/src/rust/library/std").is_dir()
     });
-    if source { Compiler::Debian } else { Compiler::None }
+    if source && Path::new(DEBIAN).join("cargo").exists() {
+        Compiler::Debian
+    } else {
+        Compiler::None
+    }
 }
 
 /// Writes the module and its JavaScript as the page loads them.
@@ -115,7 +134,7 @@ fn bind(module: &Path, out: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn call(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn call(command: &mut Command) -> Result<(), Failure> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|error| format!("{name}: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("{name} has failed: {status}").into()) }

@@ -2,7 +2,7 @@
 
 use roce::{
     Qpn,
-    explain::{Connection, EndSummary, Explained, ExplainedPacket},
+    explain::{Connection, EndSummary, Explained, ExplainedPacket, Finding},
     transport::wire::Service,
 };
 use roce_world::packet_text;
@@ -43,7 +43,7 @@ impl Filter {
 
 pub(super) fn print(explained: &Explained, filter: &Filter) {
     let ladder = Ladder::new();
-    let Explained { packets, connections, findings, .. } = explained;
+    let Explained { packets, connections, .. } = explained;
     if packets.is_empty() {
         outln!("no RoCE packets in {} frames", explained.other_frames);
     }
@@ -70,18 +70,9 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
         }
         outln!("");
     }
-    let unplaced = packets.iter().filter(|packet| packet.connection.is_none());
-    let unplaced = unplaced.filter(|_| filter.is_none()).count();
-    if unplaced > 0 {
-        outln!("{unplaced} packets of no connection");
-    }
-    let shown = |finding: &&roce::explain::Finding| match finding.connection {
-        Some(index) => filter.has_connection(&connections[index]),
-        None => filter.qp.is_none(),
-    };
     outln!("{}", ladder.prose("findings", Tone::Strong).concat());
     let mut any = false;
-    for finding in findings.iter().filter(shown) {
+    for finding in findings(explained, filter) {
         any = true;
         let of = finding
             .connection
@@ -94,22 +85,51 @@ pub(super) fn print(explained: &Explained, filter: &Filter) {
     if !any {
         outln!("none");
     }
-    if explained.fragments > 0 {
-        outln!("{} fragments of IP packets were left out", explained.fragments);
-    }
-    if !explained.complete {
-        outln!("the file ends within a frame");
+    for note in notes(explained, filter) {
+        outln!("{note}");
     }
     outln!("");
     outln!("{}", ladder.prose("figures", Tone::Strong).concat());
     for (index, connection) in connections.iter().enumerate() {
         if filter.has_connection(connection) {
-            figures(index, connection);
+            let duration = connection.time.1.saturating_sub(connection.time.0);
+            outln!("connection {} ({}):", index + 1, time(duration));
+            for line in figures(connection) {
+                outln!("  {line}");
+            }
         }
     }
 }
 
-fn title(index: usize, connection: &Connection) -> String {
+/// Those of the connections that are shown.
+pub(super) fn findings<'a>(
+    explained: &'a Explained,
+    filter: &Filter,
+) -> impl Iterator<Item = &'a Finding> {
+    explained.findings.iter().filter(move |finding| match finding.connection {
+        Some(index) => filter.has_connection(&explained.connections[index]),
+        None => filter.qp.is_none(),
+    })
+}
+
+/// What is not in the ladders.
+pub(super) fn notes(explained: &Explained, filter: &Filter) -> Vec<String> {
+    let mut notes = Vec::new();
+    let unplaced = explained.packets.iter().filter(|packet| packet.connection.is_none());
+    let unplaced = unplaced.filter(|_| filter.is_none()).count();
+    if unplaced > 0 {
+        notes.push(format!("{unplaced} packets of no connection"));
+    }
+    if explained.fragments > 0 {
+        notes.push(format!("{} fragments of IP packets were left out", explained.fragments));
+    }
+    if !explained.complete {
+        notes.push("the file ends within a frame".into());
+    }
+    notes
+}
+
+pub(super) fn title(index: usize, connection: &Connection) -> String {
     let service = match connection.service {
         Service::Rc => "reliable connection",
         Service::Uc => "unreliable connection",
@@ -127,10 +147,24 @@ fn title(index: usize, connection: &Connection) -> String {
 
 fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
     let side = if packet.from_second { Side::Right } else { Side::Left };
-    let what = match &packet.headers {
-        Some(headers) => packet_text::packet(headers, packet.payload, packet.message.as_deref()),
-        None => "?".into(),
-    };
+    let at = packet.at.saturating_sub(connection.time.0);
+    for line in
+        ladder.event(at, &Event::Seen(side, what(packet), why(packet)), (&packet.why).into())
+    {
+        outln!("{line}");
+    }
+}
+
+/// A packet in a few words.
+pub(super) fn what(packet: &ExplainedPacket) -> String {
+    packet.headers.as_ref().map_or_else(
+        || "?".into(),
+        |headers| packet_text::packet(headers, packet.payload, packet.message.as_deref()),
+    )
+}
+
+/// Its reason, and what else is to be said of it.
+pub(super) fn why(packet: &ExplainedPacket) -> String {
     let mut why = packet.why.to_string();
     if packet.net.is_congested() {
         why.push_str(", marked (ECN)");
@@ -138,22 +172,19 @@ fn draw(ladder: &Ladder, connection: &Connection, packet: &ExplainedPacket) {
     if packet.truncated {
         why.push_str(", not all captured");
     }
-    let at = packet.at.saturating_sub(connection.time.0);
-    for line in ladder.event(at, &Event::Seen(side, what, why), (&packet.why).into()) {
-        outln!("{line}");
-    }
+    why
 }
 
-fn figures(index: usize, connection: &Connection) {
-    let duration = connection.time.1.saturating_sub(connection.time.0);
-    outln!("connection {} ({}):", index + 1, time(duration));
+/// Lines of figures of a connection; what belongs to the line before is indented.
+pub(super) fn figures(connection: &Connection) -> Vec<String> {
+    let mut lines = Vec::new();
     for (from, end) in connection.ends.iter().enumerate() {
         let summary = &connection.summaries[from];
         let EndSummary { packets, bytes, repeated, .. } = summary;
         let rate = connection
             .throughput(from)
             .map_or_else(String::new, |bits| format!(", {:.1} Mbit/s", bits / 1e6));
-        outln!("  {end} sent {packets} packets, {bytes} B{rate}; {repeated} again");
+        lines.push(format!("{end} sent {packets} packets, {bytes} B{rate}; {repeated} again"));
         let counted = [
             ("NAKs", summary.sequence_naks),
             ("RNR NAKs", summary.rnr_naks),
@@ -167,11 +198,15 @@ fn figures(index: usize, connection: &Connection) {
             .map(|(name, count)| format!("{count} {name}"))
             .collect();
         if !counted.is_empty() {
-            outln!("    {}", counted.join(", "));
+            lines.push(format!("  {}", counted.join(", ")));
         }
         if let Some(times) = summary.round_trips {
             let [least, median, most] = [times.least, times.median, times.most].map(time);
-            outln!("    round trips: {least} to {most}, median {median}, of {}", times.count);
+            lines.push(format!(
+                "  round trips: {least} to {most}, median {median}, of {}",
+                times.count
+            ));
         }
     }
+    lines
 }

@@ -180,6 +180,20 @@ test("sliders change the network, and the link has it all", async () => {
   assert.ok((await page.getByRole("alert").innerText()).includes("percentage"));
 });
 
+test("the links of the course lead where they say", async () => {
+  const folder = join(root, "docs/course");
+  const pages = readdirSync(folder).filter((name) => name.endsWith(".md"));
+  const texts = pages.map((name) => readFileSync(join(folder, name), "utf8"));
+  const links = texts.flatMap((text) => [...text.matchAll(/\]\(http:\/\/127\.0\.0\.1:8791\/#([^)]*)\)/g)]).map((match) => match[1]);
+  assert.ok(links.length > 20);
+  for (const link of new Set(links)) {
+    await open(link);
+    // what the page cannot read, it leaves out
+    await page.waitForFunction((link) => location.hash === `#${link}`, link);
+    assert.equal(await page.getByRole("alert").count(), 0, link);
+  }
+});
+
 test("an export is what the tool writes, and Wireshark finds nothing malformed", async () => {
   await open("s=loss");
   for (const name of await scenarios()) {

@@ -1,0 +1,161 @@
+//! Links: what they are on a site, and whether they lead somewhere.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Component, Path, PathBuf},
+};
+
+use crate::{Failure, contents::HOMEPAGE};
+
+/// Where `roce playground` serves the page.
+const PLAYGROUND: &str = "http://127.0.0.1:8791/";
+
+/// The text of a page of docs/ as the site has it: links into the playground lead to the site's own,
+/// those out of docs/ to the repository.
+pub(crate) fn for_site(page: &Path, text: &str, playground: bool) -> String {
+    let depth = page.components().count() - 1;
+    let own = format!("{}playground/index.html", "../".repeat(depth));
+    let mut result = String::new();
+    let mut parts = text.split("](");
+    result += parts.next().unwrap_or_default();
+    for part in parts {
+        result += "](";
+        let Some((target, rest)) = part.split_once(')') else {
+            result += part;
+            continue;
+        };
+        if let Some(place) = target.strip_prefix(PLAYGROUND).filter(|_| playground) {
+            result += &own;
+            result += place;
+        } else if let Some(path) = outside(page, target) {
+            result += &format!("{HOMEPAGE}/blob/main/{path}");
+        } else {
+            // mdBook has the page of this name as the folder's index, and leaves links to it alone
+            result += &target.replace("README.md", "index.md");
+        }
+        result += ")";
+        result += rest;
+    }
+    result
+}
+
+/// The path in the repository of what a relative link leads to, if that is not in docs/.
+fn outside(page: &Path, target: &str) -> Option<String> {
+    if target.contains(':') || !target.starts_with("..") {
+        return None;
+    }
+    let path = Path::new("docs").join(page.parent()?).join(target);
+    let path = joined(&path)?;
+    if path.starts_with("docs") { None } else { path.to_str().map(str::to_owned) }
+}
+
+/// The path without `..`; `None` if it leads out of where it began.
+fn joined(path: &Path) -> Option<PathBuf> {
+    let mut result = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir if result.pop() => {}
+            Component::ParentDir => return None,
+            Component::Normal(name) => result.push(name),
+            _ => {}
+        }
+    }
+    Some(result)
+}
+
+/// Every relative link of the pages leads to a file, and to a place in it that exists.
+pub(crate) fn check(html: &Path) -> Result<(), Failure> {
+    let mut pages = BTreeMap::new();
+    read(html, html, &mut pages)?;
+    let mut broken = Vec::new();
+    for (path, text) in &pages {
+        for target in targets(text) {
+            let (file, place) = target.split_once('#').unwrap_or((target, ""));
+            let folder = path.parent().unwrap_or(path);
+            let to = if file.is_empty() { Some(path.clone()) } else { joined(&folder.join(file)) };
+            let is_there = to.is_some_and(|to| match pages.get(&to) {
+                Some(page) => {
+                    place.is_empty() || page.contains(&format!("id=\"{}\"", place.to_lowercase()))
+                }
+                None => html.join(to).is_file(),
+            });
+            if !is_there {
+                broken.push(format!("{}: {target}", path.display()));
+            }
+        }
+    }
+    broken.sort();
+    broken.dedup();
+    if broken.is_empty() {
+        return Ok(());
+    }
+    Err(format!("links that lead nowhere: {}", broken.join(", ")).into())
+}
+
+/// The pages but for those of the playground, which are its own, and the one to be printed, which
+/// repeats the others.
+fn read(html: &Path, folder: &Path, pages: &mut BTreeMap<PathBuf, String>) -> Result<(), Failure> {
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let name = path.strip_prefix(html)?.to_owned();
+        if path.is_dir() && name != Path::new("playground") {
+            read(html, &path, pages)?;
+        }
+        let is_page = path.extension().is_some_and(|it| it == "html");
+        if is_page && !["print.html", "404.html", "toc.html"].iter().any(|it| name == Path::new(it))
+        {
+            pages.insert(name, fs::read_to_string(&path)?);
+        }
+    }
+    Ok(())
+}
+
+/// What the page's links and pictures name, but for other sites.
+fn targets(text: &str) -> impl Iterator<Item = &str> {
+    let attributes = ["href=\"", "src=\""].into_iter().flat_map(move |it| text.split(it).skip(1));
+    let targets = attributes.filter_map(|rest| rest.split('"').next());
+    targets.filter(|target| !target.is_empty() && !target.contains(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_of_a_site() {
+        let text = "[a](http://127.0.0.1:8791/#s=read&at=3) [b](../../README.md#more), [c\n](../guide/demo.md) \
+                    [d](README.md#here) [e](https://example.org/) f](g";
+        let lesson = Path::new("course/03-answers.md");
+        assert_eq!(
+            for_site(lesson, text, true),
+            format!(
+                "[a](../playground/index.html#s=read&at=3) [b]({HOMEPAGE}/blob/main/README.md#more), [c\n](../guide/demo.md) \
+                 [d](index.md#here) [e](https://example.org/) f](g"
+            )
+        );
+        let kept = for_site(lesson, text, false);
+        assert!(kept.starts_with("[a](http://127.0.0.1:8791/#s=read&at=3) [b](https://"));
+    }
+
+    #[test]
+    fn links_that_lead_nowhere_are_named() {
+        let folder = std::env::temp_dir().join(format!("roce-links-{}", std::process::id()));
+        fs::create_dir_all(folder.join("course")).unwrap();
+        fs::write(folder.join("index.html"), "<a href=\"course/a.html#x\">").unwrap();
+        let page = |text: &str| fs::write(folder.join("course/a.html"), text).unwrap();
+        page(
+            "<h1 id=\"x\"></h1><a href=\"../index.html\"><a href=\"#x\"><a href=\"https://example.org\">",
+        );
+        let right = check(&folder);
+        page("<h1 id=\"y\"></h1><img src=\"p.png\">");
+        let wrong = check(&folder);
+        fs::remove_dir_all(&folder).unwrap();
+        right.unwrap();
+        let wrong = wrong.unwrap_err().to_string();
+        assert!(
+            wrong.contains("course/a.html: p.png") && wrong.contains("index.html: course/a.html#x"),
+            "{wrong}"
+        );
+    }
+}
