@@ -32,14 +32,30 @@ const LINGER_MOST: Duration = Duration::from_millis(10);
 const SWITCH: Duration = Duration::from_micros(5);
 
 /// Time for which the thread does not look in vain after that: it sleeps, and leaves the processor to
-/// those who can use it.
+/// those who can use it. Twice as long each time that it finds them there still: they may take
+/// milliseconds before it has the processor again.
 const CROWDED: Duration = Duration::from_millis(10);
+const CROWDED_MOST: Duration = Duration::from_secs(1);
+
+/// Number of yields to nobody after which nobody else wants the processor any more.
+const ALONE: u32 = 16;
+
+/// Time in which a program that polls serves, else it is absent.
+const ABSENT: Duration = Duration::from_micros(250);
+
+/// Time for which the thread serves beside a program that polls, but that was absent while something
+/// waited; twice as long each time that it is absent still.
+const BESIDE: Duration = Duration::from_millis(20);
+const BESIDE_MOST: Duration = Duration::from_secs(1);
 
 /// Role of the background thread until its next look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
     /// The program polls. The thread looks now and then whether it still does.
     Aside,
+    /// The program polls, but not always: it looks at its memory between, say, for what a peer
+    /// writes there.
+    Beside,
     /// Threads of the program sleep on the link's descriptors themselves. This one serves timers.
     Timers,
     /// No other thread serves the adapter.
@@ -50,6 +66,9 @@ enum Mode {
 #[derive(Debug, Default)]
 struct Patience {
     crowded_until: Instant,
+    crowded_for: Duration,
+    /// Yields to nobody since.
+    alone: u32,
 }
 
 impl Patience {
@@ -61,7 +80,52 @@ impl Patience {
     /// It has left the processor to others, if there were any, for so long.
     fn note_yield(&mut self, took: Duration, now: Instant) {
         if took > SWITCH {
-            self.crowded_until = now.plus(CROWDED);
+            self.crowded_for = (self.crowded_for * 2).clamp(CROWDED, CROWDED_MOST);
+            self.crowded_until = now.plus(self.crowded_for);
+            self.alone = 0;
+        } else {
+            self.alone = self.alone.saturating_add(1);
+            if self.alone == ALONE {
+                self.crowded_for = Duration::ZERO;
+            }
+        }
+    }
+}
+
+/// Whether the program was absent while something waited.
+#[derive(Debug, Default)]
+struct Absence {
+    until: Instant,
+    lasted: Duration,
+    /// Number of looks at the program since, at which it was there.
+    looks: u32,
+}
+
+impl Absence {
+    fn lasts(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    /// True if it has ended, and a few looks have not yet told whether the program is back.
+    fn is_in_doubt(&self, now: Instant) -> bool {
+        !self.lasted.is_zero() && !self.lasts(now)
+    }
+
+    /// The program was looked at, and was absent or not, or nobody knows.
+    fn note(&mut self, is_absent: Option<bool>, now: Instant) {
+        match is_absent {
+            Some(true) => {
+                self.lasted = (self.lasted * 2).clamp(BESIDE, BESIDE_MOST);
+                self.until = now.plus(self.lasted);
+                self.looks = 0;
+            }
+            Some(false) => {
+                self.looks += 1;
+                if self.looks >= STEADY {
+                    *self = Self::default();
+                }
+            }
+            None => {}
         }
     }
 }
@@ -81,6 +145,7 @@ impl Engine {
         let mut seen = self.activity.load(Ordering::Relaxed);
         let mut looks = 0;
         let mut patience = Patience::default();
+        let mut absence = Absence::default();
         loop {
             self.clear_wakeup();
             // looked at after the wake-up: the thread that stops the engine sets it before, and
@@ -92,28 +157,52 @@ impl Engine {
             let program_serves = activity != seen;
             seen = activity;
             self.attend();
-            let mode = self.mode(program_serves);
+            let now = clock::now();
+            let mode = self.mode(program_serves, absence.lasts(now));
             if mode == Mode::Aside {
                 looks += 1;
-                let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
+                if !absence.is_in_doubt(now) {
+                    let _ = self.sleep(false, Some(if looks > STEADY { LOOK_LESS } else { LOOK }));
+                }
+                absence.note(self.is_absent(), clock::now());
                 continue;
             }
             looks = 0;
-            let received = mode == Mode::Serve && self.linger(activity, &mut patience);
-            if self.serve_and_sleep(mode, program_serves && !received).is_err() {
+            let received = match mode {
+                Mode::Beside => self.linger(None, &mut patience),
+                Mode::Serve => self.linger(Some(activity), &mut patience),
+                Mode::Aside | Mode::Timers => false,
+            };
+            let stands_aside = program_serves && !received && mode != Mode::Beside;
+            if self.serve_and_sleep(mode, stands_aside).is_err() {
                 thread::sleep(LOOK); // nothing that waiting can fail with goes away at once
             }
         }
     }
 
-    fn mode(&self, program_serves: bool) -> Mode {
+    fn mode(&self, program_serves: bool, was_absent: bool) -> Mode {
         if self.drivers.load(Ordering::SeqCst) > 0 {
             Mode::Timers
-        } else if program_serves && !self.handed_over.load(Ordering::SeqCst) {
-            Mode::Aside
-        } else {
+        } else if !program_serves || self.handed_over.load(Ordering::SeqCst) {
             Mode::Serve
+        } else if was_absent {
+            Mode::Beside
+        } else {
+            Mode::Aside
         }
+    }
+
+    /// True if something waits, and no thread of the program comes for it; `None` if nothing does.
+    fn is_absent(&self) -> Option<bool> {
+        let calls = || [&self.activity, &self.commands].map(|count| count.load(Ordering::Relaxed));
+        let before = calls();
+        thread::sleep(ABSENT);
+        let received = match self.try_lock() {
+            Some(mut shard) if calls() == before => self.serve(&mut shard),
+            _ => return Some(false),
+        };
+        self.explain();
+        (received > 0).then_some(true)
     }
 
     /// Serves timers, then sleeps until the next one, or until something arrives if no other thread
@@ -138,7 +227,7 @@ impl Engine {
             let deadline = [shard.deadline(), publish_at].into_iter().flatten().min();
             self.sleeps_until
                 .store(deadline.map_or(u64::MAX, Instant::as_nanos).max(1), Ordering::SeqCst);
-            let for_packets = mode == Mode::Serve && !shard.is_lost();
+            let for_packets = mode != Mode::Timers && !shard.is_lost();
             (deadline, for_packets, !for_packets || shard.park())
         };
         self.explain();
@@ -160,11 +249,13 @@ impl Engine {
 
     /// Serves as long as something keeps arriving or is left to send, and a little longer, unless
     /// others want the processor: to sleep and to be woken takes longer than most packets are apart.
-    /// Ends when the program serves by itself. Returns whether anything came.
-    fn linger(&self, activity: u64, patience: &mut Patience) -> bool {
+    /// Ends when the program serves by itself, unless its `activity` does not matter. Returns whether
+    /// anything came.
+    fn linger(&self, activity: Option<u64>, patience: &mut Patience) -> bool {
         let start = clock::now();
         let mut last = start;
-        while self.activity.load(Ordering::Relaxed) == activity && !self.stop.load(Ordering::SeqCst)
+        while activity.is_none_or(|activity| self.activity.load(Ordering::Relaxed) == activity)
+            && !self.stop.load(Ordering::SeqCst)
         {
             self.let_others_in();
             let now = clock::now();
@@ -196,9 +287,29 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_absence_lasts_longer_each_time_until_the_program_is_back() {
+        let mut absence = Absence::default();
+        let mut now = Instant::ZERO.plus(Duration::from_secs(1));
+        assert!(!absence.lasts(now) && !absence.is_in_doubt(now));
+        for length in [BESIDE, BESIDE * 2, BESIDE * 4] {
+            absence.note(Some(true), now);
+            assert!(absence.lasts(now.plus(length / 2)));
+            now = now.plus(length);
+            assert!(!absence.lasts(now) && absence.is_in_doubt(now));
+        }
+        (0..STEADY - 1).for_each(|_| absence.note(Some(false), now));
+        (0..STEADY).for_each(|_| absence.note(None, now));
+        assert!(absence.is_in_doubt(now));
+        absence.note(Some(false), now);
+        assert!(!absence.is_in_doubt(now));
+        absence.note(Some(true), now);
+        assert!(absence.lasts(now.plus(BESIDE / 2)) && !absence.lasts(now.plus(BESIDE)));
+    }
+
+    #[test]
     fn who_shares_the_processor_sleeps_at_once() {
         let mut patience = Patience::default();
-        let now = Instant::ZERO.plus(Duration::from_secs(1));
+        let mut now = Instant::ZERO.plus(Duration::from_secs(1));
         assert!(patience.lasts(LINGER, now));
         assert!(!patience.lasts(LINGER + Duration::from_nanos(1), now));
         patience.note_yield(SWITCH, now);
@@ -208,5 +319,16 @@ mod tests {
         patience.note_yield(Duration::ZERO, now.plus(CROWDED / 2));
         assert!(!patience.lasts(Duration::ZERO, now.plus(CROWDED / 2)));
         assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED)));
+        let mut crowd = |patience: &mut Patience, length: Duration| {
+            patience.note_yield(SWITCH * 2, now);
+            assert!(!patience.lasts(Duration::ZERO, now.plus(length / 2)));
+            now = now.plus(length);
+            assert!(patience.lasts(Duration::ZERO, now));
+        };
+        crowd(&mut patience, CROWDED * 2);
+        (0..10).for_each(|_| patience.note_yield(SWITCH * 2, Instant::ZERO));
+        crowd(&mut patience, CROWDED_MOST);
+        (0..ALONE).for_each(|_| patience.note_yield(Duration::ZERO, Instant::ZERO));
+        crowd(&mut patience, CROWDED);
     }
 }

@@ -19,6 +19,7 @@ mod serve;
 mod shard;
 mod sink;
 mod sleep;
+mod slice;
 mod start;
 
 pub use describe::describe_engines;

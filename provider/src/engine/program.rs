@@ -25,6 +25,7 @@ const YIELD_AFTER: u64 = 64;
 impl Engine {
     /// Runs a command of the program and sends what follows from it.
     pub(crate) fn command_shard<R>(&self, command: impl FnOnce(&mut Shard, Instant) -> R) -> R {
+        grow(&self.commands);
         let mut shard = self.lock();
         let now = clock::now();
         let result = command(&mut shard, now);

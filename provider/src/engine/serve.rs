@@ -48,6 +48,8 @@ pub(crate) struct Engine {
     pub(super) wake: OwnedFd,
     /// Number of the program's calls that served the adapter.
     pub(super) activity: AtomicU64,
+    /// Number of its other calls.
+    pub(super) commands: AtomicU64,
     /// Number of polls in a row that found nothing.
     pub(super) idle_polls: AtomicU64,
     /// Number of the program's threads that wait on the sockets themselves.

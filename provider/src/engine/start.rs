@@ -20,6 +20,7 @@ use super::{
     serve::{Engine, PUBLISH, Progress},
     shard::Shard,
     sink::{CounterSink, Sinks},
+    slice,
 };
 use crate::{
     clock,
@@ -76,6 +77,7 @@ impl Engine {
             waiting: AtomicU32::new(0),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             activity: AtomicU64::new(0),
+            commands: AtomicU64::new(0),
             idle_polls: AtomicU64::new(0),
             drivers: AtomicU32::new(0),
             handed_over: AtomicBool::new(false),
@@ -89,7 +91,10 @@ impl Engine {
         if progress == Progress::Automatic {
             let background = engine.clone();
             let thread = signals::blocked(|| {
-                thread::Builder::new().name("roce".into()).spawn(move || background.run())
+                thread::Builder::new().name("roce".into()).spawn(move || {
+                    slice::shorten();
+                    background.run();
+                })
             })?;
             *engine.background.lock() = Some(thread);
         }
