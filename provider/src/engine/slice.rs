@@ -23,7 +23,7 @@ pub(super) fn shorten() {
 
 /// Scheduling attributes of the calling thread.
 fn attributes() -> io::Result<libc::sched_attr> {
-    let size = mem::size_of::<libc::sched_attr>();
+    let size = size_of::<libc::sched_attr>();
     // SAFETY: All of its members are numbers.
     let mut attributes: libc::sched_attr = unsafe { mem::zeroed() };
     // SAFETY: The kernel writes `size` bytes at most, which the structure has.
