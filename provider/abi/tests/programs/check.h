@@ -1,17 +1,7 @@
-/* What programs beside this file share: conditions, and the loopback device. */
+/* What programs beside this file share: conditions, and a queue pair of the loopback device. */
 
 #include "expect.h"
-
-static struct ibv_context *open_loopback(void) {
-    int count;
-    struct ibv_context *context = NULL;
-    struct ibv_device **devices = ibv_get_device_list(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(ibv_get_device_name(devices[i]), "roce_lo") == 0)
-            context = ibv_open_device(devices[i]);
-    ibv_free_device_list(devices);
-    return context;
-}
+#include "loopback.h"
 
 /* Moves a queue pair to RTS, connected with itself. */
 static void connect_with_itself(struct ibv_qp *qp) {

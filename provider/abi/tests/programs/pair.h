@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include "expect.h"
+#include "loopback.h"
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -98,13 +99,7 @@ static inline int errors_among(int wanted) {
 
 /* The objects of every program. */
 static inline void set_up(void) {
-    int count;
-    struct ibv_device **devices = ibv_get_device_list(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(ibv_get_device_name(devices[i]), "roce_lo") == 0)
-            context = ibv_open_device(devices[i]);
-    ibv_free_device_list(devices);
-    EXPECT(context != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
+    EXPECT((context = open_loopback()) != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
     EXPECT((pd = ibv_alloc_pd(context)) != NULL && (cq = ibv_create_cq(context, 64, NULL, NULL, 0)) != NULL);
     int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     EXPECT((mr = ibv_reg_mr(pd, memory, sizeof memory, all)) != NULL);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "expect.h"
+#include "loopback.h"
 
 #define FAILS(call, number) (errno = 0, (call) == NULL && errno == (number))
 
@@ -339,13 +340,7 @@ static void windows(void) {
 }
 
 int main(void) {
-    int count;
-    struct ibv_device **devices = ibv_get_device_list(&count);
-    for (int i = 0; i < count; i++)
-        if (strcmp(ibv_get_device_name(devices[i]), "roce_lo") == 0)
-            context = ibv_open_device(devices[i]);
-    ibv_free_device_list(devices);
-    EXPECT(context != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
+    EXPECT((context = open_loopback()) != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
     EXPECT((pd = ibv_alloc_pd(context)) != NULL && (cq = ibv_create_cq(context, 64, NULL, NULL, 0)) != NULL);
     int rights = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_MW_BIND;
     EXPECT((mr = ibv_reg_mr(pd, memory, sizeof memory, rights)) != NULL);
