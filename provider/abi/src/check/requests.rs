@@ -10,7 +10,7 @@ use roce_provider::{
     QueuePair,
     transport::{
         qp::State,
-        work::{Sge, Wc, WcOpcode},
+        work::{Sge, SgeList, Wc, WcOpcode},
     },
 };
 use smallvec::SmallVec;
@@ -35,7 +35,7 @@ pub(crate) struct Request {
     pub(crate) name: &'static str,
     /// What is done with the memory; `None`: nothing, or it has been copied.
     pub(crate) role: Option<Role>,
-    pub(crate) sges: SmallVec<[Sge; 2]>,
+    pub(crate) sges: SgeList,
     pub(crate) is_signaled: bool,
 }
 

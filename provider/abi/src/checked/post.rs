@@ -4,10 +4,7 @@ use std::{ffi::c_int, ptr};
 
 use roce_provider::{
     calls::Call,
-    transport::{
-        mem::LKey,
-        work::{Data, SendFlags, SendOp, SendWr, Sge},
-    },
+    transport::work::{Data, SendFlags, SendOp, SendWr, SgeList},
 };
 
 use crate::{
@@ -22,10 +19,11 @@ use crate::{
     qp::Qp,
     qp_ex,
     srq::Srq,
+    translate::wr,
 };
 
 /// More elements than any queue takes: a longer list is refused.
-const MOST_ELEMENTS: c_int = 1024;
+const MOST_ELEMENTS: u32 = 1024;
 
 /// The operation of a request by its opcode, and what it does with its memory.
 const fn operation(opcode: u32) -> (&'static str, Option<Role>) {
@@ -58,13 +56,9 @@ const fn made(op: &SendOp) -> (&'static str, Option<Role>) {
     }
 }
 
-unsafe fn elements(first: *const ibv_sge, count: c_int) -> impl Iterator<Item = Sge> {
-    let is_list = !first.is_null() && (0..=MOST_ELEMENTS).contains(&count);
-    (0..if is_list { count as usize } else { 0 }).map(move |at| {
-        // SAFETY: The program says that there are so many.
-        let c = unsafe { &*first.add(at) };
-        Sge { lkey: LKey(c.lkey), address: c.addr, length: c.length }
-    })
+/// The elements of a request; none of a list that is refused.
+unsafe fn sges(first: *const ibv_sge, count: c_int) -> SgeList {
+    wr::sges(first, count as usize, MOST_ELEMENTS).unwrap_or_default()
 }
 
 unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
@@ -74,7 +68,7 @@ unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
         wr_id: (*wr).wr_id,
         name,
         role: role.filter(|_| flags & IBV_SEND_INLINE == 0),
-        sges: elements((*wr).sg_list, (*wr).num_sge).collect(),
+        sges: sges((*wr).sg_list, (*wr).num_sge),
         is_signaled: qp.sq_sig_all
             || SendFlags::from_bits_truncate(flags).contains(SendFlags::SIGNALED),
     }
@@ -83,8 +77,8 @@ unsafe fn send(qp: &Qp, wr: *const ibv_send_wr) -> Request {
 fn send_made(qp: &Qp, wr: &SendWr) -> Request {
     let (name, role) = made(&wr.op);
     let sges = match &wr.data {
-        Data::Sges(sges) => sges.iter().copied().collect(),
-        _ => Default::default(),
+        Data::Sges(sges) => sges.clone(),
+        _ => SgeList::default(),
     };
     let is_signaled = qp.sq_sig_all || wr.flags.contains(SendFlags::SIGNALED);
     Request { wr_id: wr.wr_id, name, role, sges, is_signaled }
@@ -95,7 +89,7 @@ unsafe fn receive(wr: *const ibv_recv_wr) -> Request {
         wr_id: (*wr).wr_id,
         name: "receive",
         role: Some(Role::Receive),
-        sges: elements((*wr).sg_list, (*wr).num_sge).collect(),
+        sges: sges((*wr).sg_list, (*wr).num_sge),
         is_signaled: true,
     }
 }
@@ -114,6 +108,25 @@ unsafe fn taken<W>(
     next: fn(*mut W) -> *mut W,
 ) -> usize {
     walk(first, next).take_while(|wr| status == 0 || *wr != stopped_at).count()
+}
+
+/// Posts a list with `post`, which is given a place for the request at which it stops.
+unsafe fn post_list<W>(
+    queue: Queue,
+    call: &'static str,
+    list: Vec<Request>,
+    (first, bad_wr): (*mut W, *mut *mut W),
+    next: fn(*mut W) -> *mut W,
+    post: impl FnOnce(*mut *mut W) -> c_int,
+) -> c_int {
+    requests::post(queue, call, list, || {
+        let mut stopped_at = ptr::null_mut();
+        let status = post(&raw mut stopped_at);
+        if status != 0 && !bad_wr.is_null() {
+            *bad_wr = stopped_at;
+        }
+        (taken(status, first, stopped_at, next), status)
+    })
 }
 
 /// Status of a call on an object that has been destroyed: told, and refused.
@@ -136,13 +149,8 @@ pub(super) unsafe extern "C" fn checked_post_send(
     let Ok(object) = Qp::trust(qp) else { return post::post_send(qp, wr, bad_wr) };
     let next = |wr: *mut ibv_send_wr| (*wr).next;
     let list = walk(wr, next).map(|wr| send(object, wr)).collect();
-    requests::post(Queue::Send(object.key()), "ibv_post_send", list, || {
-        let mut stopped_at = ptr::null_mut();
-        let status = post::post_send(qp, wr, &raw mut stopped_at);
-        if status != 0 && !bad_wr.is_null() {
-            *bad_wr = stopped_at;
-        }
-        (taken(status, wr, stopped_at, next), status)
+    post_list(Queue::Send(object.key()), "ibv_post_send", list, (wr, bad_wr), next, |stopped_at| {
+        post::post_send(qp, wr, stopped_at)
     })
 }
 
@@ -158,14 +166,14 @@ pub(super) unsafe extern "C" fn checked_post_recv(
     let Ok(object) = Qp::trust(qp) else { return post::post_recv(qp, wr, bad_wr) };
     let next = |wr: *mut ibv_recv_wr| (*wr).next;
     let list = walk(wr, next).map(|wr| receive(wr)).collect();
-    requests::post(Queue::Receive(object.key()), "ibv_post_recv", list, || {
-        let mut stopped_at = ptr::null_mut();
-        let status = post::post_recv(qp, wr, &raw mut stopped_at);
-        if status != 0 && !bad_wr.is_null() {
-            *bad_wr = stopped_at;
-        }
-        (taken(status, wr, stopped_at, next), status)
-    })
+    post_list(
+        Queue::Receive(object.key()),
+        "ibv_post_recv",
+        list,
+        (wr, bad_wr),
+        next,
+        |stopped_at| post::post_recv(qp, wr, stopped_at),
+    )
 }
 
 pub(super) unsafe extern "C" fn checked_post_srq_recv(
@@ -182,14 +190,14 @@ pub(super) unsafe extern "C" fn checked_post_srq_recv(
     }
     let next = |wr: *mut ibv_recv_wr| (*wr).next;
     let list = walk(wr, next).map(|wr| receive(wr)).collect();
-    requests::post(Queue::Shared(srq as usize), "ibv_post_srq_recv", list, || {
-        let mut stopped_at = ptr::null_mut();
-        let status = post::post_srq_recv(srq, wr, &raw mut stopped_at);
-        if status != 0 && !bad_wr.is_null() {
-            *bad_wr = stopped_at;
-        }
-        (taken(status, wr, stopped_at, next), status)
-    })
+    post_list(
+        Queue::Shared(srq as usize),
+        "ibv_post_srq_recv",
+        list,
+        (wr, bad_wr),
+        next,
+        |stopped_at| post::post_srq_recv(srq, wr, stopped_at),
+    )
 }
 
 pub(super) unsafe extern "C" fn checked_wr_complete(qp: *mut ibv_qp_ex) -> c_int {
