@@ -33,9 +33,8 @@ const SWITCH: Duration = Duration::from_micros(5);
 
 /// Time for which the thread does not look in vain after that: it sleeps, and leaves the processor to
 /// those who can use it. Twice as long each time that it finds them there still: they may take
-/// milliseconds before it has the processor again.
-const CROWDED: Duration = Duration::from_millis(10);
-const CROWDED_MOST: Duration = Duration::from_secs(1);
+/// milliseconds before it has the processor again. The first, and the longest.
+const CROWDED: [Duration; 2] = [Duration::from_millis(10), Duration::from_secs(1)];
 
 /// Number of yields to nobody after which nobody else wants the processor any more.
 const ALONE: u32 = 16;
@@ -44,9 +43,8 @@ const ALONE: u32 = 16;
 const ABSENT: Duration = Duration::from_micros(250);
 
 /// Time for which the thread serves beside a program that polls, but that was absent while something
-/// waited; twice as long each time that it is absent still.
-const BESIDE: Duration = Duration::from_millis(20);
-const BESIDE_MOST: Duration = Duration::from_secs(1);
+/// waited; twice as long each time that it is absent still. The first, and the longest.
+const BESIDE: [Duration; 2] = [Duration::from_millis(20), Duration::from_secs(1)];
 
 /// Role of the background thread until its next look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,69 +60,79 @@ enum Mode {
     Serve,
 }
 
+/// A time that is twice as long each time that its reason is found again, until that has not been found
+/// for a number of looks.
+#[derive(Debug, Default)]
+struct Spell {
+    until: Instant,
+    length: Duration,
+    /// Looks since that have not found it.
+    without: u32,
+}
+
+impl Spell {
+    fn lasts(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    /// The reason was found.
+    fn renew(&mut self, [least, most]: [Duration; 2], now: Instant) {
+        self.length = (self.length * 2).clamp(least, most);
+        self.until = now.plus(self.length);
+        self.without = 0;
+    }
+
+    /// It was not; after so many looks its length is forgotten.
+    fn miss(&mut self, looks: u32) {
+        self.without = self.without.saturating_add(1);
+        if self.without == looks {
+            self.length = Duration::ZERO;
+        }
+    }
+}
+
 /// Whether the thread looks for the next packet or sleeps until it comes.
 #[derive(Debug, Default)]
 struct Patience {
-    crowded_until: Instant,
-    crowded_for: Duration,
-    /// Yields to nobody since.
-    alone: u32,
+    /// Others want the processor.
+    crowd: Spell,
 }
 
 impl Patience {
     /// True if it looks once more, so long after the last packet.
     fn lasts(&self, idle: Duration, now: Instant) -> bool {
-        idle <= LINGER && now >= self.crowded_until
+        idle <= LINGER && !self.crowd.lasts(now)
     }
 
     /// It has left the processor to others, if there were any, for so long.
     fn note_yield(&mut self, took: Duration, now: Instant) {
         if took > SWITCH {
-            self.crowded_for = (self.crowded_for * 2).clamp(CROWDED, CROWDED_MOST);
-            self.crowded_until = now.plus(self.crowded_for);
-            self.alone = 0;
+            self.crowd.renew(CROWDED, now);
         } else {
-            self.alone = self.alone.saturating_add(1);
-            if self.alone == ALONE {
-                self.crowded_for = Duration::ZERO;
-            }
+            self.crowd.miss(ALONE);
         }
     }
 }
 
 /// Whether the program was absent while something waited.
 #[derive(Debug, Default)]
-struct Absence {
-    until: Instant,
-    lasted: Duration,
-    /// Number of looks at the program since, at which it was there.
-    looks: u32,
-}
+struct Absence(Spell);
 
 impl Absence {
     fn lasts(&self, now: Instant) -> bool {
-        now < self.until
+        self.0.lasts(now)
     }
 
     /// True if it has ended, and a few looks have not yet told whether the program is back.
     fn is_in_doubt(&self, now: Instant) -> bool {
-        !self.lasted.is_zero() && !self.lasts(now)
+        !self.0.length.is_zero() && !self.lasts(now)
     }
 
     /// The program was looked at, and was absent or not, or nobody knows.
     fn note(&mut self, is_absent: Option<bool>, now: Instant) {
         match is_absent {
-            Some(true) => {
-                self.lasted = (self.lasted * 2).clamp(BESIDE, BESIDE_MOST);
-                self.until = now.plus(self.lasted);
-                self.looks = 0;
-            }
-            Some(false) => {
-                self.looks += 1;
-                if self.looks >= STEADY {
-                    *self = Self::default();
-                }
-            }
+            Some(true) => self.0.renew(BESIDE, now),
+            Some(false) => self.0.miss(STEADY),
             None => {}
         }
     }
@@ -291,7 +299,7 @@ mod tests {
         let mut absence = Absence::default();
         let mut now = Instant::ZERO.plus(Duration::from_secs(1));
         assert!(!absence.lasts(now) && !absence.is_in_doubt(now));
-        for length in [BESIDE, BESIDE * 2, BESIDE * 4] {
+        for length in [BESIDE[0], BESIDE[0] * 2, BESIDE[0] * 4] {
             absence.note(Some(true), now);
             assert!(absence.lasts(now.plus(length / 2)));
             now = now.plus(length);
@@ -303,7 +311,7 @@ mod tests {
         absence.note(Some(false), now);
         assert!(!absence.is_in_doubt(now));
         absence.note(Some(true), now);
-        assert!(absence.lasts(now.plus(BESIDE / 2)) && !absence.lasts(now.plus(BESIDE)));
+        assert!(absence.lasts(now.plus(BESIDE[0] / 2)) && !absence.lasts(now.plus(BESIDE[0])));
     }
 
     #[test]
@@ -316,19 +324,19 @@ mod tests {
         assert!(patience.lasts(Duration::ZERO, now));
         patience.note_yield(SWITCH * 2, now);
         assert!(!patience.lasts(Duration::ZERO, now));
-        patience.note_yield(Duration::ZERO, now.plus(CROWDED / 2));
-        assert!(!patience.lasts(Duration::ZERO, now.plus(CROWDED / 2)));
-        assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED)));
+        patience.note_yield(Duration::ZERO, now.plus(CROWDED[0] / 2));
+        assert!(!patience.lasts(Duration::ZERO, now.plus(CROWDED[0] / 2)));
+        assert!(patience.lasts(Duration::ZERO, now.plus(CROWDED[0])));
         let mut crowd = |patience: &mut Patience, length: Duration| {
             patience.note_yield(SWITCH * 2, now);
             assert!(!patience.lasts(Duration::ZERO, now.plus(length / 2)));
             now = now.plus(length);
             assert!(patience.lasts(Duration::ZERO, now));
         };
-        crowd(&mut patience, CROWDED * 2);
+        crowd(&mut patience, CROWDED[0] * 2);
         (0..10).for_each(|_| patience.note_yield(SWITCH * 2, Instant::ZERO));
-        crowd(&mut patience, CROWDED_MOST);
+        crowd(&mut patience, CROWDED[1]);
         (0..ALONE).for_each(|_| patience.note_yield(Duration::ZERO, Instant::ZERO));
-        crowd(&mut patience, CROWDED);
+        crowd(&mut patience, CROWDED[0]);
     }
 }
