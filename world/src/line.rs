@@ -39,6 +39,20 @@ pub enum Tone {
     Strong,
 }
 
+impl Tone {
+    /// Its name in pages.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Bad => "bad",
+            Self::Warned => "warned",
+            Self::Faint => "faint",
+            Self::Strong => "strong",
+        }
+    }
+}
+
 impl From<&Explanation> for Tone {
     fn from(why: &Explanation) -> Self {
         match why {

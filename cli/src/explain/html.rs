@@ -108,11 +108,7 @@ fn section(
 }
 
 fn row(page: &mut String, connection: &Connection, packet: &ExplainedPacket) {
-    let tone = match Tone::from(&packet.why) {
-        Tone::Bad => "bad",
-        Tone::Warned => "warned",
-        _ => "plain",
-    };
+    let tone = Tone::from(&packet.why).name();
     // for those who cannot see on which side it stands
     let (side, from) = if packet.from_second { ("second", 1) } else { ("first", 0) };
     let sender = escaped(&connection.ends[from].to_string());

@@ -2,10 +2,10 @@
 
 use roce_capture::explain::{Connection, Explained};
 use roce_transport::wire::Service;
-use roce_world::packet_text;
+use roce_world::{Tone, packet_text};
 use serde::Serialize;
 
-use crate::rows::{nanos, tone};
+use crate::rows::nanos;
 
 /// A capture.
 #[derive(Serialize)]
@@ -77,7 +77,7 @@ fn flow(explained: &Explained, index: usize, connection: &Connection) -> Flow {
             side: if packet.from_second { "b" } else { "a" },
             text,
             why: packet.why.to_string(),
-            tone: tone((&packet.why).into()),
+            tone: Tone::from(&packet.why).name(),
         }
     });
     Flow {

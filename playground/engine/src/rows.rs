@@ -1,7 +1,7 @@
 //! A whole play: its lines and its packets.
 
 use roce_transport::trace::{Record, What};
-use roce_world::{Event, Failure, Line, SentDatagram, Side, Tone, Viewer, play as play_world};
+use roce_world::{Event, Failure, Line, SentDatagram, Side, Viewer, play as play_world};
 use serde::Serialize;
 
 use crate::spec::Spec;
@@ -75,16 +75,6 @@ pub(crate) const fn letter(side: Side) -> &'static str {
     }
 }
 
-pub(crate) const fn tone(tone: Tone) -> &'static str {
-    match tone {
-        Tone::Plain => "plain",
-        Tone::Bad => "bad",
-        Tone::Warned => "warned",
-        Tone::Faint => "faint",
-        Tone::Strong => "strong",
-    }
-}
-
 pub(crate) fn nanos(time: std::time::Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -131,7 +121,7 @@ impl Viewer for Play {
             side: Some(letter(side)),
             text,
             why,
-            tone: tone(line.tone),
+            tone: line.tone.name(),
             packet: line.datagram,
         });
         Ok(())
