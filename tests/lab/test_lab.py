@@ -10,9 +10,10 @@ import subprocess
 import unittest
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from types import SimpleNamespace
 from unittest import mock
 
-from lab import command_line, hang, requirements
+from lab import command_line, hang, report, requirements
 from lab.interop.rows.compliance import compliance_problems
 
 
@@ -87,6 +88,38 @@ class RequirementsTest(unittest.TestCase):
         self.assertFalse(requirement.installed)
         requirements.require([requirement], install=True, suite="interop")
         self.assertTrue(requirement.installed)
+
+
+class CaseTableTest(unittest.TestCase):
+    """The results of cases, and which of them run again."""
+
+    def table(self, count):
+        self.enterContext(contextlib.redirect_stdout(io.StringIO()))
+        cases = [SimpleNamespace(name=f"case{number}") for number in range(count)]
+        return report.CaseTable(cases), cases
+
+    def test_a_case_that_fails_once(self):
+        table, [case] = self.table(1)
+        results = iter([report.Result(["lost"]), report.Result()])
+        table.run(case, lambda: next(results))
+        self.assertEqual(table.failed, 0)
+        self.assertEqual(list(results), [])
+        with contextlib.redirect_stdout(io.StringIO()) as output:
+            table.print_summary()
+        lines = ["case0: failed once, and passed again: lost", "1 passed, 0 failed"]
+        self.assertEqual(output.getvalue().splitlines(), lines)
+
+    def test_a_case_that_fails_twice(self):
+        table, [case] = self.table(1)
+        table.run(case, lambda: report.Result(["lost"]))
+        self.assertEqual(table.failed, 1)
+
+    def test_many_cases_that_fail_once(self):
+        table, cases = self.table(report.REPEATED + 2)
+        for case in cases:
+            results = iter([report.Result(["lost"]), report.Result()])
+            table.run(case, lambda results=results: next(results))
+        self.assertEqual(table.failed, 2)
 
 
 class HangTest(unittest.TestCase):

@@ -3,6 +3,7 @@
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from lab import binaries
 from lab.dropin import middleware
@@ -146,10 +147,10 @@ class Lab:
         with HostPair(number, self.roce) as pair:
             while case := self.next_case():
                 if isinstance(case, PyverbsCase):
-                    result = self.pyverbs.run(case, pair.hosts[0])
+                    execute = partial(self.pyverbs.run, case, pair.hosts[0])
                 else:
-                    result = self.runner.run(case, *pair.sides(case.place))
-                self.table.add(case, result)
+                    execute = partial(self.runner.run, case, *pair.sides(case.place))
+                self.table.run(case, execute)
 
     def next_case(self):
         with self.lock:
@@ -158,13 +159,17 @@ class Lab:
     def run_with_guest(self, bridge, guest):
         """Runs the cases between our host and the guest."""
         rxe = GuestHost(guest)
-        for case in self.with_guest:
+
+        def execute(case):
             console = len(guest.console_text())
             result = self.runner.run(case, *bridge.sides(case.place, rxe))
             describe_guest(result, guest, console)
-            self.table.add(case, result)
+            return result
+
+        for case in self.with_guest:
+            self.table.run(case, partial(execute, case))
 
     def measure_ratios(self, guest):
         runner = RatioRunner(guest)
         for case in self.ratios:
-            self.table.add(case, runner.run(case))
+            self.table.run(case, partial(runner.run, case))

@@ -2,6 +2,7 @@
 
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 from lab import binaries
 from lab.guest import Guest
@@ -126,7 +127,8 @@ class RunningGuest:
 
     def run_all(self, table):
         for case in self.group:
-            table.add(case, self.runners[type(case)].run(case))
+            runner = self.runners[type(case)]
+            table.run(case, partial(runner.run, case))
         if RowCase in self.runners:
             print_table(self.kernel, self.runners[RowCase].observed)
 

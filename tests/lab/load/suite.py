@@ -88,22 +88,16 @@ def run(options, chosen, logs):
         for group, members in itertools.groupby(chosen, key=lambda case: case.group)
     ]
     lab = Lab(options, logs, {group: len(members) for group, members in groups})
-    table, measured, started = CaseTable(chosen), [], time.monotonic()
+    table, measured, started = CaseTable(chosen), {}, time.monotonic()
     try:
         for group, members in groups:
-            begun = time.monotonic()
-            rows = PARTS[group.split("/")[0]].measure(lab, group, members)
-            seconds = (time.monotonic() - begun) / len(rows)
-            for case, outcome in rows:
-                measured.append((case, outcome))
-                if case in members:
-                    found = problems(case, outcome, options.short)
-                    table.add(case, Result(found, outcome.report, seconds, cell(outcome)))
+            while members:
+                members = lab.measure(group, members, table, measured)
     finally:
         # After Ctrl-C, what there is.
         print()
-        print(bandwidth_table({case.name: outcome for case, outcome in measured}))
-        print(bar_table([row for row in measured if row[0] in chosen], options.short))
+        print(bandwidth_table({case.name: outcome for case, outcome in measured.items()}))
+        print(bar_table([row for row in measured.items() if row[0] in chosen], options.short))
     say(f"{len(chosen)} cases in {time.monotonic() - started:.0f} s")
     table.print_summary()
     return table.failed
@@ -128,6 +122,24 @@ class Lab:
     def next_network(self):
         """Number of a network; none is used twice, because its hosts have directories."""
         return next(self.networks)
+
+    def measure(self, group, members, table, measured):
+        """Measures cases of a group; returns those that are to be measured again."""
+        begun = time.monotonic()
+        rows = PARTS[group.split("/")[0]].measure(self, group, members)
+        measured.update(rows)
+        seconds, again = time.monotonic() - begun, []
+        for case, outcome in rows:
+            if case in members:
+                found = problems(case, outcome, self.short)
+                result = Result(found, outcome.report, seconds / len(rows), cell(outcome))
+                if table.add(case, result):
+                    again.append(case)
+        if again:
+            # with as much time as they had
+            self.waiting[group] = len(again)
+            self.end += seconds
+        return again
 
     def turns(self, group):
         """The rounds of a group: it has its share of the time that is left."""
