@@ -13,7 +13,7 @@ use crate::{
     ids::{CqId, Qpn},
     qp::{CountError, Failure, State},
     time::Instant,
-    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration},
+    work::{CompletionCounter, CompletionQueue, CountedOps, CqModeration, Pushed},
 };
 
 impl Adapter {
@@ -43,6 +43,7 @@ impl Adapter {
             return Err(ObjectError::InUse);
         }
         self.cqs.remove(id.0 as usize);
+        self.late.forget_cq(id);
         Ok(())
     }
 
@@ -128,6 +129,30 @@ impl Adapter {
                     self.record_notes(now, index);
                     self.events.push_back(Event::QpFatal(self.qps[index].common.qpn));
                 }
+            }
+        }
+    }
+
+    /// Places what is due, and tells the completions that are.
+    pub(super) fn handle_late(&mut self, now: Instant) {
+        let Some(late) = self.late.at(now) else { return };
+        let placed = late.place_due(now);
+        while let Some(next) = self.late.at(now).and_then(|late| late.next_due(now)) {
+            let id = next.cq.id();
+            match next.cq.push(next.wc, &next.validity, next.solicited, now) {
+                Pushed::Quietly | Pushed::Lost => {}
+                Pushed::Waking => self.events.push_back(Event::Completion(id)),
+                Pushed::Deferred => self.deferred.push(id),
+                Pushed::Overrun => {
+                    self.events.push_back(Event::CqError(id));
+                    self.overrun.push(id);
+                }
+            }
+        }
+        self.attend_cqs(now);
+        for qpn in placed {
+            if let Some(&index) = self.by_qpn.get(&qpn) {
+                self.make_ready(index); // what it has to answer has waited
             }
         }
     }

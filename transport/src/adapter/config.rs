@@ -5,6 +5,7 @@ use rand_core::{RngCore, SeedableRng};
 
 use crate::{
     addr::Mtu, cm::CmConfig, congestion::CongestionConfig, gids::SourcePort, pkeys::PKeyTable,
+    work::LateConfig,
 };
 
 /// Numbers of objects that an adapter holds, and the largest sizes that it grants.
@@ -104,6 +105,8 @@ pub struct AdapterConfig {
     pub equal_keys: bool,
     /// Windows, and the reaction to congestion.
     pub congestion: CongestionConfig,
+    /// What is placed and told late, for tests of programs.
+    pub late: LateConfig,
     /// Sizes.
     pub limits: Limits,
     /// Configuration of connection management.
@@ -127,6 +130,7 @@ impl AdapterConfig {
             read_budget: u64::MAX,
             equal_keys: false,
             congestion: CongestionConfig::default(),
+            late: LateConfig::default(),
             limits: Limits::default(),
             cm: CmConfig::default(),
             guid: random_guid(seed),

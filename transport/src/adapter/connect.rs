@@ -275,7 +275,7 @@ impl Adapter {
 
     /// The next event of connection management.
     pub fn poll_cm_event(&mut self) -> Option<ConnEvent> {
-        self.cm.poll_event()
+        self.late.cm_event(|| self.cm.poll_event())
     }
 
     // Queue pairs.

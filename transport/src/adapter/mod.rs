@@ -23,6 +23,7 @@ mod counting;
 mod destinations;
 mod error;
 mod groups;
+mod lateness;
 mod multicast;
 mod objects;
 mod port;
@@ -71,11 +72,12 @@ use crate::{
     qp::{Env, Init, ModifyError, Notes, PostError, Qp, QpUpdate, Rtr, Rts, State},
     time::Instant,
     trace::{Call, Trace},
-    work::{CompletionQueue, RecvWr, SendWr, SrqTable},
+    work::{CompletionQueue, Half, RecvWr, SendWr, SrqTable},
 };
 use budget::{Budget, Share};
 use destinations::Destinations;
 use groups::Groups;
+use lateness::Lateness;
 use recorder::Recorder;
 use timers::Timers;
 use turns::{Place, QUANTUM, Turns};
@@ -112,6 +114,7 @@ pub struct Adapter {
     events: VecDeque<Event>,
     overrun: Vec<CqId>,
     deferred: Vec<CqId>,
+    late: Lateness,
     cq_timers: Timers,
     /// Address handles, by the protection domain of each.
     ahs: Slab<PdId>,
@@ -166,6 +169,7 @@ impl Adapter {
             events: VecDeque::new(),
             overrun: Vec::new(),
             deferred: Vec::new(),
+            late: Lateness::new(config.late),
             cq_timers: Timers::default(),
             ahs: Slab::new(),
             counted: BTreeMap::new(),
@@ -300,6 +304,9 @@ impl Adapter {
     /// [`ModifyError::UnknownQp`].
     pub fn to_reset(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         self.modify(Instant::ZERO, qpn, State::Reset, |qp, env| {
+            for half in [Half::Requester, Half::Responder] {
+                env.place_all_of(qp.common.flow(half));
+            }
             qp.to_reset(env.srqs);
             if core::mem::take(&mut qp.common.binds) {
                 // its next peer must not use the windows of this one
@@ -410,6 +417,7 @@ impl Adapter {
                 self.events.push_back(Event::Completion(cq.id()));
             }
         }
+        self.handle_late(now);
     }
 
     // What is due.
@@ -418,18 +426,18 @@ impl Adapter {
     pub fn poll_timeout(&mut self) -> Option<Instant> {
         let qps = self.timers.next(|index| self.qps.get(index).and_then(Qp::deadline));
         let cqs = self.cq_timers.next(|index| self.cqs.get(index).and_then(|cq| cq.deadline()));
-        [qps, cqs, self.cm.poll_timeout()].into_iter().flatten().min()
+        [qps, cqs, self.cm.poll_timeout(), self.late.deadline()].into_iter().flatten().min()
     }
 
     /// True if there are events.
     #[must_use]
     pub fn has_events(&self) -> bool {
-        !self.events.is_empty()
+        !self.events.is_empty() || self.late.has_events()
     }
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
+        self.late.event(&mut self.events)
     }
 
     /// Fills `buffer`, which the caller has cleared, with packets that are due, every queue pair in
@@ -498,6 +506,7 @@ impl Adapter {
             events: &mut self.events,
             notes: &mut self.notes,
             overrun: &mut self.overrun,
+            late: self.late.at(now),
             deferred: &mut self.deferred,
             read_room: budget.room(shares, index, qp.reads().0),
             send_room: self.destinations.room(index, qp.flight().0),

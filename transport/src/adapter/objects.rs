@@ -73,6 +73,7 @@ impl Adapter {
         if change.pd.is_some_and(|pd| !self.pds.contains(pd.0 as usize)) {
             return Err(RegisterError::UnknownPd);
         }
+        self.late.place_all();
         let changed = self.regions.reregister(region, change)?;
         self.users.add([Used::Pd(changed.pd())]);
         self.users.remove([Used::Pd(region.pd())]);
@@ -95,6 +96,7 @@ impl Adapter {
     /// Deregisters memory even if memory windows are bound to it: they reach no memory from then
     /// on.
     pub fn revoke(&mut self, region: &Region) {
+        self.late.place_all();
         if self.regions.deregister(region) {
             self.users.remove([Used::Pd(region.pd())]);
         }
@@ -119,6 +121,7 @@ impl Adapter {
     /// # Errors
     /// [`ObjectError::Unknown`].
     pub fn dealloc_window(&mut self, id: WindowId) -> Result<(), ObjectError> {
+        self.late.place_all();
         let pd = self.regions.dealloc_window(id).ok_or(ObjectError::Unknown)?;
         self.users.remove([Used::Pd(pd)]);
         Ok(())
@@ -449,6 +452,7 @@ impl Adapter {
 
     fn remove_qp(&mut self, qpn: Qpn) -> Result<(), ObjectError> {
         let index = self.by_qpn.remove(&qpn).ok_or(ObjectError::Unknown)?;
+        self.late.place_all_of(qpn);
         let mut qp = self.qps.remove(index);
         self.users.remove(users::of_qp(&qp.common));
         if qp.common.qp_type == QpType::XrcTarget {

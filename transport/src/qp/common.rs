@@ -15,14 +15,14 @@ use crate::{
     event::{Counters, Event},
     gids::{GidTable, Path},
     ids::{CqId, PdId, Qpn, SrqId, XrcdId},
-    mem::{Access, RegionTable, User},
+    mem::{Access, AccessError, Region, RegionTable, User},
     pkeys::PKeyTable,
     psn::Psn,
     time::Instant,
     wire::{Bth, Opcode},
     work::{
-        CompletionCounters, CompletionQueue, CountedOps, Pushed, SendFlags, SendOp, SendWqe,
-        SharedQueue, SrqTable, Validity, Wc, WcError, WcOk, WcOpcode,
+        CompletionCounters, CompletionQueue, CountedOps, Flow, Half, Late, Pushed, SendFlags,
+        SendOp, SendWqe, SharedQueue, SrqTable, Untold, Validity, Wc, WcError, WcOk, WcOpcode,
     },
 };
 
@@ -36,6 +36,8 @@ pub(crate) struct Env<'a> {
     pub(crate) counters: &'a mut Counters,
     pub(crate) events: &'a mut VecDeque<Event>,
     pub(crate) notes: &'a mut Notes,
+    /// What is placed and told late, if anything is.
+    pub(crate) late: Option<&'a mut Late>,
     /// Completion queues that overflowed during the call.
     pub(crate) overrun: &'a mut Vec<CqId>,
     /// Completion queues that put an event off during the call.
@@ -65,8 +67,44 @@ impl Env<'_> {
         }
     }
 
+    // Lateness.
+
+    /// Places bytes in a range of a region that was checked, now or late.
+    pub(crate) fn place(
+        &mut self,
+        flow: Flow,
+        region: &Arc<Region>,
+        address: u64,
+        bytes: &[u8],
+    ) -> Result<(), AccessError> {
+        match &mut self.late {
+            None => region.write(address, bytes),
+            Some(late) => late.place(flow, region, address, bytes, self.now),
+        }
+    }
+
+    /// True if bytes of a half of a queue pair are still to be placed.
+    pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
+        self.late.as_ref().is_some_and(|late| late.has_unplaced(flow))
+    }
+
+    /// Places what is late of a half of a queue pair: something comes that must find it.
+    pub(crate) fn place_all_of(&mut self, flow: Flow) {
+        if let Some(late) = &mut self.late {
+            late.place_all_of(flow);
+        }
+    }
+
+    /// Places all that is late: a key is about to be taken back.
+    pub(crate) fn place_all(&mut self) {
+        if let Some(late) = &mut self.late {
+            late.place_all();
+        }
+    }
+
     fn complete(
         &mut self,
+        flow: Flow,
         cq: Option<&Arc<CompletionQueue>>,
         wc: Wc,
         validity: &Validity,
@@ -74,6 +112,11 @@ impl Env<'_> {
     ) {
         let Some(cq) = cq else { return };
         self.note(|| Note::Completed(wc));
+        if let Some(late) = &mut self.late
+            && late.tell(Untold::new(flow, cq, wc, validity, solicited), self.now).is_none()
+        {
+            return;
+        }
         match cq.push(wc, validity, solicited, self.now) {
             Pushed::Quietly | Pushed::Lost => {}
             Pushed::Waking => self.events.push_back(Event::Completion(cq.id())),
@@ -120,6 +163,11 @@ pub(crate) struct Common {
 }
 
 impl Common {
+    /// One half of it, whose bytes and completions may be late.
+    pub(crate) const fn flow(&self, half: Half) -> Flow {
+        (self.qpn.get(), half)
+    }
+
     /// As whom it uses memory.
     pub(crate) const fn user(&self) -> User {
         User { pd: self.pd, qpn: self.qpn }
@@ -177,6 +225,9 @@ impl Common {
         result: Result<u32, WcError>,
         env: &mut Env<'_>,
     ) {
+        if !self.completion_counters.is_empty() {
+            env.place_all_of(self.flow(Half::Requester));
+        }
         self.completion_counters
             .count(CountedOps::of_send(&wqe.op), result.is_ok().then_some(wqe.length));
         if result.is_ok() && !self.sq_sig_all && !wqe.flags.contains(SendFlags::SIGNALED) {
@@ -197,7 +248,7 @@ impl Common {
         };
         let result = result.map(|byte_len| WcOk::new(opcode, byte_len));
         let wc = Wc { wr_id: wqe.id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(self.send_cq.as_ref(), wc, &self.validity, false);
+        env.complete(self.flow(Half::Requester), self.send_cq.as_ref(), wc, &self.validity, false);
     }
 
     /// Completes a receive request.
@@ -220,9 +271,12 @@ impl Common {
         solicited: bool,
         env: &mut Env<'_>,
     ) {
+        if !self.completion_counters.is_empty() {
+            env.place_all_of(self.flow(Half::Responder));
+        }
         let bytes = result.as_ref().ok().map(|ok| ok.byte_len);
         self.completion_counters.count(CountedOps::RECV, bytes);
         let wc = Wc { wr_id, qpn: self.qpn, timestamp: env.now, result };
-        env.complete(cq, wc, &self.validity, solicited);
+        env.complete(self.flow(Half::Responder), cq, wc, &self.validity, solicited);
     }
 }

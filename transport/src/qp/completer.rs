@@ -15,7 +15,7 @@ use crate::{
     psn::Psn,
     time::rnr_timer,
     wire::{Ext, NakCode, Packet, Syndrome},
-    work::{Cause, SendOp, WcStatus},
+    work::{Cause, Half, SendOp, WcStatus},
 };
 
 impl Requester {
@@ -117,7 +117,11 @@ impl Requester {
         };
         // Like an adapter, it looks at the list only now: the peer has carried the request out.
         let allowed = if index == 0 { wqe.check_local(common.pd) } else { Ok(()) };
-        let stored = data.map(|data| allowed.and_then(|()| wqe.write(u64::from(offset), data)));
+        let mut place = |region: &_, address, bytes: &_| {
+            env.place(common.flow(Half::Requester), region, address, bytes)
+        };
+        let stored =
+            data.map(|data| allowed.and_then(|()| wqe.write(offset.into(), data, &mut place)));
         match stored {
             Some(Ok(())) => {}
             Some(Err(error)) => self.fail_oldest(WcStatus::LocProtErr, Cause::Access(error)),

@@ -17,7 +17,7 @@ use crate::{
     mem::{Access, Region},
     psn::Psn,
     wire::{AtomicEth, Ext, Feth, InvalidateEth, NakCode, Operation, Packet, PacketPosition, Reth},
-    work::{CountedOps, Placement, RecvWqe, WcOk, WcOpcode},
+    work::{CountedOps, Half, Placement, RecvWqe, WcOk, WcOpcode},
 };
 
 impl Responder {
@@ -32,15 +32,19 @@ impl Responder {
         let ext = packet.headers.ext();
         match (bth.opcode.operation(), ext) {
             (Op::ReadRequest, Ext::Reth(reth)) => {
+                env.place_all_of(common.flow(Half::Responder));
                 return self.read(bth.psn, reth, packet.payload, common, env);
             }
             (Op::CmpSwap | Op::FetchAdd, Ext::Atomic(eth)) => {
+                env.place_all_of(common.flow(Half::Responder));
                 return self.atomic(packet, eth, common, env);
             }
             (Op::AtomicWrite, Ext::Reth(reth)) => {
+                env.place_all_of(common.flow(Half::Responder));
                 return self.atomic_write(bth.psn, reth, packet.payload, common, env);
             }
             (Op::Flush, Ext::FethReth(feth, reth)) => {
+                env.place_all_of(common.flow(Half::Responder));
                 return self.flush_memory(packet, *feth, reth, common, env);
             }
             _ => self.take_message(packet, common, env)?,
@@ -142,13 +146,17 @@ impl Responder {
             }
             return Err(Refused::BehindRead);
         }
-        looked.and_then(|()| wqe.write(*received, packet.payload)).map_err(|error| {
+        let put = |region: &_, address, bytes: &_| {
+            env.place(common.flow(Half::Responder), region, address, bytes)
+        };
+        looked.and_then(|()| wqe.write(*received, packet.payload, put)).map_err(|error| {
             Refused::Fatal(NakCode::RemoteOperationalError, Refusal::LocalBuffer(error))
         })?;
         *received = end;
         if place.ends() {
             let id = wqe.id;
             if let Some(key) = invalidated {
+                env.place_all();
                 env.regions.invalidate(key, common.user()).map_err(Refused::Invalidate)?;
             }
             let immediate = packet.headers.ext().immediate();
@@ -219,7 +227,10 @@ impl Responder {
             return Ok(());
         };
         let stored = match region {
-            Some(region) => region.write(address.wrapping_add(u64::from(*done)), payload),
+            Some(region) => {
+                let address = address.wrapping_add(u64::from(*done));
+                env.place(common.flow(Half::Responder), region, address, payload)
+            }
             None => Ok(()),
         };
         *done += payload.len() as u32;
@@ -242,6 +253,9 @@ impl Responder {
         }
         if place.ends() {
             self.message = Message::None;
+            if !common.completion_counters.is_empty() {
+                env.place_all_of(common.flow(Half::Responder));
+            }
             common.completion_counters.count(CountedOps::REMOTE_WRITE, Some(byte_len));
         }
         Ok(())

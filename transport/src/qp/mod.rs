@@ -52,7 +52,7 @@ use crate::{
     gids::Path,
     time::Instant,
     wire::{NetHeader, Operation, Packet, Service},
-    work::{CountedOps, Data, RecvWr, SendOp, SendWqe, SendWr, WcError},
+    work::{CountedOps, Data, Half, RecvWr, SendOp, SendWqe, SendWr, WcError},
 };
 use congestion::Congestion;
 use reliability::Reliability;
@@ -339,6 +339,9 @@ impl Qp {
     }
 
     fn build_answer(&mut self, path: Path, slot: &mut [u8], env: &mut Env<'_>) -> Option<Built> {
+        if env.has_unplaced(self.common.flow(Half::Responder)) {
+            return None;
+        }
         loop {
             let has_data = self.responder.answers.next_has_data();
             if has_data

@@ -32,7 +32,7 @@ use crate::{
         AtomicEth, Ext, Feth, Headers, InvalidateEth, Opcode, Operation, PacketPosition, Reth,
         XrcEth,
     },
-    work::{Cause, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
+    work::{Cause, Half, Remote, SendFlags, SendOp, SendQueue, SendWqe, WcError, WcStatus},
 };
 
 /// Packets that may wait for an answer at once, whatever their bytes: answers to others are not
@@ -233,8 +233,13 @@ impl Requester {
         self.carry_out_local(common, env);
         let outstanding = self.outstanding();
         let Cursor { number, packet } = self.cursor;
-        if !self.queue.get(number)?.started && !self.begin(number, outstanding, common) {
-            return None;
+        if !self.queue.get(number)?.started {
+            if !self.begin(number, outstanding, common) {
+                return None;
+            }
+            if self.queue.get(number)?.flags.contains(SendFlags::FENCE) {
+                env.place_all_of(common.flow(Half::Requester));
+            }
         }
         let wqe = self.queue.get(number).filter(|wqe| wqe.failed.is_none())?;
         let psn = wqe.first_psn.plus(packet);
@@ -357,10 +362,12 @@ impl Requester {
             let done = match wqe.op {
                 SendOp::BindWindow(bind) => {
                     common.binds = true;
+                    env.place_all();
                     let bound = env.regions.bind(&bind, common.user());
                     bound.map_err(|error| (WcStatus::MwBindErr, Cause::Bind(error)))
                 }
                 SendOp::LocalInvalidate { rkey } => {
+                    env.place_all();
                     let invalidated = env.regions.invalidate(rkey, common.user());
                     invalidated.map_err(|error| (WcStatus::LocQpOpErr, Cause::Access(error)))
                 }

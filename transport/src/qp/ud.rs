@@ -11,7 +11,7 @@ use super::{
 use crate::{
     event::DropReason,
     wire::{Deth, Ext, GRH_LEN, Headers, NetHeader, Opcode, Operation, Packet, Service, grh},
-    work::{Cause, GrhArea, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
+    work::{Cause, GrhArea, Half, SendFlags, SendOp, SendWqe, WcError, WcOk, WcOpcode, WcStatus},
 };
 
 /// Reason why a datagram is not received.
@@ -117,10 +117,13 @@ pub(super) fn receive(
     let Some(wqe) = responder.take(common, env) else {
         return Err(Refused::Dropped(DropReason::NoReceiveRequest));
     };
+    let mut place = |region: &_, address, bytes: &_| {
+        env.place(common.flow(Half::Responder), region, address, bytes)
+    };
     let stored = wqe
         .check()
-        .and_then(|()| wqe.write(0, &grh(net, length)))
-        .and_then(|()| wqe.write(GRH_LEN as u64, packet.payload));
+        .and_then(|()| wqe.write(0, &grh(net, length), &mut place))
+        .and_then(|()| wqe.write(GRH_LEN as u64, packet.payload, &mut place));
     let id = wqe.id;
     match stored {
         Ok(()) => {

@@ -131,6 +131,11 @@ impl CompletionCounters {
         free
     }
 
+    /// True if nothing is counted.
+    pub(crate) const fn is_empty(&self) -> bool {
+        self.attached.is_empty()
+    }
+
     /// An operation has ended, and has moved so many bytes if it succeeded.
     pub(crate) fn count(&self, op: CountedOps, bytes: Option<u32>) {
         let Some((_, counter)) = self.attached.iter().find(|(ops, _)| ops.intersects(op)) else {

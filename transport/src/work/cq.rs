@@ -65,7 +65,7 @@ impl Validity {
         self.discarded.store(true, Ordering::Release);
     }
 
-    fn holds(&self) -> bool {
+    pub(super) fn holds(&self) -> bool {
         !self.discarded.load(Ordering::Acquire)
     }
 }

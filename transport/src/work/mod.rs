@@ -5,6 +5,7 @@
 mod completion;
 mod counter;
 mod cq;
+mod late;
 mod parts;
 mod queue;
 mod refusal;
@@ -18,6 +19,8 @@ pub(crate) use counter::CompletionCounters;
 pub use counter::{CompletionCounter, Counted, CountedOps};
 pub use cq::{CompletionQueue, CqModeration, NotifyKind};
 pub(crate) use cq::{Pushed, Validity};
+pub use late::LateConfig;
+pub(crate) use late::{Flow, Half, Late, Untold};
 pub(crate) use queue::{RecvQueue, RecvWqe, SendQueue, SendWqe};
 pub use refusal::Refusal;
 pub use request::{

@@ -60,11 +60,16 @@ impl Gather {
         })
     }
 
-    /// Copies `from` to `offset`; the caller stays inside [`length`](Self::length).
-    fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+    /// Has `from` placed at `offset`; the caller stays inside [`length`](Self::length).
+    fn write(
+        &self,
+        offset: u64,
+        from: &[u8],
+        mut place: impl FnMut(&Arc<Region>, u64, &[u8]) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
         let mut done = 0;
         self.walk(offset, from.len(), |region, address, len| {
-            region.write(address, &from[done..done + len])?;
+            place(region, address, &from[done..done + len])?;
             done += len;
             Ok(())
         })
@@ -75,7 +80,7 @@ impl Gather {
         &self,
         offset: u64,
         length: usize,
-        mut each: impl FnMut(&Region, u64, usize) -> Result<(), AccessError>,
+        mut each: impl FnMut(&Arc<Region>, u64, usize) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         let (mut skip, mut left) = (offset, length as u64);
         for Piece { region, sge } in &self.pieces {
@@ -179,10 +184,15 @@ impl SendWqe {
         }
     }
 
-    /// Stores data that a READ or an atomic brought.
-    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
+    /// Has data placed that a READ or an atomic brought.
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        from: &[u8],
+        place: impl FnMut(&Arc<Region>, u64, &[u8]) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
         match &self.bytes {
-            Bytes::Gather(gather) => gather.write(offset, from),
+            Bytes::Gather(gather) => gather.write(offset, from, place),
             Bytes::Inline(_) => Ok(()), // which cannot be posted with inline data
         }
     }
@@ -274,14 +284,19 @@ impl RecvWqe {
         &self,
         offset: u64,
         length: usize,
-        each: impl FnMut(&Region, u64, usize) -> Result<(), AccessError>,
+        each: impl FnMut(&Arc<Region>, u64, usize) -> Result<(), AccessError>,
     ) -> Result<(), AccessError> {
         self.gather.walk(offset, length, each)
     }
 
-    /// Copies a part of a message to `offset`; the caller stays inside the length.
-    pub(crate) fn write(&self, offset: u64, from: &[u8]) -> Result<(), AccessError> {
-        self.gather.write(offset, from)
+    /// Has a part of a message placed at `offset`; the caller stays inside the length.
+    pub(crate) fn write(
+        &self,
+        offset: u64,
+        from: &[u8],
+        place: impl FnMut(&Arc<Region>, u64, &[u8]) -> Result<(), AccessError>,
+    ) -> Result<(), AccessError> {
+        self.gather.write(offset, from, place)
     }
 }
 

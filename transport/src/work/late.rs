@@ -1,0 +1,296 @@
+//! What the specification leaves open, used to the full: bytes that are placed in another order than
+//! they came in, and as late as they may be; completions and events that come late. For tests of
+//! programs: what relies on more than is promised fails then.
+//!
+//! Read first: InfiniBand volume 1, 9.5 (transaction ordering), 9.7.6 and o9-20 (when the bytes of a
+//! WRITE may be relied upon), 10.8.3.3 (ordering and fences).
+//!
+//! Bytes that one half of a queue pair has to place wait in pieces, each with a time of its own. They
+//! are all placed
+//!
+//! * before a completion of that half is told, which waits for them;
+//! * before anything is answered, with an acknowledgement, a READ's data or otherwise, which waits;
+//! * before an atomic, a FLUSH or an ATOMIC WRITE of the queue pair, before it reads behind a fence, and
+//!   before bytes that overlap them are placed;
+//! * before a key is taken back, and before the queue pair is reset or destroyed.
+//!
+//! Completions of one queue stay in their order, and events in theirs; an event never comes before a
+//! completion that was there before it.
+
+use alloc::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    vec::Vec,
+};
+use core::{ops::Range, time::Duration};
+
+use rand_chacha::ChaCha8Rng;
+use rand_core::{RngCore, SeedableRng};
+
+use super::{
+    completion::Wc,
+    cq::{CompletionQueue, Validity},
+};
+use crate::{
+    ids::{CqId, Qpn},
+    mem::{AccessError, Region},
+    time::Instant,
+};
+
+/// How late an adapter places bytes and tells of completions, at most; by default it is not late.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct LateConfig {
+    /// Seed of orders and times.
+    pub seed: u64,
+    /// Bytes of WRITEs, of messages and of READs are placed in pieces of up to 64 bytes, in any order,
+    /// and up to so much after the first of them has come; zero: at once, in order. Answers wait so
+    /// long, too: much less than the peer's acknowledge timeout is right. What READs and atomics bring
+    /// may take five times as long.
+    pub place: Duration,
+    /// Completions, their events and asynchronous events come up to so much later; zero: at once.
+    pub tell: Duration,
+}
+
+impl LateConfig {
+    /// Longest time for bytes that is below every acknowledge timeout.
+    pub const PLACE: Duration = Duration::from_micros(400);
+    /// A time for completions that a program notices.
+    pub const TELL: Duration = Duration::from_millis(2);
+}
+
+/// One half of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum Half {
+    Requester,
+    Responder,
+}
+
+/// Whose bytes and completions they are.
+pub(crate) type Flow = (u32, Half);
+
+/// The longest piece.
+const LONGEST: u64 = 64;
+/// How many times as late as other bytes those are that a READ or an atomic brings.
+const ANSWER: u32 = 5;
+/// Pieces begin at multiples of this.
+const GRAIN: u64 = 8;
+
+/// What waits.
+#[derive(Debug)]
+pub(crate) struct Late {
+    config: LateConfig,
+    chance: ChaCha8Rng,
+    unplaced: BTreeMap<Flow, Unplaced>,
+    untold: BTreeMap<CqId, VecDeque<Untold>>,
+    serial: u64,
+}
+
+/// Bytes of one half that wait to be placed.
+#[derive(Debug)]
+struct Unplaced {
+    /// Time at which all of them are.
+    until: Instant,
+    /// Where they belong, by the memory's own numbers.
+    extents: Vec<Range<u64>>,
+    pieces: BTreeMap<(Instant, u64), Piece>,
+}
+
+#[derive(Debug)]
+struct Piece {
+    region: Arc<Region>,
+    address: u64,
+    bytes: Arc<[u8]>,
+    part: Range<usize>,
+}
+
+/// A completion that waits to be told.
+#[derive(Debug)]
+pub(crate) struct Untold {
+    at: Instant,
+    flow: Flow,
+    pub(crate) cq: Arc<CompletionQueue>,
+    pub(crate) wc: Wc,
+    pub(crate) validity: Validity,
+    pub(crate) solicited: bool,
+}
+
+impl Late {
+    /// `None` if nothing is to be late.
+    pub(crate) fn new(config: LateConfig) -> Option<Self> {
+        (!config.place.is_zero() || !config.tell.is_zero()).then(|| Self {
+            config,
+            chance: ChaCha8Rng::seed_from_u64(config.seed),
+            unplaced: BTreeMap::new(),
+            untold: BTreeMap::new(),
+            serial: 0,
+        })
+    }
+
+    /// A time from just after `now` on, up to `longest` later.
+    fn soon(&mut self, now: Instant, longest: Duration) -> Instant {
+        match longest.as_nanos() as u64 {
+            0 => now,
+            longest => now.plus(Duration::from_nanos(self.chance.next_u64() % longest + 1)),
+        }
+    }
+
+    // Bytes.
+
+    /// Takes bytes for a range of a region that was checked.
+    pub(crate) fn place(
+        &mut self,
+        flow: Flow,
+        region: &Arc<Region>,
+        address: u64,
+        bytes: &[u8],
+        now: Instant,
+    ) -> Result<(), AccessError> {
+        if self.config.place.is_zero() || bytes.is_empty() {
+            return region.write(address, bytes);
+        }
+        let mut copy: Arc<[u8]> = bytes.into();
+        if let Some(there) = Arc::get_mut(&mut copy) {
+            region.read(address, there)?; // what cannot be reached is said now
+            there.copy_from_slice(bytes);
+        }
+        let start = region.origin(address);
+        let extent = start..start.saturating_add(bytes.len() as u64);
+        let overlaps = |other: &Range<u64>| other.start < extent.end && extent.start < other.end;
+        if self.unplaced.get(&flow).is_some_and(|there| there.extents.iter().any(overlaps)) {
+            self.place_all_of(flow);
+        }
+        // nobody waits for what a READ brings but the program
+        let times = if flow.1 == Half::Requester { ANSWER } else { 1 };
+        let latest = now.plus(self.config.place * times);
+        let until = self.unplaced.get(&flow).map_or(latest, |there| there.until);
+        let left = until.since(now);
+        let mut from = 0;
+        let mut pieces = Vec::new();
+        while from < bytes.len() {
+            let ends = (address + from as u64) / GRAIN * GRAIN
+                + GRAIN * (1 + self.chance.next_u64() % (LONGEST / GRAIN));
+            let end = bytes.len().min((ends - address) as usize);
+            let at = self.soon(now, left);
+            self.serial += 1;
+            let (region, bytes) = (region.clone(), copy.clone());
+            let piece = Piece { region, address: address + from as u64, bytes, part: from..end };
+            pieces.push(((at, self.serial), piece));
+            from = end;
+        }
+        let there = self.unplaced.entry(flow).or_insert_with(|| Unplaced {
+            until,
+            extents: Vec::new(),
+            pieces: BTreeMap::new(),
+        });
+        there.extents.push(extent);
+        there.pieces.extend(pieces);
+        Ok(())
+    }
+
+    /// True if bytes of this half wait.
+    pub(crate) fn has_unplaced(&self, flow: Flow) -> bool {
+        self.unplaced.contains_key(&flow)
+    }
+
+    /// Places all bytes of one half.
+    pub(crate) fn place_all_of(&mut self, flow: Flow) {
+        let there = self.unplaced.remove(&flow);
+        there.into_iter().flat_map(|there| there.pieces.into_values()).for_each(Piece::place);
+    }
+
+    /// Places all bytes.
+    pub(crate) fn place_all(&mut self) {
+        while let Some((_, there)) = self.unplaced.pop_first() {
+            there.pieces.into_values().for_each(Piece::place);
+        }
+    }
+
+    /// Places what is due; the queue pairs that have nothing left of which bytes were to be placed.
+    pub(crate) fn place_due(&mut self, now: Instant) -> Vec<Qpn> {
+        for there in self.unplaced.values_mut() {
+            while there.pieces.first_key_value().is_some_and(|((at, _), _)| *at <= now)
+                && let Some((_, piece)) = there.pieces.pop_first()
+            {
+                piece.place();
+            }
+        }
+        let mut done = Vec::new();
+        self.unplaced.retain(|flow, there| {
+            if there.pieces.is_empty() {
+                done.push(Qpn::new(flow.0));
+            }
+            !there.pieces.is_empty()
+        });
+        done
+    }
+
+    // Completions.
+
+    /// Takes a completion, to be told later. Gives it back if it is to be told now.
+    pub(crate) fn tell(&mut self, new: Untold, now: Instant) -> Option<Untold> {
+        let placed = self.unplaced.get(&new.flow).map_or(now, |there| there.until);
+        let at = self.soon(now, self.config.tell).max(placed);
+        let others = self.untold.entry(new.cq.id()).or_default();
+        let at = others.back().map_or(at, |last| last.at.max(at));
+        if at <= now && others.is_empty() {
+            return Some(new);
+        }
+        others.push_back(Untold { at, ..new });
+        None
+    }
+
+    /// The next completion that is due, whose bytes are placed.
+    pub(crate) fn next_due(&mut self, now: Instant) -> Option<Untold> {
+        loop {
+            let mut queues = self.untold.values_mut();
+            let queue = queues.find(|queue| queue.front().is_some_and(|next| next.at <= now))?;
+            let next = queue.pop_front()?;
+            self.place_all_of(next.flow);
+            if next.validity.holds() {
+                return Some(next);
+            }
+        }
+    }
+
+    /// Forgets what was to be told in a queue.
+    pub(crate) fn forget_cq(&mut self, id: CqId) {
+        self.untold.remove(&id);
+    }
+
+    // Events.
+
+    /// The time of an event that comes now: behind the completions that are not told yet.
+    pub(crate) fn time_of_event(&mut self, now: Instant) -> Instant {
+        let told = self.untold.values().filter_map(|queue| queue.back()).map(|last| last.at).max();
+        self.soon(now, self.config.tell).max(told.unwrap_or(now))
+    }
+
+    /// Time at which bytes or completions are due.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let pieces = self.unplaced.values().filter_map(|there| there.pieces.first_key_value());
+        let pieces = pieces.map(|((at, _), _)| *at);
+        let untold = self.untold.values().filter_map(|queue| Some(queue.front()?.at));
+        pieces.chain(untold).min()
+    }
+}
+
+impl Piece {
+    /// Memory that is gone by now is nobody's any more.
+    fn place(self) {
+        let Self { region, address, bytes, part } = self;
+        let _ = region.write(address, &bytes[part]);
+    }
+}
+
+impl Untold {
+    pub(crate) fn new(
+        flow: Flow,
+        cq: &Arc<CompletionQueue>,
+        wc: Wc,
+        validity: &Validity,
+        solicited: bool,
+    ) -> Self {
+        let (cq, validity) = (cq.clone(), validity.clone());
+        Self { at: Instant::ZERO, flow, cq, wc, validity, solicited }
+    }
+}
