@@ -11,6 +11,7 @@ use roce_provider::{
 };
 
 use crate::{
+    check::{self, requests},
     context::{ContextInner, Ctx},
     errno::{self, Errno},
     export::export,
@@ -114,7 +115,11 @@ unsafe extern "C" fn ibv_qp_attach_comp_cntr(
         qp.qp.count_completions(ops, &counter.counter).map_err(|error| match error {
             CountError::Counted => Errno::told(libc::EBUSY),
             _ => Errno::told(libc::EINVAL),
-        })
+        })?;
+        if check::is_on() {
+            requests::count_pair(qp.key());
+        }
+        Ok(())
     };
     errno::status("ibv_qp_attach_comp_cntr", Qp::get(qp).and_then(attach))
 }

@@ -93,9 +93,9 @@ unsafe fn create(
     }
     .into_raw();
     pd.ctx.objects().srqs.insert(id, srq as usize);
-    // which queue pair takes from an XRC one is not known here
-    if check::is_on() && xrc.is_none() {
-        requests::add_shared(pd.ctx.device(), srq as usize);
+    if check::is_on() {
+        let cq = xrc.map(|(_, cq)| std::ptr::from_ref(cq).addr());
+        requests::add_shared(pd.ctx.device(), srq as usize, cq);
     }
     Ok(srq)
 }

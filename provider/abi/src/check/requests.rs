@@ -90,10 +90,14 @@ struct Pair {
     receives: VecDeque<Posted>,
     /// A request has failed: all that follow do.
     has_failed: bool,
+    /// Completion counters tell the program what has completed: it need not poll.
+    is_counted: bool,
 }
 
 struct Shared {
     device: usize,
+    /// Of an XRC one, where its requests complete: which queue pairs take from it is not known here.
+    cq: Option<usize>,
     list: VecDeque<Posted>,
 }
 
@@ -139,7 +143,10 @@ pub(crate) fn pending(cq: usize) -> usize {
 /// Notes a new queue pair.
 pub(crate) fn add_pair(key: QpKey, new: NewPair) {
     let (sends, receives) = Default::default();
-    REQUESTS.lock().pairs.insert(key, Pair { new, sends, receives, has_failed: false });
+    REQUESTS
+        .lock()
+        .pairs
+        .insert(key, Pair { new, sends, receives, has_failed: false, is_counted: false });
 }
 
 /// Forgets one.
@@ -151,14 +158,21 @@ pub(crate) fn remove_pair(key: QpKey) {
     drop(removed);
 }
 
+/// Notes that completion counters count for a queue pair: what has completed is not known here any more.
+pub(crate) fn count_pair(key: QpKey) {
+    if let Some(pair) = REQUESTS.lock().pairs.get_mut(&key) {
+        pair.is_counted = true;
+    }
+}
+
 /// Forgets what is posted to a queue pair, which is in RESET.
 pub(crate) fn reset_pair(key: QpKey) {
     REQUESTS.lock().clear(key);
 }
 
-/// Notes a new shared receive queue.
-pub(crate) fn add_shared(device: usize, srq: usize) {
-    REQUESTS.lock().shared.insert(srq, Shared { device, list: VecDeque::new() });
+/// Notes a new shared receive queue, and of an XRC one the completion queue.
+pub(crate) fn add_shared(device: usize, srq: usize, cq: Option<usize>) {
+    REQUESTS.lock().shared.insert(srq, Shared { device, cq, list: VecDeque::new() });
 }
 
 /// Forgets one, with what is posted to it.
@@ -232,7 +246,12 @@ impl Requests {
         request: Request,
         posted: &Stack,
     ) -> (Posted, Option<Finding>) {
-        let Request { wr_id, name, role, sges, is_signaled } = request;
+        let Request { wr_id, name, mut role, sges, is_signaled } = request;
+        if let Queue::Send(key) | Queue::Receive(key) = queue
+            && self.pairs.get(&key).is_some_and(|pair| pair.is_counted)
+        {
+            role = None;
+        }
         let (device, number) = match queue {
             Queue::Send(key) | Queue::Receive(key) => (Some(key.0), ("qp", key.1 as usize)),
             Queue::Shared(srq) => (self.shared.get(&srq).map(|shared| shared.device), ("srq", srq)),
@@ -271,6 +290,9 @@ impl Requests {
         match queue {
             Queue::Send(key) => {
                 let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                if pair.is_counted {
+                    return posted.forget();
+                }
                 findings.extend(pair.is_full().map(|kind| Finding {
                     kind,
                     what: format!(
@@ -288,6 +310,9 @@ impl Requests {
             }
             Queue::Receive(key) => {
                 let Some(pair) = self.pairs.get_mut(&key) else { return posted.forget() };
+                if pair.is_counted {
+                    return posted.forget();
+                }
                 pair.receives.push_back(posted);
                 cqs.push(pair.new.recv_cq);
                 wake_ups::posted(pair.new.recv_cq);
@@ -295,6 +320,7 @@ impl Requests {
             Queue::Shared(srq) => {
                 let Some(shared) = self.shared.get_mut(&srq) else { return posted.forget() };
                 shared.list.push_back(posted);
+                cqs.extend(shared.cq);
                 let receivers = self.pairs.values().filter(|pair| pair.new.srq == Some(srq));
                 cqs.extend(receivers.map(|pair| pair.new.recv_cq));
                 cqs.dedup();
@@ -321,19 +347,22 @@ impl Requests {
     /// Number of requests that may complete in a completion queue.
     fn load(&self, cq: usize) -> usize {
         let own = self.cqs.get(&cq).map_or(0, |completions| completions.pending);
-        let feeds = |srq: &&usize| {
+        let feeds = |srq: &usize, shared: &Shared| {
             let mut pairs = self.pairs.values();
-            pairs.any(|pair| pair.new.srq == Some(**srq) && pair.new.recv_cq == cq)
+            shared.cq == Some(cq)
+                || pairs.any(|pair| pair.new.srq == Some(*srq) && pair.new.recv_cq == cq)
         };
         let shared = self.shared.iter().filter(|(_, shared)| !shared.list.is_empty());
         own + shared
-            .filter(|(srq, _)| feeds(srq))
+            .filter(|(srq, shared)| feeds(srq, shared))
             .map(|(_, shared)| shared.list.len())
             .sum::<usize>()
     }
 
     fn complete(&mut self, key: QpKey, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
-        let Some(pair) = self.pairs.get_mut(&key) else { return };
+        let Some(pair) = self.pairs.get_mut(&key) else {
+            return self.complete_xrc(cq, wc, findings);
+        };
         let is_receive = match &wc.result {
             Ok(ok) => matches!(ok.opcode, WcOpcode::Recv | WcOpcode::RecvRdmaWithImm),
             Err(_) => pair.has_received(cq, wc.wr_id),
@@ -361,6 +390,26 @@ impl Requests {
             posted.finish(has_succeeded, findings);
         }
         self.discount(cq, counted);
+    }
+
+    /// Of an XRC target, whose shared receive queue is one of those that complete in this queue.
+    fn complete_xrc(&mut self, cq: usize, wc: &Wc, findings: &mut Vec<Finding>) {
+        let of_queue = self.shared.values_mut().filter(|shared| shared.cq == Some(cq));
+        let is_it = |posted: &Posted| posted.subject.wr_id == wc.wr_id;
+        let mut having: Vec<_> = of_queue.filter(|shared| shared.list.iter().any(is_it)).collect();
+        match &mut having[..] {
+            [] => {}
+            [shared] => complete_shared(&mut shared.list, wc.wr_id, wc.result.is_ok(), findings),
+            // which of them is not known
+            several => {
+                for posted in
+                    several.iter().flat_map(|shared| &shared.list).filter(|posted| is_it(posted))
+                {
+                    posted.watches.iter().for_each(|id| watch::doubt(*id));
+                }
+                complete_shared(&mut several[0].list, wc.wr_id, false, findings);
+            }
+        }
     }
 
     fn discount(&mut self, cq: usize, number: usize) {
