@@ -75,13 +75,14 @@ pub use roce_provider::link::BindError;
 pub use roce_provider::tokio;
 pub use roce_provider::{
     AddressHandle, AhFromWcError, AsyncEvent, AtomicCap, AttachError, BadWorkRequest, ChannelError,
-    ClockValues, CompletionChannel, CompletionQueue, ConnectError, Context, CounterSet,
-    CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps, DeviceMemory, DeviceMemoryError,
-    Endpoint, EnvironmentError, ExplainFormat, FileMemory, ForeignMemory, GidEntry, GidType, Guid,
-    LinkCounters, MemoryRegion, MemoryWindow, MmapMemory, NullRegion, OpenError, OpenOptions,
-    PortAttr, Progress, ProtectionDomain, Published, PublishedCounter, QpInitAttr, QueuePair,
-    Reaper, RegionError, ReregMr, SharedReceiveQueue, ThreadDomain, Unreachable, XrcDomain, cm,
-    devices, environment, explain, fabric, link, published_counters, runtime_directory,
+    CheckForm, CheckSyntaxError, Checks, ClockValues, CompletionChannel, CompletionQueue,
+    ConnectError, Context, CounterSet, CounterValue, Device, DeviceAddress, DeviceAttr, DeviceCaps,
+    DeviceMemory, DeviceMemoryError, Endpoint, EnvironmentError, ExplainFormat, FileMemory,
+    ForeignMemory, GidEntry, GidType, Guid, LinkCounters, MemoryRegion, MemoryWindow, MmapMemory,
+    NullRegion, OpenError, OpenOptions, PortAttr, Progress, ProtectionDomain, Published,
+    PublishedCounter, QpInitAttr, QueuePair, Reaper, RegionError, ReregMr, SharedReceiveQueue,
+    ThreadDomain, Unreachable, XrcDomain, cm, devices, environment, explain, fabric, link,
+    published_counters, runtime_directory,
 };
 pub use roce_transport as transport;
 pub use roce_transport::{
@@ -104,9 +105,9 @@ pub use roce_transport::{
     },
     wire::Immediate,
     work::{
-        CompletionCounter, Counted, CountedOps, CqModeration, Data, GrhArea, NotifyKind, Placement,
-        RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError, SrqId, SrqInfo,
-        UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
+        CompletionCounter, Counted, CountedOps, CqModeration, Data, GrhArea, LateConfig,
+        NotifyKind, Placement, RecvWr, Remote, SendFlags, SendOp, SendWr, Sge, SrqAttr, SrqError,
+        SrqId, SrqInfo, UdDestination, Wc, WcError, WcOk, WcOpcode, WcStatus,
     },
 };
 

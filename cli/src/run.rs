@@ -17,7 +17,7 @@ use std::{
 };
 
 use roce::{
-    Device, EnvironmentError, OpenOptions,
+    Checks, Device, EnvironmentError, OpenOptions,
     environment::{
         self, CHECK, CHECK_SUPPRESSIONS, DEVICES, EXPLAIN, FAULT, FAULT_SEED, PCAP, RECEIVE_BUFFER,
     },
@@ -61,9 +61,12 @@ pub(crate) struct Args {
     /// Check for what works by luck: buffers that are touched while requests use them, queues that can
     /// overrun, wake-ups that can be lost, objects that are never destroyed. Tells it on stderr, where
     /// it was and at the end; a program that ends with 0 ends with 99 instead if something was found.
-    /// --check=json: an object on a line for each
-    #[arg(long, value_name = "FORM", num_args = 0..=1, require_equals = true)]
-    #[arg(default_missing_value = "text", value_parser = ["text", "json"])]
+    /// --check=json: an object on a line for each; sarif: one document at the end; file=NAME: there
+    /// instead of on stderr. reorder: bytes that arrive are placed in any order and as late as is
+    /// legal; delay: completions and events come late; seed=NUMBER repeats both. With commas:
+    /// --check=json,reorder,seed=7
+    #[arg(long, value_name = "WORDS", num_args = 0..=1, require_equals = true)]
+    #[arg(default_missing_value = "text")]
     check: Option<String>,
     /// A file of findings that --check does not tell: the name of one on each line, and perhaps a
     /// line of its stack, with * for anything
@@ -190,8 +193,14 @@ fn configured(args: &Args) -> Result<Configured, Refusal> {
     if let Some(form) = &args.explain {
         configured.env(EXPLAIN, if form == "json" { "json" } else { "1" });
     }
-    if let Some(form) = &args.check {
-        configured.env(CHECK, if form == "json" { "json" } else { "1" });
+    if let Some(words) = &args.check {
+        let refuse = |error| Refusal::new(format!("--check: {error}"));
+        let mut checks: Checks = words.parse().map_err(refuse)?;
+        if checks.are_late() && checks.seed.is_none() {
+            checks.seed = Some(checks.seed()); // one for all processes that the program starts
+            errln!("roce: --check={checks} does the same again");
+        }
+        configured.env(CHECK, checks.to_string());
     }
     if let Some(file) = &args.suppressions {
         let refuse = |error| Refusal::new(format!("--suppressions: {}: {error}", file.display()));

@@ -203,7 +203,11 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
         let environment = said(&mut scratch.run(&[option, "env"]));
         assert_eq!(variable(&environment, "ROCE_EXPLAIN"), Some(value), "{option}");
     }
-    for (option, value) in [("--check", "1"), ("--check=json", "json")] {
+    for (option, value) in [
+        ("--check", "text"),
+        ("--check=json", "json"),
+        ("--check=reorder,seed=0x10,json", "json,reorder,seed=16"),
+    ] {
         let file = scratch.join("suppressions");
         fs::write(&file, "timeout_zero\n").unwrap();
         let file = file.to_str().unwrap();
@@ -216,6 +220,8 @@ fn the_program_finds_the_library_by_every_name_and_reads_what_was_asked_for() {
         let is_said = text.starts_with("roce: --suppressions: /no/file: No such file");
         assert!(missing.status.code() == Some(2) && is_said && text.lines().count() == 1, "{text}");
     }
+    let text = refused(&scratch.run(&["--check=jsn", "true"]).output().unwrap(), 2);
+    assert!(text.starts_with("roce: --check: there is no \"jsn\"; write text, json"), "{text}");
     let unknown = scratch.run(&["--explain=xml", "true"]).output().unwrap();
     let text = String::from_utf8_lossy(&unknown.stderr);
     assert!(unknown.status.code() == Some(2) && text.contains("text, json"), "{text}");

@@ -14,7 +14,7 @@
 //! | `ROCE_SEGMENTS` | the most datagrams in a run that is handed to the kernel, see [`OpenOptions::segments`]; 1: each by itself |
 //! | `ROCE_DISTINCT_KEYS` | unless it is empty or 0: in the C libraries too, the L_Key and the R_Key of a region differ, see [`OpenOptions::equal_keys`] |
 //! | `ROCE_EXPLAIN` | 1: failures of calls and of queue pairs are explained on stderr, see [`OpenOptions::explain`]; `json`: as JSON, an object a line; 0: they are not |
-//! | `ROCE_CHECK` | 1: in the C libraries, what a program does that works by luck is told on stderr, and such a program ends with the status 99 instead of 0; `json`: as JSON, an object a line; 0: it is not |
+//! | `ROCE_CHECK` | in the C libraries, what a program does that works by luck is told on stderr, and such a program ends with the status 99 instead of 0: the words of [`Checks`] with commas between them, such as `1`, `json`, `json,reorder,seed=7`; 0: it is not |
 //! | `ROCE_CHECK_SUPPRESSIONS` | a file of findings that are not told: on each line the name of one, and perhaps what a line of its stack has to look like, with `*` for anything |
 //! | `ROCE_ECN` | 0: reliable connections do not mark what they send as ECN-capable |
 //! | `ROCE_DCQCN` | 0: notifications of the peer do not limit the rate |
@@ -37,9 +37,10 @@ use thiserror::Error;
 use crate::cancel::Uncancelled;
 pub use crate::variables::{
     CHECK, CHECK_SUPPRESSIONS, DCQCN, DEVICES, DISTINCT_KEYS, ECN, EXPLAIN, FAULT, FAULT_SEED, LOG,
-    PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, value,
+    PCAP, REAPER, RECEIVE_BUFFER, SEGMENTS, SOCKETS_ONLY, SOURCE_PORTS, parse_seed, value,
 };
 use crate::{
+    checks::{CheckSyntaxError, Checks},
     device::{self, Device, OpenError, OpenOptions},
     fabric::FaultSyntaxError,
     variables::{self, pcap},
@@ -56,6 +57,9 @@ pub enum EnvironmentError {
     /// Rules that cannot be understood.
     #[error("{FAULT}: {0}")]
     Fault(#[from] FaultSyntaxError),
+    /// Checks that there are not.
+    #[error("{CHECK}: {0}")]
+    Check(#[from] CheckSyntaxError),
     /// A seed that is no number.
     #[error("{FAULT_SEED}: {0:?} is not a number from 0 to 2^64 - 1; write for example 42 or 0x2a")]
     Seed(String),
@@ -97,8 +101,19 @@ pub fn devices_named(specs: &str) -> Result<Vec<Device>, EnvironmentError> {
     Ok(named.into_iter().filter(|device| names.insert(device.name().to_owned())).collect())
 }
 
+/// The checks that `ROCE_CHECK` asks for, if it asks for any.
+///
+/// # Errors
+/// [`EnvironmentError::Check`], when it asks for something else.
+pub fn checks() -> Result<Option<Checks>, EnvironmentError> {
+    match text(CHECK)?.as_str() {
+        "" | "0" => Ok(None),
+        words => Ok(Some(words.parse()?)),
+    }
+}
+
 impl OpenOptions {
-    /// The default, but with what the environment asks for: capture, faults, sockets; see the
+    /// The default, but with what the environment asks for: capture, faults, sockets, checks; see the
     /// [module](self).
     ///
     /// # Errors
@@ -125,6 +140,7 @@ impl OpenOptions {
             source_ports: number(SOURCE_PORTS)?,
             segments: number(SEGMENTS)?,
             congestion: variables::congestion(),
+            late: checks()?.map(|checks| checks.late()).unwrap_or_default(),
             ..Self::default()
         })
     }
@@ -169,16 +185,6 @@ impl std::io::Write for LogWriter {
 
     fn flush(&mut self) -> std::io::Result<()> {
         self.1.flush()
-    }
-}
-
-/// The seed of the faults as text; nothing is 0.
-#[must_use]
-pub fn parse_seed(text: &str) -> Option<u64> {
-    match text.strip_prefix("0x") {
-        _ if text.is_empty() => Some(0),
-        Some(hex) => u64::from_str_radix(hex, 16).ok(),
-        None => text.parse().ok(),
     }
 }
 

@@ -17,6 +17,7 @@ mod bind;
 pub mod calls;
 #[doc(hidden)] // for the C interface
 pub mod cancel;
+mod checks;
 mod clock;
 pub mod cm;
 mod counters;
@@ -46,6 +47,7 @@ pub mod tokio;
 mod variables;
 mod verbs;
 
+pub use checks::{CheckForm, CheckSyntaxError, Checks};
 pub use counters::LinkCounters;
 pub use device::{Device, DeviceAddress, OpenError, OpenOptions, devices};
 pub use diagnosis::ExplainFormat;

@@ -54,6 +54,16 @@ pub fn value(name: impl AsRef<OsStr>) -> Option<OsString> {
     obeyed(env::var_os(name), is_privileged())
 }
 
+/// A seed as text; nothing is 0.
+#[must_use]
+pub fn parse_seed(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        _ if text.is_empty() => Some(0),
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
 fn is_privileged() -> bool {
     // SAFETY: It takes a number, and reads what the kernel gave the process at its start.
     unsafe { libc::getauxval(libc::AT_SECURE) != 0 }

@@ -73,7 +73,7 @@ const PROVIDER: Crate = Crate {
             "sync",
             "variables",
         ],
-        &["region", "fabric", "diagnosis"],
+        &["region", "fabric", "diagnosis", "checks"],
         &["port", "link"],
         &["engine"],
         &["publish", "verbs"],

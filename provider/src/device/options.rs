@@ -7,6 +7,7 @@ use roce_transport::{
     cm::CmConfig,
     congestion::CongestionConfig,
     trace::Trace,
+    work::LateConfig,
 };
 
 use crate::{
@@ -77,6 +78,11 @@ pub struct OpenOptions {
     /// Seed of the faults' random numbers; the same seed gives the same faults to the same
     /// datagrams.
     pub fault_seed: u64,
+    /// What is placed and told late, so that a program which relies on more than it is promised fails
+    /// in tests: bytes that arrive are placed in any order, and just before a completion or an answer
+    /// that stands for them; completions and events wait. By default nothing does. `roce run
+    /// --check=reorder,delay` says the same for programs of the C libraries.
+    pub late: LateConfig,
     /// The P_Key table: the partitions that the adapter is a member of. By default full membership
     /// of the default partition, 0xFFFF.
     pub pkeys: PKeyTable,

@@ -1,23 +1,50 @@
 //! Whether programs are checked, and how it is told.
 
-use std::sync::LazyLock;
+use std::{fs::File, io::Write, path::PathBuf, process, sync::LazyLock};
 
-use roce_provider::environment::{self, CHECK};
+use roce_provider::{CheckForm, Checks, environment, stderr};
 
-/// Form of what is told.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Form {
-    Text,
-    Json,
-}
+use crate::message;
 
-/// The form that the environment asks for; `None`: nothing is checked. It is asked once.
-pub(super) static FORM: LazyLock<Option<Form>> = LazyLock::new(|| {
-    let value = environment::value(CHECK).filter(|value| value != "0")?;
-    Some(if value == "json" { Form::Json } else { Form::Text })
+/// What the environment asks for; `None`: nothing is checked. It is asked once. Words that are none
+/// are said here, and again when the program looks for devices, of which it has none then.
+pub(super) static ASKED: LazyLock<Option<Checks>> = LazyLock::new(|| {
+    let mut checks = environment::checks().ok().flatten()?;
+    if let Some(name) = &checks.file {
+        let name = name.to_string_lossy().replace("%p", &process::id().to_string());
+        checks.file = Some(std::path::absolute(&name).unwrap_or_else(|_| PathBuf::from(name)));
+    }
+    Some(checks)
 });
 
 /// True if programs are checked.
 pub(crate) fn is_on() -> bool {
-    FORM.is_some()
+    ASKED.is_some()
+}
+
+/// Form of what is told, if programs are checked.
+pub(super) fn form() -> Option<CheckForm> {
+    ASKED.as_ref().map(|checks| checks.form)
+}
+
+/// Says which seed it was, if nobody else did.
+pub(super) fn tell_seed() {
+    if let Some(checks) = ASKED.as_ref().filter(|checks| checks.are_late() && checks.seed.is_none())
+    {
+        let again = Checks { seed: Some(checks.seed()), ..checks.clone() };
+        message::print(&format!("{}={again} does the same again", environment::CHECK));
+    }
+}
+
+/// Writes what is told to where it is asked for. A file is made anew by the first.
+pub(super) fn write(text: &str, is_first: bool) {
+    let Some(name) = ASKED.as_ref().and_then(|checks| checks.file.as_ref()) else {
+        return stderr::write(text);
+    };
+    let opened =
+        File::options().create(true).append(!is_first).truncate(is_first).write(true).open(name);
+    if let Err(error) = opened.and_then(|mut file| file.write_all(text.as_bytes())) {
+        message::print(&format!("{}: {}: {error}", environment::CHECK, name.display()));
+        stderr::write(text);
+    }
 }

@@ -17,6 +17,7 @@ mod form;
 pub(crate) mod records;
 mod report;
 pub(crate) mod requests;
+mod sarif;
 pub(crate) mod settings;
 mod stack;
 mod suppressions;
@@ -31,6 +32,7 @@ pub(crate) use stack::Stack;
 /// To be called when the library is loaded.
 pub(crate) fn at_load() {
     if is_on() {
+        form::tell_seed();
         at_exit::arm();
     }
 }

@@ -12,6 +12,7 @@ use std::{
 };
 
 use roce_provider::{
+    CheckForm,
     environment::{self, CHECK_SUPPRESSIONS},
     stderr,
 };
@@ -19,7 +20,8 @@ use serde_json::json;
 
 use super::{
     finding::{Finding, Kind},
-    form::{FORM, Form},
+    form,
+    sarif::{self, Found},
     stack::{Frame, Stack},
     suppressions::Suppressions,
 };
@@ -29,11 +31,13 @@ use crate::{message, sync::Mutex};
 const MOST: usize = 100;
 
 /// What has been found in this process.
-static TOLD: Mutex<Told> = Mutex::new(Told { process: 0, places: BTreeMap::new() });
+static TOLD: Mutex<Told> =
+    Mutex::new(Told { process: 0, has_written: false, places: BTreeMap::new() });
 
 struct Told {
     /// The process that found it: a forked child begins with nothing.
     process: u32,
+    has_written: bool,
     places: BTreeMap<Key, Place>,
 }
 
@@ -45,6 +49,8 @@ struct Place {
     times: u32,
     /// The program's own caller that is named in the summary; `None`: it is suppressed.
     shown: Option<String>,
+    /// What a document at the end has.
+    found: Option<Found>,
 }
 
 /// What has been found under a lock.
@@ -65,7 +71,7 @@ static SUPPRESSIONS: LazyLock<Suppressions> = LazyLock::new(|| {
 /// Tells of it, unless it was told before. The caller holds no lock of an engine.
 #[cold]
 pub(crate) fn tell(finding: &Finding) {
-    let Some(form) = *FORM else { return };
+    let Some(form) = form::form() else { return };
     let mut told = TOLD.lock();
     told.begin();
     let stack = finding.stacks.first().map_or_else(Stack::none, |(_, stack)| stack.clone());
@@ -80,13 +86,23 @@ pub(crate) fn tell(finding: &Finding) {
     let frames = stacks.first().map_or(&[][..], |(_, frames)| frames);
     let shown = (!SUPPRESSIONS.cover(finding.kind, frames)).then(|| own_caller(frames));
     let is_shown = shown.is_some() && told.places.len() < MOST;
-    told.places.insert(key, Place { times: 1, shown });
-    if is_shown {
-        let text = match form {
-            Form::Text => text(finding, &stacks, stderr::has_colors()),
-            Form::Json => json(finding, &stacks),
-        };
-        stderr::write(&text);
+    let text = match form {
+        _ if !is_shown => None,
+        CheckForm::Text => Some(text(finding, &stacks, stderr::has_colors())),
+        CheckForm::Json => Some(json(finding, &stacks)),
+        CheckForm::Sarif => None,
+    };
+    let own = own(frames);
+    let found = (form == CheckForm::Sarif).then(|| Found {
+        finding: finding.clone(),
+        own,
+        is_suppressed: shown.is_none(),
+        times: 1,
+        stacks,
+    });
+    told.places.insert(key, Place { times: 1, shown, found });
+    if let Some(text) = text {
+        told.write(&text);
     }
 }
 
@@ -106,9 +122,14 @@ pub(crate) fn tell_postponed() {
 
 /// Tells what was found in all: the number of different findings.
 pub(super) fn summarize() -> usize {
-    let Some(form) = *FORM else { return 0 };
+    let (Some(form), Some(checks)) = (form::form(), form::ASKED.as_ref()) else { return 0 };
     let mut told = TOLD.lock();
     told.begin();
+    let documented: Vec<_> = told
+        .places
+        .values_mut()
+        .filter_map(|place| Some(Found { times: place.times, ..place.found.take()? }))
+        .collect();
     let shown: Vec<_> = told
         .places
         .iter()
@@ -116,14 +137,19 @@ pub(super) fn summarize() -> usize {
         .collect();
     let suppressed = told.places.len() - shown.len();
     let text = match form {
-        Form::Json => {
+        CheckForm::Sarif => sarif::document(&documented, checks),
+        CheckForm::Json => {
             let list: Vec<_> = shown
                 .iter()
                 .map(|(kind, at, times)| json!({ "finding": kind, "at": at, "times": times }))
                 .collect();
-            format!("{}\n", json!({ "summary": list, "suppressed": suppressed }))
+            let mut summary = json!({ "summary": list, "suppressed": suppressed });
+            if checks.are_late() {
+                summary["seed"] = checks.seed().into();
+            }
+            format!("{summary}\n")
         }
-        Form::Text => {
+        CheckForm::Text => {
             let mut text = match shown.len() {
                 0 => "roce check: no findings".to_owned(),
                 1 => "roce check: 1 finding".to_owned(),
@@ -139,8 +165,9 @@ pub(super) fn summarize() -> usize {
             text
         }
     };
-    stderr::write(&text);
-    shown.len()
+    let number = shown.len();
+    told.write(&text);
+    number
 }
 
 impl Told {
@@ -149,20 +176,28 @@ impl Told {
         let process = process::id();
         if self.process != process {
             self.process = process;
+            self.has_written = false;
             self.places.clear();
         }
+    }
+
+    fn write(&mut self, text: &str) {
+        form::write(text, !std::mem::replace(&mut self.has_written, true));
     }
 }
 
 /// The innermost caller that is not one of the functions which the headers of the libraries define.
-fn own_caller(frames: &[Frame]) -> String {
+fn own(frames: &[Frame]) -> usize {
     // programs have such names, too, which stand before a place in them
     let is_header = |frame: &&Frame| {
         let function = &frame.function;
         !function.contains('+') && ["ibv_", "rdma_"].iter().any(|start| function.starts_with(start))
     };
-    let own = frames.iter().find(|frame| !is_header(frame)).or(frames.first());
-    own.map_or_else(|| "?".to_owned(), Frame::to_string)
+    frames.iter().position(|frame| !is_header(&frame)).unwrap_or(0)
+}
+
+fn own_caller(frames: &[Frame]) -> String {
+    frames.get(own(frames)).map_or_else(|| "?".to_owned(), Frame::to_string)
 }
 
 fn text(finding: &Finding, stacks: &[(&str, Vec<Frame>)], colors: bool) -> String {
@@ -214,6 +249,7 @@ mod tests {
         let frame = |function: &str, place: &str| Frame {
             function: function.to_owned(),
             place: place.to_owned(),
+            source: None,
         };
         let finding = Finding {
             kind: Kind::TimeoutZero,

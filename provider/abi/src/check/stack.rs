@@ -4,7 +4,7 @@ use std::{
     ffi::{CStr, c_int, c_void},
     fmt,
     ops::Range,
-    path::Path,
+    path::{Path, PathBuf},
     ptr,
     sync::{Arc, LazyLock},
 };
@@ -23,6 +23,8 @@ pub(super) struct Frame {
     pub(super) function: String,
     /// Source and line, if they are known, or the file that holds the function.
     pub(super) place: String,
+    /// The source's whole path, and the line.
+    pub(super) source: Option<(PathBuf, u32)>,
 }
 
 impl fmt::Display for Frame {
@@ -63,16 +65,17 @@ impl Stack {
             // the address is that of the instruction behind the call
             backtrace::resolve((address - 1) as *mut c_void, |symbol| {
                 let Some(name) = symbol.name() else { return };
-                let file = symbol.filename().map(short);
-                let place = match (file, symbol.lineno()) {
-                    (Some(file), Some(line)) => format!("{file}:{line}"),
-                    _ => module(address).0,
+                let source = symbol.filename().map(Path::to_path_buf).zip(symbol.lineno());
+                let place = match &source {
+                    Some((file, line)) => format!("{}:{line}", short(file)),
+                    None => module(address).0,
                 };
-                frames.push(Frame { function: format!("{name:#}"), place });
+                frames.push(Frame { function: format!("{name:#}"), place, source });
             });
             if frames.len() == before {
                 let (place, offset) = module(address);
-                frames.push(Frame { function: format!("{place}+{offset:#x}"), place });
+                let function = format!("{place}+{offset:#x}");
+                frames.push(Frame { function, place, source: None });
             }
             let last = frames.last().map_or("", |frame| &*frame.function);
             if last.starts_with("__libc_start") {

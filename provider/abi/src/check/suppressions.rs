@@ -117,6 +117,7 @@ mod tests {
         let frame = |function: &str, place: &str| Frame {
             function: function.to_owned(),
             place: place.to_owned(),
+            source: None,
         };
         let text =
             "# nothing\n\nreceive_overlap post_*\ntimeout_zero # all\n* *(libx.so)\nnonsense\n";

@@ -1,0 +1,192 @@
+//! What `ROCE_CHECK` and `roce run --check` ask for: words with commas between them.
+//!
+//! | word | meaning |
+//! |---|---|
+//! | `text` (or `1`), `json`, `sarif` | form of what is told; text by default |
+//! | `reorder` | bytes are placed in any order and late, see [`LateConfig::place`] |
+//! | `delay` | completions and events come late, see [`LateConfig::tell`] |
+//! | `seed=NUMBER` | seed of both, up to 2^64 - 1, decimal or hexadecimal after `0x`; by default another one each time |
+//! | `file=NAME` | where it is told, instead of stderr; `%p` is the number of the process |
+
+use std::{fmt, path::PathBuf, str::FromStr, sync::LazyLock, time::Duration};
+
+use roce_transport::work::LateConfig;
+use thiserror::Error;
+
+use crate::variables::parse_seed;
+
+/// Checks of a program.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Checks {
+    /// Form of what is told.
+    pub form: CheckForm,
+    /// Bytes are placed in any order, and as late as they may be.
+    pub reorder: bool,
+    /// Completions and events come late.
+    pub delay: bool,
+    /// Seed of both; by default another one each time.
+    pub seed: Option<u64>,
+    /// File where it is told, instead of stderr.
+    pub file: Option<PathBuf>,
+}
+
+/// Form of findings.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CheckForm {
+    /// Lines for people.
+    #[default]
+    Text,
+    /// An object on a line for each.
+    Json,
+    /// One document at the end, SARIF 2.1.0.
+    Sarif,
+}
+
+/// A word that is none of those.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+#[non_exhaustive]
+pub enum CheckSyntaxError {
+    /// An unknown word.
+    #[error(
+        "there is no {0:?}; write text, json or sarif, reorder, delay, seed=NUMBER, file=NAME, with \
+         commas between them"
+    )]
+    Word(String),
+    /// A seed that is no number.
+    #[error("seed={0} is not a number from 0 to 2^64 - 1; write for example seed=42 or seed=0x2a")]
+    Seed(String),
+    /// A seed for nothing.
+    #[error("a seed goes with reorder or delay")]
+    SeedOfNothing,
+    /// `file=` and nothing.
+    #[error("file= needs a name")]
+    NoName,
+}
+
+/// The seed of this process, if none is given.
+static CHOSEN: LazyLock<u64> = LazyLock::new(|| {
+    let mut bytes = [0; 4]; // short enough to be typed
+    let _ = getrandom::fill(&mut bytes);
+    u32::from_le_bytes(bytes).into()
+});
+
+impl Checks {
+    /// True if something comes late, and chance decides what.
+    #[must_use]
+    pub const fn are_late(&self) -> bool {
+        self.reorder || self.delay
+    }
+
+    /// The seed: the one that is given, or one of this process.
+    #[must_use]
+    pub fn seed(&self) -> u64 {
+        self.seed.unwrap_or_else(|| *CHOSEN)
+    }
+
+    /// What an adapter places and tells late.
+    #[must_use]
+    pub fn late(&self) -> LateConfig {
+        let at_most = |is_late, time| if is_late { time } else { Duration::ZERO };
+        LateConfig {
+            seed: if self.are_late() { self.seed() } else { 0 },
+            place: at_most(self.reorder, LateConfig::PLACE),
+            tell: at_most(self.delay, LateConfig::TELL),
+        }
+    }
+}
+
+impl FromStr for Checks {
+    type Err = CheckSyntaxError;
+
+    fn from_str(text: &str) -> Result<Self, CheckSyntaxError> {
+        let mut checks = Self::default();
+        for word in text.split(',').map(str::trim) {
+            match word.split_once('=').unwrap_or((word, "")) {
+                ("text" | "1", "") => checks.form = CheckForm::Text,
+                ("json", "") => checks.form = CheckForm::Json,
+                ("sarif", "") => checks.form = CheckForm::Sarif,
+                ("reorder", "") => checks.reorder = true,
+                ("delay", "") => checks.delay = true,
+                ("seed", number) => {
+                    let seed = parse_seed(number).filter(|_| !number.is_empty());
+                    checks.seed =
+                        Some(seed.ok_or_else(|| CheckSyntaxError::Seed(number.to_owned()))?);
+                }
+                ("file", "") => return Err(CheckSyntaxError::NoName),
+                ("file", name) => checks.file = Some(name.into()),
+                _ => return Err(CheckSyntaxError::Word(word.to_owned())),
+            }
+        }
+        match checks.seed {
+            Some(_) if !checks.are_late() => Err(CheckSyntaxError::SeedOfNothing),
+            _ => Ok(checks),
+        }
+    }
+}
+
+/// As it is written.
+impl fmt::Display for Checks {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.form {
+            CheckForm::Text => "text",
+            CheckForm::Json => "json",
+            CheckForm::Sarif => "sarif",
+        })?;
+        for (is_asked, word) in [(self.reorder, ",reorder"), (self.delay, ",delay")] {
+            f.write_str(if is_asked { word } else { "" })?;
+        }
+        if let Some(seed) = self.seed {
+            write!(f, ",seed={seed}")?;
+        }
+        if let Some(file) = &self.file {
+            write!(f, ",file={}", file.display())?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_combined_in_any_order() {
+        for (text, written) in [
+            ("1", "text"),
+            ("json", "json"),
+            ("reorder", "text,reorder"),
+            ("seed=0x10, delay ,sarif", "sarif,delay,seed=16"),
+            ("json,reorder,delay,seed=7,file=a b.json", "json,reorder,delay,seed=7,file=a b.json"),
+        ] {
+            let checks: Checks = text.parse().unwrap();
+            assert_eq!(checks.to_string(), written);
+            assert_eq!(written.parse(), Ok(checks));
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_one_line() {
+        for (text, said) in [
+            ("jsn", "there is no \"jsn\"; write text, json or sarif, reorder, delay"),
+            ("json,", "there is no \"\"; write"),
+            ("json=1", "there is no \"json=1\"; write"),
+            ("reorder,seed=x", "seed=x is not a number"),
+            ("reorder,seed", "seed= is not a number"),
+            ("seed=7", "a seed goes with reorder or delay"),
+            ("file=", "file= needs a name"),
+        ] {
+            let error = text.parse::<Checks>().unwrap_err().to_string();
+            assert!(error.starts_with(said) && error.lines().count() == 1, "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_process_has_one_seed() {
+        let checks: Checks = "reorder".parse().unwrap();
+        let (first, again) = (checks.late(), checks.late());
+        assert_eq!(first, again);
+        assert!(!first.place.is_zero() && first.tell.is_zero());
+        assert_eq!("text".parse::<Checks>().unwrap().late(), LateConfig::default());
+        assert_eq!("delay,seed=9".parse::<Checks>().unwrap().late().seed, 9);
+    }
+}
