@@ -139,7 +139,8 @@ pub(crate) unsafe extern "C" fn post_recv(
     let result = Qp::trust(qp).and_then(|qp| {
         let posted = qp.qp.post_recv_with(|post| {
             while !next.is_null() {
-                post(&recv_wr(next, qp.caps.max_recv_sge)?)?;
+                // none have those that receive from a shared queue, which is said then
+                post(&recv_wr(next, qp.caps.max_recv_sge.max(1))?)?;
                 next = (*next).next;
             }
             Ok(())

@@ -1,89 +1,11 @@
-//! Programs with one mistake each that works by luck, and what `ROCE_CHECK` finds; in the same without
-//! the mistake, nothing.
+//! `ROCE_CHECK`: programs without a mistake, suppressions, forms of what is told. The mistakes
+//! themselves are those of [`wrong`](crate::wrong).
 
 use std::fs;
 
 use serde_json::Value;
 
-use crate::{common::Directory, program};
-
-/// Exit status of a program that ends well, and of which something was found.
-const FOUND: i32 = 99;
-
-/// The mistake, what is found, and the function of the program that is named for it.
-const MISTAKES: [(&str, &str, &str); 26] = [
-    ("send_changed", "send_buffer_changed", "send_with"),
-    ("unsignaled_send_changed", "send_buffer_changed", "send_with"),
-    ("write_changed", "send_buffer_changed", "send_with"),
-    ("inline_is_copied", "send_buffer_changed", "send_with"),
-    ("send_overwritten", "send_buffer_overwritten", "send_with"),
-    ("receive_twice", "receive_overlap", "receive_at"),
-    ("receives_overlap", "receive_overlap", "receive_at"),
-    ("receive_again", "receive_written", "receive_at"),
-    ("receive_written_behind", "receive_written", "receive_at"),
-    ("read_target", "read_target_written", "send_with"),
-    ("shared_receive", "receive_overlap", "shared_receive"),
-    ("unmapped", "memory_unmapped", "send_with"),
-    ("region_in_use", "region_in_use", "region_in_use"),
-    ("queue_too_small", "cq_overrun", "send_with"),
-    ("nothing_signaled", "nothing_signaled", "nothing_signaled"),
-    ("too_many_sends", "send_queue_full", "send_with"),
-    ("not_acknowledged", "cq_events_unacknowledged", "without_channel"),
-    ("lost_by_luck", "lost_wake_up", "wait_for_one"),
-    ("lost", "lost_wake_up", "lost"),
-    ("alive", "object_alive", "alive"),
-    ("destroyed_twice", "used_after_destroy", "destroyed_twice"),
-    ("posted_after_destroy", "used_after_destroy", "send_with"),
-    ("polled_after_destroy", "used_after_destroy", "polled_after_destroy"),
-    ("no_timeout", "timeout_zero", "to_rts"),
-    ("no_retry", "retry_zero", "settings"),
-    ("longest_rnr_timer", "rnr_timer_zero", "settings"),
-];
-
-/// What was found, each as an object, and the summary.
-fn found(lines: &str) -> (Vec<Value>, Value) {
-    let mut objects: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}")))
-        .collect();
-    let summary = objects.pop().unwrap_or_default();
-    (objects, summary)
-}
-
-#[test]
-fn each_mistake_is_found_and_its_repair_is_clean() {
-    let Some(program) = program("checks") else {
-        println!("no C compiler is installed: nothing was run");
-        return;
-    };
-    for (mistake, finding, function) in MISTAKES {
-        let variables = [("MISTAKE", mistake), ("ROCE_CHECK", "json")];
-        let output = program.run(&variables, FOUND);
-        let (findings, summary) = found(&output.stderr);
-        let names: Vec<_> = findings.iter().map(|found| found["finding"].as_str()).collect();
-        // at each of its places
-        let is_all = !names.is_empty() && names.iter().all(|name| *name == Some(finding));
-        assert!(is_all, "{mistake}: {}", output.stderr);
-        let frames = findings[0]["stacks"][0]["frames"].as_array().unwrap();
-        let is_named = frames.iter().any(|frame| {
-            let place = frame["place"].as_str().unwrap();
-            frame["function"] == function
-                && (place.contains("checks.c:") || place.contains("pair.h:"))
-        });
-        assert!(is_named, "{mistake}: {frames:?}");
-        assert_eq!(summary["summary"][0]["finding"], finding, "{mistake}");
-
-        let repaired = [&variables[..], &[("REPAIRED", "1")]].concat();
-        let output = program.run(&repaired, 0);
-        let (findings, summary) = found(&output.stderr);
-        assert_eq!(
-            (findings.len(), summary["summary"].as_array().unwrap().len()),
-            (0, 0),
-            "{mistake}, repaired: {}",
-            output.stderr
-        );
-    }
-}
+use crate::{FOUND, common::Directory, program, wrong};
 
 /// One that posts in many ways, and one whose children use the library.
 #[test]
@@ -99,28 +21,23 @@ fn programs_without_a_mistake_are_clean() {
 /// Destroyed objects are not looked at here: that is a crash, or not.
 #[test]
 fn nothing_is_said_when_it_is_not_asked_for() {
-    let Some(program) = program("checks") else { return };
-    for (mistake, ..) in [MISTAKES[0], MISTAKES[5], MISTAKES[19]] {
+    for mistake in ["send_changed", "receive_twice", "alive"] {
+        let Some(program) = wrong::compile(mistake, false) else { return };
         for value in ["", "0"] {
-            let variables = [("MISTAKE", mistake), ("ROCE_CHECK", value)];
-            assert_eq!(program.run(&variables, 0).stderr, "", "{mistake}");
+            assert_eq!(program.run(&[("ROCE_CHECK", value)], 0).stderr, "", "{mistake}");
         }
     }
 }
 
 #[test]
 fn what_a_file_names_is_not_told() {
-    let Some(program) = program("checks") else { return };
+    let Some(program) = wrong::compile("receive_twice", false) else { return };
     let directory = Directory::new();
     let file = directory.file("suppressions");
     let name = file.to_str().unwrap().to_owned();
     let check = |text: &str, status: i32| {
         fs::write(&file, text).unwrap();
-        let variables = [
-            ("MISTAKE", "receive_twice"),
-            ("ROCE_CHECK", "1"),
-            ("ROCE_CHECK_SUPPRESSIONS", &*name),
-        ];
+        let variables = [("ROCE_CHECK", "1"), ("ROCE_CHECK_SUPPRESSIONS", &*name)];
         program.run(&variables, status).stderr
     };
     let told = check("send_buffer_changed\nreceive_overlap main2\n", FOUND);
@@ -129,10 +46,10 @@ fn what_a_file_names_is_not_told() {
         "\n  why:  two messages",
         "\n  look: give each",
         "\n  posted:\n",
-        "receive_at (programs/checks.c:",
+        "receive_at (wrong/wrong.h:",
         "\n  the other one:\n",
-        "    main (programs/checks.c:",
-        "\nroce check: 1 finding\n      1 × receive_overlap  receive_at (programs/checks.c:",
+        "    main (wrong/receive_twice.c:",
+        "\nroce check: 1 finding\n      1 × receive_overlap  receive_at (wrong/wrong.h:",
     ] {
         assert!(told.contains(part), "{part:?} is not in\n{told}");
     }
@@ -144,4 +61,33 @@ fn what_a_file_names_is_not_told() {
             "roce: ROCE_CHECK_SUPPRESSIONS: {name}:2: there is no finding no_such_thing\nroce check: no findings, 1 suppressed\n"
         )
     );
+}
+
+/// What is asked for goes to a file, and what is wrong is said in a line.
+#[test]
+fn findings_are_one_document_for_tools() {
+    let Some(program) = wrong::compile("receive_twice", false) else { return };
+    let directory = Directory::new();
+    let file = directory.file("found.sarif");
+    let words = format!("sarif,reorder,seed=5,file={}", file.display());
+    assert_eq!(program.run(&[("ROCE_CHECK", &words)], FOUND).stderr, "");
+    let document: Value = serde_json::from_str(&fs::read_to_string(&file).unwrap()).unwrap();
+    let run = &document["runs"][0];
+    assert_eq!((&document["version"], &run["properties"]["seed"]), (&"2.1.0".into(), &5.into()));
+    let results = run["results"].as_array().unwrap();
+    assert_eq!((results.len(), &results[0]["ruleId"]), (1, &"receive_overlap".into()));
+    let place = &results[0]["locations"][0]["physicalLocation"];
+    assert!(place["artifactLocation"]["uri"].as_str().unwrap().ends_with("tests/wrong/wrong.h"));
+    assert!(place["region"]["startLine"].as_u64().unwrap() > 1);
+
+    let said = program.run(&[("ROCE_CHECK", "jsn")], 1).stderr;
+    assert!(said.starts_with("roce: ROCE_CHECK: there is no \"jsn\"; write text, json"), "{said}");
+}
+
+/// A seed that nobody has given is said, so that it can be.
+#[test]
+fn a_seed_is_told() {
+    let Some(program) = wrong::compile("alive", false) else { return };
+    let said = program.run(&[("ROCE_CHECK", "delay")], FOUND).stderr;
+    assert!(said.starts_with("roce: ROCE_CHECK=text,delay,seed="), "{said}");
 }

@@ -5,7 +5,9 @@
 //! compiler, the calls of `calls` stand for them, which are made in any case.
 
 use std::{
-    env, fs,
+    env,
+    ffi::OsStr,
+    fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -21,11 +23,14 @@ mod mistakes;
 mod symbols;
 #[path = "../../../../tests/watchdog/mod.rs"]
 mod watchdog;
+mod wrong;
 
 use common::Directory;
 
 /// Time that a program has.
 const LIMIT: Duration = Duration::from_secs(60);
+/// Exit status of a program that ends well, and of which something was found.
+const FOUND: i32 = 99;
 
 fn sources() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs")
@@ -47,6 +52,11 @@ struct Program {
 impl Program {
     /// `options` tell where headers are.
     fn compile(compiler: &str, options: &[String], name: &str) -> Self {
+        Self::compile_file(compiler, options, &sources().join(format!("{name}.c")))
+    }
+
+    fn compile_file(compiler: &str, options: &[String], file: &Path) -> Self {
+        let name = file.file_stem().and_then(OsStr::to_str).unwrap_or_default();
         watchdog::start(String::new);
         let library = env::current_exe().unwrap().with_file_name("libroce_abi.so");
         let directory = Directory::new();
@@ -58,7 +68,7 @@ impl Program {
             .args(options)
             .arg("-o")
             .arg(directory.file(name))
-            .arg(sources().join(format!("{name}.c")));
+            .arg(file);
         // what it does not define itself of what others define is not the program's matter
         compile.arg("-Wl,--unresolved-symbols=ignore-in-shared-libs").arg(&linked);
         assert!(compile.status().unwrap().success(), "{name} does not compile with {options:?}");
@@ -133,11 +143,6 @@ fn run_compiled(name: &str, variables: &[(&str, &str)]) -> bool {
         println!("no headers are installed: compiled with our declarations alone");
     }
     true
-}
-
-/// The same for a program whose words matter, compiled once, with our declarations.
-fn output_of(name: &str, variables: &[(&str, &str)]) -> Option<Output> {
-    Some(program(name)?.run(variables, 0))
 }
 
 /// A program whose words matter, compiled with our declarations; none without a compiler.

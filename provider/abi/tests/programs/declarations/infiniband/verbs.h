@@ -352,6 +352,7 @@ struct ibv_comp_channel *ibv_create_comp_channel(struct ibv_context *);
 int ibv_destroy_comp_channel(struct ibv_comp_channel *);
 int ibv_get_cq_event(struct ibv_comp_channel *, struct ibv_cq **, void **);
 int ibv_get_async_event(struct ibv_context *, struct ibv_async_event *);
+void ibv_ack_async_event(struct ibv_async_event *);
 struct ibv_cq *ibv_create_cq(struct ibv_context *, int, void *, struct ibv_comp_channel *, int);
 int ibv_resize_cq(struct ibv_cq *, int);
 void ibv_ack_cq_events(struct ibv_cq *, unsigned);

@@ -1,10 +1,22 @@
-/* Two queue pairs of one device, which speak with each other, for programs beside this file. */
+/* What the programs beside this file share: two queue pairs of one device, which speak with each other.
+
+   Each program has one mistake, where it says WRONG. Compiled with -DREPAIRED it has none. */
 
 #include <infiniband/verbs.h>
 #include <stdint.h>
+#include <unistd.h>
 
 #include "expect.h"
 #include "loopback.h"
+
+#ifdef REPAIRED
+#define WRONG 0
+#else
+#define WRONG 1
+#endif
+
+/* How often a program is lucky at most. */
+#define ROUNDS (WRONG ? 1000 : 20)
 
 static struct ibv_context *context;
 static struct ibv_pd *pd;
@@ -13,9 +25,9 @@ static struct ibv_mr *mr;
 static char memory[4096];
 static union ibv_gid gid;
 static struct ibv_qp *a, *b;
-static int wrong;
-/* What the mistakes change. */
-static int rooms = 64, timeout = 10, rnr_retry = 7, rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+/* What programs change. */
+static int timeout = 10, retries = 2, rnr_retry = 7, rnr_timer = 1, reads = 1;
+static int rights = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
 static uint32_t psn_there = 0x100, extra_number;
 
 static inline struct ibv_qp *make(enum ibv_qp_type type) {
@@ -34,14 +46,14 @@ static inline int to_init(struct ibv_qp *qp, int without) {
 
 static inline int to_rtr(struct ibv_qp *qp, uint32_t number, uint32_t psn, int is_global) {
     struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTR, .path_mtu = IBV_MTU_1024, .dest_qp_num = number, .rq_psn = psn,
-        .ah_attr = {.grh = {.dgid = gid}, .is_global = is_global, .port_num = 1}, .max_dest_rd_atomic = 1, .min_rnr_timer = 1};
+        .ah_attr = {.grh = {.dgid = gid}, .is_global = is_global, .port_num = 1}, .max_dest_rd_atomic = 1, .min_rnr_timer = rnr_timer};
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
                                         IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER);
 }
 
 static inline int to_rts(struct ibv_qp *qp, uint32_t psn) {
-    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout, .retry_cnt = 2, .rnr_retry = rnr_retry,
-        .max_rd_atomic = 1};
+    struct ibv_qp_attr attr = {.qp_state = IBV_QPS_RTS, .sq_psn = psn, .timeout = timeout, .retry_cnt = retries, .rnr_retry = rnr_retry,
+        .max_rd_atomic = reads};
     return ibv_modify_qp(qp, &attr, IBV_QP_STATE | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
                                         IBV_QP_MAX_QP_RD_ATOMIC);
 }
@@ -97,35 +109,58 @@ static inline int errors_among(int wanted) {
     return errors;
 }
 
+/* A receive for what stands in the memory from there on. */
+static inline void receive_at(struct ibv_qp *qp, int at, uint32_t length) {
+    struct ibv_sge sge = {.addr = (uintptr_t)memory + at, .length = length, .lkey = mr->lkey};
+    struct ibv_recv_wr wr = {.wr_id = 1, .sg_list = &sge, .num_sge = 1}, *bad;
+    EXPECT(ibv_post_recv(qp, &wr, &bad) == 0);
+}
+
+/* Sends what stands first in the memory; what is received stands from 1024 on. */
+static inline void send_one(void) {
+    EXPECT(send_with(a, part(512), IBV_WR_SEND, 0, 0) == 0);
+}
+
+/* Waits for the completions of a send and its receive. */
+static inline void poll_both(void) {
+    EXPECT(errors_among(2) == 0);
+}
+
+/* For programs that have to sleep where others would look. */
+static inline void wait_a_while(void) {
+    usleep(50000);
+}
+
+/* Waits until what was sent has arrived, without a look at the completions. */
+static inline void wait_for_data(void) {
+    while (*(volatile char *)(memory + 1024) != 1)
+        usleep(1000);
+    wait_a_while();
+}
+
+/* A completion queue with a channel, in the place of the other. */
+static struct ibv_comp_channel *channel;
+
+static inline void with_channel(void) {
+    EXPECT((channel = ibv_create_comp_channel(context)) != NULL && ibv_destroy_cq(cq) == 0);
+    EXPECT((cq = ibv_create_cq(context, 64, NULL, channel, 0)) != NULL);
+}
+
+static inline void without_channel(void) {
+    EXPECT(ibv_destroy_qp(a) == 0 && ibv_destroy_qp(b) == 0 && ibv_destroy_cq(cq) == 0 && ibv_destroy_comp_channel(channel) == 0);
+    a = b = NULL;
+    EXPECT((cq = ibv_create_cq(context, 1, NULL, NULL, 0)) != NULL);
+}
+
 /* The objects of every program. */
 static inline void set_up(void) {
     EXPECT((context = open_loopback()) != NULL && ibv_query_gid(context, 1, 0, &gid) == 0);
     EXPECT((pd = ibv_alloc_pd(context)) != NULL && (cq = ibv_create_cq(context, 64, NULL, NULL, 0)) != NULL);
     int all = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
     EXPECT((mr = ibv_reg_mr(pd, memory, sizeof memory, all)) != NULL);
-    wrong = getenv("REPAIRED") == NULL;
 }
 
 static inline void tear_down(void) {
     EXPECT((a == NULL || ibv_destroy_qp(a) == 0) && (b == NULL || ibv_destroy_qp(b) == 0));
     EXPECT(ibv_destroy_cq(cq) == 0 && ibv_dereg_mr(mr) == 0 && ibv_dealloc_pd(pd) == 0 && ibv_close_device(context) == 0);
-}
-
-/* Plays the mistake that MISTAKE names. */
-struct mistake {
-    const char *name;
-    void (*run)(void);
-};
-
-static inline int play(const struct mistake *mistakes, size_t number) {
-    set_up();
-    const char *mistake = getenv("MISTAKE");
-    for (size_t i = 0; mistake && i < number; i++)
-        if (strcmp(mistakes[i].name, mistake) == 0) {
-            mistakes[i].run();
-            tear_down();
-            return 0;
-        }
-    EXPECT(!"a mistake of this name");
-    return 1;
 }

@@ -1,0 +1,177 @@
+//! The programs of `tests/wrong`, with one mistake each: what the library says of it, and that it says
+//! nothing of the same program without the mistake.
+//!
+//! The first lines of each say what is to be found:
+//!
+//! * `finding: NAME`, of `ROCE_CHECK`;
+//! * `explained: CAUSE, CAUSE`, of `ROCE_EXPLAIN`, and perhaps `says: TEXT`;
+//! * `fails with: WORD`: with this word in `ROCE_CHECK` the program does not get what it expects.
+
+use std::{
+    fs, panic,
+    path::{Path, PathBuf},
+    sync::Mutex,
+    thread,
+};
+
+use serde_json::Value;
+
+use crate::{FOUND, Program, common, common::Directory, declarations, sources};
+
+/// Exit status of one that does not get what it expects.
+const FAILED: i32 = 1;
+/// Programs that are compiled and run at a time: most of them wait for most of their time.
+const AT_A_TIME: usize = 4;
+
+fn directory() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/wrong")
+}
+
+/// Compiles one, by its name; none without a compiler.
+pub(crate) fn compile(name: &str, is_repaired: bool) -> Option<Program> {
+    let (compiler, headers) = (common::compiler()?, Directory::new());
+    let mut options = declarations(&headers);
+    options.push(format!("-I{}", sources().display()));
+    if is_repaired {
+        options.push("-DREPAIRED".to_owned());
+    }
+    Some(Program::compile_file(&compiler, &options, &directory().join(format!("{name}.c"))))
+}
+
+/// What is to be found of one.
+enum Wanted {
+    Finding(String),
+    Explained { causes: Vec<String>, says: Option<String> },
+    FailsWith(String),
+}
+
+impl Wanted {
+    fn of(text: &str) -> Option<Self> {
+        let value = |key: &str| {
+            let lines = text.lines().take(3).map(|line| line.trim_start_matches("/*").trim());
+            let mut values = lines.filter_map(|line| line.strip_prefix(key));
+            values.next().map(|value| value.trim().to_owned())
+        };
+        value("finding:")
+            .map(Self::Finding)
+            .or_else(|| value("fails with:").map(Self::FailsWith))
+            .or_else(|| {
+                let causes = value("explained:")?.split(", ").map(str::to_owned).collect();
+                Some(Self::Explained { causes, says: value("says:") })
+            })
+    }
+
+    /// Compares with what a program says that has the mistake.
+    fn check(&self, name: &str, program: &Program) {
+        match self {
+            Self::Finding(finding) => {
+                let lines = program.run(&[("ROCE_CHECK", "json")], FOUND).stderr;
+                let (findings, summary) = found(&lines);
+                let names: Vec<_> =
+                    findings.iter().map(|found| found["finding"].as_str()).collect();
+                let is_all = !names.is_empty() && names.iter().all(|name| *name == Some(finding));
+                assert!(is_all, "{name}: {lines}");
+                assert_eq!(summary["summary"][0]["finding"], **finding, "{name}");
+                let frames = findings[0]["stacks"][0]["frames"].as_array().unwrap();
+                let is_own = |frame: &Value| {
+                    let place = frame["place"].as_str().unwrap();
+                    place.contains(&format!("wrong/{name}.c:"))
+                };
+                assert!(frames.iter().any(is_own), "{name}: {frames:?}");
+            }
+            Self::Explained { causes, says } => {
+                let lines = program.run(&[("ROCE_EXPLAIN", "json")], 0).stderr;
+                let objects = objects(&lines);
+                let has = |cause: &str| objects.iter().any(|object| object["cause"] == cause);
+                for cause in causes {
+                    assert!(has(cause), "{name}: no {cause} in {lines}");
+                }
+                // what the other queue pair says of it, and what follows
+                let follows = ["cq_overrun", "flushed"];
+                let known = |object: &Value| {
+                    let names = causes.iter().map(String::as_str).chain(follows);
+                    names.into_iter().any(|cause| object["cause"] == cause)
+                };
+                assert_eq!(objects.iter().find(|object| !known(object)), None, "{name}");
+                if let Some(says) = says {
+                    assert!(lines.contains(&says.replace('"', "\\\"")), "{name}: {lines}");
+                }
+                assert_eq!(program.run(&[], 0).stderr, "", "{name}: not asked for");
+            }
+            Self::FailsWith(word) => {
+                let words = format!("json,{word},seed=1");
+                let said = program.run(&[("ROCE_CHECK", &words)], FAILED).stderr;
+                assert!(said.contains(": not so: "), "{name}: {said}");
+            }
+        }
+    }
+
+    /// The same for one without it.
+    fn check_repaired(&self, name: &str, program: &Program) {
+        match self {
+            Self::Explained { .. } => {
+                let said = program.run(&[("ROCE_EXPLAIN", "json")], 0).stderr;
+                assert_eq!(said, "", "{name}, repaired");
+            }
+            Self::Finding(_) | Self::FailsWith(_) => {
+                let words = match self {
+                    Self::FailsWith(word) => &format!("json,{word},seed=1"),
+                    _ => "json",
+                };
+                let lines = program.run(&[("ROCE_CHECK", words)], 0).stderr;
+                let (findings, summary) = found(&lines);
+                let number = summary["summary"].as_array().map(Vec::len);
+                assert_eq!((findings.len(), number), (0, Some(0)), "{name}, repaired: {lines}");
+            }
+        }
+    }
+}
+
+fn objects(lines: &str) -> Vec<Value> {
+    let parse = |line| serde_json::from_str(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
+    lines.lines().map(parse).collect()
+}
+
+/// What was found, each as an object, and the summary.
+fn found(lines: &str) -> (Vec<Value>, Value) {
+    let mut objects = objects(lines);
+    let summary = objects.pop().unwrap_or_default();
+    (objects, summary)
+}
+
+#[test]
+fn each_mistake_is_found_and_its_repair_is_clean() {
+    let mut programs: Vec<PathBuf> = fs::read_dir(directory())
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "c"))
+        .collect();
+    programs.sort();
+    assert!(programs.len() >= 60);
+    if common::compiler().is_none() {
+        println!("no C compiler is installed: nothing was run");
+        return;
+    }
+    let (left, failed) = (Mutex::new(programs), Mutex::new(Vec::new()));
+    let work = || {
+        loop {
+            let Some(path) = left.lock().unwrap().pop() else { break };
+            let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
+            // all of those that fail are told
+            let play = || {
+                let wanted = Wanted::of(&fs::read_to_string(&path).unwrap()).unwrap();
+                wanted.check(&name, &compile(&name, false).unwrap());
+                wanted.check_repaired(&name, &compile(&name, true).unwrap());
+            };
+            if panic::catch_unwind(play).is_err() {
+                failed.lock().unwrap().push(name);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_A_TIME {
+            scope.spawn(work);
+        }
+    });
+    assert_eq!(failed.into_inner().unwrap(), [""; 0]);
+}

@@ -1,0 +1,17 @@
+/* explained: out_of_bounds, remote_access
+
+   The peer's address goes through htonl, which takes 32 bits. */
+
+#include "wrong.h"
+
+int main(void) {
+    set_up();
+    connect_both();
+    struct ibv_sge sge = part(64);
+    struct ibv_send_wr wr = {.wr_id = 7, .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_RDMA_WRITE}, *bad;
+    wr.wr.rdma.remote_addr = WRONG ? (uint32_t)(uintptr_t)(memory + 2048) : (uintptr_t)(memory + 2048);
+    wr.wr.rdma.rkey = mr->rkey;
+    EXPECT(ibv_post_send(a, &wr, &bad) == 0 && errors_among(1) == WRONG);
+    tear_down();
+    return 0;
+}

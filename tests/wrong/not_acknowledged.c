@@ -1,0 +1,35 @@
+/* finding: cq_events_unacknowledged
+
+   ibv_get_cq_event without ibv_ack_cq_events; destroying the queue hangs. */
+
+#include <pthread.h>
+
+#include "wrong.h"
+
+static void *acknowledge_late(void *of) {
+    sleep(2);
+    ibv_ack_cq_events(of, 1);
+    return NULL;
+}
+
+int main(void) {
+    set_up();
+    with_channel();
+    connect_both();
+    receive_at(b, 1024, 512);
+    EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+    send_one();
+    struct ibv_cq *of;
+    void *data;
+    EXPECT(ibv_get_cq_event(channel, &of, &data) == 0);
+    poll_both();
+    pthread_t thread;
+    if (WRONG) /* or it would wait for ever */
+        EXPECT(pthread_create(&thread, NULL, acknowledge_late, cq) == 0);
+    else
+        ibv_ack_cq_events(cq, 1);
+    without_channel();
+    EXPECT(!WRONG || pthread_join(thread, NULL) == 0);
+    tear_down();
+    return 0;
+}

@@ -1,0 +1,36 @@
+/* finding: cq_events_unacknowledged
+
+   Two events are taken, and one is acknowledged. */
+
+#include <pthread.h>
+
+#include "wrong.h"
+
+static void *acknowledge_late(void *of) {
+    sleep(2);
+    ibv_ack_cq_events(of, 1);
+    return NULL;
+}
+
+int main(void) {
+    set_up();
+    with_channel();
+    connect_both();
+    struct ibv_cq *of;
+    void *data;
+    for (int i = 0; i < 2; i++) {
+        receive_at(b, 1024, 512);
+        EXPECT(ibv_req_notify_cq(cq, 0) == 0);
+        send_one();
+        EXPECT(ibv_get_cq_event(channel, &of, &data) == 0);
+        poll_both();
+    }
+    ibv_ack_cq_events(cq, WRONG ? 1 : 2);
+    pthread_t thread;
+    if (WRONG) /* or it would wait for ever */
+        EXPECT(pthread_create(&thread, NULL, acknowledge_late, cq) == 0);
+    without_channel();
+    EXPECT(!WRONG || pthread_join(thread, NULL) == 0);
+    tear_down();
+    return 0;
+}
